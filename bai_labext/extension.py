@@ -99,7 +99,10 @@ def with_ports(offers: list[Offer], environ: Mapping[str, str]) -> list[Offer]:
 
 
 def idle_seconds(environ: Mapping[str, str]) -> float:
-    """Return the idle timeout of apps from ``BAI_APP_IDLE_MINUTES`` (default 60; 0: none)."""
+    """Return the idle timeout of apps in seconds; 0 means no timeout.
+
+    ``BAI_APP_IDLE_MINUTES`` sets it in minutes; the default is 60 minutes.
+    """
     text = environ.get("BAI_APP_IDLE_MINUTES", "60")
     return 60.0 * int(text) if text.isdecimal() else 0.0
 

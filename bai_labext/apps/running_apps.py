@@ -137,8 +137,8 @@ class RunningApps:
     ) -> None:
         """Start an app in the background with the ``chosen`` arguments.
 
-        Does nothing if the Jupyter server itself serves the app. If the app is already running or
-        starting, it is restarted only if ``restart`` is set. Valid arguments are stored in any case.
+        Does nothing if the Jupyter server itself serves the app. An app that is already running or
+        starting is restarted only if ``restart`` is set. Valid arguments are stored in any case.
 
         Raises
         ------

@@ -217,7 +217,7 @@ export class Actions {
     window.open(URLExt.join(this.model.api.baseUrl, 'lab'), '_blank', 'noopener');
   }
 
-  /** Whether the file browser can open a path: it must be below the server's root. */
+  /** Whether the file browser can open a path: the path must be below the server's root. */
   canBrowse(path: string): boolean {
     return path.startsWith(`${rootPath()}/`);
   }

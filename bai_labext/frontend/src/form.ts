@@ -6,8 +6,9 @@ const FIELDS = 'input, select, button, a[href]';
 /**
  * Dialog body that is accessible by keyboard and screen reader.
  *
- * This class adds the accessible name, which JupyterLab dialogs lack, and makes Tab reach the first
- * field: the dialog determines its first field when it opens, before the fields are rendered.
+ * This class adds the accessible name, which JupyterLab dialogs lack. It also makes Tab reach the
+ * first field: JupyterLab looks for the first field when the dialog opens, which is too early,
+ * because the fields are not rendered yet.
  */
 export abstract class Form extends ReactWidget {
   constructor(private readonly name: string) {
@@ -17,8 +18,8 @@ export abstract class Form extends ReactWidget {
 
   protected override onAfterAttach(message: Message): void {
     super.onAfterAttach(message);
-    // The dialog waits for this promise and then moves the focus to its default button. On a slow
-    // machine the user may already be typing in the form by then.
+    // The dialog would wait for this promise and then move the focus to its default button. On a
+    // slow machine the user could already be typing in the form by then.
     delete this.renderPromise;
     const dialog = this.node.closest<HTMLElement>('.jp-Dialog');
     dialog?.setAttribute('aria-label', this.name);

@@ -3,7 +3,7 @@ import type { Api } from './api';
 /** Return the text of a key with each placeholder `{name}` replaced; the key if it has no text. */
 export type Translate = (key: string, values?: Record<string, string | number>) => string;
 
-/** Load the texts in JupyterLab's language; if that is English, in the Hub's language. */
+/** Load the texts in JupyterLab's language, or in the Hub's language if JupyterLab's is English. */
 export async function loadTexts(api: Api, languageCode: string): Promise<Translate> {
   const chosen = languageCode.split(/[-_]/)[0] ?? '';
   let texts: Record<string, string> = {};

@@ -78,7 +78,7 @@ export class Model {
     }
   }
 
-  /** Query all visible sections now, also those that have not changed. */
+  /** Query all visible sections now; without marks, the server omits no section. */
   refresh(): void {
     this.pollCount = 0;
     this.marks = {};

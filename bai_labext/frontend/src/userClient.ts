@@ -136,8 +136,9 @@ export class UserClient {
 }
 
 /**
- * Wait for the code; empty if the user refuses or does not respond. The window has no reference to
- * this page and vice versa, so that no page can press the button of the window (COOP).
+ * Wait for the code; resolve with an empty string if the user refuses or does not respond. The code
+ * comes over a channel, because this page and the window have no reference to each other (COOP).
+ * Therefore this page cannot press the button of the window.
  */
 function waitForCode(state: string): Promise<string> {
   return new Promise(resolve => {

@@ -15,7 +15,7 @@ import { useLiveNotices } from './notices/useLiveNotices';
 
 const SIDEBAR_WIDTH = 208;
 
-/** Focus the content. The browser would resolve the link against <base>, and leave the page. */
+/** Focus the content: the browser would resolve the link against <base> and leave the page. */
 function skipToContent(event: MouseEvent) {
   event.preventDefault();
   document.getElementById('content')?.focus();

@@ -48,7 +48,8 @@ const DARK: ThemeConfig = {
   },
   components: {
     Menu: { itemSelectedColor: '#91caff' },
-    // Contrasts with the background, as text, and with the white dot of a selected radio button.
+    // Contrasts with the background (as the colour of a text) and with the white dot of a selected
+    // radio button.
     Radio: { colorPrimary: '#4096ff', colorPrimaryHover: '#4096ff', colorPrimaryActive: '#4096ff' },
     Tabs: { itemSelectedColor: DARK_LINK, itemHoverColor: DARK_LINK }
   }
@@ -124,7 +125,7 @@ export function Themed({ children }: { children: ReactNode }) {
     <ThemeContext value={choice}>
       <ConfigProvider
         theme={{ ...(isDark ? DARK : LIGHT), cssVar: {}, hashed: false }}
-        // AntD would write a space between the two characters of a Japanese button.
+        // AntD would write a space between the characters of a button with two Japanese characters.
         button={{ autoInsertSpace: false }}
         {...(locale ? { locale } : {})}
       >

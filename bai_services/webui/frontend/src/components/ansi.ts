@@ -16,7 +16,7 @@ export interface Style {
 }
 
 const COLORS = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white'];
-/** Longer lines are truncated: a log may be one line of many megabytes. */
+/** Longer lines are truncated: a log can be one line of many megabytes. */
 export const MAX_LINE_LENGTH = 10_000;
 const MAX_SPANS = 500;
 // SGR sequences set the style. Other escape sequences, and control characters except tab and line

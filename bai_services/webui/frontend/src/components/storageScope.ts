@@ -6,7 +6,7 @@ import { formatBytes } from './bytes';
 export const scopeTitle = (t: TFunction, { project }: QuotaScope) =>
   project ? t('data.project', { name: project }) : t('data.yours');
 
-/** What a quota scope uses of its limit, for example "9 MiB of 10 MiB". */
+/** The usage and the limit of a quota scope as text, for example "9 MiB of 10 MiB". */
 export function usageText(t: TFunction, language: string, scope: QuotaScope): string {
   const { used_bytes: used, limit_bytes: limit } = scope;
   const usedText = used === null ? t('data.not-counted') : formatBytes(used, language);

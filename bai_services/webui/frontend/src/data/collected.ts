@@ -1,5 +1,6 @@
 /**
- * Collect values, and pass them to `run`, each once, when no value was added for `millis`.
+ * Collect values without duplicates. Pass them to `run` when no value was added for `millis`
+ * milliseconds.
  *
  * @returns a function that adds a value
  */

@@ -4,12 +4,12 @@ import { ApiError } from './client';
 /** Whether the page reaches the server, and whether its user is still signed in. */
 export interface Connection {
   state: 'online' | 'lost' | 'signed-out';
-  /** The API's code for why the account may not sign in; empty if it may sign in again. */
+  /** The API's code for why the account may not sign in; empty if the account may sign in. */
   reason: string;
 }
 
 const UNAUTHORIZED = 401;
-// The Hub or the database is down, so the manager cannot respond.
+// Status of a response while the Hub or the database is down.
 const UNAVAILABLE = 503;
 const ONLINE: Connection = { state: 'online', reason: '' };
 const LOST: Connection = { state: 'lost', reason: '' };

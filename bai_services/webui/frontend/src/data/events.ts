@@ -5,8 +5,8 @@ import { meQuery } from './accounts/me';
 import { queries } from './queries';
 
 const MAX_RETRY_MILLIS = 10_000;
-// The server sends an event at least every 10 s. The proxy keeps the connection of the browser open
-// when the server is gone, so the browser reports no error.
+// The server sends an event at least every 10 s. If the server is gone, the proxy keeps the
+// connection of the browser open, so the browser reports no error.
 const MAX_SILENCE_MILLIS = 15_000;
 const MAX_RESPONSE_MILLIS = 10_000;
 const FIRST_RETRY_MILLIS = 1_000;

@@ -101,7 +101,7 @@ export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerP
   );
 }
 
-/** Shown while there is no object: the error, that it is being fetched, or that it is missing. */
+/** Replaces the object while there is none: shows the error, a skeleton, or that it is missing. */
 function Placeholder(props: { error: Error | null; isPending: boolean; name: string }) {
   const { t } = useTranslation();
   if (props.error) {

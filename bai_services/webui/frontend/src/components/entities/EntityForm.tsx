@@ -26,8 +26,8 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
   const save = useSaveEntity(entity.path);
   const { data: me } = useQuery(meQuery);
   const fields = fieldsFor(entity, me?.role, item === undefined ? 'create' : 'change');
-  // Other changes of the object may arrive while the form is open. Comparing with them would send
-  // the old values of fields that the user has not touched.
+  // Compare the form with the object as it was when the form was opened. `item` changes when others
+  // change the object; a comparison with it would undo these changes.
   const [opened] = useState(item);
 
   const submit = async (shown: Item) => {

@@ -46,7 +46,7 @@ export interface Field {
 }
 
 /**
- * A part of a collection, selected above the list: the objects that the filter selects.
+ * A part of a collection: the objects that match a filter. The user selects it above the list.
  */
 export interface View {
   /** NAME in the text key `entities.view-NAME`. */
@@ -64,7 +64,7 @@ export interface Column {
 
 /** A collection: the columns and fields of its page, and the roles that may change it. */
 export interface Entity {
-  /** Area of its texts: `NAME.title`, `NAME.create`, and `NAME.KEY` for each column and field. */
+  /** Area of the texts: `NAME.title`, `NAME.create`, and `NAME.KEY` for each column and field. */
   name: string;
   path: EntityPath;
   /** The field that identifies an object in the API. */
@@ -143,6 +143,6 @@ export const canWrite = (entity: Entity, item: Item, role: string | undefined) =
 export const isOwnerInReach = (item: Item, role: string) =>
   role === 'superadmin' || item['role'] === 'user' || item['role'] === 'admin';
 
-/** What users call an object: the value of the first column. */
+/** The name of an object in texts for users: the value of the first column. */
 export const nameOf = (entity: Entity, item: Item) =>
   String(item[entity.columns[0]?.key ?? entity.id]);

@@ -76,7 +76,7 @@ export function ColumnChoice({ columns, hidden, onChange }: ColumnChoiceProps) {
 export function useHiddenColumns(name: string, columns: readonly Column[]) {
   const key = `bai-columns-${name}`;
   const [chosen, setChosen] = useState(() => localStorage.getItem(key)?.split(','));
-  // Until the user chooses columns, the defaults apply; they may change with the user's role.
+  // Until the user chooses columns, the defaults apply, which depend on the user's role.
   const hidden = chosen ?? columns.filter(column => column.isOptional).map(column => column.key);
   const store = (keys: string[]) => {
     localStorage.setItem(key, keys.join(','));

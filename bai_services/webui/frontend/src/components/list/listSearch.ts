@@ -48,7 +48,7 @@ export function readListSearch(search: Record<string, unknown>): ListSearch {
 // max_exact_total in core/listing.py.
 const MIN_EXACT_TOTAL = 1000;
 
-/** The total of a list; `last` is the number of the last row that was read. */
+/** The total of a list as text, such as "1000+"; `last` is the number of the last row read. */
 export function countText(total: number, last = 0): string {
   const exact = Math.max(MIN_EXACT_TOTAL, last);
   return total > exact ? `${exact}+` : String(total);

@@ -4,8 +4,8 @@ import type { MountRow } from './form';
 type OfferedFolder = Schemas['OfferedFolder'];
 
 /**
- * The folder that a mount means. A mount has the id or the name of its folder; a name that several
- * folders share means the user's own folder, and no folder if the user owns none of them.
+ * The folder that a mount names by its id or name. If several folders have the name, the user's own
+ * folder; undefined if the user owns none of them.
  */
 export function folderOf(
   { vfolder }: MountRow,

@@ -6,7 +6,7 @@ export type Step = (typeof STEPS)[number];
 
 export const elementOf = (step: Step) => `section-${step}`;
 
-/** The steps of the fields of a request. Fields that are missing here are in `resources`. */
+/** The step that contains a field of the request. All other fields are in the step `resources`. */
 const FIELDS: Partial<Record<string, Step>> = {
   type: 'type',
   name: 'type',

@@ -26,9 +26,9 @@ const laneKey = (agent: string, device: string) => `${agent}/${device}`;
 const millis = (text: string | null) => (text === null ? undefined : Date.parse(text));
 
 /**
- * Return the rows of devices and of agents (an agent with devices only if its row has a bar), then
- * one row for each of the first `MAX_WAITING_ROWS` pending sessions that have an estimated start
- * but no placement.
+ * Return the rows of devices and of agents. The row of an agent with devices is omitted if it has
+ * no bar. One row follows for each pending session that has an estimated start but no placement, at
+ * most `MAX_WAITING_ROWS`.
  */
 export function rowsOf(schedule: Schedule): Row[] {
   const now = Date.parse(schedule.at);
@@ -68,7 +68,7 @@ export function rowsOf(schedule: Schedule): Row[] {
       withoutPlace.push({ key, agent: '', lane: undefined, bars: [{ ...bar, amount: '' }] });
     }
   }
-  // Hide the row of an agent that has rows of devices, unless a session without devices is on it.
+  // Hide the row of an agent with devices if no session without devices is on it.
   const isUsed = (row: Row) => row.lane?.device_id !== '' || row.bars.length > 0;
   const hasDevices = new Set(
     schedule.lanes.filter(lane => lane.device_id).map(lane => lane.agent_id)

@@ -52,8 +52,8 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
   const { message } = App.useApp();
   const change = useChangeSession(session.id);
   const isIdle = session.idle_ends_at !== null && session.idle_ends_at === endOf(session);
-  // A session that no longer ends soon removes this notice, so callbacks of `mutate` would not be
-  // called.
+  // This notice is removed when the session no longer ends soon, so callbacks of `mutate` would not
+  // be called.
   const keep = () =>
     change.mutateAsync({ kind: 'activity' }).then(
       () => void message.success(t('sessions.kept-alive')),

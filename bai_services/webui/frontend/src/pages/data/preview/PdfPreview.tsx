@@ -17,7 +17,7 @@ export function PdfPreview({ bytes }: { bytes: Uint8Array<ArrayBuffer> }) {
   const [document, setDocument] = useState<PDFDocumentProxy>();
   const [isBroken, setIsBroken] = useState(false);
   useEffect(() => {
-    // Pass a copy: the worker takes ownership of the array, and the file may be shown again.
+    // Pass a copy: the worker takes ownership of the array, but the file can be shown again later.
     const loading = getDocument({ data: bytes.slice(), useWasm: false });
     loading.promise.then(setDocument, () => setIsBroken(true));
     return () => void loading.destroy();
