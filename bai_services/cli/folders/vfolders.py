@@ -272,7 +272,8 @@ async def download(
 ) -> None:
     """Download files and directories from a folder.
 
-    If a download is interrupted, the same command resumes it.
+    If a download is interrupted, the same command resumes it. Add --force if some of the
+    files are already complete.
     """
     patterns = Patterns(include, exclude)
     source = f"/vfolders/{segment(name)}"
