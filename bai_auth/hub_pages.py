@@ -197,7 +197,9 @@ class AdminPage(SessionsPage, AdminHandler):
     def _offset(self) -> int:
         text = self.get_query_argument("offset", "0")
         if not (text.isascii() and text.isdigit() and len(text) < 10):
-            raise web.HTTPError(HTTPStatus.BAD_REQUEST, "offset must be a whole number from 0")
+            raise web.HTTPError(
+                HTTPStatus.BAD_REQUEST, "offset must be a whole number from 0 to 999999999"
+            )
         return int(text)
 
     def _link(self, part: str, offset: int) -> str:

@@ -1,8 +1,8 @@
 """Handlers for the Hub's routes that start and stop servers, with bai-hub's additional rules.
 
-The only user who may start a server is its owner; services may start it as well. Changes and
-removals of one server are serialized, and starts wait for them: otherwise concurrent requests fail
-with HTTP 500. The upstream issue jupyterhub/jupyterhub#2510 covers removals only. The handlers
+A server may be started by its owner or by a service, not by another user. Changes and removals of
+one server are serialized, and starts wait for them: otherwise concurrent requests fail with
+HTTP 500. The upstream issue jupyterhub/jupyterhub#2510 covers removals only. The handlers
 override methods of JupyterHub 6 (tested: 6.1.1); `tests/spawner/test_hub_patches.py` fails when one
 of these methods changes.
 """
@@ -30,7 +30,7 @@ from bai_services.core.sessions.lifecycle import SESSION_ID_OPTION
 PENDING_TIMEOUT_SECONDS = 20.0
 POLL_SECONDS = 0.05
 
-# Names of the user and of the server.
+# The name of the owner and the name of the server.
 ServerKey = tuple[str, str]
 
 

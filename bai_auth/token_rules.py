@@ -41,5 +41,5 @@ def reject_malformed(body: Any) -> None:
     seconds = body.get("expires_in")
     if isinstance(seconds, bool) or (isinstance(seconds, int) and seconds < 1):
         raise web.HTTPError(
-            HTTPStatus.BAD_REQUEST, "expires_in must be a number of seconds from 1, or null"
+            HTTPStatus.BAD_REQUEST, "expires_in must be null or a number of seconds, at least 1"
         )

@@ -14,8 +14,8 @@ log = logging.getLogger(__name__)
 
 LONG_POLL_SECONDS = 25
 RESPONSE_TIMEOUT_SECONDS = 10.0
-# Time for which a final report is retried. If it is not delivered, the manager sends the work item
-# again.
+# Time for which a final report is retried. If the report is not delivered, the manager sends the
+# work item again.
 REPORT_RETRY_SECONDS = 60.0
 FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 5.0

@@ -140,7 +140,7 @@ async def with_mount_timeout(work: Callable[..., T], *arguments: Any) -> T:
     Raises
     ------
     Unavailable
-        If it takes longer than ``MOUNT_TIMEOUT_SECONDS``; the thread is abandoned.
+        If the operation takes longer than ``MOUNT_TIMEOUT_SECONDS``; its thread is abandoned.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()

@@ -276,7 +276,9 @@ class APIHandler(RequestHandler):
 
     def parse_body(self, model: type[BaseModel]) -> BaseModel:
         if len(self.request.body) > MAX_BODY_BYTES:
-            raise errors.TooLarge(f"the body is larger than {MAX_BODY_BYTES} bytes")
+            raise errors.TooLarge(
+                f"the body has {len(self.request.body)} bytes; the maximum is {MAX_BODY_BYTES}"
+            )
         try:
             return model.model_validate_json(self.request.body or b"{}")
         except ValidationError as error:

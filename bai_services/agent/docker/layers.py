@@ -46,11 +46,11 @@ class Layers:
         return "enforced" if self._supports_size else "watched"
 
     async def size_option(self, image: str) -> int:
-        """Return the size option in bytes for containers of an image; 0 for no size option.
+        """Return Docker's option ``size`` for containers of an image, in bytes; 0: omit the option.
 
-        The option requires a limit and the support of Docker, which depends on the driver, the file
-        system and its mount options. The first successful call probes the support: it creates a
-        container with a size, and removes it without starting it.
+        The option is used if there is a limit and Docker supports the option. The support depends
+        on the storage driver, the file system and its mount options. The first successful call
+        probes the support: it creates a container with a size, and removes it without starting it.
         """
         if not self._limit_bytes:
             return 0

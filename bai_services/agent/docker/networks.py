@@ -86,8 +86,8 @@ def read_pool(text: str, prefix_length: int) -> Network:
 class Networks:
     """Creates, lists and removes Docker networks.
 
-    It chooses the subnets of bridge networks itself, because Docker's default pools allow only
-    about 30 networks.
+    The subnets of bridge networks are chosen here, because Docker's default pools allow only about
+    30 networks.
     """
 
     def __init__(

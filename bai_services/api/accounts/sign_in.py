@@ -104,7 +104,7 @@ class SignIn:
         return caller
 
     def require_signature(self, handler: RequestHandler) -> None:
-        """Raise ``Forbidden`` unless the request is signed with a keypair.
+        """Raise ``Forbidden`` if the request is not signed with a keypair.
 
         Other credentials expire, and must not be used to create a credential that expires later.
         """
@@ -288,7 +288,7 @@ class SignIn:
         return model
 
     def check_xsrf(self, handler: RequestHandler) -> None:
-        """Raise ``Forbidden`` unless the request has the XSRF token of the manager's pages."""
+        """Raise ``Forbidden`` if the request lacks the XSRF token of the manager's pages."""
         assert self._hub_oauth is not None
         try:
             self._hub_oauth.check_xsrf_cookie(handler)

@@ -381,7 +381,7 @@ def paths_of(handler: APIHandler) -> list[str]:
     Raises
     ------
     InvalidRequest
-        If one is not valid UTF-8.
+        If a path is not valid UTF-8.
     """
     try:
         return [path.decode() for path in handler.request.query_arguments.get("path", [])]

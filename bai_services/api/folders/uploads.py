@@ -59,7 +59,7 @@ class _TusHandler(StreamedBodyHandler[Progress]):
         Raises
         ------
         InvalidRequest
-            If it is missing or not a whole number.
+            If the header is missing or not a whole number of at most 18 digits.
         """
         text = self.request.headers.get(header, "")
         if not (text.isascii() and text.isdigit()) or len(text) > 18:

@@ -318,7 +318,10 @@ async def apply_template(handler: APIHandler, body: TemplatedSession) -> Templat
 
 
 async def finish_creation(handler: APIHandler, content: T, is_new: bool) -> T | None:
-    """Return the content if sessions were created (status 201); otherwise send it with 200."""
+    """Return the content if sessions were created; the response then has the status 201.
+
+    Otherwise, send the content with the status 200 and return None.
+    """
     if is_new:
         return content
     handler.write_json(content)

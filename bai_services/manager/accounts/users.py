@@ -121,7 +121,7 @@ class Users:
             If the user has a higher role than the caller, or the caller may not change the role,
             the container ids or the domain.
         Conflict
-            If this would deactivate or demote the last active superadmin.
+            If the update would deactivate or demote the last active superadmin.
         """
         user = await self._require_writable(caller, key, changes)
         values = await self._validated_columns(caller, changes, fields_of(user))

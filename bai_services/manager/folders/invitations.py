@@ -37,7 +37,7 @@ class Invitations:
     async def page(self, caller: Caller, query: ListQuery) -> Page[Invitation]:
         """Return the invitations that the caller has received or sent."""
         if caller.user_id is None:
-            raise Forbidden(f"{caller.role} has no invitations")
+            raise Forbidden(f"{caller.role} is a system component and has no invitations")
         return await self._store.page(query, user_id=caller.user_id)
 
     async def page_of_folder(self, caller: Caller, key: str, query: ListQuery) -> Page[Invitation]:

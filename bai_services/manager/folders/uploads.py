@@ -215,7 +215,10 @@ class Uploads:
         for part in parts:
             known = await self._facts(caller, row, part)
             if not known.is_partial or known.offset < known.length:
-                raise Conflict(f"upload {part} is incomplete or not a part", part=part)
+                raise Conflict(
+                    f"upload {part} is incomplete, or was not started as a partial upload",
+                    part=part,
+                )
             length += known.length
         self._files.check_size(length)
         whole = _with_offset(facts, length, length)

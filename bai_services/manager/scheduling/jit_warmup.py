@@ -39,7 +39,7 @@ class JitWarmup:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, on_done: Callable[[], None]) -> None:
-        """Start to compile; call ``on_done`` afterwards."""
+        """Start the compilation; ``on_done`` is called at its end."""
 
         async def run() -> None:
             await warm_up()

@@ -123,7 +123,7 @@ class Lease:
 
 
 def own_identity() -> str:
-    """Return a JSON text that lets managers on the same machine check if this one is alive."""
+    """Return a JSON text by which other managers on this machine check this one's process."""
     return json.dumps(
         {
             "host": socket.gethostname()[:64],

@@ -48,9 +48,9 @@ class MpsFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Maximum compute time and memory for every program on a GPU.
+    """Maximum compute time (in percent) and memory (in MiB) of each program on a GPU.
 
-    They are computed from ``share``, in thousandths of the GPU.
+    Both are computed from ``share``, which is in thousandths of the GPU.
     """
 
     percent: int
@@ -91,8 +91,8 @@ class MpsControl:
         Raises
         ------
         MpsFailed
-            If its ``/dev/shm`` cannot be mounted, or it does not start, rejects a limit, or does
-            not confirm the limit of compute time.
+            If the daemon's ``/dev/shm`` cannot be mounted, or the daemon does not start, rejects a
+            limit, or does not confirm the limit of compute time.
         """
         self.kill()
         self._create_folders()

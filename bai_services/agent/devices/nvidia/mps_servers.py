@@ -124,7 +124,7 @@ class MpsServers:
     def set_share(self, uuid: str, share: int) -> Limits:
         """Limit the programs of a GPU to a share, and return the resulting limits.
 
-        It waits up to ``CLIENT_EXIT_TIMEOUT_SECONDS`` for programs of ended sessions to exit.
+        Wait up to ``CLIENT_EXIT_TIMEOUT_SECONDS`` for programs of ended sessions to exit.
 
         Raises
         ------

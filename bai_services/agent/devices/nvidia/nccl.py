@@ -17,8 +17,8 @@ def nccl_defaults(granted: Sequence[GrantedDevice], host: HostFiles, engine: str
     """Return the NCCL variables for a session with several whole GPUs; {} for other sessions.
 
     The variables name the InfiniBand adapters on the NUMA nodes of the GPUs, or all adapters if
-    these nodes have none. Only adapters with an active port count. If there is none, or the session
-    is a container, which cannot use an adapter, NCCL's search for an adapter is disabled.
+    these nodes have none. Only adapters with an active port count. NCCL's search for an adapter is
+    disabled if there is none. It is also disabled in a container, which cannot use an adapter.
     """
     if len(granted) < 2 or any(g.is_share or g.device.slot for g in granted):
         return {}
