@@ -88,7 +88,7 @@ def load(server_app: Any) -> None:
 
 
 def with_ports(offers: list[Offer], environ: Mapping[str, str]) -> list[Offer]:
-    """Add the named ports to the offers.
+    """Return the offers with the named ports added.
 
     A named port replaces an offered port with the same title.
     """

@@ -145,7 +145,7 @@ class ManagerLink:
         }
 
     async def visit(self, credentials: Mapping[str, str]) -> dict[str, Any]:
-        """Check whether a visitor may use an app.
+        """Check whether a visitor may use an app, and return the manager's response.
 
         ``credentials`` contains ``app``, ``client_ip``, and either an entry token (``entry``) or
         the token of a visit (``visit``). The response to an entry token contains the token of
@@ -162,7 +162,10 @@ class ManagerLink:
         return {"items": [_pick(item, SHARE_FIELDS) for item in page["items"]]}
 
     async def extend(self, seconds: int) -> dict[str, Any]:
-        """Extend this session's maximum run time by ``seconds``, if its policy allows this."""
+        """Extend this session's maximum run time by ``seconds``; return the session.
+
+        The manager rejects the request if the policy does not allow this extension.
+        """
         path = self._path(self.session_id) + "/lifetime"
         return self._panel_session(await self._client.post(path, {"seconds": seconds}))
 

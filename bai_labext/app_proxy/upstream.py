@@ -240,7 +240,7 @@ class ConnectionPool:
 
     @staticmethod
     async def open(app: AppAddress) -> Connection:
-        """Open a connection to an app.
+        """Open a connection to an app and return it.
 
         Raises
         ------

@@ -87,7 +87,7 @@ def forget_ended_process(state: dict[str, Any]) -> None:
 
 
 def use_recording(handler: type, app: App, uses: AppActivity) -> type:
-    """Subclass a jupyter-server-proxy handler so that only uses of the app count as activity.
+    """Return a subclass of a jupyter-server-proxy handler that counts only uses of the app.
 
     The original handler counts all traffic in either direction, so an open tab would keep a session
     alive forever. The subclass also connects to apps that listen on IPv6 only.

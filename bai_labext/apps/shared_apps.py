@@ -77,7 +77,7 @@ def client_ip(request: HTTPServerRequest) -> str:
 
 
 def without_cookie(header: str) -> str:
-    """Remove our cookie from a ``Cookie`` header, so that the app does not receive the token."""
+    """Return a ``Cookie`` header without our cookie, so that the app does not receive its token."""
     cookies = [cookie.strip() for cookie in header.split(";")]
     return "; ".join(one for one in cookies if one.partition("=")[0].strip() != COOKIE)
 

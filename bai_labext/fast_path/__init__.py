@@ -81,7 +81,10 @@ class FastPath(Configurable):
             self._cache.add(stream.head, sent, prefix, address, record_use)
 
     async def move(self, source: int, target: int, count: int) -> int:
-        """Move bytes between two sockets inside the kernel; see `splice_sockets`."""
+        """Move up to ``count`` bytes between two sockets, and return the number moved.
+
+        The kernel moves them without a copy in this process; see `splice_sockets`.
+        """
         return await splice_sockets(source, target, count)
 
 

@@ -129,7 +129,9 @@ def segment(name: str) -> str:
 
 
 def parse_pairs(texts: tuple[str, ...], option: str, example: str) -> dict[str, str]:
-    """Parse ``KEY=VALUE`` texts; ``option`` and ``example`` appear in the error message.
+    """Return the values of ``KEY=VALUE`` texts by key.
+
+    ``option`` and ``example`` appear in the error message.
 
     Raises
     ------

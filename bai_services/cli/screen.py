@@ -84,7 +84,10 @@ def _labelled(label: str, width: int) -> Text:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Wrap a text to lines of ``width`` columns, only between words."""
+    """Return the lines of a text, wrapped between words at ``width`` columns.
+
+    A word that is wider than ``width`` gets a line of its own.
+    """
     lines: list[str] = []
     for paragraph in text.splitlines():
         line = ""

@@ -31,7 +31,7 @@ def slots(amounts: Mapping[str, str]) -> str:
 
 
 def slot(name: str, text: str) -> str:
-    """Format one resource slot with its unit."""
+    """Format one resource slot with its unit: ``1 CPU``, ``1 GiB``, ``cuda.shares=0.25``."""
     if name == CPU:
         return f"{text} CPU"
     if name == MEM:
@@ -48,7 +48,10 @@ def memory(text: str) -> str:
 
 
 def amount(name: str, number: int) -> str:
-    """Format the integer amount of slot ``name`` with its unit, without the slot's name."""
+    """Format an integer amount of slot ``name``: bytes as a size, other slots without a unit.
+
+    ``number`` has the unit of ``core.resources.slot_type``.
+    """
     return size(number) if name == MEM else format_amount(name, number)
 
 

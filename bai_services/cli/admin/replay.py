@@ -113,7 +113,7 @@ def replay(
 
 
 def _import_extra(name: str) -> Any:
-    """Import a module that depends on packages of the extra ``replay``."""
+    """Import and return a module that depends on packages of the extra ``replay``."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

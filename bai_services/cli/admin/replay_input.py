@@ -21,7 +21,7 @@ from .bounded_yaml import load_yaml
 
 
 def read_policy(path: Path) -> ReplayPolicy:
-    """Read a policy from a YAML or JSON file; its name is the file's stem.
+    """Return the policy in a YAML or JSON file; its name is the file's name without the suffix.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def read_policy(path: Path) -> ReplayPolicy:
 def read_workload(
     source: Path | Mapping[str, Any], name: str, nodes: Path | None, group: str | None
 ) -> Workload:
-    """Read a workload from a file or the history of a hub, with its machines.
+    """Return the workload in a file or in the history of a hub, with its machines.
 
     ``name`` appears in error messages. ``nodes`` replaces the machines of the workload;
     ``group`` selects one resource group of a history.

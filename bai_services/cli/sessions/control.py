@@ -161,7 +161,7 @@ async def graph(connection: Connection, name: str, *, as_json: bool) -> None:
 
 
 def parse_status(text: str, option: str) -> Status:
-    """Parse the status given with ``option``, ignoring case.
+    """Return the status given with ``option``; upper and lower case are equivalent.
 
     Raises
     ------

@@ -134,7 +134,7 @@ def parse_listen_address(text: str | None) -> tuple[str, int]:
 
 
 async def listen(tunnel: TunnelClient, target: str, host: str, port: int) -> asyncio.Server:
-    """Listen on a local port; each connection becomes a stream to ``target``.
+    """Listen on a local port and return the server; each connection becomes a stream to ``target``.
 
     Raises
     ------

@@ -68,10 +68,11 @@ def parse_mounts(
 
 
 def parse_mount(text: str) -> dict[str, str]:
-    """Parse a ``--mount`` value, ``FOLDER[/DIRECTORY][:PATH[:ro|rw]]``.
+    """Return the mount of a ``--mount`` value, ``FOLDER[/DIRECTORY][:PATH[:ro|rw]]``.
 
-    Examples: for ``data`` and ``data::ro`` the manager chooses the path; ``data/raw/2024``
-    is the directory ``raw/2024`` of the folder ``data``.
+    The result contains only the fields that the value sets. Examples: for ``data`` and
+    ``data::ro`` the manager chooses the path; ``data/raw/2024`` is the directory ``raw/2024`` of
+    the folder ``data``.
 
     Raises
     ------

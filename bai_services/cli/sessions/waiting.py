@@ -132,7 +132,10 @@ async def _wait(
     *,
     show_progress: bool,
 ) -> dict[str, Any]:
-    """Poll until the session has the status or has ended; pass each response to ``on_update``."""
+    """Poll until the session has the status or has ended, and return it.
+
+    Each response is passed to ``on_update``.
+    """
     latest = dict(session)
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     if latest["status"] == status or latest["status"] in ENDED:
