@@ -189,7 +189,7 @@ class ManagerLink:
     @staticmethod
     def _path(session_id: str) -> str:
         if not session_id:
-            raise NotFound("no session was given")
+            raise NotFound("the id of the session is missing")
         return f"/sessions/{quote(session_id, safe='')}"
 
     def _panel_session(self, session: Mapping[str, Any]) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         data = b""
         while (end := data.find(HEAD_END)) < 0:
             if len(data) > MAX_HEAD_BYTES:
-                raise HTTPInputError("the head of the app's response is too long")
+                raise HTTPInputError("the head of the app's response is longer than 256 KiB")
             data += await self.read_some()
         end += len(HEAD_END)
         self._put_back(data[end:])
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
         data = b""
         while (end := data.find(b"\n")) < 0:
             if len(data) > MAX_HEAD_BYTES:
-                raise HTTPInputError("a line of the app's response is too long")
+                raise HTTPInputError("a line of the app's response is longer than 256 KiB")
             data += await self.read_some()
         self._put_back(data[end + 1 :])
         return data[: end + 1]

@@ -186,7 +186,9 @@ class RunningApps:
         """
         offer = self.offer(name)
         if offer.is_offered and offer.app.kind is not AppKind.PROCESS:
-            raise Conflict(f"{offer.app.title} was not started by the session; stop it yourself")
+            raise Conflict(
+                f"{offer.app.title} cannot be stopped here: this server starts no process for it"
+            )
         self._failures.pop(name, None)
         route = self.proxy_route(name)
         process = None if route is None else route.state.get("proc")

@@ -93,7 +93,7 @@ def _words(text: str) -> list[str]:
     except ValueError:
         words = None
     if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
-        raise InvalidRequest("a command must be a JSON list of words of at most 4000 bytes")
+        raise InvalidRequest("a command must be a JSON list of at least one string")
     return words
 
 

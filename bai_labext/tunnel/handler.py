@@ -130,7 +130,9 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             raise HTTPError(403, "only the session's owner may open a tunnel to it")
         if self.request.query or not self.request.headers.get("Authorization"):
             # Proxies log the query, so it must not contain a token.
-            raise HTTPError(403, "a tunnel needs a token, in the Authorization header only")
+            raise HTTPError(
+                403, "a tunnel requires a token in the Authorization header and a URL without query"
+            )
         await super().get()
 
     def open(self) -> None:
@@ -145,7 +147,7 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
     def on_message(self, message: str | bytes) -> None:
         try:
             if isinstance(message, str):
-                raise ProtocolError("a text message")
+                raise ProtocolError("a text message instead of a binary one")
             if self.end is None:
                 self._accept_hello(message)
             else:

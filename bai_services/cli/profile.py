@@ -49,7 +49,9 @@ def hub_url(text: str) -> str:
     except ValueError:
         valid = False
     if not valid:
-        raise InvalidRequest(f"{text!r} is not a valid URL; for example http://127.0.0.1:8000")
+        raise InvalidRequest(
+            f"{text!r} is not a valid http or https URL; for example http://127.0.0.1:8000"
+        )
     if parts.username or parts.password:
         raise InvalidRequest("the URL must not contain a user name or a password")
     base = _PAGE_PATH.split(parts.path.rstrip("/"), maxsplit=1)[0]

@@ -51,7 +51,7 @@ async def app(
     if (name is None) == (port is None):
         raise click.UsageError("pass either APP or --tcp PORT")
     if port is not None and opens_browser:
-        raise click.UsageError("--open needs an app")
+        raise click.UsageError("--open works only with APP, not with --tcp PORT")
     host, local_port = parse_listen_address(bind)
     remote = await find_running_session(connection, session)
     if name is not None:

@@ -145,7 +145,7 @@ def index_of_host(words: tuple[str, ...]) -> int:
         with_value = [n for n, letter in enumerate(letters) if letter in "BbcDEeFIiJLlmOopQRSWw"]
         index += 2 if with_value and with_value[0] == len(letters) - 1 else 1
     if index >= len(words):
-        raise click.UsageError("the session is missing")
+        raise click.UsageError("the session is missing: bai ssh SESSION")
     return index
 
 

@@ -60,7 +60,10 @@ def files_below(
             if not patterns.matches(str(target)):
                 continue
             if target in files:
-                raise InvalidRequest(f"{files[target]} and {file} would both become {target}")
+                raise InvalidRequest(
+                    f"{files[target]} and {file} would both become {target}; upload one of them "
+                    "to another directory with --to"
+                )
             files[target] = file
     return [(file, target) for target, file in files.items()]
 

@@ -145,4 +145,7 @@ async def listen(tunnel: TunnelClient, target: str, host: str, port: int) -> asy
     try:
         return await loop.create_server(lambda: tunnel.stream(target), host, port)
     except OSError as error:
-        raise Conflict(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        raise Conflict(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another port "
+            "with -b"
+        ) from error
