@@ -22,7 +22,7 @@ CALL_TIMEOUT_SECONDS = 8.0
 LIVE = "PENDING,SCHEDULED,PREPARING,PREPARED,RUNNING,TERMINATING"
 MAX_SESSIONS = 50
 MAX_FOLDERS = 200
-# Fields that are sent to the panel. Environment variables are excluded, because they may contain
+# Fields that are sent to the panel. Environment variables are excluded, because they can contain
 # secrets.
 SHARE_FIELDS = (
     *("id", "app", "audience", "user", "project", "allowed_addresses", "expires_at", "url"),

@@ -75,7 +75,7 @@ async def ready_host(port: int, current: Iterable[Listener]) -> str:
         return ""
     if any(each.address.version == 4 for each in matching):
         return "127.0.0.1"
-    # An IPv6 socket may also accept IPv4. Only a connection shows whether it does.
+    # Only a connection shows whether an IPv6 socket also accepts IPv4.
     return "127.0.0.1" if await _accepts_connection("127.0.0.1", port) else "::1"
 
 

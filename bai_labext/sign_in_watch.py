@@ -70,7 +70,7 @@ class SignInWatch:
                 token, use_cache=False, session_id=session_id, sync=False
             )
         except HTTPError:
-            return  # the Hub does not respond; the credential may still be valid
+            return  # the Hub does not respond, so it is unknown whether the credential is valid
         # Cache the response for requests with this credential.
         auth.cache[_cache_key(credential)] = model
         if model is not None and auth.check_scopes(auth.access_scopes, model):

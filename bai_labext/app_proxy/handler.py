@@ -40,7 +40,7 @@ HOP_BY_HOP = (
 )
 # Query parameters that can authorize a request instead of its headers.
 CREDENTIAL_PARAMETERS = frozenset({"token", "_xsrf"})
-# After the head of a request with one of these headers, more data may follow.
+# After the head of a request with one of these headers, more data can follow.
 BODY_HEADERS = ("Content-Length", "Transfer-Encoding", "Upgrade", "Expect")
 
 # Key of the fast path in the settings of a Jupyter server. The key is missing if the fast path is
@@ -157,7 +157,7 @@ class AppProxyHandler(ProxyHandler):
         message = head + self.request.body if self.request.body else head
         method = str(self.request.method)
         fast_path = self._fast_path
-        # The fast path may have sent this request to the app already.
+        # If the fast path has sent this request to the app already, read the response to it.
         pending = fast_path.take_pending(self.request, address) if fast_path else None
         reused = pending or (pool.take(address) if method in SAFE_METHODS else None)
         if reused is not None:
@@ -184,7 +184,7 @@ class AppProxyHandler(ProxyHandler):
         if getattr(self, "mappath", None):
             return  # jupyter-server-proxy rewrites the paths of this app
         if not CREDENTIAL_PARAMETERS.isdisjoint(request.arguments):
-            return  # the headers alone may not authorize the request
+            return  # perhaps only the URL authorizes the request, not its headers
         is_plain = request.method == "GET" and not any(h in request.headers for h in BODY_HEADERS)
         if is_plain and "close" not in request.headers.get("Connection", "").lower():
             prefix = f"{context}/".encode()

@@ -254,7 +254,7 @@ class ConnectionPool:
                 return (await loop.create_unix_connection(Connection, host))[1]
             if host != LOCAL:
                 return (await loop.create_connection(Connection, host, port))[1]
-            # Do not resolve the name: the lookup takes a thread, and may return no IPv6 address.
+            # Do not resolve the name: the lookup takes a thread, and can lack the IPv6 address.
             for address in LOOPBACK:
                 with suppress(OSError):
                     return (await loop.create_connection(Connection, address, port))[1]

@@ -51,7 +51,7 @@ class AppActivity:
         return None if at is None else (self._clock() - at).total_seconds()
 
     def record_use(self, name: str) -> None:
-        """Record a use of the app, and thereby of the session."""
+        """Record a use of the app, which is also a use of the session."""
         now = self._clock()
         self.of(name).at = now
         self._activity_times()[ACTIVITY] = now

@@ -16,7 +16,7 @@ from bai_labext.apps.arguments import Arguments
 from bai_labext.apps.catalogue import CATALOGUE, App
 from bai_services.core.apps.catalogue import AppKind
 
-# Directories with programs of apps; the PATH of a user may lack these directories.
+# Directories with programs of apps. They are searched because a user's PATH can lack them.
 SYSTEM_PATH = "/usr/sbin:/usr/lib/rstudio-server/bin"
 
 
@@ -166,7 +166,7 @@ def server_processes(
 
     def command(offer: Offer) -> Callable[[], list[str]]:
         def prepare_start() -> list[str]:
-            # jupyter-server-proxy calls this at each start; the arguments may have changed.
+            # jupyter-server-proxy calls this at each start, with the arguments of that time.
             create_initial_files(offer.app, home)
             argv = command_of(offer, arguments.of(offer.app), home)
             return with_log(argv, log_path(home, offer.app.name))

@@ -196,7 +196,7 @@ class RunningApps:
             return
         if process.running:
             await _end(process)
-        # A start in progress fails now, and may remove the process from the state itself.
+        # A start in progress fails now, and sometimes removes the process from the state itself.
         if task := self._starts.get(name):
             await asyncio.wait([task])
             self._failures.pop(name, None)

@@ -43,7 +43,7 @@ export function portsProblem(named: string[], limits: PortLimits): Problem | nul
     : null;
 }
 
-/** Parse a port number; return 0 unless the word consists of one to five digits. */
+/** Parse a port number of one to five digits; return 0 for any other word. */
 function parsePort(word: string): number {
   return /^\d{1,5}$/.test(word) ? Number(word) : 0;
 }

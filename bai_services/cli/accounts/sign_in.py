@@ -192,7 +192,7 @@ async def _post(url: str, path: str, body: dict[str, Any]) -> Any:
 def _secret(what: str, *, is_piped: bool, option: str) -> str:
     """Return a secret from standard input if ``is_piped``, else from a prompt on the terminal."""
     if is_piped:
-        # Strip only the newline: a password may begin or end with a space.
+        # Strip only the newline: a password can begin or end with a space.
         secret = sys.stdin.readline().rstrip("\r\n")
     elif sys.stdin.isatty():
         secret = getpass.getpass(f"{what}: ")

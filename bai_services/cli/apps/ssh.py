@@ -139,7 +139,7 @@ def index_of_host(words: tuple[str, ...]) -> int:
     """
     index = 0
     while index < len(words) and words[index].startswith("-"):
-        # A word may combine options, such as -vp22. The first letter that takes a value is the last
+        # A word can combine options, such as -vp22. The first letter that takes a value is the last
         # option of the word. Its value is the rest of the word; if that is empty, the next word.
         letters = words[index][1:]
         with_value = [n for n, letter in enumerate(letters) if letter in "BbcDEeFIiJLlmOopQRSWw"]

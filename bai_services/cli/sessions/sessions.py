@@ -325,6 +325,6 @@ async def _stop(connection: Connection, name: str, *, force: bool) -> Any:
     if found["status"] in ENDED:
         raise NotFound(f"session {name} has already ended: {found['status']}")
     query = {"force": "true"} if force else {}
-    # Use the id, because a newer session may have the name by now.
+    # Use the id, because a newer session could have the name by now.
     response = await connection.client.delete(f"/sessions/{found['id']}", **query)
     return response or await connection.client.get(f"/sessions/{found['id']}")

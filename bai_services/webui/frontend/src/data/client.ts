@@ -51,7 +51,7 @@ interface ErrorBody {
   details?: ErrorDetails;
 }
 
-/** The error of a response, whose body may be a page of the proxy instead of JSON. */
+/** The error of a response. The body can be a page of the proxy instead of JSON. */
 export function failureOf({ status, statusText }: Response, body: unknown): ApiError {
   const { error, message, details } = (
     body !== null && typeof body === 'object' ? body : {}

@@ -122,7 +122,7 @@ export function useChangeMember(project: string) {
   });
 }
 
-/** One object of a collection: the one whose field with the name `id` has the value `key`. */
+/** The object of a collection whose field with the name `id` has the value `key`. */
 export const entityQuery = (path: EntityPath, id: string, key: string) =>
   queryOptions({
     ...entitiesQuery(path, { limit: 1, offset: 0, sort: '', filters: { [id]: key } }),

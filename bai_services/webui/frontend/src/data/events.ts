@@ -64,7 +64,7 @@ function open(): void {
     window.clearTimeout(silenceTimer);
     retryTimer = window.setTimeout(() => void reopen(), retryMillis);
     retryMillis = Math.min(retryMillis * 2, MAX_RETRY_MILLIS);
-    // The event stream does not contain the reason of its end.
+    // The event stream does not say why it has ended.
     void checkAccess();
   };
   const restartSilence = () => {
@@ -82,7 +82,7 @@ function open(): void {
   source.onopen = () => {
     restartSilence();
     retryMillis = FIRST_RETRY_MILLIS;
-    // Changes may have been missed between the loading of the list and now.
+    // The stream does not repeat the changes between the loading of the list and now.
     refreshSessions();
   };
   on('keepalive', () => {
@@ -102,7 +102,7 @@ function open(): void {
     const { folder_id: id } = JSON.parse(event.data) as Change;
     void queries.invalidateQueries({ queryKey: ['files', id] });
   });
-  // The permissions of the user have changed, so any response may differ now.
+  // The permissions of the user have changed, so any response can differ now.
   on('access', () => void queries.invalidateQueries());
   for (const kind of ['status', 'reasons', 'position', 'progress', 'name']) {
     on(kind, event => {

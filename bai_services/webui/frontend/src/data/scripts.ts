@@ -1,7 +1,7 @@
 import { checkAccess } from './events';
 import { currentConnection, onConnection } from './connection';
 
-/** Wait until the server responds again; resolves at once unless the connection is lost. */
+/** Wait until the server responds again; resolve at once if the connection is not lost. */
 const connected = () =>
   new Promise<void>(resolve => {
     if (currentConnection().state !== 'lost') {

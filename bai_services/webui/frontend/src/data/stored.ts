@@ -6,7 +6,7 @@ export class Stored<T> {
   private hasSubscribed = false;
   private readonly listeners = new Set<() => void>();
 
-  /** `read` validates the stored value, because the storage may contain anything. */
+  /** `read` validates the stored value, because the storage can contain anything. */
   constructor(
     private key: string,
     private readonly read: (stored: unknown) => T
@@ -40,7 +40,7 @@ export class Stored<T> {
       return;
     }
     this.hasSubscribed = true;
-    // Read the value again, because another tab may have changed it before this subscription.
+    // Read the value again, because another tab can have changed it before this subscription.
     this.value = undefined;
     window.addEventListener('storage', event => {
       if (event.key === this.key || event.key === null) {

@@ -44,8 +44,8 @@ export function readListSearch(search: Record<string, unknown>): ListSearch {
   });
 }
 
-// The server's total is exact up to this number, or up to the end of the page if that is higher; see
-// max_exact_total in core/listing.py.
+// The server's total is exact up to this number. For a page that ends later, the total is exact up
+// to the end of the page; see max_exact_total in core/listing.py.
 const MIN_EXACT_TOTAL = 1000;
 
 /** The total of a list as text, such as "1000+"; `last` is the number of the last row read. */

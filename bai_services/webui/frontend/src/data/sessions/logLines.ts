@@ -15,7 +15,7 @@ export interface Log {
 }
 
 /**
- * Return a log with more output; its last line may be incomplete. Output after a gap begins a new
+ * Return a log with more output; its last line can be incomplete. Output after a gap begins a new
  * line.
  */
 export function appended(log: Log, text: string, isGap: boolean): Log {

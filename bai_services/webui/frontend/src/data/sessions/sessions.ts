@@ -26,14 +26,14 @@ const PENDING: readonly string[] = STATUS_GROUPS.pending;
 export const isEnded = (session: Session) => ENDED.includes(session.status);
 export const isPending = (session: Session) => PENDING.includes(session.status);
 
-/** Whether the caller, for example a monitor, may neither change the session nor read its log. */
+/** Whether the caller, for example a monitor, only sees the session: no changes, and no log. */
 export const isOnlyRead = (session: Session) => session.hidden_fields.length > 0;
 
 /** The address of a running session's server; only interactive sessions have one. */
 export const serverUrl = (session: Session) =>
   session.type === 'interactive' && session.status === 'RUNNING' ? session.url : null;
 
-/** The time at which a session is stopped if it is neither used nor extended until then. */
+/** The time at which a session is stopped if it is not used or extended; undefined: never. */
 export const endOf = ({ idle_ends_at: idle, ends_at: end }: Session) =>
   [idle, end].filter(time => time !== null).sort()[0];
 

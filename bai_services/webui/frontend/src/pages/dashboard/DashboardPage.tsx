@@ -39,7 +39,7 @@ export function DashboardPage() {
           <Select
             value={search.project ?? projects[0]?.name ?? null}
             options={projects.map(({ name }) => ({ value: name, label: name }))}
-            // Reset the group, because another project may have other groups.
+            // Reset the group, because another project can have other groups.
             onChange={(project: string | null) =>
               void navigate({ search: project ? { project } : {} })
             }

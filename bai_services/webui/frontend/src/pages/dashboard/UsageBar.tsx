@@ -13,7 +13,7 @@ interface UsageBarProps {
   hasSegments?: boolean;
 }
 
-/** A used or free amount as text and, unless `percent` is null, as a bar. */
+/** A used or free amount as text and, if `percent` is not null, as a bar. */
 export function UsageBar({ name, text, percent, isFree = false, hasSegments }: UsageBarProps) {
   const isFull = percent !== null && percent >= FULL_PERCENT;
   return (

@@ -13,7 +13,7 @@ export const TABS: readonly Tab[] = [
   'ended'
 ];
 
-/** Parts of the drawer that a link may open. */
+/** Parts of the drawer that a link can open. */
 export const PANELS = ['apps', 'logs'] as const;
 
 /** State of the sessions page in the URL, without default values. */

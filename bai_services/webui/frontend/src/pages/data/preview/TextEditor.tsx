@@ -64,7 +64,7 @@ export function TextEditor({ name, text, isReadOnly, editorRef, onEdit }: TextEd
       view.destroy();
     };
   }, [name, text, editorRef, onEdit]);
-  // Do not create a new editor, because the text may have changes that are not saved.
+  // Do not create a new editor, because it would lose changes of the text that are not saved.
   useEffect(() => {
     const extensions = [EditorState.readOnly.of(isReadOnly), EditorView.editable.of(!isReadOnly)];
     editorRef.current?.dispatch({ effects: access.current.reconfigure(extensions) });

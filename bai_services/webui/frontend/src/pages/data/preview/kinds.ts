@@ -43,14 +43,14 @@ export const separatorOf = (name: string) => (extensionOf(name) === 'tsv' ? '\t'
 
 /**
  * Decode the text of a file; null if it has a zero byte or is not UTF-8. `isCut`: `bytes` is only
- * the beginning of the file, and its last character may be incomplete.
+ * the beginning of the file, and its last character can be incomplete.
  */
 export function textOf(bytes: Uint8Array, isCut: boolean): string | null {
   if (bytes.includes(0)) {
     return null;
   }
   try {
-    // Keep a byte order mark: the text may be saved again.
+    // Keep a byte order mark, so that it is not lost when the text is saved again.
     const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
     return decoder.decode(bytes, { stream: isCut });
   } catch {
@@ -58,6 +58,6 @@ export function textOf(bytes: Uint8Array, isCut: boolean): string | null {
   }
 }
 
-/** The line separator of a text: CRLF if all lines end with it. */
+/** The line separator of a text: CRLF if all lines end with CRLF, else LF. */
 export const lineSeparatorOf = (text: string) =>
   text.includes('\r\n') && !/(^|[^\r])\n/.test(text) ? '\r\n' : '\n';

@@ -16,7 +16,7 @@ export interface NotebookCell {
 
 export interface Notebook {
   cells: NotebookCell[];
-  /** The notebook has more cells than these. */
+  /** Whether the notebook has more cells than these. */
   isCut: boolean;
 }
 

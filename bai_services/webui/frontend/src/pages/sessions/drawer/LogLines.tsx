@@ -51,7 +51,7 @@ export function LogLines({ lines, isFollowed, onFollow }: LogLinesProps) {
       className="bai-log"
       role="log"
       aria-label={t('sessions.logs')}
-      // Screen readers do not announce new lines: a log may have hundreds per second.
+      // Screen readers do not announce new lines: a log can have hundreds per second.
       aria-live="off"
       tabIndex={0}
       onWheel={stopAtScroll}

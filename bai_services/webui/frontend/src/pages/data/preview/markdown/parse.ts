@@ -19,8 +19,8 @@ const processor = unified()
   .freeze();
 
 /**
- * Parse Markdown texts to trees of elements without HTML. Null if they have too many or too deeply
- * nested elements. Slow for some hostile texts: call it in a worker with a deadline.
+ * Parse Markdown texts to trees of elements without HTML. Return null if the trees have too many or
+ * too deeply nested elements. Some hostile texts take long: call this in a worker with a deadline.
  */
 export function parseMarkdown(texts: readonly string[]): Root[] | null {
   let nodes = 0;
@@ -38,11 +38,11 @@ export function parseMarkdown(texts: readonly string[]): Root[] | null {
 
 /**
  * Replace HTML by its text and remove unsafe links. Return the number of nodes of the tree, or
- * Infinity if it is nested too deeply.
+ * Infinity if the tree is nested too deeply.
  */
 function restrict(tree: Root): number {
   let count = 0;
-  // Not recursive: a tree may be deeper than the stack.
+  // Not recursive: a deep tree would overflow the stack.
   let level: (Root | Element)[] = [tree];
   for (let depth = 0; level.length > 0; depth += 1) {
     if (depth > MAX_DEPTH) {
