@@ -59,7 +59,7 @@ class Outcome:
     "--prune",
     is_flag=True,
     help="For each section of the file, delete the objects that the section does not declare. "
-    "Also remove undeclared members, links and aliases of declared objects.",
+    "For each list of members, links or aliases, remove those that the list does not contain.",
 )
 @json_option
 @connected
