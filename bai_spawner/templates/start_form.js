@@ -274,7 +274,7 @@
     row.querySelector("button").addEventListener("click", () => { row.remove(); byId(focusedAfterwards).focus(); });
     return row;
   }
-  // Returns the problem with the ports, or "". Only the manager knows the ports of the image's apps, so it checks again.
+  // Returns the problem with the ports, or "". The manager checks again: only it knows the ports of the image's apps.
   function portsProblem(words) {
     const limits = offer().preopen_limits;
     const numbers = words.map((word) => (/^\d{1,5}$/.test(word) ? Number(word) : 0));
