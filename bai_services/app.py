@@ -78,7 +78,12 @@ def listen(host: str, port: int) -> list[socket.socket]:
             if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 raise SystemExit(f"cannot listen on {host}:{port}: {error.strerror}") from None
         if not is_logged:
-            log.warning("%s:%d is in use; waiting until it is free", host, port)
+            log.warning(
+                "%s:%d is in use; waiting up to %d s until it is free",
+                host,
+                port,
+                BIND_TIMEOUT_SECONDS,
+            )
             is_logged = True
         time.sleep(RETRY_SECONDS)
 

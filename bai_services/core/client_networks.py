@@ -9,7 +9,7 @@ from .client_address import parse_address
 from .errors import InvalidRequest
 from .user_input import shown
 
-# Length of the prefix of IPv4-mapped addresses.
+# Length in bits of the prefix of IPv4-mapped addresses.
 _MAPPED_BITS = 96
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -19,7 +19,8 @@ _Networks = tuple[list[ipaddress.IPv4Network], list[ipaddress.IPv6Network]]
 def check_networks(texts: list[str]) -> list[str]:
     """Return networks in canonical CIDR form; a single address is also accepted.
 
-    A network of IPv4-mapped addresses is returned as IPv4, like the addresses in ``is_inside``.
+    A network of IPv4-mapped addresses is returned as IPv4, because ``is_inside`` also converts such
+    addresses to IPv4.
 
     Raises
     ------

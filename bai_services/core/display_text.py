@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import unicodedata
 
-# Per letter: more would cover the lines above and below. Thai and Vietnamese need up to three.
+# Maximum per letter: more marks would cover the lines above and below. Thai and Vietnamese need up
+# to three.
 MAX_COMBINING_MARKS = 8
 
 # Embeddings, overrides and isolates (Unicode Standard Annex 9).
@@ -23,7 +24,7 @@ _SELECTORS = range(0xFE00, 0xFE10)
 
 
 def text_problem(text: str, *, has_lines: bool = False) -> str:
-    """Return why a text must not be shown to other users, and what to do; empty if it may.
+    """Return why a text must not be shown to other users, and what to do; empty if it is allowed.
 
     Joiners are accepted between visible characters, because emoji and several scripts need them.
     ``has_lines``: line breaks and tabs are accepted.
@@ -64,7 +65,7 @@ def file_name_problem(path: str) -> str:
 
 
 def _is_hidden(letter: str, category: str) -> bool:
-    """Return whether a character has no glyph of its own; spaces have one."""
+    """Return whether a character has no glyph of its own. Spaces do not count as hidden."""
     return category in ("Cc", "Cf", "Cs", "Zl", "Zp") or letter in _BLANK_LETTERS
 
 

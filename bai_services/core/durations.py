@@ -63,7 +63,7 @@ def _seconds(text: str) -> int | None:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration in its two largest units: ``1h 30min``."""
+    """Return a duration, rounded to seconds, in its two largest non-zero units: ``1h 30min``."""
     left = round(seconds)
     parts = []
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):

@@ -60,7 +60,7 @@ class ListQuery:
 
 def _check_count(what: str, count: int, maximum: int) -> None:
     if count > maximum:
-        raise InvalidRequest(f"the list has {count} {what}; at most {maximum} are allowed")
+        raise InvalidRequest(f"the request has {count} {what}; at most {maximum} are allowed")
 
 
 def max_exact_total(limit: int, offset: int) -> int:

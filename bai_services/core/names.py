@@ -44,8 +44,8 @@ def check_username(name: str) -> str:
     Raises
     ------
     InvalidRequest
-        If the name does not begin with a letter or digit, contains ``..`` or a character that is
-        not a letter, a digit or one of ``_.-``, or has more than 64 characters.
+        If the name does not consist of 1 to 64 letters, digits and ``_.-``, does not begin with a
+        letter or digit, or contains ``..``.
     """
     lower = name.strip().lower()
     if len(lower) > MAX_NAME or _USERNAME.fullmatch(lower) is None or ".." in lower:

@@ -1,4 +1,4 @@
-"""Fields of a record (a frozen dataclass), for example to build a record of a subclass from it."""
+"""Read the fields of a record (a frozen dataclass), for example to copy them to another record."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
 
 
 class _translate_errors:
-    """Convert errors of an unreachable or full database or its disk to ``Unavailable``."""
+    """Convert errors of an unreachable database, and of its disk, to ``Unavailable``."""
 
     def __enter__(self) -> None:
         return None

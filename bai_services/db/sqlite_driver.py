@@ -229,7 +229,7 @@ class Connection:
     def _on_progress(self) -> int:
         """Count down the budget. If the result is not 0, SQLite interrupts the statement.
 
-        A statement without a budget (``_callbacks_left`` is 0) is never interrupted.
+        For a statement without a budget (``_callbacks_left`` is 0), the result is always 0.
         """
         if not self._callbacks_left:
             return 0

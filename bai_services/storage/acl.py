@@ -23,7 +23,10 @@ def share_directory(directory: int) -> bool:
 
 
 def share_file(file: int, is_executable: bool) -> bool:
-    """Set on an existing file the ACL that ``share_directory`` gives to new files."""
+    """Set on an existing file the ACL that ``share_directory`` gives to new files.
+
+    Return False if the file system does not support ACLs.
+    """
     return _set(file, _ACCESS, 7 if is_executable else 6)
 
 

@@ -102,7 +102,7 @@ class StorageHost:
         self._unpack_locks: WeakValueDictionary[Scope, asyncio.Lock] = WeakValueDictionary()
 
     async def start(self) -> None:
-        """Start the threads and check the host; an unavailable host is only logged."""
+        """Start the threads and check the host. If the host is unavailable, only log this."""
         self.workers.start()
         self._long.start()
         try:

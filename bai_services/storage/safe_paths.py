@@ -145,7 +145,7 @@ def open_regular(opener: Opener, root: int, parts: Sequence[str]) -> int:
     Raises
     ------
     Conflict
-        If it is a directory or a special file.
+        If the entry is a directory or a special file.
     """
     path = opener(root, parts, os.O_PATH)
     try:

@@ -26,7 +26,7 @@ HOLE_BYTES = 64 * 2**10
 _ZEROS = bytes(HOLE_BYTES)
 # The unit of ``st_blocks`` on every file system.
 _BLOCK_BYTES = 512
-# Errors of a copy system call which mean that the file systems do not support it.
+# Errors of a copy system call which mean that the file systems do not support the call.
 _NO_KERNEL_COPY = (errno.EXDEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENOTTY)
 
 
@@ -56,7 +56,7 @@ def advance(at: Descent, waiting: list[list[str]]) -> bool:
     """Enter the next directory of a tree, depth first; return False at the end.
 
     ``waiting`` holds, for each level from the root to ``at``, the names of the directories that
-    were not visited yet.
+    have not been visited yet.
     """
     while True:
         while waiting[-1]:
@@ -143,7 +143,7 @@ def _copy_entry(source: int, target: int, name: str, progress: CopyProgress) -> 
 
 
 def copy_file(source: int, target: int, progress: CopyProgress | None = None) -> None:
-    """Append a file's content to another, preserving holes.
+    """Append the content of file ``source`` to file ``target``, preserving holes.
 
     Uses a reflink or a copy in the kernel where the file system supports it, else sendfile.
     """

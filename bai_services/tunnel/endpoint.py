@@ -36,7 +36,7 @@ class Stream(asyncio.Protocol):
     def __init__(self, endpoint: TunnelEndpoint, target: str) -> None:
         self.number = 0
         self.target = target
-        # The filter for HTTP requests of a browser, if the peer sends such requests.
+        # Rewrites the HTTP requests that the peer sends; None: the data are passed on unchanged.
         self.requests: RequestRewriter | None = None
         # Called with the number of bytes transferred in either direction, to track activity.
         self.on_bytes: Callable[[int], None] | None = None

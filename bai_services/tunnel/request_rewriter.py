@@ -87,7 +87,7 @@ class RequestRewriter:
     def _read_head_or_line(self, view: memoryview) -> tuple[bytes | None, memoryview]:
         """Read up to the end of a head or line.
 
-        Return it rewritten, or None if it is incomplete, and the rest of ``view``.
+        Return the rewritten text (None if it is incomplete) and the rest of ``view``.
         """
         end, max_bytes = (
             (b"\r\n", MAX_CHUNK_LINE_BYTES)

@@ -57,7 +57,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Writable:
-    """All data passed to ``send`` were sent: the local socket may be read again."""
+    """All data passed to ``send`` has been sent, so the local socket is read again."""
 
     stream: int
 

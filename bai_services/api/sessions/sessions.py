@@ -170,7 +170,7 @@ class LifetimeHandler(APIHandler):
 
 class ActivityHandler(APIHandler):
     @operation(
-        "Report activity in a session, which resets its idle timeout",
+        "Report activity in a session, to reset the session's idle timeout",
         tag="sessions",
         body=SessionActivity,
         returns=Idleness,
@@ -216,7 +216,8 @@ class UsageHistoryHandler(APIHandler):
         returns=UsageSeries,
         parameters={
             "kernel": "host name of the kernel; default: main1",
-            "period": "length in seconds, up to now or the end of the session; default: 3600",
+            "period": "length in seconds (default: 3600); the period ends now, or "
+            "when the session ended",
         },
     )
     async def get(self, key: str) -> usage_history.UsageHistory:
@@ -313,7 +314,7 @@ async def apply_template(handler: APIHandler, body: TemplatedSession) -> Templat
     try:
         return type(body).model_validate(applied)
     except ValidationError as error:
-        prefix = f"template {name!r} contains a request that is no longer valid; change it"
+        prefix = f"template {name!r} has fields that are no longer valid; correct the template"
         raise invalid_request(error, prefix) from None
 
 

@@ -15,7 +15,8 @@ from ..command import Connection, connected, example, json_option, segment
 _CERTAINTIES = {
     "known": "exact if sessions run until their limits and no session with a higher priority "
     "(with lifo: no session at all) arrives",
-    "estimated": "assumes predicted run times, or that no later session overtakes it",
+    "estimated": "assumes that predicted run times are right, that dependencies "
+    "succeed and that no later session overtakes this one",
     "rough": "extrapolated from the estimated starts of the sessions ahead of it",
 }
 

@@ -19,7 +19,7 @@ MAX_DELAY_SECONDS = 10.0
 
 
 def delay_seconds(attempts: int) -> float:
-    """Return the delay of a sign-in attempt.
+    """Return the delay of a sign-in attempt in seconds, from 0 to 10.
 
     ``attempts`` is the number of recent failed attempts plus this one.
 
@@ -35,7 +35,7 @@ def delay_seconds(attempts: int) -> float:
 def is_expired(changed_at: datetime | None, max_age_days: int, now: datetime) -> bool:
     """Return whether a password is older than ``max_age_days``; 0 means no maximum age.
 
-    A password whose age is unknown has expired, unless there is no maximum age.
+    If there is a maximum age, a password of unknown age counts as expired.
 
     >>> from datetime import UTC
     >>> changed_at, now = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
@@ -48,7 +48,10 @@ def is_expired(changed_at: datetime | None, max_age_days: int, now: datetime) ->
 
 
 def broken_rules(password: str, username: str, email: str) -> list[str]:
-    """Return the rules that a new password breaks, each as a clause after "the password"."""
+    """Return the rules that a new password breaks, each as a clause after "the password".
+
+    For a password that is too long, only that rule is returned.
+    """
     broken = []
     if len(password) < MIN_LENGTH:
         broken.append(f"must have at least {MIN_LENGTH} characters")

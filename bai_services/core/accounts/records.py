@@ -64,7 +64,7 @@ class ProjectName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """``is_locked`` and ``locked_until`` result from failed sign-ins; the manager sets them."""
+    """A user. The manager computes ``is_locked`` and ``locked_until`` from failed sign-ins."""
 
     id: str
     created_at: datetime
@@ -92,8 +92,9 @@ class User:
 class OwnAccount:
     """The caller's own account.
 
-    ``limits`` has the lowest limit of domain, user and keypair per slot and for ``sessions``; slots
-    without a limit are left out. The limits of a project apply in addition.
+    ``limits`` has, for each slot and for ``sessions``, the lowest of the limits of the domain, the
+    user and the keypair. A slot without a limit is omitted. The limits of the user's projects also
+    apply, but are not included.
     """
 
     id: str

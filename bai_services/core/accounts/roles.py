@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-# Hub scope of a server's own token, filtered to that server. A request with such a token has the
-# role ``Role.SESSION``, never the role of the user.
+# Hub scope of the token that a single-user server has, restricted to that server. A request with
+# such a token has the role ``Role.SESSION``, never the role of the user.
 SESSION_SCOPE = "custom:bai:session"
 
 
@@ -18,7 +18,7 @@ class Role(StrEnum):
     MONITOR = "monitor"  # reads everything, changes nothing
     HUB = "hub"  # the Hub itself: authenticator and spawner
     AGENT = "agent"
-    SESSION = "session"  # code in a session, with few permissions of its owner
+    SESSION = "session"  # code in a session, with some permissions of its owner
 
 
 class Reach(IntEnum):
@@ -188,7 +188,7 @@ def reach(role: Role, action: str) -> Reach:
     return ACTIONS[action].get(role, Reach.NONE)
 
 
-# A role cannot act on objects whose owner's role has a higher rank.
+# By default, a role cannot act on objects whose owner's role has a higher rank.
 _RANKS: Mapping[Role, int] = {Role.USER: 0, Role.MONITOR: 0, Role.ADMIN: 1, Role.SUPERADMIN: 2}
 # Actions to which ranks do not apply: these reads contain no files, environments or secrets, and
 # administrators need them for the accounts of their domain.
@@ -201,8 +201,8 @@ _CREDENTIAL_WRITES = frozenset({"user.write", "keypair.write"})
 def reaches(caller: Caller, action: str, target: Target) -> bool:
     """Return whether the caller may perform ``action`` on ``target``.
 
-    It is False for objects of an owner with a higher rank, unless the action only reads metadata or
-    the caller's reach is ALL.
+    Objects of an owner with a higher rank are out of reach, with two exceptions: the caller's reach
+    is ALL, or the action only reads metadata.
     """
     scope = reach(caller.role, action)
     if scope is Reach.ALL:

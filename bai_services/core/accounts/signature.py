@@ -35,8 +35,8 @@ def sign(
     """Return the hex signature of a request.
 
     ``path`` includes the query string. ``date`` is the time in the ``Date`` header, with a time
-    zone. ``content_digest`` is the value of the ``Content-Digest`` header. Clients of the original
-    signature scheme do not send that header: with an empty digest, the body is not signed.
+    zone. ``content_digest`` is the value of the ``Content-Digest`` header. If it is empty, the body
+    is not signed. Clients of the original signature scheme do not send the header.
     """
     day = date.strftime("%Y%m%d")
     digest = (f"content-digest:{content_digest}",) if content_digest else ()
@@ -65,8 +65,8 @@ def check_body(header: str, body: bytes) -> None:
     """Raise ``NotSignedIn`` unless a body matches its ``Content-Digest`` header."""
     if not hmac.compare_digest(header.encode(), content_digest(body).encode()):
         raise NotSignedIn(
-            "the body does not match the Content-Digest header that the signature covers; "
-            "send sha-256=:BASE64: of the body alone"
+            "the body does not match its Content-Digest header; send sha-256=:BASE64:, where "
+            "BASE64 is the encoded SHA-256 digest of the body"
         )
 
 
@@ -90,7 +90,7 @@ def parse_authorization(header: str) -> tuple[str, str]:
 
 
 def check_date(date: datetime, now: datetime) -> None:
-    """Raise ``NotSignedIn`` if a signed date is outside the clock window."""
+    """Raise ``NotSignedIn`` if a signed date differs from ``now`` by more than CLOCK_WINDOW."""
     if abs(now - date) > CLOCK_WINDOW:
         raise NotSignedIn(
             f"the date of the request is {date.isoformat()}, more than "

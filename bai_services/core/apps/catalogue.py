@@ -93,7 +93,7 @@ _ALWAYS_OFFERED = ("jupyterlab", "terminal", "filebrowser")
 
 
 def apps_of(declared: Sequence[ServicePort], preopened: Iterable[int]) -> list[SessionApp]:
-    """Return the apps of a session: first those of the catalogue, in its order, then all ports.
+    """Return the apps of a session: first those of the catalogue, in its order, then other ports.
 
     ``declared`` is the service-ports label of the image, ``preopened`` the ports that the session
     requested.

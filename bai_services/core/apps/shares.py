@@ -138,9 +138,10 @@ def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | Non
 
 
 def share_end(now: datetime, seconds: int | None, max_seconds: int) -> datetime:
-    """Return when a share ends: after ``seconds``, by default after at most a week.
+    """Return the time ``seconds`` after ``now``, at which a share ends.
 
-    ``max_seconds`` is the limit of the policy, and of the default; 0: no limit.
+    ``max_seconds`` is the limit of the user policy; 0 means no limit. If ``seconds`` is None, the
+    share ends after a week, or after ``max_seconds`` if that is shorter.
 
     Raises
     ------
@@ -152,7 +153,7 @@ def share_end(now: datetime, seconds: int | None, max_seconds: int) -> datetime:
         seconds = min(default, max_seconds) if max_seconds else default
     if max_seconds and seconds > max_seconds:
         raise InvalidRequest(
-            f"a share of {seconds} s was requested; your policy allows {max_seconds} s",
+            f"a share of {seconds} s was requested; your policy allows {max_seconds} s at most",
             field="expires_in",
             asked=seconds,
             limit=max_seconds,

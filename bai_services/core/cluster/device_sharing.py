@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import InvalidRequest
 from ..resources import SHARE_MINIMUM, SHARE_UNIT, format_amount, parse_amount
 
-# Maximum share without a limit: larger than any request.
+# Maximum share of a device that does not limit shares; larger than any request.
 ANY_SHARE = 2**40
 _SLOT = "any.shares"
 
@@ -64,7 +64,7 @@ class Sharing:
         return SHARE_UNIT // self.least if self.most else 0
 
     def in_force(self, shares: Iterable[int]) -> int:
-        """Return the share that the next session must have, for the ``shares`` in use; 0: any."""
+        """Return the share that the next session must have (0: any) beside ``shares`` in use."""
         return max(shares, default=0) if self.is_uniform else 0
 
     def allows(self, share: int, in_force: int) -> bool:

@@ -28,8 +28,8 @@ class GroupOptions:
     placement: Policy = Policy.PRICED
     backfill: Backfill = Backfill.RESERVING
     strategy: Strategy = Strategy.EVENLY
-    # Whether a share may be split into uneven parts, and a share of at most one device may be split
-    # if it fits on no single device. A request can override this.
+    # Whether a share may be split into uneven parts. If true, a share of at most one device may
+    # also be split, if it fits on no single device. A request can override this option.
     allow_fractional_resource_fragmentation: bool = False
     # Seconds after which a pending session is cancelled; 0: never.
     pending_timeout: int = 0
@@ -44,7 +44,7 @@ class GroupOptions:
         Raises
         ------
         InvalidRequest
-            If an option is unknown or has an invalid value; the message contains what is valid.
+            If an option is unknown or has an invalid value. The message states the valid values.
         """
         _check_known("option of a resource group", options, _PARSERS)
         return cls(**{name: _PARSERS[name](name, value) for name, value in options.items()})

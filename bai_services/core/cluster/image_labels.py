@@ -94,9 +94,9 @@ def parse_labels(labels: Mapping[str, str]) -> ImageLabels:
     Raises
     ------
     InvalidRequest
-        If a label with ``PREFIX`` is malformed or unknown, labels contradict each other, such as a
-        minimum above its maximum, there are too many labels, or any label is too long or contains a
-        NUL.
+        If there are too many labels, or any label is too long or contains a NUL. Also if a label
+        with ``PREFIX`` is malformed or unknown, or if labels contradict each other: for example, a
+        minimum is above its maximum.
     """
     ours = {
         name.removeprefix(PREFIX): text for name, text in labels.items() if name.startswith(PREFIX)

@@ -178,7 +178,7 @@ class ImageAlias:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Resources under a name.
+    """A named set of resources.
 
     ``resource_group`` None means every group. ``allocatable`` is None if it was not requested.
     """

@@ -147,7 +147,7 @@ def _check_reserved(requested: str, parts: list[str]) -> None:
     if parts[0] == "home" and len(parts) < 3:
         raise _invalid_path(requested, f"{HOME} is the session's home; use a path below it")
     if parts[:2] == ["home", "work"] and is_reserved(parts[2]):
-        raise _invalid_path(requested, f"the session itself creates {parts[2]}")
+        raise _invalid_path(requested, f"the session itself creates {parts[2]}; use another path")
 
 
 def check_no_overlap(mounts: Iterable[tuple[str, str]]) -> None:

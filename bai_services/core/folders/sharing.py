@@ -1,4 +1,4 @@
-"""Grants of folders, and the invitations that precede them, with the fields of the REST API."""
+"""Grants of folders, and invitations to folders, with the fields of the REST API."""
 
 from __future__ import annotations
 

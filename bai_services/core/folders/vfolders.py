@@ -161,7 +161,7 @@ def check_name(name: str) -> str:
     """Return ``name`` if it is a valid name of a folder.
 
     A valid name has 1 to 64 ASCII letters, digits and ``. _ -``. It begins with a letter, a digit
-    or a dot, has at least one other character than dots, and is not the name of a file that
+    or a dot, contains at least one character other than a dot, and is not the name of a file that
     sessions create.
 
     Raises

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from ..errors import QuotaExceeded
 from ..resources import UNLIMITED, ResourceSlots, format_amount
 
-# Default limit on the pending sessions of a user: one full bulk creation request. The resource
-# policy may set another limit.
+# Default limit on the pending sessions of a user, which is also the maximum number of sessions in a
+# bulk creation request. The user policy may set another limit.
 MAX_PENDING_SESSIONS = 1000
 # The slot that counts sessions.
 SESSIONS = "sessions"
-# The slot in violations of ``max_containers_per_session``; it is never counted.
+# The slot in violations of ``max_containers_per_session``. It has no usage counter.
 CONTAINERS = "containers"
 
 _NOTHING: Mapping[str, int] = {}
@@ -43,9 +43,10 @@ class Scope(NamedTuple):
 class ScopeCaps:
     """Limits of one scope.
 
-    A slot that is missing from ``slots`` is unlimited, or forbidden if ``is_closed`` (a keypair
-    policy with the default LIMITED). A slot with the value ``UNLIMITED`` is always unlimited. A
-    maximum of None means no limit. Slots missing from ``max_pending_slots`` are unlimited.
+    A slot that is missing from ``slots`` is unlimited. If ``is_closed`` (a keypair policy with the
+    default LIMITED), such a slot is forbidden. A slot with the value ``UNLIMITED`` is always
+    unlimited. A maximum of None means no limit. Slots missing from ``max_pending_slots`` are
+    unlimited.
     """
 
     scope: Scope
@@ -115,8 +116,8 @@ def pending_violations(
 ) -> list[Violation]:
     """Return a violation of every pending cap that one more pending session would exceed.
 
-    ``pending`` includes the preceding sessions of the same bulk request. For the messages,
-    ``usage_before`` is the usage before that request, and ``requested`` is its total.
+    ``pending`` includes the preceding sessions of the same bulk request. The messages contain the
+    usage before that request, ``usage_before``, and its total, ``requested``.
     """
     usage_before = pending if usage_before is None else usage_before
     requested = needs(slots) if requested is None else requested

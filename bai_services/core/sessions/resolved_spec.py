@@ -13,8 +13,9 @@ from ..resources import ResourceSlots
 class ResolvedSpec:
     """A ``SessionSpec`` with resolved names, parsed values and defaults.
 
-    Each field is a column of the session's row. The traits of the spec's fields name the columns
-    that depend on them. ``options`` contains the fields of the spec that have no columns.
+    Each field is a column of the session's row. The traits of each field of the spec name the
+    columns that depend on this field. ``options`` contains the fields of the spec that have no
+    columns.
     """
 
     id: str

@@ -75,8 +75,8 @@ class DomainStore:
     ) -> Domain:
         """Update a domain and return it.
 
-        With ``signs_out``, all users of the domain are marked for sign-out. Superadmins are exempt:
-        an inactive domain must not lock them out.
+        With ``signs_out``, all users of the domain except superadmins are marked for sign-out: an
+        inactive domain must not lock out superadmins.
 
         Raises
         ------

@@ -40,7 +40,7 @@ class SignInFailureStore:
     async def count_attempt(
         self, allowed: Mapping[str, int | None], now: datetime, block_time: timedelta
     ) -> dict[str, AttemptCount]:
-        """Count one attempt for each subject, before the password is checked.
+        """Count one attempt for each subject, before the password is checked; return the counts.
 
         ``allowed`` is the maximum number of attempts by subject, None for unlimited. The attempt
         that reaches the maximum blocks the subject for ``block_time``. Attempts during a block are

@@ -121,8 +121,8 @@ class GroupStore:
         Raises
         ------
         InUse
-            If the engine changes, but a live agent of the group has another engine. Lost agents do
-            not count: they report their engine when they reconnect.
+            If the engine changes, but a live agent of the group does not have the new engine. Lost
+            agents do not count: they report their engine when they reconnect.
         NotFound
             If the group does not exist.
         InvalidRequest

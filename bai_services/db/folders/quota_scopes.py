@@ -185,9 +185,10 @@ class QuotaStore:
     async def least_recently_measured(
         self, before: datetime, limit: int, hosts: Collection[str]
     ) -> list[str]:
-        """Return up to ``limit`` managed folders on these hosts not measured since ``before``.
+        """Return up to ``limit`` managed folders on these hosts that were not measured since
+        ``before``.
 
-        The folders that were never measured come first, then those of the oldest measurement.
+        Folders that were never measured come first, then those with the oldest measurement.
         """
         async with self._db.read() as tx:
             found = await tx.execute(

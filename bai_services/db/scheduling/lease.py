@@ -48,7 +48,7 @@ class LeaseStore:
         """Acquire the lease if its state is still ``seen``; return the new token.
 
         Return None if the state has changed. The caller must make sure that the previous holder has
-        released the lease, has ended, or has not renewed the lease for its lifetime.
+        released the lease, has ended, or has not renewed the lease for the lifetime of a lease.
         """
         async with self._db.write() as tx:
             if seen is None:

@@ -69,9 +69,9 @@ async def allocate(
     Raises
     ------
     LostRace
-        If the sessions together exceed a cap or the capacity of an agent or a device, an agent no
-        longer accepts sessions, a device is not healthy, or sessions with different shares would
-        run on a device with uniform shares.
+        If the sessions together exceed a cap, or the capacity of an agent or a device. Also if an
+        agent no longer accepts sessions, a device is not healthy, or sessions with different shares
+        would run on a device that requires equal shares.
     """
     rows: list[tuple[str, str, str, str | None, str, int]] = []
     changes = _CounterChanges()

@@ -44,7 +44,10 @@ _TEXT_LIMIT = 1024
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The sessions that were placed, and the sessions whose decisions lost a race."""
+    """The sessions that were placed, and the sessions whose decisions were rejected.
+
+    A decision is rejected if it lost a race, or if its session is no longer pending.
+    """
 
     placed: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()

@@ -23,7 +23,7 @@ _TEXT_LIMIT = 255
 class CallbackDelivery:
     """A status change to deliver now.
 
-    ``id`` is the change's row in ``status_history``, ``previous_id`` the row of the last change
+    ``id`` is the id of the change in ``status_history``, ``previous_id`` that of the last change
     that was delivered or skipped.
     """
 

@@ -210,7 +210,9 @@ class KernelStore:
             return all(injection is not None for injection in rows.scalars())
 
     async def on_lost_agents(self, before: datetime, *statuses: Status) -> list[str]:
-        """Return the ids of sessions in these statuses with an agent not alive since ``before``."""
+        """Return the ids of sessions in these statuses, on agents lost or stopped before
+        ``before``.
+        """
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(sessions.c.id)

@@ -138,7 +138,8 @@ _PENDING = sa.select(sa.func.count()).where(
 
 
 async def check_pending(tx: AsyncConnection, new_sessions: Sequence[NewSession]) -> None:
-    """Raise ``QuotaExceeded`` if new sessions of a keypair would exceed a cap on pending sessions.
+    """Raise ``QuotaExceeded`` if new sessions of one keypair would exceed a cap on pending
+    sessions.
 
     The check is exact, because creations are serialized (``next_sequences``).
     """

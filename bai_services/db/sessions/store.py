@@ -88,7 +88,8 @@ class SessionStore:
         Raises
         ------
         AlreadyExists
-            If a live session with that name, or on that Hub server, has another specification.
+            If a live session with that name, or on that Hub server, has another specification and
+            may not be reused.
         QuotaExceeded
             If a cap on pending sessions is reached.
         NotFound, Conflict
@@ -171,9 +172,9 @@ class SessionStore:
     async def find_by_key(self, key: str, visible: Visibility, owner_id: str | None) -> SessionRow:
         """Return the visible session with the id ``key``, else the one with the name ``key``.
 
-        If several sessions have the name, a live session takes precedence, then the newest one. A
-        name is searched among the sessions of ``owner_id`` first, then among all visible sessions.
-        All matches must have the same owner; if any match is live, only the live ones count.
+        The name is searched among the visible sessions of ``owner_id``. If none of them has it, the
+        name is searched among all visible sessions. If any match is live, only live matches count.
+        Of several matches of the same owner, the newest is returned.
 
         Raises
         ------
@@ -294,8 +295,8 @@ class SessionStore:
             row = await require_by_id(tx, session_id)
         if changed.rowcount == 0:
             raise Conflict(
-                f"session {row.name} is {row.status}; only the priority of a pending "
-                "session can be changed",
+                f"session {row.name} is {row.status}; its priority can be changed only "
+                "while it is pending",
                 session=session_id,
                 status=row.status,
             )

@@ -111,7 +111,7 @@ class TimeLimitStore:
                 .values(lifetime_extension_seconds=sessions.c.lifetime_extension_seconds + seconds)
             )
             if changed.rowcount == 0:
-                raise Conflict("only the lifetime of a running session can be extended")
+                raise Conflict("the lifetime of a session can be extended only while it is running")
             limit = (await read_time_limits(tx, [session_id])).get(session_id)
             if limit is None:
                 raise Conflict("the lifetime of this session is not limited: nothing to extend")

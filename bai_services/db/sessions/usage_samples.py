@@ -53,8 +53,8 @@ class UsageSampleStore:
             return await _select(tx, kernel_ids, resolution, start, end)
 
     async def last(self, resolution: Resolution, before: datetime) -> datetime | None:
-        """Return the start of the newest interval with samples that starts before a time; None if
-        there is no such interval.
+        """Return the start of the newest interval that has samples and starts before ``before``;
+        None if there is no such interval.
         """
         async with self._db.read() as tx:
             newest = sa.select(sa.func.max(usage_samples.c.at)).where(

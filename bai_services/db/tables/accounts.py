@@ -92,7 +92,7 @@ projects = sa.Table(
     sa.Column("max_concurrent_sessions", sa.Integer),
     sa.Column("allowed_vfolder_hosts", sa.JSON, nullable=False),
     sa.Column("resource_policy", sa.ForeignKey("project_policies.name"), nullable=False),
-    # Name or alias of the default image for sessions without one.
+    # Name or alias of the image for session requests that name no image.
     sa.Column("default_image", sa.String(255)),
     sa.UniqueConstraint("domain", "name"),
 )

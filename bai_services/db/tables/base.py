@@ -23,7 +23,7 @@ metadata = sa.MetaData(
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware time, stored as naive UTC, which SQLite and PostgreSQL sort in the same order."""
+    """A time with a zone, stored as naive UTC, which both databases sort in the same order."""
 
     impl = sa.DateTime
     cache_ok = True

@@ -7,7 +7,8 @@ import sqlalchemy as sa
 from .base import UtcDateTime, metadata
 
 # Holder of each lease. ``token`` is a fencing token: each new holder increments it, and late writes
-# of a replaced holder are rejected. ``beat`` counts the renewals by the current holder.
+# of a replaced holder are rejected. ``beat`` counts the renewals and the release by the current
+# holder.
 leases = sa.Table(
     "leases",
     metadata,

@@ -53,7 +53,7 @@ def check_path(folder: OpenFolder, path: Parts) -> None:
     FileNotFoundError
         If there is no such entry.
     Conflict
-        If it is a pipe, socket or device.
+        If the entry is a pipe, socket or device.
     """
     if path and folder.entry(path).type is FileType.OTHER:
         raise Conflict(
@@ -148,7 +148,7 @@ def generate_archive(
 ) -> Generator[bytes, None, None]:
     """Yield the chunks of a zip or tar archive of the paths ``tops``.
 
-    It is not a snapshot: each file is read when the archive reaches it. Links are archived as
+    The archive is not a snapshot: each file is read when its turn comes. Links are archived as
     links.
     """
     sink = _Sink()

@@ -27,9 +27,9 @@ TURN_BYTES = 16 * CHUNK_BYTES
 class Descriptor:
     """A file descriptor that is used by worker threads, and closed only while no thread uses it.
 
-    A step may still run, or be queued, after its caller has given up (timeout, disconnect). If the
-    descriptor were closed then, the kernel could reuse its number: the step would read from another
-    file or write to another connection.
+    A *step* is one call of ``use``. It may still run, or be queued, after its caller has given up
+    (timeout, disconnect). If the descriptor were closed then, the kernel could reuse its number:
+    the step would read from another file or write to another connection.
     """
 
     def __init__(self, number: int, workers: Workers) -> None:

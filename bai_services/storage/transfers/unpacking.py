@@ -212,7 +212,7 @@ class Unpacking:
         Raises
         ------
         InvalidRequest
-            If it is not a tar archive, exceeds a limit, or contains a forbidden member.
+            If the file is not a tar archive, exceeds a limit, or contains a forbidden member.
         Conflict
             If a directory, link or special file exists at the path of a file.
         """

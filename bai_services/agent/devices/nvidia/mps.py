@@ -26,8 +26,7 @@ from ...processes import is_running
 from ..host_files import describe_exit
 
 PROGRAM = "nvidia-cuda-mps-control"
-# Prefix of the process names of the daemon and its server, cut to the 15 characters that Linux
-# stores of a name.
+# Process names of the daemon and its server begin with this (Linux stores 15 characters).
 PROCESS_NAME_PREFIX = "nvidia-cuda-mps"
 PIPE, LOG, SHM = "pipe", "log", "shm"
 COMMAND_SECONDS = 5.0
@@ -48,9 +47,10 @@ class MpsFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Maximum compute time (in percent) and memory (in MiB) of each program on a GPU.
+    """Limits for every program on a GPU.
 
-    Both are computed from ``share``, which is in thousandths of the GPU.
+    ``percent``: maximum percentage of the GPU's threads. ``memory_mib``: maximum GPU memory in MiB.
+    Both are computed from ``share``, in thousandths of the GPU.
     """
 
     percent: int
@@ -91,8 +91,8 @@ class MpsControl:
         Raises
         ------
         MpsFailed
-            If the daemon's ``/dev/shm`` cannot be mounted, or the daemon does not start, rejects a
-            limit, or does not confirm the limit of compute time.
+            If its ``/dev/shm`` cannot be mounted, or it does not start, rejects a limit, or does
+            not confirm the percentage of GPU threads.
         """
         self.kill()
         self._create_folders()
@@ -119,7 +119,9 @@ class MpsControl:
         self.send(f"set_default_device_pinned_mem_limit 0 {limits.memory_mib}M")
         self.send(f"set_default_active_thread_percentage {limits.percent}")
         if self.percent() != limits.percent:
-            raise MpsFailed(f"{PROGRAM} does not confirm the limit of {limits.percent} percent")
+            raise MpsFailed(
+                f"{PROGRAM} does not confirm the limit of {limits.percent}% of GPU threads"
+            )
         # Write the file last, so that it exists only if the start of the daemon was completed.
         write_atomically(self._limits_file, json.dumps(asdict(limits)))
 
@@ -131,7 +133,7 @@ class MpsControl:
             return None
 
     def percent(self) -> int:
-        """Return the daemon's current limit of compute time, in percent.
+        """Return the percentage of GPU threads to which the daemon now limits each program.
 
         Raises
         ------

@@ -60,7 +60,8 @@ class Labels:
             for name in queue.groups()
             for group_queue in [queue.group_queue(name)]
         }
-        # The time after which the starts of coupled groups are uncertain, by their root.
+        # The time after which the starts of coupled groups are uncertain, by the root of the
+        # groups.
         self._uncertain_after: dict[str, datetime] = {}
         for group in self._groups.values():
             if group.group_queue.state.placement is Policy.RANDOM:

@@ -183,7 +183,7 @@ def _not_before(queue: Queue, pending: PendingSession) -> Reason:
         return reason(NOT_BEFORE, "may start at any time", passed=True)
     at = pending.not_before.isoformat()
     passed = pending.not_before <= queue.now
-    message = f"its start time was {at}" if passed else f"does not start before {at}"
+    message = f"the requested start time was {at}" if passed else f"does not start before {at}"
     return reason(NOT_BEFORE, message, passed, not_before=at)
 
 
@@ -217,7 +217,7 @@ def _turn(group_queue: GroupQueue, pending: PendingSession, position: int) -> Re
         return reason(
             ORDER,
             f"position {position} in resource group {group_queue.state.name}: an earlier session "
-            "waits for capacity, and no later one may overtake it",
+            "waits for capacity, and no later session may overtake it",
             behind=stopper,
             **facts,
         )

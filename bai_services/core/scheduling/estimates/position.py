@@ -31,8 +31,8 @@ def _in_turns(
 ) -> list[PendingSession]:
     """Return the sessions in the order in which the parties take turns.
 
-    A party is a (domain, project, user). ``sessions`` contains the sessions of all parties, sorted
-    by priority and creation order.
+    A party is the domain, project and user of a session. ``sessions`` contains the sessions of all
+    parties, sorted by priority and creation order.
     """
     shares = group_queue.shares.copy()
     ordered: list[PendingSession] = []

@@ -215,7 +215,7 @@ def new_score_cache(
     """Return an empty score cache for the policy with the number ``policy``.
 
     ``seed`` initializes its random generator. The other arguments are sizes: ``devices`` per agent,
-    ``picks`` per search (at least ``devices``).
+    ``picks`` per search. The cache always has room for at least ``devices`` picks.
     """
     blocks = max(1, -(-agents // c.BLOCK_SIZE))
     state = np.zeros(c.STATE_WIDTH, np.int64)

@@ -221,8 +221,8 @@ class Placer:
         """Return ``fits`` for many requests, at little more than the cost of one request."""
         checked = {n: self.fits(n) for n in handles if n not in self._single_search_rows}
         if checked:
-            # A request in ``checked`` either needs more than one search or has not been checked
-            # since the last rebuild of ``_single_search_rows``.
+            # A request in ``checked`` either is not a single search (``is_single_search``) or has
+            # not been checked since the last rebuild of ``_single_search_rows``.
             if any(self._requests[n].is_single_search for n in checked):
                 rows = self._row_of.items()
                 self._single_search_rows = {

@@ -45,7 +45,7 @@ def explain(
 
 
 def _matches(columns: Columns, row: Ints) -> tuple[Mask, Mask]:
-    """Return two masks of agents: with the architecture and engine, and with a suitable driver."""
+    """Return two masks of agents: for the architecture and engine, and for the driver."""
     a = columns.agents
     fits = a[:, c.ARCHITECTURE] == row[c.ARCHITECTURE]
     if row[c.ENGINE] != c.ANY:
@@ -95,7 +95,7 @@ def _none_able(agents: Sequence[AgentState], columns: Columns, request: Request,
 
 
 def _shortages(columns: Columns, able: Mask, request: Request, row: Ints) -> list[Shortage]:
-    """Return a shortage for each slot of which no agent has enough, independent of other slots."""
+    """Return a shortage for each slot that, considered alone, no agent can provide."""
     shortages: list[Shortage] = []
     need = 0
     for slot, amount in request.slots.items():
@@ -198,7 +198,7 @@ def _other_share(slot: str, asked: int, others: list[int]) -> Shortage:
         asked,
         max((share for share in others if share < asked), default=0),
         f"{slot}={format_amount(slot, asked)} requested, but the devices with enough capacity "
-        f"accept only shares of {shares or 'another session'} until they are empty, because all "
+        f"accept only shares of {shares or 'another size'} until they are empty, because all "
         "shares of such a device are equal",
     )
 

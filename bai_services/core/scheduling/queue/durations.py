@@ -63,8 +63,9 @@ class Durations(Mapping[str, Sequence[int]]):
         """Return a quantile of the total run time of a session that has run ``elapsed`` seconds.
 
         If ``elapsed`` is not 0, only ended sessions that ran longer are considered. If there are
-        fewer than ``_MIN_SAMPLES`` of them, the result is twice the elapsed time (the estimate for
-        durations of unknown scale). None: no session of the kind has ended.
+        fewer than ``_MIN_SAMPLES`` of them, the result is twice the elapsed time: without further
+        information, the remaining time is as likely to be longer as to be shorter than the elapsed
+        time. None: no session of the kind has ended.
         """
         ordered = self._ordered(kind)
         if not ordered:

@@ -157,8 +157,8 @@ def behind(group_queue: GroupQueue) -> Reason:
 def reserved(reservation: Reservation) -> Reason:
     """Return a passed check: capacity is reserved, with the start time of the reservation.
 
-    That time is not certain: a session that exceeds a quota now may still start first. The estimate
-    states how certain it is.
+    This time is not certain: a session that exceeds a quota now may still start first. The estimate
+    of the session states how certain the time is.
     """
     at = reservation.starts_at
     when = "; its start time is not known" if at is None else f" from {at.isoformat()}"

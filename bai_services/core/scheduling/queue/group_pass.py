@@ -17,7 +17,8 @@ from .shape import Shape
 # A run time limit longer than any session: every session that fits may start.
 _NO_LIMIT = 2**62
 
-# Function that starts a session of a shape: charge it to its scopes and return it as running.
+# Function that starts a session of a shape: it charges the session to its scopes and returns the
+# running session.
 Start = Callable[[GroupQueue, Shape, str, tuple[Placement, ...]], RunningSession]
 
 
@@ -61,7 +62,7 @@ class GroupPass:
     def run(
         self, pending: Mapping[str, PendingSession], pause_if_busy: PauseIfBusy = no_op
     ) -> list[Decision]:
-        """Place all sessions that may start now, in order; the others remain pending."""
+        """Place all sessions that may start now, in order, and return the decisions."""
         group_queue, quotas = self._group_queue, self._group_queue.quotas
         group_queue.stopped_by, group_queue.has_capped_ahead = "", False
         decisions: list[Decision] = []

@@ -30,12 +30,18 @@ from .selection import Selection
 from .shape import Shape, ShapeKey, shape_key
 from .shares import Shares, capacity_of, fair_factor
 
-# A placer is replaced when it has more prepared requests than this plus four per shape in use.
+# Maximum number of prepared requests of a placer, in addition to four per shape. A placer with more
+# prepared requests is replaced when a shape is dropped.
 _MAX_HANDLES = 4096
 
 
 class GroupQueue:
-    """One resource group of a ``Queue``; changes are applied between passes."""
+    """One resource group of a ``Queue``; changes are applied between passes.
+
+    A *party* is the domain, project and user to which a session is charged. Under the orders drf
+    and fair-share, the parties take turns to start sessions; their standings decide which party is
+    next.
+    """
 
     def __init__(self, state: GroupState, agents: Iterable[AgentState], quotas: Quotas) -> None:
         self.state = state
@@ -60,7 +66,7 @@ class GroupQueue:
         self._capacity = capacity_of(self.agents.values())
         self.shares.set_capacity(self._capacity)
         self._history: Mapping[Scope, Sequence[DailyUsage]] = {}
-        self._fair: dict[Party, Standing] = {}  # fair-share standing of each party
+        self._fair: dict[Party, Standing] = {}  # negated fair-share factors by party
         self._day = 0
         self._numbers = 0
         # Results of the last pass.
@@ -85,7 +91,7 @@ class GroupQueue:
     def fork(self, quotas: Quotas) -> GroupQueue:
         """Return a read-only copy.
 
-        It shares the shapes with this queue, so their members can still change.
+        The copy shares the shapes with this queue, so the members of shapes can still change.
         """
         other = copy.copy(self)
         other.quotas = quotas
@@ -177,7 +183,7 @@ class GroupQueue:
                 self._replace_placer()
 
     def enqueue_due(self, now: datetime) -> None:
-        """Move deferred sessions whose start time has come to the queue."""
+        """Move deferred sessions to the queue if their start time has been reached."""
         while self._alarms and self._alarms[0][0] <= now:
             _, session_id = heappop(self._alarms)
             pending = self.deferred.get(session_id)
@@ -187,7 +193,7 @@ class GroupQueue:
                 self.is_dirty = True
 
     def next_wake_at(self) -> datetime | None:
-        """Return when the next deferred session or reservation is due; None if there is none."""
+        """Return when the next deferred session or reservation is due; None if neither exists."""
         while self._alarms and self._alarms[0][1] not in self.deferred:
             heappop(self._alarms)
         times = [r.starts_at for r in self.reservations if r.starts_at is not None]
@@ -319,13 +325,15 @@ class GroupQueue:
                 self.is_dirty = True
 
     def standing(self, party: Party) -> Standing:
-        """Return the standing of a party; the party with the smallest standing is next. Ties are
-        broken by dominant share.
+        """Return the standing of a party; the party with the smallest standing is next.
+
+        Under drf, the standing is the user's dominant share. Under fair-share, it consists of the
+        negated fair-share factors of domain, project and user, and then the dominant share.
         """
         return self.standing_with(party, self.shares)
 
     def standing_with(self, party: Party, shares: Shares) -> Standing:
-        """Return the standing of a party for the given shares."""
+        """Return the standing of a party if the users have these dominant shares."""
         share = shares.of(party[-1])
         if self.state.order is Order.DRF:
             return (share,)

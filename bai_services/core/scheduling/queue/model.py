@@ -15,7 +15,8 @@ from ..placement.pricing.tables import Tables
 
 # Result of one check of a pending session as a JSON object: check, passed, message, and facts.
 Reason = dict[str, Any]
-# The (domain, project, user) of a session. In fair orders, parties take turns.
+# A party: the domain, project and user to which a session is charged; None if unknown. Under drf
+# and fair-share, the parties take turns to start sessions.
 Party = tuple[Scope | None, ...]
 
 DEFAULT_PRIORITY = 10
@@ -97,7 +98,8 @@ class PendingSession:
     """A pending session and the scopes to which it will be charged.
 
     Scopes are the domain, project, user, keypair and resource group, where set. The order drf
-    compares the share of the user; fair-share compares the shares of domain, project and user.
+    compares users by their dominant share. The order fair-share compares domains, projects and
+    users by their fair-share factors.
     """
 
     id: str

@@ -8,7 +8,8 @@ from heapq import heapify, heappop, heapreplace
 from .model import Order, Party
 from .shape import Shape
 
-# Sort key of a party within one priority: empty for fifo and lifo, else smaller is earlier.
+# Sort key of a party (see ``model.Party``) within one priority. It is empty for fifo and lifo;
+# otherwise a smaller key is earlier.
 Standing = tuple[float, ...]
 
 

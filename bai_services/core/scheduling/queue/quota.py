@@ -85,7 +85,8 @@ class Quotas:
         return rows
 
     def need(self, slots: ResourceSlots) -> Ints:
-        """Return what one session with ``slots`` adds to each column, including 1 session.
+        """Return the amount that one session with ``slots`` adds to each column (1 in the first,
+        which counts sessions).
 
         The array does not contain columns that are added later; they count as 0.
         """
@@ -120,7 +121,8 @@ class Quotas:
         """Return every cap that applies to a session, each with True if the session does not exceed
         the cap.
 
-        The caps are in the order of ``rows``, those of a scope by slot, the session count last.
+        The caps are in the order of ``rows``. Those of one scope are sorted by the name of the
+        slot, with the cap on sessions last.
         """
         return [
             (asked + used <= limit, violation(caps, slot, asked, limit, used))

@@ -26,9 +26,9 @@ class Reserver:
     placements; or the reservation can move to other placements that are free when it starts. Only
     an enforced end is certain; a learned run time is not.
 
-    If the ends are unknown, the placements of the longest running sessions are reserved, and no
-    other session may start there, however short. The reserved session then only waits for sessions
-    that already run.
+    If the ends are unknown, the placements of the sessions that have run longest are reserved, and
+    no other session may start there, however short. The reserved session then only waits for
+    sessions that are already running.
     """
 
     def __init__(

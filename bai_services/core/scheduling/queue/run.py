@@ -356,7 +356,7 @@ class Queue:
 
         The quota of sessions with a reservation is withheld from all other groups. But the first
         group may exhaust a cap before the second makes a reservation. So groups get further turns
-        until decisions of one group no longer affect another.
+        (at most MAX_TURNS) until decisions of one group no longer affect another.
         """
         decisions: list[Decision] = []
         known: dict[str, int] = {}  # for each group, the number of all decisions at its last turn

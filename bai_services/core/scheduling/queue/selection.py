@@ -1,4 +1,7 @@
-"""Select the shapes that a pass must examine; skip shapes over a cap and most that do not fit."""
+"""Select the shapes that a pass must examine.
+
+Shapes that exceed a cap, and most shapes that do not fit, are skipped.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from .shape import Shape
 
 _ROWS = 64
 # Columns of a shape: handle of its request, priority, lane, sort key of its first session, maximum
-# run time. A lane is one party at one priority.
+# run time. A lane is one party (see ``model.Party``) at one priority.
 HANDLE, PRIORITY, LANE, SORT_KEY, MAX_SECONDS = range(5)
 _WIDTH = 5
 _GONE = -1
@@ -23,8 +26,8 @@ _NO_LIMIT = 2**62
 # Maximum number of shapes selected at once for fifo and lifo; a pass rarely starts more.
 MAX_SELECTED = 16
 # Capacity state of a request. NO_CAPACITY: does not fit now. HAS_CAPACITY: fits now. NEVER_FITS:
-# does not fit even if all running sessions end. There are two more states after a reservation was
-# made. FITS_BESIDE: also fits outside the reserved placements. UNTRIED: fits only inside them, so
+# does not fit even if all running sessions end. After a reservation was made, there are two more
+# states. FITS_BESIDE: also fits outside the reserved placements. UNTRIED: fits only inside them, so
 # the reservation must be moved.
 NO_CAPACITY, HAS_CAPACITY, NEVER_FITS, FITS_BESIDE, UNTRIED = 0, 1, -1, 2, 3
 
@@ -56,11 +59,17 @@ def _is_before(facts, one, other):  # type: ignore[no-untyped-def]
 def _select(facts, rows, need, usage, limits, states, longest, is_shared, first, chosen):  # type: ignore[no-untyped-def]
     """Write the indices of the selected shapes to ``chosen``; return (count, first capped shape).
 
-    ``first`` is a scratch array. Before a reservation exists (``longest`` is -2), it holds the
-    first shape without capacity of each lane, at request 0. Afterwards, it holds, for each lane and
-    request, the first untried shape that may run longer than ``longest``. Other such shapes of the
-    same lane (and request) are skipped. Before a reservation exists, if all parties share one order
-    (``is_shared``), shapes behind the first shape without capacity are skipped as well.
+    Before a reservation exists (``longest`` is -2): of the shapes without capacity, only the first
+    of each lane is selected. If all parties share one order (``is_shared``), shapes behind the
+    first shape without capacity are skipped as well.
+
+    Afterwards: shapes without capacity are skipped. So are shapes that may run longer than
+    ``longest`` and fit only inside reserved placements that can no longer move (HAS_CAPACITY). Of
+    the untried shapes that may run longer than ``longest``, only the first of each lane and request
+    is selected.
+
+    ``first`` is a scratch array for these first shapes, by lane and request (before a reservation
+    exists: by lane and 0).
     """
     count, capped, stop = 0, -1, -1
     first[:] = -1

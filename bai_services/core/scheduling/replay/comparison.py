@@ -25,8 +25,8 @@ CURRENT = "current"
 INTERVALS = 96
 # Starts that differ by at most 5 s count as equal: a pass runs once per second and takes some time.
 EQUAL_SECONDS = 5
-# Maximum number of projects, and of users, of each domain in a result. Those with the longest
-# total wait are kept.
+# Maximum number of projects, and of users, of each domain in a result. The projects and users with
+# the longest total wait are kept.
 MAX_GROUPS = 50
 
 

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 # Minimum divisor of the bounded slowdown, in seconds: without it, a very short job that waits
 # briefly would dominate the mean.
 SHORTEST_SECONDS = 10
-# Maximum number of never started jobs that the report lists.
+# Maximum length of the report's list of jobs that never started.
 _MAX_NAMED = 20
 
 

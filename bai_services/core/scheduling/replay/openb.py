@@ -100,7 +100,7 @@ def _devices(count: int, share: int) -> dict[str, int]:
     if share == 1000:
         return {"cuda.device": count}
     if count > 1 or not 1 <= share < 1000:
-        raise RowError("gpu_milli", f"{share} with {count} devices; a share is part of one device")
+        raise RowError("gpu_milli", f"it is {share}; write 1000, or 1 to 999 with num_gpu 1")
     return {"cuda.shares": share}
 
 

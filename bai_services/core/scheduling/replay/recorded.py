@@ -273,7 +273,8 @@ def _left(
 ) -> dict[str, int]:
     """Return when each agent that is not alive or is draining stopped accepting sessions.
 
-    For a draining agent, this is 1 s after its last recorded placement, else after it joined.
+    For a draining agent, this is 1 s after its last recorded placement. Without a placement, it is
+    1 s after the agent joined.
     """
     last: dict[str, datetime] = {}
     for session in sessions:

@@ -170,7 +170,7 @@ def _name(number: float) -> str:
 
 def fewest_kernels(processors: int, cores_per_agent: int) -> int:
     """Return the smallest number of equal kernels of a job such that each fits on one agent."""
-    # Divisors come in pairs, so the cost grows with the square root.
+    # Divisors come in pairs, so the cost grows with the square root of ``processors``.
     divisors = (n for n in range(1, isqrt(processors) + 1) if processors % n == 0)
     pairs = chain.from_iterable((n, processors // n) for n in divisors)
     return min(n for n in pairs if processors // n <= cores_per_agent)

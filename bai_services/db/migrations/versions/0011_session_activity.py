@@ -1,6 +1,6 @@
 """Add the last activity of sessions, for the idle timeout of keypair policies.
 
-``used_at`` is the time of the last activity, ``use_heard_at`` the time of the last report of it.
+``used_at`` is the time of the last activity, ``use_heard_at`` the time of the last activity report.
 
 Follows 0010; created 2026-11-21.
 """

@@ -36,7 +36,7 @@ AGENT_WIDTH = 8
 CAPACITY, FAMILY, MODEL, NUMA, LINK, MIN_SHARE, MAX_SHARE, IN_FORCE = range(8)
 DEVICE_WIDTH = 8
 # Derived floats of an agent, recomputed when the agent changes. FREE_VALUE: value of the free
-# capacity of its devices. MEASURE: the quantity by whose change placements are scored (priced:
+# capacity of its devices. MEASURE: a placement is scored by its change of this quantity (priced:
 # expected use of the free capacity; fgd: fragmentation).
 FREE_VALUE, MEASURE = range(2)
 SUMS_WIDTH = 2
@@ -57,9 +57,9 @@ SHAPE_WIDTH = NEED_START + NEED_WIDTH * MAX_NEEDS
 # Columns of a pick: number of the kernel, number of the need, device, amount taken from the device.
 PICK_KERNEL, PICK_NEED, PICK_DEVICE, PICK_AMOUNT = range(4)
 # State of the search: write position of the log; log position up to which the derived values of
-# agents are current; number of the last visit; the agent chosen last; state of the random
-# generator; policy; number of designated agents; 1 if only designated agents are allowed; number of
-# agents to avoid.
+# agents are current; number of the last refresh of scores (VISIT); the agent chosen last; state of
+# the random generator; policy; number of designated agents; 1 if only designated agents are
+# allowed; number of agents to avoid.
 (
     LOG_HEAD,
     DERIVED_HEAD,
@@ -109,7 +109,7 @@ class Costs(NamedTuple):
     capacity_value: Floats  # [table, cpu bin, mem bin, devices] expected use of free devices
     table: Ints  # [family, model] index into ``capacity_value``, or -1
     model_price: Floats  # [family, model] extra price of a model in demand
-    whole_bonus: Floats  # [family, devices] value of wholly free devices beyond their number
+    whole_bonus: Floats  # [family, devices] correction for wholly free devices, at most 0
     bins: Ints  # size of a cpu bin (millicores) and of a mem bin (bytes)
     quantum: Floats  # one element: scores are rounded to its multiples
     typical: Ints  # [request, TYPICAL_WIDTH] the typical requests
@@ -134,7 +134,7 @@ class ScoreCache(NamedTuple):
     block_best: Ints  # [shape, block] best score in a block of agents
     read_at: Ints  # [shape] log position up to which the scores are current; -1: no scores yet
     log: Ints  # ring buffer (its length is a power of two): changed agents, with ``GREW``
-    visited: Ints  # [agent] number of the last visit, to process each agent once
+    visited: Ints  # [agent] last refresh (VISIT) that processed the agent, to process it once
     state: Ints  # [STATE_WIDTH]
     picks: Ints  # [pick, 4] devices chosen by the last search
     free_scratch: Ints  # [device] scratch: free thousandths while devices are chosen

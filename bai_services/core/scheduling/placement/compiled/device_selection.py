@@ -103,8 +103,8 @@ def count_whole(free, facts, need, column, key):  # type: ignore[no-untyped-def]
 
 @inner
 def smallest_close_group(free, facts, need, column):  # type: ignore[no-untyped-def]
-    """Return the link group or NUMA node (``column``) with the fewest, but enough, wholly free
-    devices for the need; ANY if none has enough.
+    """Return the link group or NUMA node (``column``) with the fewest wholly free devices that
+    suffice for the need; ANY if none has enough.
     """
     best_key, best_count = ANY, free.size + 1
     for j in range(free.size):

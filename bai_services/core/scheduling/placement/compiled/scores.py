@@ -428,7 +428,7 @@ def share_fits(columns, n, shape):  # type: ignore[no-untyped-def]
 
 @spliced
 def plain_score(columns, costs, policy, n, shape):  # type: ignore[no-untyped-def]
-    """Return ``score`` of a plain shape, computed from the derived values of the agent."""
+    """Return the result of ``score`` for a plain shape, from the derived values of the agent."""
     family = columns.tallies[n, ONLY_FAMILY]
     has_need, amount = shape[NEED_COUNT] == 1, shape[NEED_START + NEED_AMOUNT]
     takes_whole = shape[NEED_START + NEED_WHOLE] == 1

@@ -70,7 +70,7 @@ def filled_device_items(
 def split_multi_device_items(
     mix: Mix, family: str, model: str, bins: tuple[int, int]
 ) -> list[Item]:
-    """Return each request for n devices as n items of one device.
+    """Return each request for n devices as an item of one device with n times its frequency.
 
     Used if the mix has no other requests for the model.
     """

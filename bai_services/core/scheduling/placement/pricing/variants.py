@@ -98,9 +98,9 @@ def measure_allocated(
 
 
 def measure_served(tables: Tables, agents: Sequence[AgentState], runtimes: MeanRuntimes) -> float:
-    """Return the fraction of the demand that is placed while sessions start and end.
+    """Return how much of the demand is placed while sessions start and end.
 
-    The fraction is summed over several loads near full capacity.
+    The result is the sum of the placed fractions at several loads near full capacity.
     """
     trial = _Trial(tables, agents)
     kinds = list(tables.mix)
