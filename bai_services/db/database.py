@@ -36,7 +36,7 @@ _EMPTY = {"{}": dict, b"{}": dict, "[]": list, b"[]": list}
 
 
 class Database:
-    """Opens transactions. Code inside a transaction may await only the database."""
+    """Opens transactions. Code inside a transaction must await nothing but the database."""
 
     def __init__(self, url: str) -> None:
         """``url`` names an async driver: ``sqlite+aiosqlite`` or ``postgresql+psycopg``."""
@@ -183,7 +183,7 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
 
 
 class _translate_errors:
-    """Convert errors of an unreachable database, and of its disk, to ``Unavailable``."""
+    """Convert the errors of an unreachable database, and of its disk, to ``Unavailable``."""
 
     def __enter__(self) -> None:
         return None

@@ -45,7 +45,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The fields by which a select may be sorted and filtered, by public name."""
+    """Sorting and filtering of a select; ``columns`` maps public names to columns."""
 
     columns: Mapping[str, sa.ColumnElement[Any]]
     default_sort: Sequence[str] = field(default=("-created_at",))

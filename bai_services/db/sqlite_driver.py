@@ -4,10 +4,10 @@ A switch to a thread and back costs several times as much as a SELECT by primary
 the driver that SQLAlchemy supports, needs four switches per statement. This driver implements the
 same interface, so SQLAlchemy's aiosqlite dialect works with it.
 
-A SELECT in the event loop may take a limited number of steps of SQLite's virtual machine, its
-budget. A SELECT that exceeds the budget is interrupted and repeated in a thread; from then on, this
-statement runs in a thread. The commit of a change also runs in a thread, because it waits for the
-disk. A statement that finds the database locked is repeated in a thread.
+Each SELECT in the event loop has a budget: a number of steps of SQLite's virtual machine. A SELECT
+that exceeds the budget is interrupted and repeated in a thread; from then on, this statement runs
+in a thread. The commit of a change also runs in a thread, because it waits for the disk. A
+statement that finds the database locked is repeated in a thread.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ class StorageHost:
 
     The methods raise ``NotFound`` for a missing entry, ``Conflict`` if an existing entry prevents
     the operation, ``InvalidRequest`` for an invalid path, ``Forbidden`` for a path that leads out
-    of the folder, ``StorageFull`` or ``QuotaExceeded`` without free space, and ``Unavailable`` if
-    the host does not respond.
+    of the folder, and ``Unavailable`` if the host does not respond. Without free space, they raise
+    ``StorageFull`` or ``QuotaExceeded``.
     """
 
     def __init__(

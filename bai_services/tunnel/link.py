@@ -18,7 +18,7 @@ class Goodbye(Exception):
 
 
 class Link:
-    """Number the stream frames, and keep unacknowledged frames for retransmission; no I/O."""
+    """Counts stream frames, and stores unacknowledged frames for retransmission; no I/O."""
 
     def __init__(self, key: bytes, streams: Streams) -> None:
         self.key = key

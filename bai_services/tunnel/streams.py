@@ -57,7 +57,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Writable:
-    """All data passed to ``send`` has been sent, so the local socket is read again."""
+    """All data passed to ``send`` has been sent: reading from the local socket can resume."""
 
     stream: int
 

@@ -18,7 +18,8 @@ class FileType(StrEnum):
 class Entry:
     """One entry of a directory. ``size`` is in bytes; 0 for everything except files.
 
-    ``etag`` changes whenever the content of a file may have changed.
+    ``etag`` identifies the version of a file by inode number, size and modification time; None for
+    everything except files.
     """
 
     name: str

@@ -88,7 +88,8 @@ class SessionSpec:
     )
     resource_group: str | None = _field(
         None,
-        help="Resource group to run in. Default: any that you may use.",
+        help="Resource group to run in. Default: the default group, else the first that you "
+        "may use.",
         columns=("resource_group",),
         variable="BAI_RESOURCE_GROUP",
     )

@@ -101,7 +101,7 @@ class QuotaStore:
         user_id: str | None = None,
         project_ids: Collection[str] = (),
     ) -> Page[QuotaScopeRow]:
-        """Return a page of all scopes, of those of a domain, or of those of a user and projects."""
+        """Return a page of the scopes of a domain, of a user and projects, or of all scopes."""
         rows = _rows()
         if domain is not None:
             rows = rows.where(_LISTING.columns["domain"] == domain)

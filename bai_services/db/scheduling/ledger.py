@@ -212,8 +212,8 @@ async def _increase_scopes(
 class _Counters:
     """The usage counters in one table, locked and updated in the order of their keys.
 
-    ``is_within_limit`` returns the condition under which a counter may be increased. It receives
-    the keys, ``amount`` and the values in ``more`` as columns.
+    ``is_within_limit`` returns the condition under which a counter may be increased. The function
+    receives the keys, ``amount`` and the values in ``more`` as columns.
     """
 
     def __init__(

@@ -170,9 +170,9 @@ class QueueStore:
         """Place pending sessions: write status, counters, ledger and history in one transaction.
 
         Decisions for sessions that are no longer pending are skipped. If a cap, an agent or a
-        device is no longer in the state that a decision assumes, the transaction is rolled back and
-        each half of the batch is committed separately, down to single decisions. So only decisions
-        that lost a race are rejected.
+        device is no longer in the state that a decision assumes, the transaction is rolled back.
+        Each half of the batch is then committed separately, down to single decisions. So only
+        decisions that lost a race are rejected.
 
         Raises
         ------

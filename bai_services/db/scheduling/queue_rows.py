@@ -129,7 +129,7 @@ _RUNNING: sa.Select[Any] = (
 async def read_pending(
     tx: AsyncConnection, ids: Collection[str] | None = None
 ) -> list[PendingSession]:
-    """Return the pending sessions, all or those in ``ids``, in the order of creation."""
+    """Return all pending sessions, or only those in ``ids``, in the order of creation."""
     pending: list[PendingSession] = []
     unmet = await read_unmet(tx) if ids is None else {}
     previous_agents = await _previous_agents(tx) if ids is None else {}
@@ -171,7 +171,7 @@ async def _previous_agents(
 async def read_running(
     tx: AsyncConnection, ids: Collection[str] | None = None
 ) -> list[RunningSession]:
-    """Return the sessions with allocated resources, all or those in ``ids``."""
+    """Return all sessions with allocated resources, or only those in ``ids``."""
     numbered: list[tuple[int, RunningSession]] = []
     async for rows in _pages(tx, _RUNNING, ids, *OCCUPYING):
         placements = await _placements(tx, [row.id for row in rows])

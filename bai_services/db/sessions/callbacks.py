@@ -23,8 +23,8 @@ _TEXT_LIMIT = 255
 class CallbackDelivery:
     """A status change to deliver now.
 
-    ``id`` is the id of the change in ``status_history``, ``previous_id`` that of the last change
-    that was delivered or skipped.
+    ``id`` is the id of the change in ``status_history``. ``previous_id`` is the id of the last
+    change that was delivered or skipped.
     """
 
     session_id: str

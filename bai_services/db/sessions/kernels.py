@@ -210,8 +210,9 @@ class KernelStore:
             return all(injection is not None for injection in rows.scalars())
 
     async def on_lost_agents(self, before: datetime, *statuses: Status) -> list[str]:
-        """Return the ids of sessions in these statuses, on agents lost or stopped before
-        ``before``.
+        """Return the ids of the sessions in these statuses that have a kernel on a lost agent.
+
+        Only agents that were lost or terminated before the time ``before`` are considered.
         """
         async with self._db.read() as tx:
             found = await tx.execute(

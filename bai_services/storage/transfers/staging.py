@@ -162,8 +162,8 @@ class Staging:
         """Remove expired resumable uploads, and return their number.
 
         Also remove one-shot uploads and the remains of copies and deletions, which cannot be
-        resumed: all of them with ``is_start`` (the start of the manager), otherwise those that are
-        older than ``ONE_SHOT_TTL_SECONDS``.
+        resumed. With ``is_start`` (the start of the manager), remove all of them; otherwise only
+        those that are older than ``ONE_SHOT_TTL_SECONDS``.
         """
         removed = 0
         for name in _list_names(self._directory):

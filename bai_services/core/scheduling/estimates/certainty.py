@@ -171,8 +171,10 @@ class Labels:
     # ---- The seal: sessions that arrive later do not fit ----
 
     def _check_window(self, group: _Group, at: datetime) -> None:
-        """Break the seal if a session starts before the reservation, while short sessions may use
-        the reserved capacity.
+        """Break the seal if a session starts before the reservation.
+
+        Until the reservation starts, short sessions that arrive later may use its capacity. One of
+        them could have started instead.
         """
         reservation = group.window_of
         if (

@@ -1,4 +1,4 @@
-"""Run times of sessions by kind, learned from ended sessions."""
+"""Run times of sessions by kind (session type and image), learned from ended sessions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Durations(Mapping[str, Sequence[int]]):
         """Return a quantile of the total run time of a session that has run ``elapsed`` seconds.
 
         If ``elapsed`` is not 0, only ended sessions that ran longer are considered. If there are
-        fewer than ``_MIN_SAMPLES`` of them, the result is twice the elapsed time: without further
+        fewer than ``_MIN_SAMPLES`` of them, the result is twice the elapsed time. Without further
         information, the remaining time is as likely to be longer as to be shorter than the elapsed
         time. None: no session of the kind has ended.
         """

@@ -14,7 +14,7 @@ from .reserve import Reserver
 from .selection import FITS_BESIDE, HAS_CAPACITY, NEVER_FITS, NO_CAPACITY, UNTRIED
 from .shape import Shape
 
-# A run time limit longer than any session: every session that fits may start.
+# Run time limit that exceeds every run time, so that every session that fits may start.
 _NO_LIMIT = 2**62
 
 # Function that starts a session of a shape: it charges the session to its scopes and returns the

@@ -112,7 +112,7 @@ class Reserver:
         return usable.fits_each(shapes)
 
     def recycle_forks(self) -> None:
-        """Recycle the forks used for look-ahead; no method may be called afterwards."""
+        """Recycle the forks used for look-ahead. Call no other method of this object afterwards."""
         for fork in (self._future, self._usable):
             if fork is not None:
                 self._placer.recycle(fork)

@@ -57,11 +57,11 @@ GAP_MESSAGES: Mapping[Gap, str] = MappingProxyType(
 class RecordedSession:
     """A session of the record.
 
-    ``placed_at`` is the time of its last placement, None if it was never placed or is pending
-    again. Its resources were in use until ``freed_at``, None if they still are. ``ended_at`` is the
-    end of a session that is no longer live. The session could not start before ``ready_at``: the
-    ``starts_at`` of a batch session, or the end of its last dependency. ``is_blocked`` is true if
-    the session waits for dependencies that have not ended.
+    ``placed_at`` is the time of the last placement of the session; None: it was never placed, or is
+    pending again. ``freed_at`` is the time at which its resources were released; None: they are
+    still in use. ``ended_at`` is the end of a session that is no longer live. The session could not
+    start before ``ready_at``: the ``starts_at`` of a batch session, or the end of its last
+    dependency. ``is_blocked`` is true if the session waits for dependencies that have not ended.
     """
 
     id: str
@@ -271,7 +271,7 @@ class _Estimates:
 def _left(
     agents: Iterable[RecordedAgent], sessions: Iterable[RecordedSession], origin: datetime
 ) -> dict[str, int]:
-    """Return when each agent that is not alive or is draining stopped accepting sessions.
+    """Return the time at which each lost, terminated or draining agent stopped accepting sessions.
 
     For a draining agent, this is 1 s after its last recorded placement. Without a placement, it is
     1 s after the agent joined.

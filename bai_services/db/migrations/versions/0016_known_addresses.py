@@ -1,6 +1,6 @@
 """Add a table of the addresses from which each account has signed in.
 
-Failed sign-ins from such an address are delayed, but never blocked.
+After failed sign-ins, further attempts from such an address are delayed instead of blocked.
 
 Follows 0012; created 2026-11-22.
 """

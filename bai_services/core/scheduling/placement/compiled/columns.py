@@ -40,9 +40,9 @@ DEVICE_WIDTH = 8
 # expected use of the free capacity; fgd: fragmentation).
 FREE_VALUE, MEASURE = range(2)
 SUMS_WIDTH = 2
-# Derived integers of an agent: its only device family (ANY: no devices; MIXED: several families),
-# the number of its devices, the number of wholly free devices, the total of free thousandths, a
-# hash of its state.
+# Derived integers of an agent. ONLY_FAMILY: its device family (ANY: no devices; MIXED: several
+# families). DEVICE_COUNT, WHOLE_COUNT: numbers of its devices, and of its wholly free devices.
+# TOTAL_FREE: sum of the free thousandths. STATE_HASH: hash of its state.
 ONLY_FAMILY, DEVICE_COUNT, WHOLE_COUNT, TOTAL_FREE, STATE_HASH = range(5)
 TALLIES_WIDTH = 5
 MIXED = -2
@@ -56,20 +56,17 @@ MAX_NEEDS = 4
 SHAPE_WIDTH = NEED_START + NEED_WIDTH * MAX_NEEDS
 # Columns of a pick: number of the kernel, number of the need, device, amount taken from the device.
 PICK_KERNEL, PICK_NEED, PICK_DEVICE, PICK_AMOUNT = range(4)
-# State of the search: write position of the log; log position up to which the derived values of
-# agents are current; number of the last refresh of scores (VISIT); the agent chosen last; state of
-# the random generator; policy; number of designated agents; 1 if only designated agents are
-# allowed; number of agents to avoid.
+# State of the search.
 (
-    LOG_HEAD,
-    DERIVED_HEAD,
-    VISIT,
-    LAST_AGENT,
-    RANDOM_STATE,
-    POLICY,
-    DESIGNATED_COUNT,
-    STRICT,
-    AVOID_COUNT,
+    LOG_HEAD,  # write position of the log
+    DERIVED_HEAD,  # log position up to which the derived values of agents are current
+    VISIT,  # number of the last refresh of scores
+    LAST_AGENT,  # the agent chosen last
+    RANDOM_STATE,  # of the random generator
+    POLICY,  # number of the placement policy
+    DESIGNATED_COUNT,  # number of designated agents
+    STRICT,  # 1 if only designated agents are allowed
+    AVOID_COUNT,  # number of agents to avoid
 ) = range(9)
 STATE_WIDTH = 9
 # Flag of a log entry: the free capacity of the agent may have grown. Without the flag, the capacity

@@ -110,7 +110,7 @@ def value_of(costs, family, free):  # type: ignore[no-untyped-def]
 @inlined
 def extra_cost(costs, family, model, value_taken, whole_before, whole_after):  # type: ignore[no-untyped-def]
     """Return the costs of a placement that ``expected_use`` does not include: the price of the
-    model, and the bonus for wholly free devices that the placement uses, partly or wholly.
+    model, and the lost bonus for devices that are no longer wholly free.
     """
     last = costs.whole_bonus.shape[1] - 1
     lost_bonus = (

@@ -88,7 +88,7 @@ def score_stale(columns, costs, cache, policy, s, shape, count):  # type: ignore
 
     If ``count`` exceeds one block, agents in equal states can reuse a cached score. If the best
     score of a block may have dropped, the entry of ``cache.stale`` is replaced by -1 minus the
-    block.
+    number of the block.
     """
     is_many = count > BLOCK_SIZE
     hashes, scores = cache.state_cache[CACHED_HASH], cache.state_cache[CACHED_SCORE]
@@ -199,7 +199,9 @@ def next_fit_or_random(cache, policy, s):  # type: ignore[no-untyped-def]
 
 @inner
 def best_listed(cache, s, designated, avoid):  # type: ignore[no-untyped-def]
-    """Return the best agent of ``designated`` (empty: of all) that is not in ``avoid``, or -1."""
+    """Return the best agent of ``designated`` that is not in ``avoid``, or -1. If ``designated`` is
+    empty, all agents are considered.
+    """
     best_agent, best = -1, UNFIT
     for index in range(designated.size if designated.size else cache.scores.shape[1]):
         n = designated[index] if designated.size else index
@@ -334,7 +336,8 @@ def source_stamp() -> str:
 
 @spliced
 def place_each(pointers, rows, release_steps, agents):  # type: ignore[no-untyped-def]
-    """Search and allocate for ``rows[step]`` at each step; write each agent, or -1, to ``agents``.
+    """At each step, allocate the shape in row ``rows[step]``; write its agent, or -1, to
+    ``agents``.
 
     The shape of a step is released before step ``release_steps[step]``.
     """

@@ -109,9 +109,9 @@ def mean_runtime_seconds(
 def default_mix(agents: Sequence[AgentState]) -> Mix:
     """Return the mix for a group that has not received requests.
 
-    It contains requests for a whole device, half a device, a quarter, several devices, and cpu
-    only. For each of its devices, a request gets three quarters of the agents' cpu and memory per
-    device; the remaining quarter is for requests without devices.
+    It contains requests for a whole device, half a device, a quarter of a device, several devices,
+    and no device. For each of its devices, a request gets three quarters of the agents' cpu and
+    memory per device; the remaining quarter is for requests without devices.
     """
     mix: dict[RequestKind, float] = {}
     for family in sorted({d.pool for a in agents for d in a.devices}):
