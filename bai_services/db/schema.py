@@ -20,9 +20,10 @@ _LOCK = 7_318_202
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Create or migrate the tables at ``url``; this blocks, and is only for startup and tests.
+    """Create or migrate the tables at ``url``.
 
-    All migrations run in one transaction, so a failure leaves the database unchanged.
+    The call blocks, so use it only at startup and in tests. All migrations run in one
+    transaction, so a failure leaves the database unchanged.
     """
     with _connected(url) as connection:
         command.upgrade(_config(connection), revision)

@@ -159,7 +159,8 @@ class Connection:
     def _run_inline(self, statement: str, call: Callable[[], object], n_values: int) -> bool:
         """Call ``call`` in the event loop if ``statement`` is short.
 
-        Return False if the statement is long or must wait for a lock; it has then changed nothing.
+        Return False if the statement is long or must wait for a lock. The statement has then
+        changed nothing.
         """
         word = _first_word(statement)
         if word == "BEGIN":

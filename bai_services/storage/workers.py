@@ -166,8 +166,8 @@ _MEANINGS: dict[int, Callable[[], BaiError]] = {
     ),
     errno.ETXTBSY: lambda: Conflict("the file is being executed"),
     errno.EMLINK: lambda: Conflict("the directory cannot contain more directories"),
-    errno.EACCES: lambda: Forbidden("the permissions of the file forbid it"),
-    errno.EPERM: lambda: Forbidden("the permissions of the file forbid it"),
+    errno.EACCES: lambda: Forbidden("the permissions of the file or directory forbid this"),
+    errno.EPERM: lambda: Forbidden("the permissions of the file or directory forbid this"),
     errno.EROFS: lambda: Unavailable("the storage host is read-only at the moment"),
     errno.EAGAIN: lambda: Unavailable("the folder is changing too fast; try again"),
     errno.EDQUOT: lambda: QuotaExceeded(

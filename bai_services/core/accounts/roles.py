@@ -57,7 +57,8 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The domain, project and owner of the object of an action; None if one does not apply.
+    """The domain, project and owner of the object of an action; a field that does not apply is
+    None.
 
     Policies and resource groups have none of the three. A session has all three. A folder or
     template of a project has no owner: its creator does not own it.

@@ -42,9 +42,9 @@ class KnownApp:
 class SessionApp:
     """An app that a session offers, with the fields of the REST API.
 
-    ``is_shareable``: whether the app can be shared. This requires that it uses HTTP and that it
-    does not give access to the whole session.
-    ``port``: the port on which the app listens in the session, or None if the session chooses it.
+    ``is_shareable``: whether the app can be shared: it uses HTTP, and does not give access to the
+    whole session. ``port``: the port on which the app listens in the session, or None if the
+    session chooses it.
     """
 
     name: str

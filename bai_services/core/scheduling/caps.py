@@ -59,7 +59,7 @@ class ScopeCaps:
     max_containers_per_session: int | None = None
 
     def limit(self, slot: str) -> int | None:
-        """Return the cap on a slot, or on the number of sessions; None is unlimited."""
+        """Return the cap on a slot, or on the number of sessions; None means unlimited."""
         if slot == SESSIONS:
             return self.max_sessions
         cap = self.slots.get(slot, 0 if self.is_closed else None)

@@ -74,8 +74,8 @@ def check_none_failed(dependencies: Sequence[Dependency]) -> None:
     if failed:
         names = ", ".join(f"{d.name} ({d.end})" for d in failed)
         raise Conflict(
-            f"depends on sessions that ended without success: {names}; a session starts only "
-            "after the success of all its dependencies",
+            f"the session depends on sessions that ended without success: {names}; it can start "
+            "only after the success of all its dependencies",
             field="dependencies",
             dependencies=[d.id for d in failed],
         )

@@ -12,8 +12,8 @@ from ..resources import ResourceSlots
 class SlotLimit:
     """Amounts of a slot that a new session may request.
 
-    ``now``: maximum that can start now. ``allowed``: the lowest limit of the user's scopes, None
-    without a limit. ``largest``: the most that one agent has. ``max``: the lower of ``allowed`` and
+    ``now``: maximum that can start now. ``allowed``: the lowest limit of the user's scopes; None:
+    no limit. ``largest``: the most that one agent has. ``max``: the lower of ``allowed`` and
     ``largest``. ``in_force``: sizes to which the shares of devices in use are fixed.
     ``enforcement``: enforcement level that is guaranteed for shares.
     """

@@ -96,8 +96,9 @@ class CapUse:
 
     ``asked``: amount that the session requests. ``used`` and ``left``: used and free amounts before
     the session is created. ``used_percent``: used percentage of the limit before the session is
-    created. ``total_percent``: used percentage with the session. Both are rounded down, and 100 if
-    the limit is 0. Therefore a session can exceed a limit although its ``total_percent`` is 100.
+    created. ``total_percent``: used percentage with the session. Both percentages are rounded down.
+    They are 100 if the limit is 0. Therefore a session can exceed a limit although its
+    ``total_percent`` is 100.
     """
 
     scope: str

@@ -87,7 +87,7 @@ class InvitationStore:
             # Lock the folder: of two concurrent invitations, the second must find the first.
             row = await lock_folder(tx, values["vfolder_id"])
             if row["status"] != VfolderStatus.READY:
-                raise NotFound("the folder no longer exists")
+                raise NotFound("the folder no longer exists or is not ready")
             both = (
                 (_table, _table.c.invitee_id, _table.c.status == InvitationStatus.PENDING),
                 (vfolder_grants, vfolder_grants.c.user_id, sa.true()),

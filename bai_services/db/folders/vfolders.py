@@ -238,7 +238,9 @@ class VfolderStore:
                 )
             )
         if folder_id is not None:
-            raise AlreadyExists(f"folder {name} already exists; rename one of them", name=name)
+            raise AlreadyExists(
+                f"folder {name} already exists; rename one of the two folders", name=name
+            )
 
     async def by_id(self, vfolder_id: str) -> list[VfolderRow]:
         """Return a list with the folder, or [] if it is missing; permissions are not checked."""
@@ -320,7 +322,7 @@ class VfolderStore:
                     .values(values)
                 )
             if not changed.rowcount:
-                raise NotFound("the folder no longer exists")
+                raise NotFound("the folder no longer exists or is not ready")
             if "name" in values:
                 await _require_unmounted(tx, vfolder_id, "renamed")
             await record(tx, audit)
@@ -495,7 +497,8 @@ async def require_name_free_for_invitee(
     )
     if own_id is not None and own_id != folder["id"]:
         raise AlreadyExists(
-            f"that user already has a folder named {folder['live_name']}; rename one of them",
+            f"that user already has a folder named {folder['live_name']}; rename one of the two "
+            "folders",
             field="user",
             name=folder["live_name"],
         )

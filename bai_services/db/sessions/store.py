@@ -190,7 +190,10 @@ class SessionStore:
         rows = own_rows or rows
         live = [row for row in rows if row.status in LIVE]
         if len({row.owner_id for row in live or rows}) > 1:
-            raise NotFound(f"several users have a session named {key!r}; use its id", session=key)
+            raise NotFound(
+                f"several users have a session named {key!r}; use the id of the session",
+                session=key,
+            )
         if not rows:
             raise NotFound(f"there is no session {key!r}, or you may not see it", session=key)
         return (live or rows)[-1]

@@ -114,7 +114,9 @@ class TimeLimitStore:
                 raise Conflict("the lifetime of a session can be extended only while it is running")
             limit = (await read_time_limits(tx, [session_id])).get(session_id)
             if limit is None:
-                raise Conflict("the lifetime of this session is not limited: nothing to extend")
+                raise Conflict(
+                    "the lifetime of this session is not limited, so it cannot be extended"
+                )
             if limit.added_seconds > limit.max_added_seconds:
                 before = limit.added_seconds - seconds
                 left = max(limit.max_added_seconds - before, 0)

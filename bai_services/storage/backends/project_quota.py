@@ -64,7 +64,7 @@ class ProjectQuotaBackend(Backend):
         except OSError as error:
             if error.errno not in (errno.ENOTTY, errno.EOPNOTSUPP, errno.ENOTSUP):
                 raise
-            raise Unavailable(f"{self.root} has no project numbers: {self.remedy}") from error
+            raise Unavailable(f"{self.root} does not store project ids: {self.remedy}") from error
 
     def usage(self, scope: Path) -> int | None:
         return self._read(scope, project_of(scope))[2]

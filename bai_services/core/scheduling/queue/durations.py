@@ -12,8 +12,8 @@ from .model import Certainty, PendingSession, RunningSession
 
 # Number of the latest ended sessions whose run times are stored for each kind.
 WINDOW = 256
-# Minimum number of ended sessions that ran longer than a session has run so far. With fewer, its
-# run time is not predicted from them.
+# The run time of a session is predicted from the ended sessions that ran longer than the session
+# has run so far, if there are at least this many.
 _MIN_SAMPLES = 5
 
 
@@ -93,7 +93,7 @@ NEVER = End(float("inf"), Certainty.UNKNOWN)
 
 
 def end_of(running: RunningSession, now: datetime, durations: Durations) -> End:
-    """Return the end of a running session: the enforced end, else the learned one, else unknown."""
+    """Return the enforced end of a running session, else the predicted end, else ``NEVER``."""
     if running.ends_at is not None:
         # A session past its end is being stopped: it may end at any moment.
         return End(max(0.0, (running.ends_at - now).total_seconds()), Certainty.KNOWN)

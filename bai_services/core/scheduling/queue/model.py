@@ -123,7 +123,7 @@ class PendingSession:
 
 @dataclass(frozen=True, slots=True)
 class RunningSession:
-    """A session with allocated resources; its status is SCHEDULED to TERMINATING."""
+    """A session with allocated resources, in one of the statuses SCHEDULED to TERMINATING."""
 
     id: str
     group: str
@@ -227,8 +227,9 @@ class PassResult:
     """Decisions in the order in which they must be written, and reasons of the pending sessions.
 
     ``reasons`` is a view that is valid until the queue changes; sessions of one shape share a
-    tuple. ``wake_at`` is the time of the next pass if nothing changes before; None: not needed.
-    ``changed`` holds the reasons that no earlier result of the same queue has reported.
+    tuple. ``wake_at`` is the time at which the next pass is due even without changes; None: no such
+    pass is due. ``changed`` holds the reasons that no earlier result of the same queue has
+    reported.
     """
 
     decisions: tuple[Decision, ...]

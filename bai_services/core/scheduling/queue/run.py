@@ -414,7 +414,7 @@ class Queue:
         return last
 
     def next_wake_at(self) -> datetime | None:
-        """Return when the next pass is due if nothing changes before; None if none is due."""
+        """Return when the next pass is due even without changes; None if no pass is due."""
         times = [
             at
             for group_queue in self._group_queues.values()
