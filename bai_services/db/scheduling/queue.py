@@ -96,8 +96,8 @@ async def read_changes(tx: AsyncConnection, touched: Touched) -> Changes:
 class QueueStore:
     """Reads and writes of the scheduler.
 
-    Every write requires the current token of the lease. The token None writes without a lease, for
-    tools that run while no manager runs.
+    Every write requires the current token of the lease. With the token None, a write needs no
+    lease: None is for tools that run while no manager runs.
     """
 
     def __init__(self, database: Database) -> None:

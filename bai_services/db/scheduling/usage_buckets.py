@@ -48,7 +48,7 @@ class UsageBucketStore:
         Raises
         ------
         StaleLease
-            If ``token`` is not the current lease token. The token None writes without a lease.
+            If ``token`` is not the current lease token. With the token None, no lease is needed.
         """
         start = _EPOCH + timedelta(days=day)
         end = min(start + timedelta(days=1), now)

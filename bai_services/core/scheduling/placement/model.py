@@ -84,7 +84,7 @@ class Request:
     """Requested resources of a session, and the agents on which it may run.
 
     ``slots`` are the resources of each of the ``kernels``. An agent must have the same
-    ``resource_group``, ``architecture`` and ``engine``.
+    ``resource_group`` and ``architecture``, and the ``engine`` if one is given.
     """
 
     slots: ResourceSlots

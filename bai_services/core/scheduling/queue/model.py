@@ -50,8 +50,8 @@ class Certainty(StrEnum):
     # Exact if sessions run until their limits; only a new session of higher priority (for lifo: any
     # new session) can delay the start.
     KNOWN = "known"
-    # Assumes that learned run times are right, that dependencies succeed and that no later session
-    # overtakes this one.
+    # Assumes that predicted run times are right, that dependencies succeed and that no later
+    # session overtakes this one.
     ESTIMATED = "estimated"
     ROUGH = "rough"  # beyond the simulation: extrapolated from the start rate of sessions ahead
     UNKNOWN = "unknown"  # no basis for an estimate

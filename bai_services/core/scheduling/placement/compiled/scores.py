@@ -483,7 +483,7 @@ def plain_price(columns, costs, n, shape, locality):  # type: ignore[no-untyped-
 
 @spliced
 def score(columns, costs, policy, n, shape, free, picks):  # type: ignore[no-untyped-def]
-    """Return the policy's score of an agent for a shape: higher is better, or UNFIT."""
+    """Return the policy's score of an agent for a shape (higher is better), or UNFIT."""
     count = fill(columns, costs, policy, n, shape, free, picks)
     if count < 0:
         return UNFIT

@@ -238,8 +238,8 @@ def _typical_requests(mix: Mix, names: NameTable) -> tuple[np.ndarray, Floats]:
 def costs_for(tables: Tables, names: NameTable) -> Costs:
     """Return the costs of tables, extended to every family and model in ``names``.
 
-    ``names`` must begin with the names of the tables. A family or model that is not in the tables
-    has its free capacity as value, independent of the free cpu and memory.
+    ``names`` must begin with the names of the tables. The value of a family or model that is
+    not in the tables is its free capacity, independent of the free cpu and memory.
     """
     costs = tables.costs
     families = max(1, len(names.families))
