@@ -54,30 +54,32 @@ async def submit_form(page: Page, hub: RunningHub) -> None:
     )
 
 
-async def test_files_in_a_folder_outlive_the_session(browser: Browser, any_hub: RunningHub) -> None:
-    rest = any_hub.rest("user")
+async def test_files_in_a_folder_outlive_the_session(
+    browser: Browser, docker_hub: RunningHub
+) -> None:
+    rest = docker_hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "browsed"}), 201)
     page = await browser.new_page()
-    await lab.sign_in(page, any_hub, "user")
+    await lab.sign_in(page, docker_hub, "user")
 
-    await start_with_folder(page, any_hub, "browsed")
+    await start_with_folder(page, docker_hub, "browsed")
     await lab.open_notebook(page)
     write = "print(open('/home/work/data/note.txt', 'w').write('kept'))"
     assert await lab.run_cell(page, write) == "4"
     await lab.run_in_terminal(page, "cp /home/work/data/note.txt /home/work/data/copied.txt")
 
     session = checked(rest.get("/sessions/default"), 200)
-    await page.goto(f"{any_hub.url}/services/bai/sessions/{session['id']}")
+    await page.goto(f"{docker_hub.url}/services/bai/sessions/{session['id']}")
     await page.get_by_text("RUNNING").first.wait_for()
     # Shares of simulated GPUs are not enforced, and the page shows this.
     await page.get_by_role("dialog").get_by_text("not enforced").first.wait_for()
-    await page.goto(f"{any_hub.url}/hub/home")
+    await page.goto(f"{docker_hub.url}/hub/home")
     await page.click("#stop")
     wait_for(rest, session["id"], "TERMINATED")
     # The Hub cleans up after the session has ended, and cannot start the server before that.
     await page.locator("#stop").wait_for(state="hidden")
 
-    await start_with_folder(page, any_hub, "browsed")
+    await start_with_folder(page, docker_hub, "browsed")
     await lab.open_notebook(page)
     read = (
         "print(open('/home/work/data/note.txt').read(), open('/home/work/data/copied.txt').read())"

@@ -64,9 +64,9 @@ def with_nearly_full_usage() -> Callable[[Route], Awaitable[None]]:
 
 
 async def test_the_panel_shows_the_session(
-    browser: Browser, any_hub: RunningHub, tmp_path: Path
+    browser: Browser, docker_hub: RunningHub, tmp_path: Path
 ) -> None:
-    rest = any_hub.rest("user")
+    rest = docker_hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "panel-shown"}), 201)
     mounts = [{"vfolder": folder["name"], "path": "data"}]
     resources = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
@@ -86,9 +86,9 @@ async def test_the_panel_shows_the_session(
         201,
     )
     for theme in THEMES:
-        async with panel_of(browser, any_hub, session, theme) as page:
+        async with panel_of(browser, docker_hub, session, theme) as page:
             await assert_panel_shows_session(page, session)
-            await assert_panel_has_contrast(page, theme, any_hub.engine, tmp_path)
+            await assert_panel_has_contrast(page, theme, tmp_path)
     stop(rest, waiting["id"])
     stop(rest, session["id"])
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
@@ -108,33 +108,33 @@ async def assert_panel_shows_session(page: Page, session: JSON) -> None:
     await status.get_by_text(re.compile(r"^GPU ¼ · (\S+) of 4 GiB$")).wait_for()
 
 
-async def assert_panel_has_contrast(page: Page, theme: str, engine: str, folder: Path) -> None:
+async def assert_panel_has_contrast(page: Page, theme: str, folder: Path) -> None:
     panel = page.locator("#bai-session-panel")
-    await take_screenshot(page, f"panel-{theme}-{engine}", folder)
+    await take_screenshot(page, f"panel-{theme}", folder)
     await page.route("**/bai/api/poll?**", with_nearly_full_usage())
     await panel.locator(".bai-Chart.bai-mod-warning").wait_for(timeout=lab.TIMEOUT_MS)
     await page.locator(".bai-Status.bai-mod-alarm").wait_for(timeout=lab.TIMEOUT_MS)
     shown = page.locator("#bai-session-panel, .bai-Status")
-    await assert_contrast(shown, f"panel-{theme}-{engine}", folder)
+    await assert_contrast(shown, f"panel-{theme}", folder)
     if theme == "dark":
         await choose_theme(page, HIGH_CONTRAST)
-        await assert_contrast(shown, f"panel-high-contrast-{engine}", folder)
+        await assert_contrast(shown, f"panel-high-contrast", folder)
     await page.unroute_all(behavior="wait")
     await panel.evaluate("node => node.scrollTo(0, node.scrollHeight)")
-    await take_screenshot(page, f"panel-{theme}-{engine}-end", folder)
+    await take_screenshot(page, f"panel-{theme}-end", folder)
 
 
 @pytest.mark.checklist("APP-05")
 async def test_the_panel_starts_opens_and_stops_apps(
-    browser: Browser, any_hub: RunningHub, tmp_path: Path
+    browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:
-    async with panel_of_new_session(browser, any_hub, "panel-apps") as (page, _session):
+    async with panel_of_new_session(browser, hub, "panel-apps") as (page, _session):
         row = app_row(page, "TensorBoard")
         await row.get_by_text("not started").wait_for()
         await row.get_by_role("button", name="Start: TensorBoard").click()
         dialog = page.locator(".jp-Dialog")
         await dialog.get_by_label("Log folder").fill("/proc/none")
-        await take_screenshot(page, f"app-start-{any_hub.engine}", tmp_path)
+        await take_screenshot(page, "app-start", tmp_path)
         await dialog.get_by_role("button", name="Start").click()
         # The form stays open and shows the error.
         await dialog.get_by_role("alert").wait_for()
@@ -154,7 +154,7 @@ async def test_the_panel_starts_opens_and_stops_apps(
         await board.close()
         await row.get_by_role("button", name="Log: TensorBoard").click()
         await page.locator(".bai-LogView .bai-Log").wait_for()
-        await take_screenshot(page, f"app-log-{any_hub.engine}", tmp_path)
+        await take_screenshot(page, "app-log", tmp_path)
         await row.get_by_role("button", name="Stop: TensorBoard").click()
         await row.get_by_text("not started").wait_for(timeout=lab.TIMEOUT_MS)
 
@@ -272,9 +272,9 @@ async def test_no_element_overflows_the_panel(
 
 
 async def test_the_log_view_follows_searches_and_downloads_the_log(
-    browser: Browser, any_hub: RunningHub, tmp_path: Path
+    browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:
-    async with panel_of_new_session(browser, any_hub, "panel-log") as (page, session):
+    async with panel_of_new_session(browser, hub, "panel-log") as (page, session):
         await (
             page.locator("#bai-session-panel").get_by_role("button", name="Log", exact=True).click()
         )
@@ -295,7 +295,7 @@ async def test_the_log_view_follows_searches_and_downloads_the_log(
         await view.get_by_placeholder("Search").fill("no-such-page")
         await view.locator("mark").first.wait_for(timeout=lab.TIMEOUT_MS)
         await view.get_by_text("Lines: ").wait_for()
-        await assert_contrast(view, f"log-{any_hub.engine}", tmp_path)
+        await assert_contrast(view, "log", tmp_path)
         async with page.expect_download() as begun:
             await view.get_by_role("button", name="Download").click()
         path = await (await begun.value).path()

@@ -60,13 +60,13 @@ async def allow(page: Page, hub: RunningHub) -> None:
 
 
 async def test_the_panel_shares_folders_and_accepts_invitations(
-    browser: Browser, any_hub: RunningHub, tmp_path: Path
+    browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:
-    rest = any_hub.rest("user")
+    rest = hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "to-share"}), 201)
-    async with panel_of_new_session(browser, any_hub, "panel-share") as (page, session):
+    async with panel_of_new_session(browser, hub, "panel-share") as (page, session):
         await page.get_by_role("button", name="Share: to-share").click()
-        await allow(page, any_hub)
+        await allow(page, hub)
         dialog = page.locator(".jp-Dialog")
         await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.TIMEOUT_MS)
         await dialog.get_by_label("User name or e-mail").fill("user2")
@@ -77,8 +77,8 @@ async def test_the_panel_shares_folders_and_accepts_invitations(
         await dialog.get_by_label("User name or e-mail").fill("nobody-of-that-name")
         await dialog.get_by_role("button", name="Invite").click()
         await dialog.get_by_role("alert").get_by_text("nobody-of-that-name").wait_for()
-        await take_screenshot(page, f"share-{any_hub.engine}", tmp_path)
-        other = any_hub.rest("user2")
+        await take_screenshot(page, "share", tmp_path)
+        other = hub.rest("user2")
         invitations = checked(other.get("/vfolder-invitations"), 200)["items"]
         invitation = next(item for item in invitations if item["vfolder_id"] == folder["id"])
         assert invitation["permission"] == "rw"
@@ -100,9 +100,9 @@ async def test_the_panel_shares_folders_and_accepts_invitations(
 
 
 async def test_dropped_files_are_uploaded_and_interrupted_uploads_resume(
-    browser: Browser, any_hub: RunningHub, tmp_path: Path
+    browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:
-    rest = any_hub.rest("user")
+    rest = hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "dropped"}), 201)
     broken: list[str] = []
 
@@ -114,11 +114,11 @@ async def test_dropped_files_are_uploaded_and_interrupted_uploads_resume(
         else:
             await route.continue_()
 
-    async with panel_of_new_session(browser, any_hub, "panel-upload") as (page, session):
+    async with panel_of_new_session(browser, hub, "panel-upload") as (page, session):
         await page.route("**/uploads/*", abort_one_chunk)
         row = row_of(page, "dropped")
         await row.evaluate(DROP, ["big.bin", SIZE])
-        await allow(page, any_hub)
+        await allow(page, hub)
         await row.get_by_text("1 of 1 files uploaded").wait_for(timeout=lab.TIMEOUT_MS)
         assert broken
         kept = rest.get(f"/vfolders/{folder['id']}/content", params={"path": "big.bin"})
@@ -127,7 +127,7 @@ async def test_dropped_files_are_uploaded_and_interrupted_uploads_resume(
         # An existing file is replaced only after confirmation.
         await row.evaluate(DROP, ["big.bin", 12])
         await row.get_by_text("A file with this name exists already.").wait_for()
-        await take_screenshot(page, f"upload-exists-{any_hub.engine}", tmp_path)
+        await take_screenshot(page, "upload-exists", tmp_path)
         assert size_of(rest, folder, "big.bin") == SIZE
         await row.get_by_role("button", name="Replace: big.bin").click()
         await row.get_by_text("2 of 2 files uploaded").wait_for(timeout=lab.TIMEOUT_MS)
