@@ -33,7 +33,7 @@ class Call(NamedTuple):
 
 
 class CallTime(NamedTuple):
-    """Duration of a response in milliseconds."""
+    """A request's name, and the time in milliseconds until its response arrived."""
 
     name: str
     ms: float
@@ -56,7 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.api", description=__doc__)
     parser.add_argument("--database", choices=["sqlite", "postgres"], default="sqlite")
     parser.add_argument("--sessions", type=int, default=100_000, help="ended sessions to list")
-    parser.add_argument("--pending", type=int, default=10_000, help="sessions that a pass places")
+    parser.add_argument(
+        "--pending", type=int, default=10_000, help="pending sessions before the measured pass"
+    )
     parser.add_argument("--agents", type=int, default=250, help="machines with 64 cores each")
     parser.add_argument("--requests", type=int, default=2_000, help="requests per measurement")
     parser.add_argument("--callers", type=int, default=4, help="number of concurrent clients")
@@ -65,8 +67,9 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextmanager
 def _database(kind: str) -> Iterator[str | None]:
-    """Yield a database URL: "" for SQLite in the home folder, None if there is no PostgreSQL
-    server.
+    """Yield the URL of an empty PostgreSQL database, or None if there is no PostgreSQL server.
+
+    For SQLite, yield "": the caller creates the file in its home folder.
     """
     if kind == "sqlite":
         yield ""
@@ -98,7 +101,7 @@ async def _measure(served: Served, spec: argparse.Namespace) -> dict[str, Any]:
     try:
         for client in clients:
             await client.post("/vfolders", {"name": "bench"})
-        await _time_calls(clients, MIX, 100)  # fills caches, not measured
+        await _time_calls(clients, MIX, 100)  # fill the caches before measuring
         began = served.ask("cpu")["seconds"]
         alone = await _time_calls(clients, MIX, spec.requests)
         cpu_seconds = served.ask("cpu")["seconds"] - began
@@ -133,7 +136,7 @@ async def _measure(served: Served, spec: argparse.Namespace) -> dict[str, Any]:
 
 
 def _by_name(taken: Sequence[CallTime]) -> dict[str, dict[str, float]]:
-    """Return the median and the 99th percentile for each name."""
+    """Return the median and the 99th percentile, in milliseconds, for each request name."""
     of_name: dict[str, list[CallTime]] = {}
     for one in taken:
         of_name.setdefault(one.name, []).append(one)
@@ -146,7 +149,10 @@ def _by_name(taken: Sequence[CallTime]) -> dict[str, dict[str, float]]:
 async def _during_pass(
     served: Served, clients: Sequence[Client]
 ) -> tuple[list[CallTime], dict[str, Any]]:
-    """Send requests until the pass is complete; return their durations and the pass's result."""
+    """Run a scheduling pass and send requests until it is complete.
+
+    Return the durations of the requests, and the result of the command `pass`.
+    """
     running = asyncio.create_task(asyncio.to_thread(served.ask, "pass"))
     taken: list[CallTime] = []
     turns = 0
@@ -177,7 +183,7 @@ async def _time_calls(
 
 
 async def _time(client: Client, call: Call) -> CallTime:
-    """Return the duration of a call; raise if the response is an error."""
+    """Send a request and return its duration; raise ``BaiError`` if the response is an error."""
     began = time.perf_counter()
     await call.send(client)
     return CallTime(call.name, (time.perf_counter() - began) * 1000)
@@ -215,6 +221,7 @@ LISTS: Sequence[Call] = (
 
 
 def _percentile(taken: Sequence[CallTime], percent: int) -> float:
+    """Return the percentile of the durations, in milliseconds."""
     ranked = sorted(one.ms for one in taken)
     return round(ranked[min(len(ranked) - 1, len(ranked) * percent // 100)], 2)
 

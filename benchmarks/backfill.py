@@ -1,15 +1,15 @@
-"""Effect of reserving backfill on the bounded slowdown of a replay, compared with no backfill.
+"""Bounded slowdown of a replay with the backfill mode `reserving`, compared with no backfill.
 
 Prints one JSON object. Without ``--workload``, jobs are generated with a fixed seed by the model of
 Lublin and Feitelson for parallel supercomputers:
 
-- A quarter of the jobs is serial. The logarithms of the other sizes follow a two-stage uniform
-  distribution. Three quarters of these sizes are powers of two.
-- The logarithm of the run time is one of two gamma variables. Larger jobs are more likely to get
-  the longer one.
-- The gap between two arrivals is the exponential of a gamma variable, shorter by day than by night.
-  Arrivals are scaled to the given load.
-- Users request up to five times the time that they need, rounded up to a quarter of an hour.
+- A quarter of the jobs use one processor. The logarithms of the other sizes follow a two-stage
+  uniform distribution. Three quarters of these sizes are powers of two.
+- The logarithm of the run time follows one of two gamma distributions, for short and for long jobs.
+  Large jobs are more likely to be long.
+- The logarithm of the gap between two arrivals follows a gamma distribution. Gaps are shorter by
+  day than by night. All gaps are scaled so that the workload has the given load.
+- Users request one to five times the time that they need, rounded up to a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _arrivals(rng: random.Random, count: int) -> list[float]:
 def measure(
     jobs: Sequence[Job], agents: Sequence[AgentState], backfill: Backfill
 ) -> tuple[dict[str, Any], float]:
-    """Return the report of a replay with a backfill mode, and the seconds that the replay took."""
+    """Replay the jobs; return the report, and the seconds that the replay took."""
     state = GroupState(GROUP, placement=Policy.BEST_FIT, backfill=backfill)
     began = time.perf_counter()
     replayed = replay(jobs, agents, state)
@@ -107,7 +107,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workload", type=Path, help="a file in the Standard Workload Format")
     parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--load", type=float, default=0.6, help="offered load, 1 is the capacity")
+    parser.add_argument(
+        "--load", type=float, default=0.6, help="offered load; 1 fills all processors"
+    )
     parser.add_argument("--seed", type=int, default=SEED)
     options = parser.parse_args()
     if options.workload:
@@ -120,7 +122,7 @@ def main() -> int:
     except InvalidRequest as error:
         print(error, file=sys.stderr)
         return 2
-    # Run a few jobs first, so that compilation is not measured.
+    # Run a few jobs first, so that the JIT compilation is not measured.
     measure(workload.jobs[:50], workload.agents, Backfill.RESERVING)
     fifo, fifo_seconds = measure(workload.jobs, workload.agents, Backfill.OFF)
     reserving, seconds = measure(workload.jobs, workload.agents, Backfill.RESERVING)

@@ -1,4 +1,4 @@
-"""A JupyterHub without bai-hub: the baseline for the number of starts per second."""
+"""A JupyterHub without bai-hub: the baseline for the benchmark of starts per second."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ c.JupyterHub.load_roles = [
 
 
 class NoopSpawner(Spawner):  # type: ignore[misc]
-    """Starts no process: every server has the URL of one HTTP server that answers all requests."""
+    """Starts no process: all servers have the URL of the same HTTP server.
+
+    This HTTP server answers every request.
+    """
 
     _is_up = False
 
@@ -60,7 +63,7 @@ class NoopSpawner(Spawner):  # type: ignore[misc]
 
 
 class BareHub:
-    """A running Hub with its proxy, and a client with a token that may start servers."""
+    """A running Hub with its proxy, and an HTTP client that is permitted to start servers."""
 
     def __init__(self, process: psutil.Popen, url: str, token: str) -> None:
         self.process = process

@@ -1,9 +1,9 @@
 """Scheduling decisions written per second, on SQLite and on PostgreSQL.
 
-A decision writes the session's status and history, the kernel's agent, the ledger, and all changed
-counters of domain, project, user, keypair, resource group, agent and devices. PostgreSQL flushes
-each commit to disk. SQLite does not: its write-ahead log survives the end of any process, but not a
-power failure. Python's garbage collector is configured as in the manager.
+A decision writes the session's status and history, the kernel's agent, the allocations, and all
+changed counters of domain, project, user, keypair, resource group, agent and devices. PostgreSQL
+flushes each commit to disk. SQLite does not: a commit in its write-ahead log survives a killed
+process, but not a power failure. Python's garbage collector is configured as in the manager.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _on_postgres(spec: argparse.Namespace) -> list[float]:
 
 
 def _run(measure: Coroutine[None, None, float]) -> float:
-    with asyncio.Runner(loop_factory=new_loop) as runner:  # as the manager does
+    with asyncio.Runner(loop_factory=new_loop) as runner:  # the event loop of the manager
         return runner.run(measure)
 
 

@@ -1,6 +1,6 @@
-"""Bindings for the CUDA driver and cuBLAS (ctypes), as far as the GPU benchmarks need them.
+"""ctypes bindings for the functions of the CUDA driver and cuBLAS that the GPU benchmarks call.
 
-Only the driver is required; matrix products also need cuBLAS.
+Matrix products need the driver and cuBLAS; everything else needs only the driver.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CUBLAS = ("libcublas.so.13", "libcublas.so.12", "libcublas.so.11")
 
 
 class CudaFailed(Exception):
-    """A failed call; ``code`` is the error code of the library."""
+    """A failed call; ``code`` is the error code of the driver or of cuBLAS."""
 
     def __init__(self, name: str, code: int) -> None:
         super().__init__(f"{name} failed with {code}")
@@ -36,7 +36,7 @@ class Cuda:
         OSError
             If there is no driver.
         CudaFailed
-            If there is no device, or it cannot be used.
+            If there is no device, or if the device cannot be used.
         """
         self._library = ctypes.CDLL("libcuda.so.1")
         self.call("cuInit", 0)
@@ -51,7 +51,7 @@ class Cuda:
             raise CudaFailed(name, code)
 
     def allocate(self, size: int) -> int:
-        """Return the address of newly allocated device memory."""
+        """Allocate ``size`` bytes of device memory and return their address."""
         address = c_uint64()
         self.call("cuMemAlloc_v2", ctypes.byref(address), c_size_t(size))
         return address.value
@@ -64,7 +64,7 @@ class Cuda:
 
 
 class Copy:
-    """Repeated copy within the device's memory."""
+    """Copies ``size`` bytes repeatedly within the device's memory."""
 
     def __init__(self, cuda: Cuda, size: int) -> None:
         self._cuda, self._size = cuda, size
@@ -93,7 +93,10 @@ INVALID_WRITE_PTX = b""".version 6.0
 
 
 def trigger_memory_fault(cuda: Cuda) -> int:
-    """Run a kernel with a memory fault and return the error code; 0 if there is no error."""
+    """Run a kernel that writes to an invalid address.
+
+    Return the error code of the driver; 0 means that the driver reported no error.
+    """
     module, function = c_void_p(), c_void_p()
     cuda.call("cuModuleLoadData", ctypes.byref(module), INVALID_WRITE_PTX)
     cuda.call("cuModuleGetFunction", ctypes.byref(function), module, b"stray")
@@ -106,7 +109,7 @@ def trigger_memory_fault(cuda: Cuda) -> int:
 
 
 class Product:
-    """Repeated product of two square matrices of bf16."""
+    """Multiplies two square bf16 matrices of ``size`` rows repeatedly."""
 
     def __init__(self, cuda: Cuda, size: int) -> None:
         self._cuda, self._size = cuda, size
@@ -153,7 +156,10 @@ def _open_cublas() -> ctypes.CDLL:
 
 
 def _cublas_paths() -> Iterator[str]:
-    """Yield possible paths of cuBLAS: default search path, CUDA toolkit, Python packages."""
+    """Yield possible paths of cuBLAS: bare names first, then CUDA toolkit and Python packages.
+
+    The dynamic linker finds bare names in its default search path.
+    """
     yield from CUBLAS
     folders = [Path("/usr/local/cuda/lib64"), Path("/usr/local/cuda/targets/x86_64-linux/lib")]
     folders += [Path(entry) / "nvidia" / "cublas" / "lib" for entry in sys.path if entry]

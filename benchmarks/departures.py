@@ -1,11 +1,13 @@
 """Steady-state utilization and lost demand of a cluster under a placement policy.
 
-Requests of a published trace arrive at random (Poisson) and run as long as in the trace, but at
-most ten times the median; a request that does not fit is lost. Prints one JSON object: for each
-policy and load, the mean percentage of allocated GPUs over the second half of the requests, and the
-percentage of lost demand, as means over the seeds. The placement code is that of a scheduling pass.
-With `--mix cpu-bound`, more requests are shares, and shares of 0.8 or more are left out, so that
-cpu is exhausted before the GPUs.
+Requests of a published trace arrive at random (Poisson process). They run as long as in the trace,
+but at most ten times the median. A request that does not fit is lost. The placement code is that of
+a scheduling pass. Prints one JSON object. For each policy and load, the object has the mean
+percentage of allocated GPUs and the percentage of lost demand. Both cover the second half of the
+requests and are means over the seeds.
+
+With `--mix cpu-bound`, more requests are shares, and shares of 0.8 or more are left out. Then the
+CPU cores are exhausted before the GPUs.
 """
 
 from __future__ import annotations
@@ -29,15 +31,16 @@ from bai_services.core.scheduling.placement.pricing.tables import Variant
 from .trace import FIRST_SEED, MISSING, BadFile, Pod, make_tables, read_files
 
 POLICIES = ("priced", "fgd", "best-fit", "pack", "spread", "random")
-# In the cpu-bound mix: the fraction of the demand that is shares, and the limit below which shares
-# are used, in thousandths.
-SHARED_PART, LARGE = 0.6, 800
+# In the cpu-bound mix, this fraction of the GPU demand is shares.
+SHARED_PART = 0.6
+# The cpu-bound mix has no shares of this size or larger, in thousandths of a GPU.
+LARGE = 800
 # Maximum run time as a multiple of the median.
 MAX_RUN_TIME_FACTOR = 10
 
 
 def weights_of(pods: Sequence[Pod], mix: str) -> list[float]:
-    """Return the relative frequency of each row in the mix."""
+    """Return the relative frequency of each row in the mix `own` or `cpu-bound`."""
     if mix == "own":
         return [1.0] * len(pods)
     is_share = [0 < pod.gpu_milli < 1000 for pod in pods]
@@ -51,7 +54,7 @@ def weights_of(pods: Sequence[Pod], mix: str) -> list[float]:
 
 
 class SteadyState:
-    """A simulated cluster with arriving and ending requests."""
+    """A simulated cluster, on which requests start when they arrive and then end."""
 
     def __init__(
         self, pods: Sequence[Pod], weights: Sequence[float], capacity: int, load: float
@@ -63,7 +66,11 @@ class SteadyState:
         self._capacity = capacity
 
     def run(self, placer: Placer, arrivals: int, seed: int) -> tuple[float, float]:
-        """Return the percentages of allocated GPUs and of lost demand in the second half."""
+        """Simulate the arrivals.
+
+        Return the percentages (0 to 100) of allocated GPUs and of lost demand, both over the
+        second half of the arrivals.
+        """
         rng = random.Random(seed)
         ends: list[tuple[float, int, int, tuple[Placement, ...]]] = []
         now = held = area = 0.0
@@ -90,7 +97,7 @@ class SteadyState:
 
 
 def weighted(pods: Sequence[Pod], weights: Sequence[float]) -> list[Pod]:
-    """Return the rows as training data of the tables, each repeated according to its weight."""
+    """Return the training data of the policy's tables: each row, repeated by its weight."""
     scale = 4 / max(min(w for w in weights if w), 1e-9)
     return [p for p, w in zip(pods, weights, strict=True) for _ in range(min(40, round(w * scale)))]
 
@@ -100,7 +107,8 @@ def measure(
 ) -> dict[str, Any]:
     capacity = sum(len(node.devices) for node in nodes) * 1000
     weights = weights_of(pods, args.mix)
-    # A few requests ran a thousand times as long as most. With them, no steady state is reached.
+    # A few requests ran a thousand times as long as the others. With these run times, the
+    # simulation would not reach a steady state.
     longest = int(MAX_RUN_TIME_FACTOR * statistics.median(pod.seconds for pod in pods))
     pods = [replace(pod, seconds=min(pod.seconds, longest)) for pod in pods]
     learned = weighted(pods, weights)

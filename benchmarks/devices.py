@@ -1,7 +1,8 @@
-"""Duration of an agent's device check: discovery, sampling, and memory per process.
+"""Duration of an agent's device check: discovery, metrics, and the sums for each session.
 
-``python -m benchmarks.devices`` builds a fake NVML library with 8 GPUs and the processes of 64
-sessions, and queries it through the real binding. Exits with 6 if there is no C compiler.
+``python -m benchmarks.devices`` builds a fake NVML library, which reports 8 GPUs and the processes
+of 64 sessions, and queries the library through the real binding. Exits with 6 if there is no C
+compiler.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--sessions", type=int, default=64)
     parser.add_argument("--runs", type=int, default=21)
-    # Runs in a new process, because the library path must be set before the process starts.
+    # With this option, the command measures. The command without it starts the measuring process,
+    # because the library path must be set before a process starts.
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside is not None:
@@ -64,7 +66,10 @@ def main() -> int:
 
 
 async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the first check's duration and the medians of the later ones, in milliseconds."""
+    """Return the duration of the first check and the median durations of the later checks.
+
+    All durations are in milliseconds.
+    """
     inventory = Inventory([CudaGpus()])
     engine = ProcessEngine(AGENT, Folders(folder), 1.0)
     grants = DeviceGrants(Folders(folder))
@@ -101,8 +106,9 @@ async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def start_sessions(sessions: list[str]) -> list[subprocess.Popen[bytes]]:
-    """Start one process per session, with the environment variables by which the agent identifies
-    it.
+    """Start one process per session, and return the processes.
+
+    The agent recognizes a process of a session by the environment variables set here.
     """
     return [
         subprocess.Popen(

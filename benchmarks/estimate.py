@@ -1,19 +1,21 @@
 """Measure the accuracy and speed of start estimates, and how much they slow a scheduling pass.
 
-An estimate is exact if its session started in the estimated second. In the replays, every session
-runs until its time limit. `known_exact_percent` is the percentage of exact estimates among those
-labelled `known`; `known_late_percent` is the percentage of `known` estimates whose session started
-later than estimated. Both cover two workloads on generated clusters whose backfill mode is
-`reserving`: in `together` all sessions are submitted at time 0, in `arriving` they arrive one after
-the other with equal priority. The reference is a replay that builds a new queue for each pass.
-`exact_percent` covers all estimates of `together`, regardless of their label; `known_percent` is
-the percentage of `known` estimates among them.
+An estimate is exact if its session started in the estimated second. The estimates are compared with
+replays, in which each session runs until its time limit and each pass builds a new queue. There are
+two workloads, both on generated clusters with the backfill mode `reserving`. In `together`, all
+sessions are submitted at time 0. In `arriving`, they arrive one after the other. All sessions have
+the same priority.
+
+`known_exact_percent` is the percentage of exact estimates among those labelled `known`.
+`known_late_percent` is the percentage of `known` estimates whose session started later than
+estimated. Both cover both workloads. `exact_percent` and `known_percent` are percentages of all
+estimates of `together`: those that are exact, and those labelled `known`.
 
 The speed is measured on a full cluster with `--waiting` pending sessions. `horizon_sessions` is the
-number of starts simulated in one second of CPU time; `horizon_seconds` is the CPU time for all
-pending sessions. Both are medians. `pass_delay_ms` is the additional duration of a pass while
-estimates run continuously in another thread, which pauses during passes as it does in the manager.
-It is the median difference between short series of passes with and without estimates.
+number of starts simulated in one second of CPU time. `horizon_seconds` is the CPU time for all
+pending sessions. Both are medians. `pass_delay_ms` is how much longer a pass takes while estimates
+run continuously in another thread. This thread pauses during passes, as in the manager. The value
+is the median difference between short series of passes with and without estimates.
 """
 
 from __future__ import annotations
@@ -109,7 +111,7 @@ def _delay_seconds(pair: _EstimateAndStart) -> float:
 
 
 def _replay_workload(rng: random.Random, count: int, *, arrive: bool) -> list[_EstimateAndStart]:
-    """Replay a generated workload; return the estimates of each pass with the real starts."""
+    """Replay a generated workload; return the estimates of all passes with the real starts."""
     agents = [_agent(n, rng.choice((2, 4, 8))) for n in range(rng.randint(1, 3))]
     coming = _workload(rng, count, arrive=arrive)
     running: dict[str, RunningSession] = {}
@@ -182,7 +184,7 @@ def _snapshot(
 
 
 class _Speed:
-    """A full cluster with a long queue, on which sessions end one after the other."""
+    """A full cluster with a long queue; its sessions end one after the other."""
 
     def __init__(self, agents: int, waiting: int) -> None:
         rng = random.Random(3)
@@ -192,7 +194,7 @@ class _Speed:
         )
         self.queue = Queue(base)
         self.queue.run(NOW)
-        # Spread the ends over time, as if the sessions had started at different times.
+        # Let the sessions end at different times, as if they had started at different times.
         spread = [
             replace(
                 r,
@@ -207,7 +209,7 @@ class _Speed:
         self.queue.run(NOW)
 
     def horizon(self) -> int:
-        """Return the number of starts simulated in 1 s of CPU time, the median of five runs."""
+        """Return the number of starts simulated in 1 s of CPU time (median of five runs)."""
         budget = Budget(sessions=10**6, seconds=1.0, clock=time.thread_time)
         counts = []
         simulated = (Certainty.KNOWN, Certainty.ESTIMATED)
@@ -217,7 +219,7 @@ class _Speed:
         return int(statistics.median(counts))
 
     def horizon_seconds(self) -> float:
-        """Return the CPU time to simulate all starts, the median of five runs."""
+        """Return the CPU seconds to simulate all starts (median of five runs)."""
         durations = []
         for _ in range(5):
             began = time.thread_time()
@@ -260,7 +262,7 @@ class _Speed:
         return round(statistics.median(differences) * 1000, 3)
 
     def _pass(self, gate: WorkGate) -> float:
-        """End the next session and return the duration of the following pass, in seconds."""
+        """End the session that is due first, run a pass, and return the seconds that both took."""
         ends = {r.id: _end_time(r) for r in self.queue.all_running()}
         first = min(ends, key=lambda key: (ends[key], key))
         began = time.perf_counter()

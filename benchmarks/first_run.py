@@ -1,4 +1,4 @@
-"""Time from `make run` until the sign-in page responds, in a new clone and in an installed one.
+"""Time from `make run` until the sign-in page responds, before and after the installation.
 
 The first run includes all downloads, so its duration depends on the network and on the caches of
 pip and npm.
@@ -32,7 +32,7 @@ STOP_SECONDS = 90
 def main() -> int:
     """Print one JSON object on standard output and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.first_run", description=__doc__)
-    parser.add_argument("--again", type=int, default=3, help="runs with everything installed")
+    parser.add_argument("--again", type=int, default=3, help="number of runs after the first run")
     spec = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bai-bench-") as folder:
         clone = Path(folder, "bai-hub")
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def seconds_to_a_page(clone: Path) -> float:
-    """Return the time from `make run` until a user can sign in; then stop the demo."""
+    """Return the seconds from `make run` until the sign-in page responds; then stop the demo."""
     port = free_port()
     environ = {
         **os.environ,
@@ -61,7 +61,7 @@ def seconds_to_a_page(clone: Path) -> float:
 
 @contextmanager
 def running_demo(clone: Path, environ: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `make run` during the block; stop it with SIGINT."""
+    """Run `make run` until the ``with`` block ends; then stop it with SIGINT."""
     process = subprocess.Popen(
         ["make", "run"],
         cwd=clone,

@@ -9,14 +9,14 @@ from typing import Any
 
 from .gpu_tenants import Environ, Tenant, concurrent_rates, median_rate, run_worker
 
-# Number of rows of a small matrix: one product leaves most of a GPU idle.
+# Number of rows of a small matrix: a product of such matrices leaves most of a GPU idle.
 SMALL = 256
 RECOVERY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Workloads:
-    """Worker arguments of each workload, and its rate without other tenants."""
+    """The worker arguments of each workload, and the workload's rate without other tenants."""
 
     args: Mapping[str, Sequence[object]]
     baseline: Mapping[str, float]
@@ -31,10 +31,11 @@ class Workloads:
         return cls(words, {kind: median_rate(w, environ, runs) for kind, w in words.items()})
 
     def side_by_side(self, kinds: Sequence[str], environ: Environ) -> dict[str, float]:
-        """Return the sum of the tenants' rates, relative to their baseline rates, and Jain's index.
+        """Return the sum of the tenants' relative rates, and Jain's fairness index of these rates.
 
-        The sum is 1 if the GPU only alternates between tenants. The index is 1 if all relative
-        rates are equal.
+        A relative rate is the rate beside the other tenants, divided by the rate without them. The
+        sum is 1 if the GPU only alternates between tenants. The index is 1 if all relative rates
+        are equal.
         """
         rates = concurrent_rates([(self.args[kind], environ) for kind in kinds])
         parts = [rate / self.baseline[kind] for rate, kind in zip(rates, kinds, strict=True)]
@@ -42,7 +43,7 @@ class Workloads:
         return {"of_one_alone": round(sum(parts), 3), "fairness": round(fairness, 3)}
 
     def pairs(self, environ: Environ) -> dict[str, dict[str, float]]:
-        """Return the interference of large with large, small with small, large with copying."""
+        """Return ``side_by_side`` of two large, two small, and one large and one copy workload."""
         pairs = (("large", "large"), ("small", "small"), ("large", "copy"))
         return {f"{a}+{b}": self.side_by_side([a, b], environ) for a, b in pairs}
 
@@ -51,7 +52,10 @@ class Workloads:
 
 
 def killed_neighbour(args: Sequence[object], environ: Environ) -> dict[str, Any]:
-    """Kill a tenant; return whether its neighbour continues and when a new tenant is ready."""
+    """Kill a tenant; return whether its neighbour continues.
+
+    Also return the seconds until a new tenant is ready.
+    """
     with Tenant(args, environ) as killed, Tenant(args, environ) as neighbour:
         for tenant in (killed, neighbour):
             tenant.message()
@@ -63,7 +67,10 @@ def killed_neighbour(args: Sequence[object], environ: Environ) -> dict[str, Any]
 
 
 def fault_of_a_neighbour(args: Sequence[object], environ: Environ) -> dict[str, Any]:
-    """Cause a fault in a tenant; return its error, the effects and the recovery time."""
+    """Cause a memory fault in a tenant; return its error code and the effects.
+
+    The effects are the seconds until a new tenant is ready, and whether the neighbour continues.
+    """
     with Tenant(args, environ) as neighbour:
         neighbour.message()
         neighbour.go()
@@ -81,7 +88,7 @@ def fault_of_a_neighbour(args: Sequence[object], environ: Environ) -> dict[str, 
 
 
 def seconds_until_tenant_ready(args: Sequence[object], environ: Environ) -> float | None:
-    """Return the seconds until a new tenant is ready; None after the timeout."""
+    """Return the seconds until a new tenant is ready; None after ``RECOVERY_SECONDS``."""
     started = time.perf_counter()
     while time.perf_counter() - started < RECOVERY_SECONDS:
         with Tenant(args, environ) as new:

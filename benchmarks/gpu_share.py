@@ -1,8 +1,8 @@
 """Enforcement of GPU shares: memory, compute, overhead of MPS, neighbours, watchdog.
 
-``python -m benchmarks.gpu_share`` requires an NVIDIA GPU with driver and cuBLAS, but neither Docker
-nor root. It does not change settings of the device (compute mode, MIG, clocks). Without
-nvidia-cuda-mps-control the results that need MPS are null or missing. Exits with 6 if there is no
+``python -m benchmarks.gpu_share`` requires an NVIDIA GPU with driver and cuBLAS. It needs neither
+Docker nor root, and does not change settings of the device (compute mode, MIG, clocks). Without
+nvidia-cuda-mps-control, the results that need MPS are null or missing. Exits with 6 if there is no
 usable GPU.
 """
 
@@ -36,7 +36,7 @@ from .gpu_tenants import Tenant, median_rate, mps, run_worker
 MISSING = 6
 AGENT = "bench"
 PERCENTS = (5, 10, 25, 50, 75, 100)
-# Smaller shares are below the granularity of the GPU and not compared.
+# Smaller shares, in percent, are not compared: they are below the granularity of the GPU.
 MIN_COMPARED = 10
 WHOLE, QUARTER = 1000, 250
 TENANT_COUNTS = (2, 4, 10)
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> dict[str, Any]:
-    """Return all results; those that the machine cannot produce are None or missing."""
+    """Return all results; a result that the machine cannot produce is None or missing."""
     workloads = Workloads.measure(direct_environment(gpu), spec.seconds, spec.size, spec.runs)
     figures: dict[str, Any] = {
         "level": "soft",
@@ -101,7 +101,10 @@ def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> 
 def with_mps(
     gpu: Device, total: int, workloads: Workloads, folder: Path, spec: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return the results with MPS; the fault is injected last, because it may break the daemon."""
+    """Return the results with MPS.
+
+    The fault comes last, because it can break the MPS daemon.
+    """
     large = workloads.args["large"]
     rates, measured = {}, {}
     for share in PERCENTS:
@@ -150,7 +153,8 @@ def launch(environ: Mapping[str, str]) -> float:
 def quarter_share(environ: Mapping[str, str], total: int) -> dict[str, float]:
     """Return the memory that a quarter share can allocate, in percent of the GPU's memory.
 
-    ``raised`` is the value if the tenant raises its limits in its own environment.
+    ``unset`` is the value if the tenant does not set its own limits, ``raised`` the value if it
+    sets limits above those of the daemon.
     """
     raised = {
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1000G",
@@ -161,7 +165,10 @@ def quarter_share(environ: Mapping[str, str], total: int) -> dict[str, float]:
 
 
 def compute_error(rates: Mapping[int, float]) -> float:
-    """Return the largest deviation from proportional rates, in percent of the share."""
+    """Return the largest deviation from a rate that is proportional to the share.
+
+    ``rates`` maps shares in percent to rates. The deviation is in percent of the expected rate.
+    """
     whole = rates[100]
     errors = [
         abs(rate / whole * 100 - share) / share * 100
@@ -206,7 +213,7 @@ async def watchdog_seconds(gpu: Device, total: int, folder: Path) -> float | Non
 
 
 def direct_environment(gpu: Device) -> dict[str, str]:
-    """Return the environment of a tenant that uses the GPU directly."""
+    """Return the environment of a tenant that uses the GPU without MPS."""
     return {"CUDA_VISIBLE_DEVICES": gpu.id, "CUDA_MPS_PIPE_DIRECTORY": os.devnull}
 
 

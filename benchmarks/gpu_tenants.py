@@ -20,10 +20,14 @@ Environ = Mapping[str, str]
 
 
 class Tenant:
-    """A worker process. Workers that compute, copy or hold memory report ready and await `go`."""
+    """A worker process.
+
+    Workers that compute, copy or hold memory first send the message ``ready`` and wait for ``go``.
+    """
 
     def __init__(self, args: Sequence[object], environ: Environ) -> None:
-        # With MPS a tenant sees its GPU as number 0, so the machine's numbers are not inherited.
+        # With MPS, a tenant sees its GPU as number 0. It must not inherit the device numbers of this
+        # process.
         inherited = {
             name: text
             for name, text in os.environ.items()
@@ -50,7 +54,7 @@ class Tenant:
         Raises
         ------
         RuntimeError
-            If the worker exits without a message (also after the timeout), or CUDA fails.
+            If the worker exits or is killed before it sends a message, or if CUDA fails.
         """
         assert self.process.stdout is not None
         timer = threading.Timer(timeout_seconds, self.process.kill)
@@ -73,15 +77,16 @@ class Tenant:
 
 
 def run_worker(args: Sequence[object], environ: Environ) -> dict[str, Any]:
-    """Run a worker and return its result."""
+    """Run a worker and return its first message."""
     with Tenant(args, environ) as tenant:
         return tenant.message()
 
 
 def concurrent_rates(tasks: Sequence[tuple[Sequence[object], Environ]]) -> list[float]:
-    """Run tenants at the same time and return the rate of each.
+    """Run tenants at the same time and return their rates, in the order of the tasks.
 
-    A task consists of the arguments of a worker that computes or copies, and its environment.
+    A task is the arguments and the environment of a worker that computes or copies. A rate is in
+    operations or bytes per second.
     """
     with ExitStack() as stack:
         tenants = [stack.enter_context(Tenant(args, environ)) for args, environ in tasks]
@@ -93,13 +98,13 @@ def concurrent_rates(tasks: Sequence[tuple[Sequence[object], Environ]]) -> list[
 
 
 def median_rate(args: Sequence[object], environ: Environ, runs: int) -> float:
-    """Return the median rate of one tenant."""
+    """Return the median rate over ``runs`` runs of one tenant."""
     return statistics.median(concurrent_rates([(args, environ)])[0] for _ in range(runs))
 
 
 @contextmanager
 def mps(folder: Path, uuid: str, limits: Limits) -> Iterator[dict[str, str]]:
-    """Run an MPS daemon with these limits; yield the environment for its clients."""
+    """Run an MPS daemon with these limits; yield the environment for the daemon's clients."""
     control = MpsControl(folder / "mps", uuid, has_own_shm=False)
     control.start(limits)
     try:

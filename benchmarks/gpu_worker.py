@@ -2,8 +2,8 @@
 
 ``check``: report why CUDA is unavailable. ``fill``: report how many bytes can be allocated.
 ``hold BYTES``: allocate memory and wait. ``compute SECONDS SIZE``: multiply matrices.
-``copy SECONDS``: copy memory. ``launch``: report the microseconds for a tiny kernel. ``fault``:
-write to an invalid address.
+``copy SECONDS``: copy memory. ``launch``: report the microseconds per launch of a tiny kernel.
+``fault``: write to an invalid address.
 
 Each action except ``hold`` prints one JSON object with its result. If CUDA fails, the object has
 the key ``error`` instead. The actions hold, compute and copy first print ``{"ready": true}`` and
@@ -55,18 +55,18 @@ def hold(size: int) -> None:
 
 
 def compute(seconds: float, size: int) -> float:
-    """Return the operations per second."""
+    """Multiply matrices of ``size`` rows for ``seconds``; return the operations per second."""
     product = Product(Cuda(), size)
     return rate(product.run, seconds) * product.operations
 
 
 def copy(seconds: float) -> float:
-    """Return the copied bytes per second."""
+    """Copy device memory for ``seconds``; return the copied bytes per second."""
     return rate(Copy(Cuda(), STEP).run, seconds) * STEP
 
 
 def rate(run: Callable[[int], None], seconds: float) -> float:
-    """Return the rate of an action, measured after the start signal."""
+    """Repeat an action for ``seconds`` after the start signal; return the runs per second."""
     run(RUNS_PER_CHECK)
     send({"ready": True})
     sys.stdin.readline()
@@ -78,7 +78,7 @@ def rate(run: Callable[[int], None], seconds: float) -> float:
 
 
 def launch() -> float:
-    """Return the microseconds for a tiny kernel, including the wait for its end."""
+    """Return the microseconds to launch a tiny kernel and wait for its end."""
     cuda = Cuda()
     address = cuda.allocate(STEP)
     cuda.clear(address, 1)

@@ -1,8 +1,8 @@
 """Cost of a scheduling pass with 10,000 pending sessions, none of which can start.
 
 `milliseconds` is the duration of a pass without changes since the previous one.
-`after_a_change_milliseconds` is the duration of a pass after one more such session was added; this
-pass re-evaluates every distinct request. `first_milliseconds` is the duration of the first pass.
+`after_a_change_milliseconds` is the duration of a pass after one more such session was added. Such
+a pass re-evaluates all distinct requests. `first_milliseconds` is the duration of the first pass.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> int:
         agents=[replace(a, used=dict(a.capacity)) for a in snapshot.agents],
         running=[_full_session(a) for a in snapshot.agents],
     )
-    run_pass(replace(snapshot, pending=snapshot.pending[:200]))  # compiles the hot loops
+    run_pass(replace(snapshot, pending=snapshot.pending[:200]))  # JIT-compile the hot loops
     queue = Queue(snapshot)
     first = _time_pass(queue, 0)
     idle = [_time_pass(queue, n) for n in range(1, spec.rounds)]
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def _full_session(agent: AgentState) -> RunningSession:
-    """Return a session to which a complete agent is allocated for one hour."""
+    """Return a session that uses all resources of an agent for one hour."""
     slots = ResourceSlots(agent.capacity)
     placements = (Placement(agent.id, slots),)
     return RunningSession(
@@ -60,7 +60,7 @@ def _full_session(agent: AgentState) -> RunningSession:
 
 
 def _time_pass(queue: Queue, offset_seconds: int) -> float:
-    """Return the duration of a pass ``offset_seconds`` after the queue's time.
+    """Advance the queue's clock, run a pass, and return its duration in seconds.
 
     Assert that the pass makes no decision.
     """

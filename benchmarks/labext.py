@@ -29,12 +29,13 @@ LOADS = 5
 MINUTES = 3
 OPEN_SECONDS = 60
 SETTLE_SECONDS = 10
-# The panel's scripts; blocking them gives JupyterLab without the extension.
+# The panel's scripts. If they are blocked, JupyterLab starts without the extension.
 SCRIPTS = "**/lab/extensions/bai-labext/**"
-# Processes that serve an open panel, each with a string that identifies its command line.
+# Processes that serve an open panel, each with a string that its command line contains.
 PARTS = {"session": "-m bai_labext", "manager": "bai_services.app", "hub_proxy": "http-proxy"}
 TIMEOUT_MS = 120_000
-# Returns the times in milliseconds at which JupyterLab and the panel's tab have appeared.
+# Returns the times at which JupyterLab and the panel's tab appeared, in milliseconds since the
+# navigation.
 READY = """
 () => new Promise(done => {
     const seen = {};
@@ -50,13 +51,16 @@ READY = """
 
 
 def bundle_bytes() -> tuple[int, int]:
-    """Return the size of the scripts in bytes, plain and compressed as a proxy would send them."""
+    """Return the bytes of the scripts, uncompressed and compressed with gzip."""
     scripts = [path.read_bytes() for path in sorted(STATIC.glob("*.js"))]
     return sum(map(len, scripts)), sum(len(gzip.compress(script)) for script in scripts)
 
 
 async def measure_minute(page: Page, hub: RunningHub) -> dict[str, float]:
-    """Wait one minute; return the number and kilobytes of the panel's requests, and CPU seconds."""
+    """Wait one minute; return the panel's requests, their kilobytes, and the used CPU seconds.
+
+    The CPU seconds are those of the page and of each process in ``PARTS``.
+    """
     responses: list[Response] = []
 
     def record_response(response: Response) -> None:
@@ -79,7 +83,7 @@ async def measure_minute(page: Page, hub: RunningHub) -> dict[str, float]:
 
 
 async def bytes_of(response: Response) -> int:
-    """Return the bytes of headers and bodies in both directions."""
+    """Return the bytes of headers and bodies of a request and its response."""
     sizes = await response.request.sizes()
     headers = sizes["requestHeadersSize"] + sizes["responseHeadersSize"]
     return headers + sizes["requestBodySize"] + sizes["responseBodySize"]
@@ -101,14 +105,17 @@ def cpu_seconds(parts: Mapping[str, psutil.Process]) -> dict[str, float]:
 
 
 async def page_seconds(browser: CDPSession) -> dict[str, float]:
-    """Return the CPU seconds of the page's main thread so far, in total and in scripts."""
+    """Return the CPU seconds that the page's main thread has used, in total and for scripts."""
     metrics = (await browser.send("Performance.getMetrics"))["metrics"]
     values = {metric["name"]: metric["value"] for metric in metrics}
     return {"page": values["TaskDuration"], "page_script": values["ScriptDuration"]}
 
 
 async def compare_minutes(page: Page, hub: RunningHub, url: str) -> dict[str, Any]:
-    """Compare minutes with an open panel and minutes without the extension, interleaved."""
+    """Compare minutes with an open panel and minutes without the extension, in turn.
+
+    Return medians; ``cpu_percent_of_a_core`` is the difference between the two kinds of minutes.
+    """
     minutes: dict[str, list[dict[str, float]]] = {"open": [], "without": []}
     for _ in range(MINUTES):
         await page.route(SCRIPTS, lambda route: route.abort())

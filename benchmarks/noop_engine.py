@@ -1,4 +1,4 @@
-"""An engine that starts no kernels: only Hub, manager, agent and spawner are measured or tested."""
+"""An engine that starts no kernels, to measure or test Hub, manager, agent and spawner alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ URL_VARIABLE = "BAI_BENCH_SERVER"
 class NoopEngine(Engine):
     name = "process"
 
-    # Shared by all spawners of the Hub, like real kernels.
+    # Ids of stopped sessions. All spawners of the Hub must see the same set.
     _ended: set[str] = set()
 
     def __init__(self, shared: Any = None, **kwargs: Any) -> None:
@@ -57,7 +57,7 @@ class NoopEngine(Engine):
 
 @contextmanager
 def serve_empty_responses() -> Iterator[str]:
-    """Serve a URL that answers every request with 200, for `URL_VARIABLE`."""
+    """Run an HTTP server that answers every request with 200; yield its URL for `URL_VARIABLE`."""
     loop = asyncio.new_event_loop()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

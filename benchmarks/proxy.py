@@ -1,10 +1,10 @@
 """Overhead of the path to a session's app, and throughput of `bai app --tcp`.
 
-An app (HTTP, a websocket, plain TCP) runs on the machine of a session of the process engine. There
-are three routes to it: direct, through a bare configurable-http-proxy, and the complete path
-through the Hub's proxy and the session's server with its fast path. App and client have minimal
-overhead, so that the route dominates the time. Every round measures all routes in turn; results are
-medians over the rounds.
+A test app (HTTP, websocket, plain TCP) runs on the same machine as a session of the process engine.
+Three routes to the app are measured: direct, through a bare configurable-http-proxy, and through
+the Hub's proxy and the session's server with its fast path. App and client have minimal overhead,
+so that the route dominates the time. Each round measures all routes in turn. Results are medians
+over the rounds.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def fast_path(spawner):
 
 c.BaiSpawner.environment = {{{ENABLED_VARIABLE!r}: fast_path}}
 """
-# Timeout of one measurement; exceeding it means that something hangs.
+# Timeout of one measurement. A measurement that exceeds it hangs.
 MEASUREMENT_TIMEOUT_SECONDS = 240
-# Processes on the path of a response, by a string in their command line.
+# Processes on the path of a response, each with a string that its command line contains.
 PROCESSES = {
     "proxy": "configurable-http-proxy",
     "session": "bai_labext",
@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=5000, help="number of small requests")
     parser.add_argument(
-        "--mebibytes", type=int, default=256, help="size of large responses and streams"
+        "--mebibytes", type=int, default=256, help="total size of a large response or TCP transfer"
     )
     parser.add_argument(
         "--only-fast-path",
@@ -100,7 +100,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _fast_path_gain(hub: RunningHub, spec: argparse.Namespace) -> dict[str, Any]:
-    """Return the gain of the fast path in request rate and throughput (medians of ratios)."""
+    """Return the request rate and throughput with the fast path, divided by those without it.
+
+    Both results are medians of ratios.
+    """
     rest = hub.rest("user")
     sessions = [start(rest, name) for name in (WITHOUT_FAST_PATH_PREFIX, "bench-fast")]
     headers = {"Authorization": rest.headers["Authorization"]}
@@ -155,7 +158,7 @@ def _measure(hub: RunningHub, spec: argparse.Namespace) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Route:
-    """A route to the app: host, port and path for HTTP, and for the websocket."""
+    """A route to the app: `HOST:PORT` and path, once for HTTP and once for the websocket."""
 
     address: str
     path: str
@@ -167,7 +170,7 @@ class Route:
 async def _medians(
     hub: RunningHub, routes: Mapping[str, Route], spec: argparse.Namespace
 ) -> dict[str, dict[str, float]]:
-    """Return the medians of each route, from interleaved measurements."""
+    """Measure all routes in turn, several times; return the medians of each route."""
     measured: dict[str, dict[str, list[float]]] = {name: {} for name in routes}
     for _ in range(spec.rounds):
         for name, route in routes.items():
@@ -211,9 +214,9 @@ async def _megabytes_per_second(route: Route, spec: argparse.Namespace) -> float
 async def _paired_ratios(
     baseline: Route, candidate: Route, spec: argparse.Namespace
 ) -> dict[str, list[float]]:
-    """Return the ratios of candidate to baseline.
+    """Return the ratios of candidate to baseline, for throughput and request rate.
 
-    Both are measured directly after each other, because the load of the machine varies.
+    The two routes are measured directly after each other, because the load of the machine varies.
     """
     ratios: dict[str, list[float]] = {"throughput": [], "requests": []}
     for _ in range(3 * spec.rounds):
@@ -248,7 +251,10 @@ def _compared(
 
 
 def _tcp(hub: RunningHub, port: int, spec: argparse.Namespace) -> dict[str, Any]:
-    """Measure throughput of one and fifty streams in both directions, and memory of both ends."""
+    """Measure `bai app --tcp` with one stream and with fifty, in both directions.
+
+    Return the throughput, the CPU time, and the memory growth of the session's server and `bai`.
+    """
     parts = _path_processes(hub)
     ends = [parts["session"], parts["bai"]]
     before = sum(p.memory_info().rss for p in ends)
@@ -277,10 +283,10 @@ def _tcp(hub: RunningHub, port: int, spec: argparse.Namespace) -> dict[str, Any]
 
 
 def _path_processes(hub: RunningHub) -> dict[str, psutil.Process]:
-    """Return the processes on the path of a response: Hub's proxy, session, app and `bai`."""
+    """Return the processes of ``PROCESSES`` that are running, by name."""
     processes: dict[str, psutil.Process] = {}
-    # The bare proxy is also a child of this process. The Hub's proxy comes later in the list and
-    # replaces it.
+    # The bare proxy, a child of this process, has the same command. The Hub's proxy comes later in
+    # the list, so it takes the name `proxy`.
     for process in [*psutil.Process().children(), *hub.left_running()]:
         try:
             words = " ".join(process.cmdline())

@@ -16,7 +16,7 @@ SMALL = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 500\r\n
 
 
 class Http(asyncio.Protocol):
-    """Responds to `/small` in one write and to `/big?BYTES` in chunks, with minimal overhead."""
+    """Responds to `/big?BYTES` in chunks and to all other requests in one write."""
 
     _transport: asyncio.Transport
     _left = 0
@@ -62,7 +62,10 @@ class Echo(tornado.websocket.WebSocketHandler):
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Read a number and send that many bytes; for 0, receive all bytes and send their count."""
+    """Read a number and send that many bytes.
+
+    If the number is 0, receive bytes until the end of the stream and send their count.
+    """
     left = int(await reader.readline())
     if left:
         while left > 0:

@@ -1,4 +1,4 @@
-"""HTTP, websocket and TCP client of `benchmarks.proxy`, with minimal overhead."""
+"""HTTP, websocket and TCP clients of `benchmarks.proxy`, with minimal overhead."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 async def latencies(address: str, path: str, headers: Mapping[str, str], count: int) -> list[float]:
-    """Return the sorted durations, in seconds, of sequential requests on one connection."""
+    """Send ``count`` sequential requests on one connection; return their durations.
+
+    The durations are in seconds, in ascending order.
+    """
     connection = _Connection(address, path, headers)
     await connection.open()
     taken = []
@@ -107,10 +110,10 @@ async def latencies(address: str, path: str, headers: Mapping[str, str], count: 
 async def requests_per_second(
     address: str, path: str, headers: Mapping[str, str], count: int, at_once: int
 ) -> float:
-    """Return requests per second over ``at_once`` connections.
+    """Send ``count`` requests over ``at_once`` connections; return requests per second.
 
-    If ``count`` exceeds ``at_once``, one request on each connection warms it up before the
-    measurement.
+    If ``count`` exceeds ``at_once``, each connection first sends one request that is not
+    measured.
     """
     connections = [_Connection(address, path, headers) for _ in range(at_once)]
     for connection in connections:
@@ -133,7 +136,7 @@ async def requests_per_second(
 async def websocket_times(
     address: str, path: str, headers: Mapping[str, str], count: int
 ) -> list[float]:
-    """Return the durations of round trips over one websocket, in seconds."""
+    """Return the durations of ``count`` round trips over one websocket, in seconds."""
     websocket = await websocket_connect(HTTPRequest(f"ws://{address}{path}", headers=dict(headers)))
     taken = []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""A generated cluster with a queue for the scheduler benchmarks; deterministic."""
+"""A cluster with a queue for the scheduler benchmarks, generated with a fixed seed."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class WorldSpec:
     order: Order = Order.FAIR_SHARE
     policy: Policy = Policy.PRICED
     backfill: Backfill = Backfill.RESERVING
-    cores: int = 96  # of each agent
+    cores: int = 96  # CPU cores of each agent
 
 
 def world(spec: WorldSpec) -> Snapshot:
-    """Return agents with 8 GPUs each, users with caps and history, and pending sessions."""
+    """Return agents with 8 GPUs each, pending sessions, and the caps and history of their users."""
     rng = random.Random(7)
     users = max(20, spec.pending // 50)
     user_scopes = [_scopes(user, users) for user in range(users)]
@@ -87,7 +87,7 @@ def _scopes(user: int, users: int) -> tuple[Scope, ...]:
 
 
 def _caps(scope: Scope, pending: int) -> ScopeCaps:
-    """Return caps that limit one keypair in ten; the caps of all other scopes are never reached."""
+    """Return the caps of a scope: low for one keypair in ten, too high to be reached otherwise."""
     if scope.kind == ScopeKind.KEYPAIR:
         is_tight = scope.id.endswith("7")
         slots = {"cpu": 10**6, "mem": 10**13, "cuda.device": 10**4, "cuda.shares": 10**6}

@@ -1,7 +1,8 @@
 """Time from the release of resources to the decision that uses them, with many pending sessions.
 
-A manager's scheduler runs on a full cluster. Sessions end one after the other; each measurement is
-the time from the commit of the end until the next session is SCHEDULED in the database.
+A manager's scheduler runs on a full cluster. Sessions end one after the other. Each measurement
+starts when the end of a session is committed, and ends when another session is SCHEDULED in the
+database.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Decisions per second of a scheduling pass, with quotas, history and reasons.
 
 The benchmark is one process without a database, so that only the pass is measured. Each round adds
-all sessions to an empty cluster and measures the pass: order, admission in five scopes, agent and
-devices, reservations, reasons. Most sessions start; the others get reasons. Columns are reused
-between rounds, as in the manager; for `cold_decisions_per_second` they are rebuilt from a snapshot.
-A decision is a session that was placed or got its reasons.
+all sessions to an empty cluster and measures the pass: order, caps of five scopes, agent and
+devices, reservations, reasons. Most sessions start; the others get reasons. A decision is a session
+that was placed or got its reasons. The queue's arrays are reused between rounds, as in the manager.
+For `cold_decisions_per_second`, each round builds them from a snapshot.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def main() -> int:
 
 
 def measure(spec: WorldSpec, rounds: int) -> dict[str, float]:
-    """Return the results for one size: medians over the rounds."""
+    """Return the results for one size of cluster and queue: medians over the rounds."""
     snapshot = world(spec)
-    run_pass(replace(snapshot, pending=snapshot.pending[:200]))  # compiles the hot loops
+    run_pass(replace(snapshot, pending=snapshot.pending[:200]))  # JIT-compile the hot loops
     cold = [_cold(snapshot) for _ in range(min(3, rounds))]
     queue = Queue(snapshot)
     placed = len(queue.run(snapshot.now).decisions)
@@ -76,12 +76,12 @@ def _cold(snapshot: Snapshot) -> float:
 
 
 def _warm(queue: Queue, snapshot: Snapshot) -> float:
-    """Return the duration of a pass over all sessions, added again to an empty cluster."""
+    """Add all sessions to the queue again; return the seconds of a pass with its reasons."""
     queue.apply(Changes(pending=snapshot.pending))
     gc.collect()
     start = time.perf_counter()
     result = queue.run(snapshot.now)
-    len(result.changed)  # computes the reasons
+    len(result.changed)  # compute the reasons, which are lazy
     return time.perf_counter() - start
 
 
@@ -93,7 +93,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--order", choices=[str(o) for o in Order], default="fair-share")
     parser.add_argument("--policy", choices=[str(p) for p in Policy], default="priced")
     parser.add_argument("--backfill", choices=[str(b) for b in Backfill], default="reserving")
-    parser.add_argument("--all", action="store_true", help="also 200 x 1,000 and 10,000 x 10,000")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also measure 200 agents x 1,000 sessions and 10,000 x 10,000",
+    )
     return parser
 
 

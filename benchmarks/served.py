@@ -25,9 +25,9 @@ _INSERT_BATCH = 2_000
 
 
 class Served:
-    """Controller in the benchmark's process.
+    """Starts the manager's process, and sends it commands.
 
-    ``keys`` maps each demo user to an access key and a secret key.
+    ``url`` is the URL of the API. ``keys`` maps each demo user to an access key and a secret key.
     """
 
     def __init__(self, home: Path, database_url: str) -> None:
@@ -49,7 +49,7 @@ class Served:
         self._process.stdout.close()
 
     def ask(self, what: str, **facts: Any) -> dict[str, Any]:
-        """Send a command and return its result."""
+        """Send the command ``what`` with its arguments and return its result."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"what": what, **facts}) + "\n")
         self._process.stdin.flush()
@@ -65,7 +65,7 @@ class Served:
 
 
 class Commands:
-    """Commands executed in the manager's process, one method each."""
+    """The commands that the manager's process executes, one method each."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -115,12 +115,12 @@ class Commands:
         return {}
 
     async def warm(self) -> dict[str, Any]:
-        """Warm up caches and compiled code."""
+        """JIT-compile the scheduler's code before the measurement."""
         await warm_up()
         return {}
 
     async def pass_(self) -> dict[str, Any]:
-        """Run one scheduling pass and return its duration."""
+        """Run one scheduling pass; return its seconds, CPU seconds, and the placed sessions."""
         began, cpu_began = time.perf_counter(), time.process_time()
         await self._world.manager.scheduling.scheduler.run_pass()
         seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
@@ -137,7 +137,7 @@ class Commands:
         }
 
     async def cpu(self) -> dict[str, Any]:
-        """Return the CPU time of this process."""
+        """Return the CPU seconds that this process has used."""
         return {"seconds": time.process_time()}
 
     async def _write_sessions(self, count: int, status: str) -> None:
@@ -191,8 +191,8 @@ class Commands:
             await self._insert(rows)
         if not self._database.is_sqlite:
             async with self._database.write() as tx:
-                # Without statistics of the tables, PostgreSQL's query plans are slow. Autovacuum
-                # would collect the statistics only after a minute.
+                # Without statistics of the tables, PostgreSQL chooses slow query plans. Autovacuum
+                # would collect the statistics, but only after a minute.
                 await tx.execute(sa.text("ANALYZE"))
 
     async def _insert(self, rows: list[dict[str, Any]]) -> None:
@@ -235,5 +235,5 @@ async def _serve(home: Path, database_url: str) -> None:
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=new_loop) as runner:  # as the manager does
+    with asyncio.Runner(loop_factory=new_loop) as runner:  # the event loop of the manager
         runner.run(_serve(Path(sys.argv[1]), sys.argv[2]))

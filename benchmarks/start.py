@@ -1,9 +1,10 @@
 """Time from POST /sessions to a usable JupyterLab, compared with `docker run` of the same image.
 
-The two kinds of starts alternate on the same machine; results are medians. Usable means that GET
-/lab and the kernels API return 200. The same is then measured on the process engine. Finally, the
-starts per second with a no-op engine are compared with a Hub without bai-hub; `--only-rate`
-measures only these and needs no Docker.
+The two kinds of starts alternate on the same machine. Results are medians. JupyterLab is usable
+when GET /lab and the kernels API return 200. Then the process engine is compared in the same way
+with JupyterLab as a plain process. Finally, the starts per second with a no-op engine are compared
+with those of a Hub without bai-hub. `--only-rate` measures only the starts per second and needs no
+Docker.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def on_processes(runs: int) -> dict[str, Any]:
 def in_turns(
     runs: int, one: Callable[[], float], other: Callable[[], float]
 ) -> tuple[list[float], list[float]]:
-    """Measure both alternately; the first run of each is a warm-up."""
+    """Measure both in turn; return the seconds of each, without the first run (warm-up)."""
     measured = [(one(), other()) for _ in range(runs + 1)][1:]
     return [pair[0] for pair in measured], [pair[1] for pair in measured]
 
@@ -119,7 +120,10 @@ def demo(engine: str, environment: dict[str, str] | None = None) -> Iterator[Run
 
 
 def session_seconds(hub: RunningHub) -> float:
-    """Start and stop a session; return the seconds until JupyterLab is usable through the proxy."""
+    """Start and stop a session.
+
+    Return the seconds from the request until JupyterLab is usable through the proxy.
+    """
     with hub.rest("user") as rest:
         body = {"name": f"bench-{secrets.token_hex(4)}", "resources": RESOURCES}
         began = time.perf_counter()

@@ -1,8 +1,8 @@
 """Session starts per second with a no-op engine, compared with a Hub without bai-hub.
 
-The two Hubs are measured alternately with the same number of clients, users and servers, the same
-proxy, and one HTTP server that answers for every session. The ratio of the two rates therefore
-shows the overhead of bai-hub and hardly depends on the machine.
+The two Hubs are measured in turn. They have the same number of clients, users and servers, the same
+proxy, and one HTTP server that answers for all sessions. Therefore the ratio of the two rates shows
+the overhead of bai-hub and hardly depends on the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ PARTS: tuple[Component, ...] = ("hub", "manager", "agent", "proxy")
 
 
 def rates(starts: int) -> dict[str, Any]:
-    """Measure both Hubs alternately; return the medians of the rates, and bai-hub's CPU times."""
+    """Measure both Hubs in turn.
+
+    Return the median starts per second of each, and bai-hub's CPU milliseconds per start.
+    """
     # Enough cores and GiB for the sessions of all rounds at the same time.
     capacity = (ROUNDS + 1) * starts
     with serve_empty_responses() as url, tempfile.TemporaryDirectory(prefix="bai-bench-") as name:
@@ -62,7 +65,7 @@ def _in_turns(ours: _Sessions, bare: _Servers, starts: int) -> dict[str, Any]:
         rate = ours.start(number, starts)
         after = ours.cpu_seconds()
         peer = bare.start(number, starts)
-        if number:  # the first run of each only warms up
+        if number:  # Round 0 is a warm-up.
             own.append(rate)
             peers.append(peer)
             costs.append({part: (after[part] - before[part]) / starts for part in PARTS})
@@ -76,7 +79,7 @@ def _in_turns(ours: _Sessions, bare: _Servers, starts: int) -> dict[str, Any]:
 
 
 class _Sessions:
-    """bai-hub's demo with a no-op engine."""
+    """Measures bai-hub's demo with a no-op engine."""
 
     def __init__(self, hub: RunningHub) -> None:
         self._processes = {part: psutil.Process(hub.process_of(part).pid) for part in PARTS}
@@ -90,7 +93,7 @@ class _Sessions:
         return {part: spent.user + spent.system for part, spent in times.items()}
 
     def start(self, round_number: int, starts: int) -> float:
-        """Start ``starts`` sessions and return the rate until the last one is running."""
+        """Start ``starts`` sessions; return the starts per second until all are running."""
 
         def post(index: int) -> None:
             body = {
@@ -120,11 +123,11 @@ class _Sessions:
                 items = self._admin.get("/sessions", params=last).json()["items"]
                 return datetime.fromisoformat(items[0]["started_at"]).timestamp()
             time.sleep(POLL_INTERVAL_SECONDS)
-        raise RuntimeError(f"not all sessions run after {TIMEOUT_SECONDS} s")
+        raise RuntimeError(f"not all sessions of a round are running after {TIMEOUT_SECONDS} s")
 
 
 class _Servers:
-    """The baseline: a Hub with the same number of servers for the same users."""
+    """Measures the baseline: a Hub with the same number of servers for the same users."""
 
     def __init__(self, hub: BareHub) -> None:
         self._hub = hub

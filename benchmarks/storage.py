@@ -1,6 +1,6 @@
 """Throughput and memory of file transfers through the manager, compared with a plain copy.
 
-The manager runs in a separate process; the client has minimal overhead, so that the manager
+The manager runs in a separate process. The client has minimal overhead, so that the manager
 dominates the result.
 """
 
@@ -95,7 +95,10 @@ async def _serve(home: Path) -> None:
 
 
 class _Client:
-    """HTTP client on plain sockets; it sends files with sendfile."""
+    """HTTP client on plain sockets, which sends files with sendfile.
+
+    ``process`` is the pid of the manager.
+    """
 
     def __init__(self, facts: dict[str, Any], process: int) -> None:
         self.folder = facts["folder"]
@@ -114,7 +117,7 @@ class _Client:
             self._answer(wire)
 
     def get(self, path: str, target: Path) -> None:
-        """Receive a file and flush it to disk, like the copy."""
+        """Receive a file and flush it to disk, as ``_copy`` does."""
         with target.open("wb") as file, self._connected() as wire:
             self._head(wire, "GET", f"/content?path={quote(path)}")
             head, left = self._answer(wire)
@@ -129,7 +132,7 @@ class _Client:
             os.fsync(file.fileno())
 
     def page_seconds(self, path: str) -> float:
-        """Return the duration of the first page of a directory listing."""
+        """Request the first page of a directory listing; return the duration in seconds."""
         began = time.perf_counter()
         with self._connected() as wire:
             self._head(wire, "GET", f"/files?limit={PAGE}&path={quote(path)}")
@@ -140,7 +143,7 @@ class _Client:
         for line in Path(f"/proc/{self.process}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
-        raise RuntimeError("the manager of the benchmark has ended")
+        raise RuntimeError("the benchmark's manager has exited")
 
     def _connected(self) -> socket.socket:
         # No timeout: it would make the socket non-blocking.
@@ -166,16 +169,19 @@ class _Client:
 
     @staticmethod
     def _answer(wire: socket.socket) -> tuple[bytes, int]:
-        """Return the part of the body that arrived with the head, and the length of the body."""
+        """Read the response's head.
+
+        Return the first bytes of the body, which arrived with the head, and the body's length.
+        """
         got = b""
         while b"\r\n\r\n" not in got:
             piece = wire.recv(65536)
             if not piece:
-                raise RuntimeError(f"the manager hung up: {got[:200]!r}")
+                raise RuntimeError(f"the manager closed the connection: {got[:200]!r}")
             got += piece
         head, _, body = got.partition(b"\r\n\r\n")
         if b" 200 " not in head.split(b"\r\n")[0]:
-            raise RuntimeError(f"refused: {got[:500]!r}")
+            raise RuntimeError(f"the manager rejected the request: {got[:500]!r}")
         lengths = [int(line.split(b":")[1]) for line in head.split(b"\r\n")
                    if line.lower().startswith(b"content-length:")]  # fmt: skip
         return body, lengths[0] if lengths else 0
@@ -213,7 +219,10 @@ def _measure(client: _Client, home: Path, spec: argparse.Namespace) -> dict[str,
 
 
 def _compared(client: _Client, home: Path, streams: int, size_mib: int) -> dict[str, float]:
-    """Return throughput of copy, upload and download in MiB/s, and the ratios."""
+    """Return the throughput of copy, upload and download in MiB/s.
+
+    Also return the ratios of upload and download to copy.
+    """
     source, total = home / "source", streams * size_mib
     steps: dict[str, Callable[[int], None]] = {
         "copy": lambda n: _copy(source, home / f"copy-{n}"),
@@ -244,10 +253,10 @@ def _clear(client: _Client, home: Path) -> None:
 
 
 def _provide_memory(home: Path, size_mib: int) -> None:
-    """Allocate and free the memory that a step needs, before the step.
+    """Fill and free the page cache that the next step needs.
 
-    A virtual machine returns free memory to its host. A step that must get it back takes up to
-    three times as long, so the result would depend on the order of the steps.
+    A virtual machine returns free memory to its host. A step that must get the memory back takes
+    up to three times as long, so the result would depend on the order of the steps.
     """
     block = bytes(MIB)
     with (home / "room").open("wb") as file:
@@ -269,7 +278,7 @@ def _seconds(streams: int, work: Callable[[int], None]) -> float:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy like ``cp`` and flush to disk, because an acknowledged upload is on disk too."""
+    """Copy like ``cp``, and flush the copy to disk, as the manager flushes an upload."""
     with source.open("rb") as a, target.open("wb") as b:
         shutil.copyfileobj(a, b, MIB)
         b.flush()
@@ -287,7 +296,10 @@ def _fill(path: Path, size_mib: int) -> None:
 
 @contextlib.contextmanager
 def _peak_memory(client: _Client) -> Iterator[list[int]]:
-    """Yield a list with one element: the manager's peak resident memory, updated continuously."""
+    """Yield a list with one element: the manager's peak resident memory in bytes.
+
+    The element is updated every 0.05 s until the ``with`` block ends.
+    """
     most, over = [client.resident_bytes()], threading.Event()
 
     def watch() -> None:
@@ -322,7 +334,7 @@ def _listing(client: _Client, home: Path, entries: int) -> dict[str, float]:
     big.mkdir()
     for number in range(entries):
         os.close(os.open(big / f"entry-{number:06}", os.O_CREAT | os.O_WRONLY))
-    # The first page is uncached, as when a user opens the directory.
+    # The first request finds nothing in the manager's cache, as when a user opens the directory.
     cold = client.page_seconds("big")
     rest = [client.page_seconds("big") for _ in range(9)]
     return {

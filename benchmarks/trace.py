@@ -1,9 +1,9 @@
 """Place the rows of a published GPU trace one by one, and measure the GPU allocation of a policy.
 
-Print one JSON object. The protocol is that of the authors of the trace: shuffle the rows, draw
-additional rows until the load is reached, drop rows that do not fit, and never free resources.
-The GPU allocation is the mean over the rows at the final load. The manager's scheduling pass uses
-the same placement code.
+Prints one JSON object. The protocol is that of the authors of the trace: shuffle the rows, draw
+additional rows until the load is reached, skip requests that do not fit, and never free resources.
+The GPU allocation is the mean over the rows at the final load. The placement code is that of the
+manager's scheduling pass.
 """
 
 from __future__ import annotations
@@ -40,12 +40,16 @@ POLICIES = ("random", "best-fit", "fgd", "priced", "pack", "spread", "round-robi
 
 
 class BadFile(Exception):
-    """An unusable file; the message names the position and the problem."""
+    """The error for an unusable file; the message names the file and the problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A row of the workload; ``gpu_milli`` is per GPU, ``seconds`` its run time."""
+    """A row of the workload.
+
+    ``gpu_milli`` is the demand per GPU and ``demand`` the total demand, both in thousandths of a
+    GPU. ``seconds`` is the run time.
+    """
 
     request: Request
     gpu_milli: int
@@ -54,7 +58,7 @@ class Pod:
 
 
 def read_files(nodes: Path, pods: Path) -> tuple[list[AgentState], list[Pod]]:
-    """Return the nodes of a cluster and the rows of a workload, both by name.
+    """Return the nodes of a cluster, and the rows of a workload in the order of their names.
 
     Raises
     ------
@@ -84,7 +88,7 @@ def _pod(job: Job) -> Pod:
 
 
 def mix_of(pods: Iterable[Pod]) -> Mix:
-    """Return the frequency of each kind of request in a workload."""
+    """Return how often each kind of request occurs in a workload."""
     counts: Counter[Any] = Counter()
     for pod in pods:
         for kind, times in request_kinds(pod.request):
@@ -93,7 +97,10 @@ def mix_of(pods: Iterable[Pod]) -> Mix:
 
 
 def arrivals(pods: Sequence[Pod], capacity: int, load: float, seed: int) -> list[Pod]:
-    """Return the rows in random order; rows are added or removed to reach the load."""
+    """Return the rows in random order.
+
+    Random rows are repeated or removed, so that the total demand is about ``load * capacity``.
+    """
     rng = random.Random(seed)
     rows = list(pods)
     rng.shuffle(rows)
@@ -113,7 +120,10 @@ def arrivals(pods: Sequence[Pod], capacity: int, load: float, seed: int) -> list
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Result of one seed. ``trace_seconds``: time to place as many requests as the file has."""
+    """The result of one seed.
+
+    ``trace_seconds`` is the time to place as many requests as the file has rows.
+    """
 
     seconds: float
     deciding_seconds: float
@@ -134,13 +144,14 @@ def run(
     load: float,
     seed: int,
 ) -> Run:
-    """Place the arrivals of one seed."""
+    """Place the requests in the order that the seed determines, and return the result."""
     capacity = sum(len(node.devices) for node in nodes) * 1000
     rows = arrivals(pods, capacity, load, seed)
     ranked = list(nodes)
     random.Random(-seed).shuffle(ranked)
     placed = np.zeros(len(rows), np.bool_)
-    # As in the queue, equal requests are merged when they are created, not during a pass.
+    # Equal requests are merged here, outside of the measured time: the queue merges them when
+    # sessions are created, not during a pass.
     kinds: dict[Request, int] = {}
     of_row = [kinds.setdefault(pod.request, len(kinds)) for pod in rows]
     began = time.perf_counter()
@@ -170,7 +181,7 @@ def run(
 
 
 def _at_load(offered: Any, held: Any, percent: int) -> float:
-    """Return the mean allocation over the rows at one load."""
+    """Return the mean allocation, in percent of all GPUs, over the rows at one load."""
     chosen = offered == percent
     if not chosen.any():
         chosen = abs(offered - percent) <= max(1, abs(offered - percent).min())
@@ -185,10 +196,11 @@ def make_tables(
     *,
     have_ends: bool = False,
 ) -> Tables:
-    """Return the policy's tables, trained with the workload's mix but not with its order.
+    """Return the policy's tables, trained with the mix of the workload but not with its order.
 
-    priced and fgd use them; for other policies they only measure fragmentation. With ``have_ends``
-    they are also trained with the run times of the requests.
+    The policies ``priced`` and ``fgd`` use the tables. For the other policies, the tables only
+    measure fragmentation. With ``have_ends``, the run times of the requests also affect the choice
+    of a variant of ``priced``.
     """
     mix = mix_of(pods)
     if policy == Policy.PRICED and variant == "chosen":
@@ -255,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.perf_counter()
     tables = make_tables(pods, nodes, policy, args.variant)
     table_seconds = time.perf_counter() - began
-    # Exclude compilation from the measurement: a manager compiles when it starts.
+    # Exclude the JIT compilation from the measurement: a manager compiles when it starts.
     warm = Placer(nodes[:1], policy, tables)
     warm.place(warm.prepare(pods[0].request))
     runs = [run(nodes, pods, policy, tables, args.load, FIRST_SEED + i) for i in range(args.seeds)]

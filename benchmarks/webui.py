@@ -1,7 +1,7 @@
 """Speed of the web UI in Chromium: first page, page changes, a large table, events, memory.
 
-The demo (process engine) and the browser share the machine. The first page is measured with a cold
-cache. Times are medians of at least five runs.
+The demo (process engine) and the browser run on the same machine. The first page is measured with
+an empty cache. Times are medians of at least five runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SELECT {values} FROM sessions, numbers WHERE sessions.id = :id
 
 
 async def sign_in(page: Page, hub: RunningHub) -> float:
-    """Sign in and wait for *Start*; return the milliseconds from the sign-in to a usable page."""
+    """Sign in; return the milliseconds until the page *Start* is usable."""
     await page.goto(f"{hub.url}{UI}/start")
     await page.fill("#username_input", "user")
     await page.fill("#password_input", hub.password)
@@ -73,7 +73,7 @@ async def first_pages(browser: Browser, hub: RunningHub) -> dict[str, Any]:
 
 
 async def open_from_sidebar(page: Page, path: str) -> float:
-    """Open a page through the sidebar; return the milliseconds until it is shown."""
+    """Open a page through the sidebar; return the milliseconds until the page is shown."""
     began = time.perf_counter()
     await page.locator(f'.ant-menu a[href$="{path}"]').first.click()
     await page.wait_for_url(f"**{path}*")
@@ -102,7 +102,7 @@ async def heap_mib(browser: Any) -> float:
 
 
 async def event_ms(page: Page, hub: RunningHub) -> dict[str, Any]:
-    """Return the milliseconds from the API's response to a new row on the screen."""
+    """Create sessions; return the median milliseconds from the response to the new row."""
     await page.goto(f"{hub.url}{UI}/sessions")
     await page.locator("#content h3").wait_for()
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
