@@ -26,8 +26,8 @@ class Tenant:
     """
 
     def __init__(self, args: Sequence[object], environ: Environ) -> None:
-        # With MPS, a tenant sees its GPU as number 0. It must not inherit the device numbers of this
-        # process.
+        # With MPS, a tenant sees its GPU as number 0. It must not inherit the device numbers of
+        # this process.
         inherited = {
             name: text
             for name, text in os.environ.items()

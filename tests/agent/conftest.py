@@ -33,7 +33,7 @@ def agent_home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def api(demo_database_url: str, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Api]:
-    """The manager's HTTP server; the manager's loops are running."""
+    """The API of a manager whose background loops are running."""
     async with (
         manager_on(
             demo_database_url, tmp_path, clock, is_migrated=True, heartbeat_interval_seconds=1
@@ -65,7 +65,7 @@ class RunningAgent:
 
 @dataclass
 class Agents:
-    """Starts agent processes and ends them with the test."""
+    """Starts agent processes, and ends them when the test ends."""
 
     api: Api
     home: Path
@@ -75,7 +75,7 @@ class Agents:
     async def start(
         self, agent_id: str = "m1", words: Sequence[str] = (), **environ: str
     ) -> RunningAgent:
-        """Start an agent, with the command prefix ``words``, and wait until it is registered."""
+        """Start an agent with the command prefix ``words``; wait until it is registered."""
         token = self.home / "token"
         token.write_text(AGENT_TOKEN)
         log = self.home / f"{agent_id}-{len(self.started)}.log"
@@ -104,7 +104,7 @@ class Agents:
     async def time_passes(self, agent_id: str, seconds: float) -> None:
         """Advance the clock if the agent has sent a heartbeat since the previous call.
 
-        Tests poll with this method: time passes, but the agent is never LOST.
+        A test that polls with this method lets time pass, but the agent does not become LOST.
         """
         clock = self.api.world.clock
         agent = await (await self.api.client("admin")).get(f"/agents/{agent_id}")

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A fake nvidia-cuda-mps-control that records its commands.
 
-``$FAKE_MPS`` is its folder. ``commands`` gets a line for each command. ``servers`` contains the
-servers and their clients as JSON: ``{"101": {"status": "ACTIVE", "clients": [7]}}``. A file
-``no-start``, ``hang`` or ``refuse`` in the folder causes the fault of that name.
+Its files are in the folder ``$FAKE_MPS``. It appends each command to the file ``commands``. It reads
+its servers and their clients from the file ``servers``, for instance ``{"101": {"status": "ACTIVE",
+"clients": [7]}}``. While a file ``no-start``, ``hang`` or ``refuse`` exists, the fake has the fault
+of that name.
 """
 
 import json

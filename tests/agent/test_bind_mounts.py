@@ -1,4 +1,7 @@
-"""Bind mounts of directories in folders: no link, even one created later, leads out of a folder."""
+"""Bind mounts of directories in folders: links cannot lead out of a folder.
+
+This includes links that are created after the mount.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ ATTEMPTS = 3000
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with ``sub/own``, and files that do not belong to the session."""
+    """A folder with the file ``sub/own``; beside the folder are files of another user."""
     (tmp_path / "folder/sub").mkdir(parents=True)
     (tmp_path / "folder/sub/own").write_text("mine")
     (tmp_path / "secret").mkdir()
@@ -57,7 +60,7 @@ def test_only_the_subdirectory_is_bind_mounted(binds: BindMounts, folder: Path) 
     place = Path(mount["source"])
     assert os.listdir(place) == ["own"]
     assert place.parent.stat().st_mode & 0o077 == 0
-    assert binds.create(NAME, requested_mounts(folder)) == [mount]  # requested again after a crash
+    assert binds.create(NAME, requested_mounts(folder)) == [mount]  # as after a crash
 
 
 def test_bind_mount_is_unaffected_by_a_later_link(binds: BindMounts, folder: Path) -> None:
@@ -72,7 +75,7 @@ def test_bind_mount_is_unaffected_by_a_later_link(binds: BindMounts, folder: Pat
     [
         pytest.param("../secret", "link", Forbidden, id="link out of the folder"),
         pytest.param("/", "link/etc", Forbidden, id="absolute link"),
-        pytest.param("/proc/self/root", "link", Forbidden, id="magic link"),
+        pytest.param("/proc/self/root", "link", Forbidden, id="link in /proc"),
         pytest.param("link", "link", Forbidden, id="link to itself"),
         pytest.param("sub", "link/../..", Forbidden, id="parent directory"),
         pytest.param("sub/own", "link", NotFound, id="link to a file"),
@@ -95,7 +98,7 @@ def test_link_inside_the_folder_is_followed(binds: BindMounts, folder: Path) -> 
 
 
 def test_swapping_directory_and_link_never_binds_the_link(binds: BindMounts, folder: Path) -> None:
-    """While a directory and a link are swapped continuously, only the directory is ever bound."""
+    """A thread swaps a directory and a link continuously; each bind mount shows the directory."""
     (folder / "link").symlink_to(folder.parent / "secret")
     is_over = threading.Event()
 

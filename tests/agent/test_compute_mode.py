@@ -17,7 +17,8 @@ from .test_mps import Program, install
 
 __all__ = ["driver"]
 
-# These steps run in a separate process, because the binding loads one library per process.
+# Grants a share and a whole GPU, and prints the results. The script runs in a separate process,
+# because the NVML binding loads its library once per process.
 STEPS_SCRIPT = """
 import json, sys
 from pathlib import Path
@@ -84,7 +85,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def run_steps(root: Path, driver: Path, mode: str, *words: str) -> Any:
-    # If the folder is missing, setting the mode fails, as if the driver had rejected it.
+    # If the folder ``root`` is missing, the fake driver cannot set the mode and returns an error.
     file = root / "mode"
     root = root.parent if root.name == "nowhere" else root
     if mode:
@@ -112,7 +113,7 @@ def test_default_compute_mode_has_soft_level_because_mps_can_be_bypassed(
     assert result["facts"]["compute_mode"] == "DEFAULT"
     assert "a program can bypass MPS" in result["facts"]["unavailable_levels"]["process"]
     assert result["share"]["mps"] and "MPS is not enforced" in result["share"]["notices"][0]
-    # The agent is not configured to change the mode.
+    # The agent is configured not to change the mode.
     assert result["mode_after"] == "0"
 
 
@@ -130,7 +131,7 @@ def test_agent_sets_compute_mode_if_allowed(root: Path, driver: Path) -> None:
         "process",
         "3",
     )
-    # A whole GPU is available to all programs of its session.
+    # With a whole GPU, all programs of the session can use the GPU at the same time.
     assert (result["whole"]["mode"], result["whole"]["notices"]) == ("0", [])
     assert result["mode_after"] == "0"
 
@@ -141,7 +142,7 @@ def test_failed_change_of_compute_mode_lowers_the_level(root: Path, driver: Path
     assert result["level_after"] == "soft"
 
 
-def test_mode_change_of_every_whole_gpu_is_tried_even_if_the_first_fails(
+def test_mode_of_the_second_whole_gpu_is_set_although_setting_the_first_failed(
     root: Path, driver: Path
 ) -> None:
     done = subprocess.run(

@@ -73,7 +73,7 @@ def test_devices_are_found_and_a_lost_one_is_unhealthy(driver: Path, tmp_path: P
         "index": 1,
         "model": "Fake H200",
         "memory_bytes": 80 * 2**30,
-        # If the library lacks a function, the value is unknown; this is not an error.
+        # The fake library lacks the function for this value.
         "numa_node": None,
         "is_simulated": False,
         "is_healthy": True,
@@ -111,7 +111,7 @@ def test_devices_are_found_and_a_lost_one_is_unhealthy(driver: Path, tmp_path: P
         "temperature_celsius": 61,
         "power_watts": 350.5,
     }
-    # A value without a sensor is unknown, not zero.
+    # The second GPU has no sensors: the values are unknown, not zero.
     unknown = {"temperature_celsius": None, "power_watts": None}
     assert devices["used"]["GPU-0000-1"] == {**devices["used"]["GPU-0000-0"], **unknown}
     assert devices["later"] == [["GPU-0000-0", True], ["GPU-0000-1", False]]
@@ -126,10 +126,10 @@ def test_gpus_behind_one_nvswitch_are_linked_to_each_other(driver: Path, tmp_pat
 @pytest.mark.parametrize(
     "level, near",
     [
-        pytest.param("10", ["GPU-0000-1", "GPU-0000-2"], id="one PCI switch"),
+        pytest.param("10", ["GPU-0000-1", "GPU-0000-2"], id="path through one PCI switch"),
         pytest.param("20", ["GPU-0000-1", "GPU-0000-2"], id="path through several PCI switches"),
         pytest.param("30", [], id="path through the host bridge"),
-        pytest.param("", None, id="unknown to the driver"),
+        pytest.param("", None, id="common ancestor is unknown"),
     ],
 )
 def test_pci_peers_are_the_gpus_behind_common_pci_switches(

@@ -38,10 +38,13 @@ def fill(path: Path, mebibytes: int) -> None:
     path.write_bytes(os.urandom(MIB) * mebibytes)
 
 
-def test_disk_usage_of_a_deep_tree_excludes_targets_of_links(tmp_path: Path) -> None:
+def test_disk_usage_of_a_deep_tree_follows_no_links_and_counts_hard_links_once(
+    tmp_path: Path,
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    # More than the tolerance below: counting the link's target, or a file twice, fails the test.
+    # Each file exceeds the tolerance below. The test fails if the target of the link is counted, or
+    # if the file with two hard links is counted twice.
     fill(outside / "big", 20)
     home = tmp_path / "home"
     home.mkdir()
@@ -66,7 +69,7 @@ def test_disk_usage_of_a_deep_tree_excludes_targets_of_links(tmp_path: Path) -> 
     # Tolerance: each directory occupies up to two blocks of 4 KiB.
     assert 22 * MIB <= space.used_bytes < 22 * MIB + 2100 * 8192
     assert not measure([home], 0).is_complete
-    # Removed with rm, because shutil cannot remove trees this deep.
+    # shutil cannot remove such a deep tree.
     subprocess.run(["rm", "-rf", str(home / "d")], check=True)
 
 
@@ -75,10 +78,10 @@ def test_disk_usage_of_a_deep_tree_excludes_targets_of_links(tmp_path: Path) -> 
     [
         pytest.param(1, ExcessAction.STOP, set(), id="below the limit"),
         pytest.param(19, ExcessAction.STOP, {"disk_notice"}, id="close to the limit"),
-        pytest.param(22, ExcessAction.STOP, {"disk_notice", "stop_reason"}, id="above the limit"),
         pytest.param(
-            22, ExcessAction.WARN, {"disk_notice"}, id="above the limit, which is not enforced"
+            22, ExcessAction.STOP, {"disk_notice", "stop_reason"}, id="above the limit, action stop"
         ),
+        pytest.param(22, ExcessAction.WARN, {"disk_notice"}, id="above the limit, action warn"),
     ],
 )
 async def test_disk_usage_near_or_over_the_limit_is_reported(
@@ -157,7 +160,7 @@ async def test_container_layer_counts_as_disk_usage(
     assert engine.layer_limit() == "unknown"
     image = await asyncio.to_thread(base_image, docker_engine)
     size = await layers.size_option(image)
-    # The storage driver of this machine decides whether Docker can limit the size (0: it cannot).
+    # If ``size`` is 0, Docker cannot limit the layer with the storage driver of this machine.
     assert engine.layer_limit() == ("enforced" if size else "watched")
     assert size == 0 or size >= 50 * MIB
     command = ["sh", "-c", "head -c 20971520 /dev/urandom > /var/tmp/x; sync; echo done; sleep 60"]
@@ -176,7 +179,7 @@ async def test_container_layer_counts_as_disk_usage(
         assert 20 * MIB <= usage["disk_bytes"] < 24 * MIB
         assert "disk space" in usage["stop_reason"]
         assert watch.facts()["disk"]["layer"] == engine.layer_limit()
-        # No directory of the layer can be read, so Docker's own count is used.
+        # With ``reads_layers=False``, the agent uses Docker's count of the layer's bytes.
         paths, counted = await Layers(calls, 50 * MIB, reads_layers=False).writable_layer(
             container.id
         )

@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("refused_sockets")]
 
 @pytest.fixture
 def engine(docker_engine: DockerEngine) -> Iterator[DockerEngine]:
-    """The engine, cleaned up after the test."""
+    """The Docker engine. Containers and networks of the test are removed after the test."""
     yield docker_engine
     client = docker_engine.client
     for container in client.containers.list(all=True, filters={"label": "bai.test"}):
@@ -57,7 +57,10 @@ def engine(docker_engine: DockerEngine) -> Iterator[DockerEngine]:
 
 @pytest.fixture
 async def image(api: Api, engine: DockerEngine) -> str:
-    """A small image in the engine, with the alias ``base``. ``missing`` cannot be pulled."""
+    """The name of a small image in the engine.
+
+    Its alias is ``base``. The alias ``missing`` names an image that cannot be pulled.
+    """
     name = await asyncio.to_thread(base_image, engine)
     admin = await api.client("admin")
     await admin.patch("/resource-groups/default", {"engine": "docker"})
@@ -165,11 +168,12 @@ async def test_sessions_of_different_users_cannot_connect(
     async def can_connect() -> bool:
         return (await asyncio.to_thread(friend.exec_run, ["python3", "-c", request])).exit_code == 0
 
-    # Positive control: sessions of one user can reach each other.
+    # Positive control: sessions of the same user can connect.
     await wait_until_async(can_connect, 20, "a response in the server's own network")
     refused = await asyncio.to_thread(stranger.exec_run, ["python3", "-c", request])
     assert refused.exit_code != 0
-    # Docker drops such packets. If egress rules are enforced, they reject the packets first.
+    # Docker drops packets between networks: a timeout. If egress rules are enforced, they reject
+    # the packets first: the network is unreachable.
     assert any(text in refused.output for text in (b"timed out", b"unreachable", b"No route"))
 
 
@@ -373,7 +377,7 @@ async def test_user_networks_are_limited_by_the_pool_and_removed_when_unused(
     clock.seconds = 3600
     assert set(await networks.remove_unused(3600)) & set(names) == set(names[1:])
     await asyncio.to_thread(busy.remove, force=True)
-    # The timeout of one hour begins at the last use.
+    # The timeout of one hour starts at the last use of a network.
     clock.seconds = 7199
     assert names[0] not in await networks.remove_unused(3600)
     clock.seconds = 7201

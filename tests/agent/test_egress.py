@@ -51,12 +51,12 @@ print(json.dumps(found))
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Other machines that listen on ``PORT``."""
+    """Other machines that listen on ``PORT``; this machine listens on the port ``here``."""
 
     public: SecondMachine
     private: SecondMachine
     link_local: SecondMachine
-    here: int  # a port of this machine, on all its addresses
+    here: int
 
 
 @contextmanager
@@ -155,7 +155,7 @@ async def agent_networks(docker_engine: DockerEngine) -> AsyncIterator[AgentNetw
 
 
 def drop_jump(parent: str, chain: str) -> None:
-    """Remove a jump rule, as a firewall reload does."""
+    """Remove the rule that jumps from ``parent`` to ``chain``, as a firewall reload does."""
     subprocess.run(["iptables", "-w", "-D", parent, "-j", chain], check=True)
 
 
@@ -254,7 +254,7 @@ async def test_rules_are_restored_after_a_firewall_reload_and_removed_with_the_l
     assert await probe(mine, target) == ["refused"]
     await agent.facts()
     assert sorted(agent_networks.rules().splitlines()) == sorted(before.splitlines())
-    # A newly needed address must be allowed at once.
+    # An address that a new session needs is allowed without waiting for the next check.
     drop_jump("INPUT", chains.local)
     agent.allow_url("http://11.99.0.1:8081/hub/api")
     await agent.observe()

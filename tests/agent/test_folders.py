@@ -23,7 +23,9 @@ def task(session_id: str | None = None) -> Task:
 
 
 @pytest.mark.parametrize(
-    "session_id", ["../x", "", "a/b", "x" * 36], ids=["parent path", "empty", "slash", "not a UUID"]
+    "session_id",
+    ["../x", "", "a/b", "x" * 36],
+    ids=["path to the parent", "empty", "with a slash", "not a UUID"],
 )
 def test_session_ids_that_are_not_uuids_are_rejected(session_id: str) -> None:
     with pytest.raises(InvalidRequest):

@@ -34,7 +34,7 @@ def create_sensors(machine: FakeMachine, address: str, texts: Mapping[str, str])
 
 
 def getters(**values: Any) -> Any:
-    """Return an object like those of the binding, in which every value is a method."""
+    """Return an object like those of the binding: a method without parameters for each value."""
     return SimpleNamespace(**{name: lambda value=value: value for name, value in values.items()})
 
 
@@ -46,9 +46,9 @@ def raise_device_error() -> Any:
 class Card:
     """The only card that the fake binding lists.
 
-    ``counted`` has the (total, busy) cycles of each processing element. ``held`` and ``shared``
-    have memory blocks: the elements that use a block, and its used bytes. ``broken`` names the
-    attributes that raise an error.
+    ``counted`` has a pair for each processing element: total cycles and busy cycles. ``held`` and
+    ``shared`` have a pair for each memory block: the elements that use the block, and the used
+    bytes. ``broken`` has the names of the attributes that raise an error.
     """
 
     counted: Sequence[tuple[int, int]] = ((0, 0),) * 8
@@ -108,7 +108,7 @@ def make_rngd(machine: FakeMachine, module: Any, parts: int = 1) -> Rngds:
             None,
             id="several power sensors without a label for the card",
         ),
-        pytest.param({"temp1_input": "N/A"}, None, None, id="not a number"),
+        pytest.param({"temp1_input": "N/A"}, None, None, id="temperature is not a number"),
         pytest.param({}, None, None, id="no sensor"),
     ],
 )
@@ -138,7 +138,7 @@ def test_furiosa_smi_reports_rngd_metrics(machine: FakeMachine) -> None:
     )
     kind = make_rngd(machine, card.module())
     kind.discover()
-    # A single reading only shows totals, not the current utilization.
+    # The counters are totals: the utilization needs two samples.
     first = kind.sample()["RNGD-1"]
     assert first == {
         "utilization_percent": None,
@@ -146,13 +146,13 @@ def test_furiosa_smi_reports_rngd_metrics(machine: FakeMachine) -> None:
         "temperature_celsius": 51.5,
         "power_watts": 62.0,
     }
-    # An element is idle if no process has opened it.
+    # The last six elements are idle: no process has opened them, so their counters stay 0.
     card.counted = [(3000, 1700), (3000, 1600), *[(0, 0)] * 6]
     assert kind.sample()["RNGD-1"]["utilization_percent"] == 20.0
-    # An element was closed and opened again, which resets its counters.
+    # The first element was closed and opened again, which reset its counters.
     card.counted = [(500, 500), (4000, 2600), *[(0, 0)] * 6]
     assert kind.sample()["RNGD-1"]["utilization_percent"] is None
-    # The cycle counters have not changed since the last sample, so the element is idle.
+    # No counter has changed since the last sample, so all elements are idle.
     assert kind.sample()["RNGD-1"]["utilization_percent"] == 0.0
 
 
@@ -168,7 +168,7 @@ def test_rngd_part_reports_metrics_of_its_own_elements(machine: FakeMachine) -> 
     card = Card(
         counted=[(1000, 0)] * 8,
         held=[([number], number * GIB) for number in range(8)],
-        # Memory that is shared by all elements is not counted for any part.
+        # Memory that all elements share is not counted for any partition.
         shared=[(range(8), 5 * GIB)],
     )
     kind = make_rngd(machine, card.module(), parts=2)

@@ -66,7 +66,7 @@ def test_benchmark_measures_tenants_with_mps(
     held = str(folder / "processes")
     results = results_of(run_benchmark(folder, LD_LIBRARY_PATH=str(cuda), NVML_PROCESSES=held))
     assert (results["level"], results["why_no_mps"]) == ("process", "")
-    # A quarter of the memory that remains after the reserve for the MPS server.
+    # Slightly less than 25: the MPS server reserves memory, and the limit is a quarter of the rest.
     assert 24 < results["max_memory_percent_at_quarter"] <= 25
     assert results["memory_percent_past_mps"] == 100
     assert results["watchdog_seconds"] > 0
@@ -106,9 +106,9 @@ def test_benchmark_without_gpu_or_cuda_exits_without_results(tmp_path: Path, dri
 @pytest.mark.parametrize(
     "rates, error",
     [
-        pytest.param({10: 10.0, 50: 50.0, 100: 100.0}, 0.0, id="proportional"),
-        pytest.param({10: 12.0, 100: 100.0}, 20.0, id="relative to the share"),
-        pytest.param({5: 100.0, 100: 100.0}, 0.0, id="the smallest share is ignored"),
+        pytest.param({10: 10.0, 50: 50.0, 100: 100.0}, 0.0, id="rates proportional to the shares"),
+        pytest.param({10: 12.0, 100: 100.0}, 20.0, id="error is relative to the share"),
+        pytest.param({5: 100.0, 100: 100.0}, 0.0, id="shares below 10 percent are ignored"),
     ],
 )
 def test_compute_error_is_the_largest_relative_deviation(

@@ -22,5 +22,5 @@ def test_a_silent_worker_is_killed_after_the_timeout() -> None:
         Tenant(["check"], {}) as tenant,
         pytest.raises(RuntimeError, match="a tenant exited with -9"),
     ):
-        # The timeout is far shorter than the start of Python, so the worker never responds in time.
+        # Python takes longer than this timeout to start, so the worker cannot respond in time.
         tenant.message(timeout_seconds=0.001)

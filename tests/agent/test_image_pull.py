@@ -21,7 +21,7 @@ def test_pull_progress_counts_download_and_extraction() -> None:
     assert step("a", "Extracting", 50, 100) == 75
     assert step("b", "Downloading", 0, 300) == 18
     assert progress.read({"id": "a", "status": "Pull complete"}) == 25
-    # The progress is 100 % only after Docker has confirmed the image.
+    # The progress is at most 99 %: 100 % means that Docker has confirmed the image.
     assert progress.read({"id": "b", "status": "Pull complete"}) == 99
 
 

@@ -117,9 +117,9 @@ class Times(NamedTuple):
 @pytest.mark.parametrize(
     "after, percent",
     [
-        pytest.param(Times(user=1, idle=3), 25.0, id="a quarter"),
-        pytest.param(Times(user=1, idle=1, iowait=2), 25.0, id="waiting for a disk is idle"),
-        pytest.param(Times(user=2, idle=2, guest=2), 50.0, id="guests are counted once"),
+        pytest.param(Times(user=1, idle=3), 25.0, id="busy for a quarter of the time"),
+        pytest.param(Times(user=1, idle=1, iowait=2), 25.0, id="waiting for a disk counts as idle"),
+        pytest.param(Times(user=2, idle=2, guest=2), 50.0, id="guest time is part of user time"),
         pytest.param(Times(), 0.0, id="no time has passed"),
         pytest.param(Times(user=1, idle=-0.5), 100.0, id="a counter decreased"),
     ],
@@ -128,12 +128,12 @@ def test_busy_percent_of_a_cpu_is_computed_from_two_readings(after: Times, perce
     assert busy_percent(Times(), after) == percent
 
 
-def test_load_is_measured_since_the_last_measurement_of_any_thread(tmp_path: Path) -> None:
+def test_load_is_measured_since_the_last_measurement_in_any_thread(tmp_path: Path) -> None:
     load = MachineLoad(tmp_path)
     end = time.process_time() + 0.2
     while time.process_time() < end:
         pass
-    # A new thread, as in the agent, whose measurements run in a pool.
+    # Measure in another thread, as the agent does: its measurements run in a thread pool.
     with ThreadPoolExecutor(1) as pool:
         measured = pool.submit(load.facts).result()["load"]
     assert 0 < measured["cpu_percent"] <= 100

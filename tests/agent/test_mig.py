@@ -74,7 +74,7 @@ def test_mig_can_be_enabled_and_disabled_at_run_time(driver: Path, tmp_path: Pat
         {"GPU-0000-0": None, "GPU-0000-1": None},
     ]  # fmt: skip
     assert bare[1] == "MIG is enabled, but there is no instance on GPU-0000-0"
-    # Former instances remain registered: a session in the database may still use one.
+    # Former instances remain registered, because a running session can still use one.
     gone = {d["id"] for d in whole[0] if not d["is_healthy"]}
     assert gone == {"MIG-0000-0", "MIG-0000-1", "MIG-0000-2"}
     assert divided[2] == ["GPU-0000-1", "MIG-0000-0", "MIG-0000-1", "MIG-0000-2"]
@@ -100,20 +100,20 @@ def test_mig_instance_reports_model_memory_and_parent(driver: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     "model, attributes, profile",
     [
-        pytest.param("NVIDIA H200 MIG 1g.18gb", None, "1g.18gb", id="from the name"),
+        pytest.param("NVIDIA H200 MIG 1g.18gb", None, "1g.18gb", id="profile in the name"),
         pytest.param(
             "NVIDIA A100 MIG 1c.2g.10gb",
             None,
             "1c.2g.10gb",
-            id="compute instance of a GPU instance",
+            id="name of a compute instance",
         ),
         pytest.param(
             "NVIDIA H200",
             SimpleNamespace(gpuInstanceSliceCount=2, memorySizeMB=35 * 1024 - 7),
             "2g.35gb",
-            id="from the attributes",
+            id="profile from the attributes",
         ),
-        pytest.param("", None, "unknown", id="unknown"),
+        pytest.param("", None, "unknown", id="neither name nor attributes"),
     ],
 )
 def test_mig_profile_is_read_from_the_name_or_the_attributes(

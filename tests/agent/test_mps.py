@@ -55,7 +55,7 @@ class Program:
         (self.folder / "servers").write_text(text)
 
     def stop_all(self, root: Path) -> None:
-        """Stop all processes of a test below a folder, and remove all mounts there."""
+        """Kill all daemons whose files are below ``root``, and remove all mounts there."""
         for process in self.processes(root):
             process.kill()
         for place in root.rglob("shm"):
@@ -276,7 +276,7 @@ def test_daemon_with_clients_survives_a_missing_gpu(
     again = MpsServers(root, 250, has_own_shm=False)
     again.maintain()
     assert program.processes(root) == before
-    # The driver fails briefly and reports no GPU.
+    # Simulate a temporary failure of the driver, which then reports no GPU.
     program.set_server()
     again.set_gpus({})
     again.maintain()
@@ -332,7 +332,7 @@ def test_first_session_sets_the_share_of_an_empty_gpu(
     with pytest.raises(Unavailable, match="MPS is being started"):
         servers.set_share(GPU, 500)
     servers.maintain()
-    # While no session has a share, the smallest share is set.
+    # The smallest share is in force until a session sets another share.
     assert last_limits(program) == limit_commands(50)
     assert servers.set_share(GPU, 500) == Limits.of(500, 80 * GIB)
     assert last_limits(program) == limit_commands(500)
@@ -373,13 +373,13 @@ def test_share_in_use_survives_restart_of_agent_and_daemon(
     servers.set_share(GPU, 500)
     before = program.processes(root)
     held = [DeviceGrant("k", GPU, "cuda", 500, 39 * GIB, "cuda.shares")]
-    # The agent is killed; its daemon continues.
+    # Simulate that the agent is killed and its daemon continues.
     again = make_servers(root, clock, share=0)
     again.reconcile(held)
     again.maintain()
     assert program.processes(root) == before
     assert again.limits(GPU) == Limits.of(500, 80 * GIB)
-    # Agent and daemon are killed; a session with this share is still running.
+    # Simulate that agent and daemon are killed while a session with this share is running.
     for process in program.processes(root):
         process.kill()
     program.clear_commands()
@@ -387,21 +387,21 @@ def test_share_in_use_survives_restart_of_agent_and_daemon(
     both.reconcile(held)
     both.maintain()
     assert last_limits(program) == limit_commands(500)
-    # Simulate a daemon that was killed during its start: the folder is incomplete.
+    # Simulate an agent that was killed while it started the daemon: the folder is incomplete.
     (root / GPU / "limits.json").unlink()
     again = make_servers(root, clock, share=0)
     again.reconcile(held)
     again.maintain()
     assert again.limits(GPU) == Limits.of(500, 80 * GIB)
-    # Only the daemon is killed.
+    # Simulate that only the daemon is killed.
     for process in program.processes(root):
         process.kill()
     program.clear_commands()
     for _ in range(3):
         both.maintain()
     assert last_limits(program) == limit_commands(500)
-    # No session has a share now: the new agent reuses the running daemon, and the next session
-    # sets the share.
+    # Simulate that the session ends. The new agent continues to use the daemon, and the next
+    # session sets the share.
     empty = make_servers(root, clock, share=0)
     empty.maintain()
     assert empty.limits(GPU) == Limits.of(500, 80 * GIB)
@@ -492,7 +492,7 @@ def test_cgroup_level_requests_gpu_through_cdi() -> None:
 @pytest.mark.parametrize(
     "share, memory, limits",
     [
-        pytest.param(250, 81 * GIB, Limits(25, 20 * 1024, 250), id="a quarter"),
+        pytest.param(250, 81 * GIB, Limits(25, 20 * 1024, 250), id="a quarter of a GPU"),
         pytest.param(50, 17 * GIB, Limits(5, 819, 50), id="the smallest share"),
         pytest.param(125, 9 * GIB, Limits(13, 1024, 125), id="the percentage is rounded half up"),
     ],

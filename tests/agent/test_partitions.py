@@ -1,4 +1,4 @@
-"""Hardware partitions of devices, NCCL settings, idle detection and masked devices."""
+"""Hardware partitions of devices, NCCL settings, activity of devices, and masked devices."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_rngd_is_divided_into_equal_parts(
     furiosa(machine)
     names = [f"pe{n}" for n in range(8)] + ["pe0-1", "pe2-3", "pe4-5", "pe6-7", "pe0-3", "pe4-7"]
     machine.files({f"/dev/rngd/npu0{name}": "" for name in names})
-    # Another card, whose index begins with the same digit.
+    # A file of card 1. Its name starts with the digit of card 0.
     machine.files({"/dev/rngd/npu01mgmt": ""})
     kind = Rngds(replace(built_in()["rngd"], parts=parts), "m1", HostFiles(machine.root))
     devices = kind.discover()
@@ -105,7 +105,7 @@ def test_nccl_defaults_use_links_and_nearest_adapters(tmp_path: Path) -> None:
         "NCCL_IB_GID_INDEX": "1",
     }
     assert nccl_defaults([gpu(0), gpu(1)], host, "process")["NCCL_IB_HCA"] == "mlx5_a,mlx5_b"
-    # A container gets no InfiniBand adapter.
+    # The agent gives no InfiniBand adapter to containers.
     assert nccl_defaults([gpu(0), gpu(1)], host, "docker") == {"NCCL_IB_DISABLE": "1"}
     assert nccl_defaults([gpu(0)], host, "process") == {}
     part = replace(gpu(1), amount=500)
@@ -120,7 +120,7 @@ def test_user_environment_overrides_injection_defaults() -> None:
 
 
 class SingleCard(DeviceKind):
-    """One card of 96 GiB whose driver reports no processes, and optionally no utilization."""
+    """One card of 96 GiB whose driver reports no processes; ``seen`` has the reported metrics."""
 
     family = "gaudi2"
 
@@ -148,7 +148,7 @@ class SingleCard(DeviceKind):
     [
         pytest.param({"memory_used_bytes": 5 * GIB}, True, id="memory in use"),
         pytest.param(
-            {"memory_used_bytes": GIB // 2}, False, id="only the idle memory of the device"
+            {"memory_used_bytes": GIB // 2}, False, id="less memory than the activity threshold"
         ),
         pytest.param({}, False, id="memory and utilization are unknown"),
         pytest.param(
@@ -178,7 +178,7 @@ async def test_used_memory_counts_as_activity_without_utilization(
     cards.seen = {"memory_used_bytes": 0}
     await inventory.refresh()
     await watchdog.check()
-    # The device has been idle since then, so the time of the last activity is unchanged.
+    # The device is idle now, so the time of the last activity does not change.
     assert watchdog.usage(key)["devices"][0]["active_at"] == active_at
 
 

@@ -57,7 +57,7 @@ def test_allowed_shares_depend_on_the_enforcement_level() -> None:
     assert (any_share.least, any_share.most, any_share.is_uniform) == (50, 1000, True)
     assert (shares[Level.PROCESS].least, shares[Level.PROCESS].most) == (250, 250)
     assert shares[Level.PROCESS].clients == 4
-    # A memory limit of the driver applies to one GPU, so a share at this level is at most one GPU.
+    # The driver limits memory on one GPU only. Therefore a share at this level is at most one GPU.
     assert shares[Level.CGROUP].most == 1000
     assert shares[Level.SOFT].most == shares[Level.NONE].most == ANY_SHARE
 
@@ -134,7 +134,7 @@ async def shares_in_force(api: Api, *gpus: str) -> list[str | None]:
 
 
 async def wait_for_mps(api: Api, gpu: str) -> dict[str, Any]:
-    """Return the facts of a GPU once MPS is ready; skip if this machine cannot run MPS."""
+    """Wait until MPS is ready and return the GPU's facts; skip if this machine cannot run MPS."""
 
     async def facts_once_ready() -> dict[str, Any] | None:
         facts = await facts_of(api, gpu)
@@ -149,7 +149,7 @@ async def wait_for_mps(api: Api, gpu: str) -> dict[str, Any]:
 
 
 async def create_pending_half(user: Client) -> str:
-    """Request a share of 0.5, which the used GPU rejects; return the id of the pending session."""
+    """Create a session with a share of 0.5, which the used GPU rejects; return the session's id."""
     body = {"name": "half", "resources": {"cpu": "1", "mem": "1g", "cuda.shares": "0.5"}}
     half = await user.post("/sessions", body)
     waiting = await wait_for_session(user, half["id"], lambda s: bool(s["reasons"]))
@@ -191,8 +191,8 @@ async def test_mps_limits_shares_and_continues_after_a_restart_of_the_agent(
     assert (device["used"], device["share_in_force"]) == ("0.25", "0.25")
     offer = (await user.get("/sessions/options"))["limits"]["cuda.shares"]
     assert (offer["in_force"], offer["enforcement"]) == (["0.25"], "process")
-    # An unused GPU would accept a share of 0.5. This GPU has a share of 0.25 in use, so it accepts
-    # only shares of 0.25.
+    # An unused GPU accepts a share of 0.5. This GPU accepts only shares of 0.25, because a session
+    # has such a share.
     half = await create_pending_half(user)
     before = {process.pid for process in program.processes(run_folder)}
     await agent.kill()
@@ -203,7 +203,7 @@ async def test_mps_limits_shares_and_continues_after_a_restart_of_the_agent(
     assert {process.pid for process in program.processes(run_folder)} == before
     held = (await facts_of(api, gpu))["held"]
     assert (held["thousandths"], len(held["kernels"])) == (250, 1)
-    # The session with the whole GPU ends. Its GPU is then unused and accepts the pending session.
+    # Stop the session that has the whole other GPU. Then that GPU accepts a share of 0.5.
     await user.delete(f"/sessions/{whole['id']}")
     placed = await wait_for_session(user, half, lambda s: bool(s["allocations"]))
     other = next(a["device"] for a in placed["allocations"] if a["slot"] == "cuda.shares")

@@ -42,7 +42,7 @@ ENVIRON = {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:9999/user/ada/", "LC_ALL"
 
 @dataclass
 class Machine:
-    """An agent with its engine, and the Hub's engine, which starts the prepared sessions."""
+    """An agent, and the spawner's engine, which starts the prepared sessions."""
 
     api: Api
     user: Client
@@ -51,7 +51,7 @@ class Machine:
     home: Path
 
     async def create_session(self, name: str, *mounts: Mapping[str, str]) -> dict[str, Any]:
-        """Create a session with mounts; return it when it is PREPARED or has failed."""
+        """Create a session with mounts; return it when its status is PREPARED or ERROR."""
         body = {"name": name, **self.spec, "mounts": list(mounts)}
         session = await self.user.post("/sessions", body)
         return await wait_for_session(
@@ -59,11 +59,11 @@ class Machine:
         )
 
     async def run(self, session: Mapping[str, Any], script: str) -> str:
-        """Run a script as the session; return its output."""
+        """Start the session with a script as its command; return the script's output."""
         where = {"user": session["hub_user"], "server": session["hub_server"]}
         data = await self.api.hub.post(f"/sessions/{session['id']}/launch", where)
         plan = LaunchPlan.from_json(dict(data))
-        # The sleep keeps the container running: an engine reports an immediate exit as a failure.
+        # After the script, sleep: the engine reports an exit at the start as a failure.
         command = ["sh", "-c", f"{script}; echo {END}; sleep 600"]
         running = await self.engine.start(plan, ENVIRON, command)
 
@@ -150,7 +150,7 @@ def _unmount_all(home: Path) -> None:
 
 
 async def create_folder(user: Client, paths: Sequence[str]) -> dict[str, Any]:
-    """Create the folder ``data`` with files that contain their own paths."""
+    """Create the folder ``data``; the content of each file is the path of the file."""
     made = await user.post("/vfolders", {"name": "data"})
     for path in paths:
         await user.call(
@@ -207,7 +207,7 @@ async def test_link_created_after_preparation_is_not_followed(
 @pytest.mark.parametrize(
     "target, reason",
     [("/etc", "leads out of its folder"), ("../..", "leads out of its folder"), ("no", "has no")],
-    ids=["absolute", "above", "missing"],
+    ids=["absolute link", "link to a parent directory", "dangling link"],
 )
 async def test_invalid_subpath_fails_the_start(machine: Machine, target: str, reason: str) -> None:
     folder = await create_folder(machine.user, ["f"])
@@ -219,7 +219,7 @@ async def test_invalid_subpath_fails_the_start(machine: Machine, target: str, re
 
 @pytest.fixture(params=["bubblewrap", "none"])
 async def unprivileged_machine(request: pytest.FixtureRequest, api: Api, agents: Agents) -> Machine:
-    """A machine whose agent may not mount; the engine therefore opens the directories itself."""
+    """A machine whose agent may not mount: the engine opens the directories of subpaths itself."""
     return await _process_machine(api, agents, UNPRIVILEGED, request.param)
 
 

@@ -1,4 +1,4 @@
-"""Vendors with code in addition to their table row: AMD's library, Rebellions' groups, TPUs."""
+"""Vendors that need code besides their row in the table: AMD, Rebellions, Google (TPU)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AmdSmiError(Exception):
 
 
 def amdsmi(**functions: Any) -> Any:
-    """A fake of the binding with two GPUs; it has only the names below and ``functions``."""
+    """Return a fake of the binding ``amdsmi`` with two GPUs and additional ``functions``."""
     plain = {
         "AmdSmiException": AmdSmiError,
         "amdsmi_init": lambda: None,
@@ -105,7 +105,10 @@ def test_metric_missing_from_amd_smi_is_none(
 
 
 class Tool:
-    """`rbln-stat` with four devices: records its group commands and creates nodes for groups."""
+    """A fake `rbln-stat` with four devices, which creates and removes the nodes of groups.
+
+    It records the commands for groups.
+    """
 
     def __init__(self, machine: FakeMachine) -> None:
         self.log = machine.root / "commands"
@@ -182,8 +185,9 @@ def test_stray_groups_of_a_killed_agent_are_removed(machine: FakeMachine) -> Non
     again.reconcile(device_grants(devices[2:]))
     again.discover()
     tool.clear_commands()
-    # The first session has ended, and its devices are granted again, so its stray group is removed
-    # first. The second session keeps its group until its devices are released.
+    # The first session has ended, and its devices are granted again. Therefore its group is removed
+    # before a new group is created. The second session keeps its group until its devices are
+    # released.
     again.inject(grant_all(devices[:2]), "docker")
     assert tool.lines() == ["group -d 1", "group -c 1 -a 0,1"]
     again.release(device_grants(devices[2:]))

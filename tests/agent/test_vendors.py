@@ -1,4 +1,4 @@
-"""Accelerators of the vendor table, with fake files and tools as the vendors document them."""
+"""Accelerators of the vendor table, with fakes of the files and tools that vendors document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UUID = "0a1b2c3d"
 
 
 class FakeMachine:
-    """A folder in place of ``/`` and another one for the vendors' tools."""
+    """A folder that replaces ``/``, and a folder on ``PATH`` for fakes of the vendors' tools."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = folder / "root"
@@ -223,7 +223,7 @@ def test_vendor_devices_are_discovered_and_injected(
     assert all(d.is_healthy and d.family == family for d in devices)
     assert (kind.finding().found, kind.finding().reason) == (len(ids), "")
     part = kind.inject([GrantedDevice(devices[0], 1000, f"{family}.device")], "docker")
-    # No node belongs to another device.
+    # The nodes include no node of another device.
     assert list(part.device_nodes) == nodes
 
 
@@ -248,7 +248,7 @@ def test_samples_have_known_metrics_and_none_for_unknown(machine: FakeMachine) -
     (device,) = gaudi3.discover()
     assert device.memory_bytes == 128 * 2**30
     assert gaudi3.sample()[device.id] == {
-        "utilization_percent": None,  # The tool prints N/A.
+        "utilization_percent": None,  # The vendor's tool prints N/A.
         "memory_used_bytes": 672 * 2**20,
         "temperature_celsius": 30,
         "power_watts": 201,
@@ -391,7 +391,7 @@ async def test_invalid_rows_are_reported_and_others_work(
     machine.files({"/dev/mychip7": ""})
     inventory = Inventory(all_kinds(Machine("m1", HostFiles(machine.root)), 0, str(table)))
     seen = {report["id"] for report in await inventory.refresh()}
-    # The built-in row of the family remains in use, and so do the valid rows of the file.
+    # The built-in rows and the valid rows of the file are used.
     mine = {"m1-mychip-7"} if family == "warboy" else set()
     assert seen == {UUID, "RNGD-1"} | mine
     findings = [f for f in inventory.facts()["discovery"] if f["family"] == family]

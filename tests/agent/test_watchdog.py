@@ -1,4 +1,4 @@
-"""Device usage of sessions, and the actions of the watchdog on sessions above their share."""
+"""Device usage of sessions, and the watchdog's actions if a session exceeds its share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SLEEPER = ["sleep", "1000"]
             {"g": 100},
             {"g": [("g", 1, 60), ("g", 2, 42)]},
             [DeviceUsage("g", 102, 100, 2)],
-            id="sum of all processes",
+            id="several processes",
         ),
         pytest.param({"g": 100}, {}, [DeviceUsage("g", 0, 100, 0)], id="no process"),
         pytest.param(
@@ -62,10 +62,10 @@ def test_memory_usage_sums_all_processes(
 @pytest.mark.parametrize(
     ("busy", "percent"),
     [
-        pytest.param([30.0, 12.5], 42.5, id="sum of its processes"),
+        pytest.param([30.0, 12.5], 42.5, id="several processes"),
         pytest.param([0.0, 0.0], 0.0, id="idle"),
         pytest.param([30.0, None], None, id="one unknown value makes the sum unknown"),
-        pytest.param([], None, id="no process, unknown"),
+        pytest.param([], None, id="no process: unknown"),
         pytest.param([80.0, 80.0], 100.0, id="at most 100 %"),
     ],
 )
@@ -85,7 +85,11 @@ def test_usage_up_to_102_percent_is_tolerated(held: int | None, is_over: bool) -
 async def hold_memory(
     api: Api, agents: Agents, driver: Path, tmp_path: Path
 ) -> AsyncIterator[Callable[[str, Mapping[int, int]], Any]]:
-    """Set the memory of processes on the first GPU; with an ``action``, also start an agent."""
+    """Return a function that sets the memory of processes on the first GPU.
+
+    If its ``action`` is not empty, the function also starts an agent, whose watchdog has this
+    action.
+    """
     file = tmp_path / "processes"
 
     async def set_memory(action: str, processes: Mapping[int, int]) -> None:
@@ -199,10 +203,11 @@ async def test_each_session_sees_its_own_utilization(
     ]
     write_lines(files["processes"], [f"0 {pid} {GIB}" for two in pids for pid in two])
     (first, second), _ = pids
-    # The driver has no samples of the second session's processes, so that session was idle.
+    # The driver has samples, but none of the second session's processes: that session was idle.
     write_lines(files["busy"], [f"0 {first} 20", f"0 {first} 40", f"0 {second} 5"])
     await wait_for_utilization(user, sessions, [35, 0])
-    # An unknown pid belongs to the MPS server, whose utilization may come from any session.
+    # Pid 1 belongs to no session. It can be the MPS server, which works for any session, so the
+    # utilization of a session without samples is unknown.
     write_lines(files["busy"], [f"0 {first} 20", f"0 {second} 1", "0 1 50"])
     await wait_for_utilization(user, sessions, [21, None])
     # The driver reports no samples: all processes were idle.
