@@ -17,10 +17,10 @@ PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
 class ResourceFactory:
-    """Creates resources in domain ``default``; the owner, if there is one, is ``user``.
+    """Creates resources in domain ``default``. Resources with an owner belong to ``user``.
 
-    A method with the name of a placeholder creates a resource and returns its key. ``fresh``,
-    ``yesterday`` and ``upload`` only return a value.
+    The method with the name of a placeholder creates a resource and returns its key. The methods
+    ``fresh``, ``yesterday`` and ``upload`` only return a value.
     """
 
     def __init__(self, api: Api, admin: Client, user: Client) -> None:
@@ -35,7 +35,7 @@ class ResourceFactory:
         return cls(api, await api.client("admin"), await api.client("user"))
 
     async def fill(self, template: str) -> str:
-        """Replace each ``{placeholder}`` by the result of the method with its name."""
+        """Replace each ``{placeholder}`` by the result of the method of the same name."""
         text = template
         for name in PLACEHOLDER.findall(template):
             create: Callable[[], Awaitable[str]] = getattr(self, name)

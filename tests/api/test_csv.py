@@ -53,7 +53,7 @@ def test_every_list_has_columns(handler: type[APIHandler]) -> None:
 async def test_list_as_csv_has_all_rows_of_the_filter_in_order(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A limit of 2 rows per page: five users then need several pages.
+    # With 2 rows per page, five users need several pages.
     monkeypatch.setattr("bai_services.api.csv_export.MAX_LIMIT", 2)
     admin = await api.client("admin")
     names = [f"export-{number}" for number in range(5)]

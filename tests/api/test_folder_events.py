@@ -26,7 +26,7 @@ class Stream:
         self._lines = lines
 
     async def next(self) -> tuple[str, str]:
-        """Return kind and folder of the next event."""
+        """Return kind and folder id of the next event."""
         while not (line := await asyncio.wait_for(anext(self._lines), 10)).startswith("data: {"):
             pass
         event = json.loads(line.removeprefix("data: "))
@@ -82,11 +82,12 @@ async def test_changed_files_are_announced_to_owner_grantee_and_administrators(
             await user.post(f"/vfolders/{folder}/directories", {"paths": [path]})
         for stream in (own, admins, superadmins):
             await stream.until("files", folder)
-        # The guest gets no event of the private folder.
+        # The guest's first event is about the shared folder: there is none about the private
+        # folder.
         assert await theirs.next() == ("files", folder)
         await guest.delete(f"/vfolders/{folder}/content", path="d1", recursive="true")
         await own.until("files", folder)
         await user.delete(f"/vfolders/{folder}/grants/user2")
         while (event := await theirs.next())[0] != "folder":
-            # Until the share is revoked, all events of the guest are about files in the folder.
+            # Before the event of the revoked share, the guest only gets events about files.
             assert event == ("files", folder)

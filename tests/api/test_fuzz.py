@@ -43,7 +43,7 @@ CHECKS = (
 # The event stream does not end; test_permissions.py tests its permissions.
 ENDLESS = {"GET /events"}
 
-# Upload chunks are sent unchanged.
+# Send the body of an upload chunk unchanged.
 schemathesis.serializer.alias("application/offset+octet-stream", "application/octet-stream")
 
 DOCUMENT = openapi.document(ROUTES, "")
@@ -52,10 +52,11 @@ OPERATIONS = {
     f"{result.ok().method.upper()} {result.ok().path}": result.ok()
     for result in SCHEMA.get_all_operations()
 }
-# Deletions are last, because the other requests need the resources.
+# Test deletions last, because the other requests need the resources.
 NAMES = sorted(set(OPERATIONS) - ENDLESS, key=lambda name: (name.startswith("DELETE"), name))
 
-# By the first component of a path: the method of ResourceFactory that creates its ``{key}``.
+# For the first component of a path: the method of ResourceFactory that creates the resource
+# ``{key}``.
 CREATORS = {
     "domains": "domain",
     "projects": "project",
@@ -105,9 +106,9 @@ class KeypairAuth(AuthBase):
 
 @dataclass
 class ManagerThread:
-    """A manager that serves in its own thread.
+    """A manager that runs in a separate thread.
 
-    ``resources`` contains the key of an existing resource for each key of ``CREATORS``.
+    ``resources`` maps each key of ``CREATORS`` to the key of an existing resource.
     """
 
     home: Path

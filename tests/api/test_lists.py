@@ -34,10 +34,9 @@ VALUES = (
     "한글",
     "x" * 300,
 )
-# These operators parse a value in the same way as "equal", so two values suffice.
+# Values for operators that parse a value like "equal". Two values are enough.
 FEW = ("true", "2026-01-02")
-# One value for each way of matching a substring: empty, digits, wildcards, ASCII letters, NUL,
-# other letters.
+# One value for each kind of substring: empty, digits, wildcards, ASCII letters, NUL, other letters.
 SUBSTRINGS = ("", "1.5", "%_\\", "a,b", "\0", "한글")
 VALUES_BY_OPERATOR = {
     "": VALUES,
@@ -47,8 +46,9 @@ VALUES_BY_OPERATOR = {
     "__gt": FEW,
     "__lte": FEW,
 }
-# Every field gets these filters. Fields with the same outcomes have the same type, and the type
-# decides how values are parsed. All other filters are sent only for the first field of each type.
+# Each field is tested with these filters. If two fields give the same statuses, they have the same
+# type, and values are parsed in the same way. All other filters are sent only for the first field
+# of each type.
 PROBES = (("", "true"), ("", "1"), ("", "2026-01-02"), ("__contains", "1.5"), ("__gt", "1"))
 
 LISTS = [
@@ -57,8 +57,8 @@ LISTS = [
     for method in METHODS
     if getattr(getattr(getattr(handler, method), "operation", None), "is_list", False)
 ]
-# Lists that belong to a resource, such as the members of a project: the path with the placeholder
-# that ResourceFactory replaces by the key of a new resource.
+# Lists that belong to a resource, such as the members of a project. ResourceFactory replaces the
+# placeholder in the second path by the key of a new resource.
 TEMPLATES = {
     "/projects/{key}/members": "/projects/{project}/members",
     "/vfolders/{key}/grants": "/vfolders/{shared_folder}/grants",
@@ -66,7 +66,7 @@ TEMPLATES = {
     "/resource-groups/{key}/links": "/resource-groups/{linked_group}/links",
     "/sessions/{key}/app-shares": "/sessions/{session}/app-shares",
 }
-# A session may have several kernels, and so several agents.
+# A session can have several agents, so there is no order by agent.
 UNSORTABLE = {("/sessions", "agent")}
 # Directory listings have no filters; see test_files.py.
 WITHOUT_FILTERS = {"/vfolders/{key}/files"}
@@ -82,7 +82,7 @@ async def test_lists_accept_or_reject_every_filter_and_sort_order(
     api: Api, factory: ResourceFactory
 ) -> None:
     http = (await api.client("admin")).http
-    # Without rows, the database would not compare any values.
+    # Create a session: without rows, the database would not compare any values.
     await factory.session()
     errors: dict[str, str] = {}
     types: set[tuple[int, ...]] = set()
@@ -98,14 +98,14 @@ async def errors_of_list(
 ) -> dict[str, str]:
     """Send filters and sort orders for all fields of a list; return the unexpected responses.
 
-    ``types`` has one entry for each field type that is already tested: the statuses that the probes
-    returned. New types are added.
+    ``types`` contains the statuses that the probes returned, for each field type that is already
+    tested. The function adds new types.
     """
     errors = {}
 
     async def status_of(**params: str | int) -> int:
         response = await http.get(url, params=params)
-        # A filter may name a resource. If the resource does not exist, some lists respond with 404.
+        # Some lists respond with 404 if the value of a filter names no existing resource.
         if response.status_code not in (200, 400, 404):
             errors[f"{url} {params}"[:100]] = response.text
         return response.status_code

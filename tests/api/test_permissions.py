@@ -14,8 +14,9 @@ from bai_services.client import Client, Token
 from tests.api.resource_factory import ResourceFactory
 from tests.testbed.manager import AGENT_TOKEN, HUB_TOKEN, SUPERADMIN, Api
 
-# Columns of the table, with the account for each role; the Hub and the agent have a token instead.
-# The owner and all resources belong to domain default; "foreign" accounts belong to domain acme.
+# The account of each role, in the order of the table's columns. The Hub and the agent have a token
+# instead of an account. The owner and all resources belong to domain default, "foreign" accounts to
+# domain acme.
 ACCOUNTS = {
     "superadmin": "admin",
     "domain-admin": "domain-admin",
@@ -48,7 +49,7 @@ TABLE = [
     Row("GET /me", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /me/ssh-keys", "ok ok ok ok ok ok ok 403 403"),
     Row("POST /me/ssh-keys", "ok ok ok ok ok ok ok 403 403", {"name": "{fresh}"}),
-    # Users only have access to their own keys.
+    # The key does not exist. Users have access only to their own keys.
     Row("DELETE /me/ssh-keys/nothing", "404 404 404 404 404 404 404 403 403"),
     Row("GET /metrics", "ok 403 403 403 403 403 ok 403 403"),
     Row("GET /counter-audit", "ok 403 403 403 403 403 ok 403 403"),
@@ -59,7 +60,7 @@ TABLE = [
         {"name": "x", "password": "x"},
     ),
     Row("GET /auth/accounts/user", "403 403 403 403 403 403 403 ok 403"),
-    # The users of this test sign with a keypair and have no token to revoke.
+    # Invalid: the users of this test sign with a keypair and have no token to revoke.
     Row("DELETE /auth/token", " ".join([*["invalid-request"] * 7, "403 403"])),
     Row("GET /domains", "ok ok ok ok ok ok ok 403 403"),
     Row("POST /domains", "ok 403 403 403 403 403 403 403 403", {"name": "{fresh}"}),
@@ -302,18 +303,18 @@ TABLE = [
     Row("GET /sessions/{session}/logs", "ok ok 404 ok 404 404 403 ok 403"),
     Row("GET /sessions/{session}/log-file", "ok ok 404 ok 404 404 403 ok 403"),
     Row("GET /sessions/{session}/log-stream", "ok ok 404 ok 404 404 403 ok 403"),
-    # Only the owner gets a token; the session is pending, which is a conflict.
+    # Only the owner may get a token. The result is a conflict, because the session is pending.
     Row("POST /sessions/{session}/token", "403 403 404 conflict 404 404 403 403 403"),
     Row("GET /app-shares", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /sessions/{session}/app-shares", "ok ok 404 ok 404 404 ok ok 403"),
-    # The policy of the demo data forbids sharing, even for roles with the permission.
+    # The policy of the demo data forbids app shares, even to roles with the permission to share.
     Row(
         "POST /sessions/{session}/app-shares",
         "403 403 404 403 404 404 403 403 403",
         {"app": "tensorboard", "user": "user2"},
     ),
     Row("DELETE /sessions/{session}/app-shares/nothing", "404 404 404 404 404 404 403 403 403"),
-    # Only session tokens are accepted.
+    # This operation accepts only session tokens.
     Row(
         "POST /app-visits",
         "403 403 403 403 403 403 403 403 403",
@@ -376,7 +377,7 @@ def operations() -> dict[tuple[str, str], Any]:
 
 
 def operation_of(row: Row) -> tuple[str, str] | None:
-    """Return method and pattern of the operation that a row calls."""
+    """Return method and pattern of the operation that a row calls; None if there is none."""
     method, _, template = row.request.partition(" ")
     path = re.sub(r"\{\w+\}", "x", template.partition("?")[0])
     for pattern, _ in ROUTES:
@@ -427,7 +428,7 @@ async def outcome_of(http: httpx.AsyncClient, factory: ResourceFactory, row: Row
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_operations_have_the_listed_outcomes(
+async def test_operations_have_the_listed_outcomes_for_each_role(
     api: Api, factory: ResourceFactory, role: str
 ) -> None:
     column = ROLES.index(role)

@@ -26,7 +26,7 @@ async def test_all_invalid_fields_are_reported_together(agent: FakeAgent, user: 
     assert all(problem["problem"] in refused.value.message for problem in problems)
 
 
-async def test_amounts_that_never_fit_are_reported_with_malformed_ones(
+async def test_amounts_above_the_capacity_are_reported_with_malformed_values(
     agent: FakeAgent, user: Client
 ) -> None:
     spec = {

@@ -15,8 +15,8 @@ from bai_services.api.base import Operation
 from bai_services.api.routes import ROUTES
 from bai_services.core.listing import Page
 
-# Optional fields of a response model that the annotated record lacks. If the request asks for these
-# fields, the handler returns a subclass of the record that has them.
+# Optional fields of a response model that the record in the annotation lacks. The handler returns
+# them in a subclass of the record, if the request asks for them.
 VARIANT_FIELDS = {"ChangedKeypair": {"secret_key"}}
 
 
@@ -42,8 +42,8 @@ def _pairs() -> Iterator[tuple[str, type, type[BaseModel]]]:
                 continue
             hints = typing.get_type_hints(method.__wrapped__, localns={"Body": object})
             records = list(_returned(hints["return"]))
-            # The handlers of the three kinds of policies share one return annotation. Of its
-            # records, compare only the one with the name of the model.
+            # The handlers of the three kinds of policies have the same return annotation, with
+            # three records. Compare only the record that has the name of the model.
             same_name = [r for r in records if r.__name__ == declared.returns.__name__]
             for record in same_name or records:
                 yield f"{name.upper()} {path}", record, declared.returns
@@ -53,7 +53,7 @@ PAIRS = list(_pairs())
 
 
 def test_records_and_models_of_most_routes_are_compared() -> None:
-    """Fails if a change of the handlers makes ``_pairs`` find hardly any routes."""
+    """Fails if ``_pairs`` finds few routes, for instance after a change of the handlers."""
     assert len(PAIRS) >= 100
 
 

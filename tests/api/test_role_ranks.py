@@ -1,6 +1,7 @@
-"""Call all operations on resources of owners of each role, as callers of each role.
+"""Access to resources of owners of each role, by callers of each role.
 
-The role and the domain of the caller must permit each access (see ``is_allowed``).
+The tests send all requests of TABLE. A request may succeed only if the role and the domain of the
+caller permit it (see ``is_allowed``).
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ from tests.testbed.manager import (
 )
 from tests.testbed.wait import wait_until_async
 
-# A marker in all private data of an owner: environment, command, files, output.
+# Each private text of an owner contains this marker: environment, command, files, output.
 PRIVATE = "marker-of-private-data"
 RANKS = {"user": 0, "monitor": 0, "admin": 1, "superadmin": 2}
 OWNER_ROLES = ("user", "admin", "superadmin")
 DOMAINS = ("default", "acme")
-# Placeholders in TABLE for resources with an owner, which are created for each tested owner.
+# Placeholders in TABLE for resources that have an owner. The test creates these resources for each
+# tested owner.
 OWNED = {
     "owner",
     "folder",
@@ -54,7 +56,7 @@ OWNED = {
     "template",
     "user_scope",
 }
-# Paths of TABLE with a fixed user name, and their replacement with the tested owner.
+# Paths of TABLE with a fixed user name, and the paths that replace them.
 FIXED_NAMES = {
     "/users/user": "/users/{owner}",
     "/accounts/user": "/accounts/{owner}",
@@ -76,7 +78,7 @@ LISTS = {
     "/vfolder-invitations",
     "/vfolders",
 }
-# Lists that must contain the caller's own resource, with its placeholder.
+# Lists that must contain the caller's own resource, and the placeholder of this resource.
 LISTED_RESOURCES = {
     "/sessions": "session",
     "/vfolders": "folder",
@@ -88,14 +90,14 @@ UNOWNED = re.compile(
     r"|agents|agent-summaries|agent-totals|devices|images|image-aliases|presets|storage-hosts|auth/(verify|token))(/.*)?"
     r"|/(sessions/(options|preview|quotas)|bulk-sessions|events|app-visits)"
 )
-# Metadata that a domain admin may read about every user of the domain, superadmins included.
+# Metadata that a domain admin may read about each user of the domain, even about superadmins.
 METADATA = {
     ("get", "/users/{owner}"),
     ("get", "/keypairs/{keypair}"),
     ("get", "/quota-scopes/local/{user_scope}"),
 }
-# Requests that fail for every caller in CALLERS other than the owner: restricted to the owner, the
-# invitee or the Hub, or invalid for another reason (empty body, session not running).
+# Requests that fail for all CALLERS except the owner. They are permitted only to the owner, the
+# invitee or the Hub, or they are invalid (empty body, session that is not running).
 ALWAYS_REJECTED = {
     "DELETE /projects/{project}/members/{owner}",
     "DELETE /sessions/{session}/app-shares/nothing",
@@ -123,7 +125,7 @@ ALWAYS_REJECTED = {
 
 @dataclass(frozen=True)
 class Account:
-    """A caller or an owner. ``is_session``: calls with a session token of the account."""
+    """A caller or an owner. With ``is_session``, the caller uses a session token of the account."""
 
     name: str
     role: str
@@ -144,7 +146,7 @@ CALLERS = [
 
 
 def with_owner_placeholder(row: Row) -> Row:
-    """Return the row with fixed user names replaced by the ``{owner}`` placeholder."""
+    """Return the row with the placeholder ``{owner}`` instead of fixed user names."""
     request, body = row.request, row.body
     for path, replacement in FIXED_NAMES.items():
         request = re.sub(rf"{path}(?=$|/|\?)", replacement, request)
@@ -174,7 +176,7 @@ def test_every_operation_has_an_owner_rule() -> None:
 
 
 class OwnedResources(ResourceFactory):
-    """Resources of one owner, cached until a request has changed any of them."""
+    """Resources of one owner. They are created once and reused until ``clear`` is called."""
 
     def __init__(self, api: Api, admin: Client, user: Client, owner: Account) -> None:
         super().__init__(api, admin, user)
@@ -286,7 +288,10 @@ async def send(http: httpx.AsyncClient, factory: ResourceFactory, row: Row) -> R
 
 
 def is_allowed(caller: Account, owner: Account, row: Row) -> bool:
-    """Return whether the caller's role and domain permit the request; TABLE may still forbid it."""
+    """Return whether the caller's role and domain permit the request.
+
+    The request can still be forbidden for another reason; TABLE has the exact outcomes.
+    """
     method, _, path = row.request.partition(" ")
     if caller.is_session:
         return False
@@ -371,12 +376,13 @@ async def test_lists_leave_out_resources_that_the_caller_may_not_read(
 def list_violations(
     caller: Account, path: str, response: httpx.Response, keys: dict[str, dict[str, str]]
 ) -> list[str]:
-    """Return a message for each rule that a list breaks; ``keys`` maps owner role and path to a
-    key.
+    """Return a message for each rule that a list breaks.
+
+    ``keys`` maps the role of an owner and the path of a list to the key of the owner's resource.
     """
     request = f"{caller.label}: {path}"
     if response.status_code != 200:
-        # Some lists reject session tokens; users may not read the audit log.
+        # Some lists reject session tokens. The role user may not read the audit log.
         is_expected = caller.is_session or (path == "/audit-log" and caller.role == "user")
         return [] if is_expected and response.status_code == 403 else [f"{request}: no list"]
     messages = []

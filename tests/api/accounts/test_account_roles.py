@@ -10,7 +10,7 @@ from tests.testbed.manager import Api
 CALLERS = ("admin", "domain-admin", "user", "monitor", "acme-user")
 OK, DENIED, MISSING = "ok", "forbidden", "not-found"
 
-# Request, body, and the outcome for each of CALLERS. {KEY:x} is the access key of user x.
+# Request, body, and the outcomes in the order of CALLERS. {KEY:x} is the access key of user x.
 TABLE = [
     ("GET /domains", None, (OK, OK, OK, OK, OK)),
     ("GET /domains/default", None, (OK, OK, OK, OK, MISSING)),
@@ -90,7 +90,7 @@ async def outcome_of(api: Api, caller: str, request: str, body: object) -> str:
         path = path.replace(f"{{KEY:{name}}}", keys.access_key)
     client = await api.client(caller)
     try:
-        # Metrics are not JSON.
+        # The client cannot parse metrics, because they are not JSON.
         if path == "/metrics":
             async with client.stream(path):
                 return OK
@@ -117,7 +117,7 @@ async def test_reads_and_denied_changes_have_the_expected_outcome(api: Api, call
             assert (request, body, outcome) == (request, body, expected)
 
 
-# Each change needs a new database, so it is a separate test. Other tests cover PostgreSQL.
+# One test per change, because each change needs a new database.
 @pytest.mark.parametrize("caller, request_, body", PERMITTED_CHANGES)
 async def test_permitted_change_succeeds(
     api: Api, caller: str, request_: str, body: object

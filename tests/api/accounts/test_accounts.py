@@ -166,7 +166,9 @@ async def test_me_shows_the_lowest_limit_of_all_scopes(api: Api, admin: Client) 
     assert limits == {"cpu": "2.5", "cuda.shares": "0.5", "mem": "16g", "sessions": "3"}
 
 
-async def test_limited_policy_may_leave_single_slots_unlimited(api: Api, admin: Client) -> None:
+async def test_policy_may_limit_some_slots_and_leave_others_unlimited(
+    api: Api, admin: Client
+) -> None:
     spec = {"cpu": "unlimited", "mem": -1, "cuda.shares": 0}
     changes = {"default_for_unspecified": "LIMITED", "total_resource_slots": spec}
     made = await admin.patch("/keypair-policies/default", changes)
@@ -191,7 +193,7 @@ async def test_keypair_gets_a_new_secret_and_is_deleted(api: Api, admin: Client)
     await expect_error(NotFound, admin.get(f"/keypairs/{key}"))
 
 
-async def test_user_may_renew_but_not_create_keypairs(api: Api) -> None:
+async def test_user_may_renew_the_secret_of_a_keypair_but_not_create_keypairs(api: Api) -> None:
     user = await api.client("user")
     key = api.world.keys["user"].access_key
     renewed = await user.patch(f"/keypairs/{key}", {"new_secret": True})
@@ -203,7 +205,7 @@ async def test_user_may_renew_but_not_create_keypairs(api: Api) -> None:
     await expect_error(Forbidden, user.delete(f"/keypairs/{key}"))
     other = api.world.keys["user2"].access_key
     await expect_error(NotFound, user.patch(f"/keypairs/{other}", {"new_secret": True}))
-    # None of the rejected requests had an effect.
+    # The rejected requests had no effect.
     unchanged = await user.get(f"/keypairs/{key}")
     assert unchanged["rate_limit"] != 99 and await names(user, "/keypairs", "access_key") == [key]
     assert (await (await api.client("user2")).get("/me"))["username"] == "user2"
@@ -231,7 +233,9 @@ async def test_policy_is_created_changed_and_deleted(
     await expect_error(NotFound, admin.get(f"{path}/strict"))
 
 
-async def test_deletion_of_an_object_in_use_is_rejected_with_the_count(admin: Client) -> None:
+async def test_deletion_of_a_used_object_is_rejected_with_the_number_of_its_users(
+    admin: Client,
+) -> None:
     error = await expect_error(InUse, admin.delete("/domains/default"))
     assert error.details["used_by"] == {"users": 5, "projects": 1}
     error = await expect_error(InUse, admin.delete("/keypair-policies/default"))
@@ -502,7 +506,7 @@ async def test_domain_admin_cannot_grant_host_permissions_that_the_domain_lacks(
     path = "/projects/vision"
     made = await domain_admin.post("/projects", {"name": "vision", "allowed_vfolder_hosts": few})
     assert made["allowed_vfolder_hosts"] == few
-    # Permissions granted by a superadmin remain until they are removed explicitly.
+    # A domain admin may keep permissions that a superadmin granted, but not grant them again.
     await admin.patch(path, {"allowed_vfolder_hosts": more})
     await domain_admin.patch(path, {"allowed_vfolder_hosts": more, "description": "x"})
     await domain_admin.patch(path, {"allowed_vfolder_hosts": few})

@@ -30,11 +30,11 @@ async def send_signed(
     access_key: str | None = None,
     date: str | None = None,
 ) -> httpx.Response:
-    """Send a signed GET request and return the response; the signature is dated ``minutes_off``
-    minutes from now.
+    """Send a signed GET request and return the response.
 
-    ``signed_path`` and ``signed_content_type`` replace ``path`` and ``content_type`` in the
-    signature only.
+    The date of the signature is ``minutes_off`` minutes after the current time (negative: before
+    it). Only the signature uses ``signed_path`` and ``signed_content_type`` instead of ``path`` and
+    ``content_type``.
     """
     keys = api.world.keys["user"]
     when = api.world.clock() + timedelta(minutes=minutes_off)
@@ -134,7 +134,7 @@ async def test_signed_digest_covers_the_body(api: Api) -> None:
     body, other = b'{"full_name": "A"}', b'{"full_name": "B"}'
     assert await signed_patch(api, "users/user", body, body) == 200
     assert await signed_patch(api, "users/user", body, other) == 401
-    # A removed digest header invalidates the signature.
+    # Without the digest header, the signature is invalid.
     assert await signed_patch(api, "users/user", body, other, has_header=False) == 401
     admin = await api.client("admin")
     assert (await admin.get("/users/user"))["full_name"] == "A"
@@ -215,7 +215,7 @@ async def test_rate_limit_counts_only_valid_requests_of_a_keypair(api: Api) -> N
     assert 0 < caught.value.details["retry_after_seconds"] <= 910
     await admin.get("/me")
     # Requests with a wrong signature do not count. Otherwise anyone who knows the access key could
-    # use up the limit of its owner. Of the new limit, three requests are left.
+    # use up the limit of the key's owner. The new limit is 6, of which 3 requests are used.
     await admin.patch(f"/keypairs/{access_key}", {"rate_limit": 6})
     for _ in range(5):
         async with Client(api.url, Keypair(access_key, "x" * 40)) as thief:

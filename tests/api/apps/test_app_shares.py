@@ -28,7 +28,7 @@ EnterApp = Callable[..., Awaitable[AdmittedVisit]]
 
 @pytest.fixture
 async def allow(api: Api) -> Callable[..., Awaitable[None]]:
-    """Return a function that sets the largest allowed audience in the users' policy."""
+    """Return a function that sets which audiences the policy of ``user`` allows for app shares."""
 
     async def change(app_sharing: str = "public", **others: Any) -> None:
         admin = await api.client("admin")
@@ -48,7 +48,10 @@ async def session(
 
 @pytest.fixture
 def enter(api: Api, session: dict[str, Any]) -> EnterApp:
-    """Return a function that opens the link of a share and returns the admitted visit."""
+    """Return a function that opens the link of a share, as a user or anonymously (None).
+
+    The function returns the admitted visit.
+    """
 
     async def open_link(share: dict[str, Any], name: str | None, **others: str) -> AdmittedVisit:
         shares = api.world.manager.app_shares
@@ -69,7 +72,7 @@ async def is_signed_in(token: str) -> bool:
 
 
 async def authorize(api: Api, session: dict[str, Any], app: str, **shown: str) -> AdmittedVisit:
-    """Authorize a visitor as the session's server does."""
+    """Authorize a visitor with the request that the session's server sends."""
     manager = api.world.manager
     caller = await manager.accounts.callers.in_session("user", "10.0.0.1")
     assert caller.role is Role.SESSION
@@ -131,7 +134,7 @@ async def test_only_the_audience_of_a_share_is_admitted(
     if is_admitted:
         assert (await enter(made, visitor)).visit
     else:
-        # The same message as for a missing share, so that guessing reveals nothing.
+        # The message is the same as for a missing share, so that a guessed id reveals nothing.
         with pytest.raises(errors.NotFound, match="no such share, or it is not for you"):
             await enter(made, visitor)
 
@@ -175,7 +178,7 @@ async def test_used_entry_token_is_rejected_by_a_restarted_manager(
     address = await manager.app_shares.create_entry_url(made["id"], guest, CLIENT_IP, TOKEN)
     entry = parse_qs(urlsplit(address).query)["bai_entry"][0]
     assert await authorize(api, session, "tensorboard", entry=entry)
-    # A restarted manager or a standby shares the database, but not the memory.
+    # A restarted manager and a standby manager use the same database, but have no shared memory.
     restarted = Manager(manager.settings, manager.database, api.world.clock)
     caller = await restarted.accounts.callers.in_session("user", "10.0.0.1")
     facts = {

@@ -117,7 +117,8 @@ async def test_used_device_is_kept_when_the_agent_no_longer_reports_it(api: Api)
     agent = await admin.get("/agents/a1")
     assert agent["slots"] == {"cpu": "2", "mem": "16g"}
     assert agent["used"] == {"cpu": "4", "cuda.shares": "0.5", "mem": "8g"}
-    # The used device is kept as unhealthy; the other one, simulated and unused, is deleted.
+    # The used device remains, as unhealthy. The other device, which is simulated and unused, is
+    # deleted.
     assert [(d["id"], d["is_healthy"]) for d in agent["devices"]] == [(taken, False)]
     assert await api.world.manager.sessions.records.check_consistency() == []
     await (await api.client("user")).delete(f"/sessions/{session['id']}")
@@ -134,7 +135,7 @@ async def test_device_belongs_to_one_live_agent(api: Api) -> None:
     assert "cuda.shares" not in await free_slots(admin, "a2")
     clock.advance(seconds=41)
     await api.world.manager.cluster.agents.check_deadlines()
-    # The device was moved to the other machine.
+    # Agent a1 is lost, so the device can belong to a2, as if it was moved to the other machine.
     await second.beat()
     assert (await free_slots(admin, "a2"))["cuda.shares"] == "1"
     assert (await admin.get("/devices"))["items"][0]["agent_id"] == "a2"
@@ -195,7 +196,7 @@ async def test_agent_is_changed_and_deleted(api: Api) -> None:
     await api.world.manager.scheduling.scheduler.run_pass()
     await admin.post("/resource-groups", {"name": "other"})
     await admin.patch("/agents/a1", {"resource_group": "other"})
-    # The administrator's choice takes precedence over the group in the agent's heartbeat.
+    # The group that the administrator set takes precedence over the group in the heartbeat.
     await fake_agent.beat()
     assert (await admin.get("/agents/a1"))["resource_group"] == "other"
     with pytest.raises(errors.NotFound):
@@ -223,7 +224,7 @@ async def test_work_is_delivered_immediately(api: Api) -> None:
     await fake_agent.beat()
     await api.world.manager.start()
     user = await api.client("user")
-    # The first session only fills the caches; the second one is measured.
+    # Measure only the second session: the first session fills the caches.
     for name in ("warm", "real"):
         waiting = asyncio.create_task(fake_agent.work(20))
         began = time.perf_counter()
@@ -231,7 +232,8 @@ async def test_work_is_delivered_immediately(api: Api) -> None:
         (item,) = await waiting
         seconds = time.perf_counter() - began
     assert (item["kind"], item["user"]) == ("prepare", "user")
-    # Delivery takes a few milliseconds on an idle machine; the limit allows for parallel tests.
+    # The delivery takes a few milliseconds on an idle machine. The limit is higher, because other
+    # tests may run at the same time.
     assert seconds < 2, seconds
 
 

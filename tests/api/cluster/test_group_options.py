@@ -34,7 +34,7 @@ async def test_changed_option_triggers_a_scheduling_pass(
     for name in ("large", "small", "late"):
         assert (await user.get(f"/sessions/{name}"))["status"] == "PENDING"
 
-    # No other event occurs, so the change itself must trigger the scheduling pass.
+    # No other event occurs, so only the changed option can trigger the scheduling pass.
     await admin.patch(GROUP, {"scheduler_opts": {"backfill": "aggressive"}})
     await wait_for_status(user, "small", "SCHEDULED")
     await admin.patch(GROUP, {"scheduler": "lifo"})

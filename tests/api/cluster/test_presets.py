@@ -174,8 +174,8 @@ async def test_preset_is_allocatable_only_for_the_session_types_of_its_group(api
 async def test_preset_follows_the_fragmentation_option_of_the_group(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    # The two sessions leave 0.4 free on each of two devices: 0.8 fits only if a share may be split
-    # over devices.
+    # Two sessions leave 0.4 of each of the two devices. A share of 0.8 then fits only if it may be
+    # split over devices.
     admin = await api.client("admin")
     await admin.post("/presets", {"name": "most", "resource_slots": {"cuda.shares": "0.8"}})
     for name in ("half1", "half2"):

@@ -25,9 +25,9 @@ from tests.testbed.wait import wait_until_async
 SIX = {"cpu": "6", "mem": "1g"}
 TWO = {"cpu": "2", "mem": "1g"}
 PATH = "/resource-groups/default/replays"
-# The worker process imports numba, and may have to compile the placement code.
+# The worker process imports numba, and possibly JIT-compiles the placement code.
 WORKER_SECONDS = 120
-# Less than the time without a heartbeat after which an agent is lost.
+# Less than the time without heartbeats after which the status of an agent is LOST.
 BEAT_SECONDS = 10
 SPREAD = {"scheduler": "lifo", "scheduler_opts": {"placement": "spread"}}
 
@@ -38,7 +38,10 @@ def an_hour(api: Api) -> dict[str, Any]:
 
 
 async def result_of(client: Client, replay: dict[str, Any], status: str = "done") -> dict[str, Any]:
-    """Wait for the end of a replay and return it; check that its progress never decreased."""
+    """Wait for the end of a replay and return its result.
+
+    Assert that the progress did not decrease, and that the replay ended with ``status``.
+    """
     seen = [0.0]
 
     async def ended() -> dict[str, Any] | None:
@@ -53,16 +56,17 @@ async def result_of(client: Client, replay: dict[str, Any], status: str = "done"
 
 
 async def advance(api: Api, agent: FakeAgent, seconds: int) -> None:
-    """Advance the clock in steps that are short enough for the agent not to be lost."""
+    """Advance the clock in steps of at most ``BEAT_SECONDS``, with a heartbeat after each step."""
     for begin in range(0, seconds, BEAT_SECONDS):
         api.world.clock.advance(seconds=min(BEAT_SECONDS, seconds - begin))
         await agent.beat(None)
 
 
 async def history(api: Api, agent: FakeAgent, user: Client) -> None:
-    """Run three sessions of 6, 6 and 2 cores on 8 cores: the second waits for the first.
+    """Create three sessions with 6, 6 and 2 cores on an agent with 8 cores.
 
-    The second one belongs to another domain. The second and the third are still running at the end.
+    The second session waits for the end of the first. It belongs to another domain. The second and
+    the third session are still running when this function returns.
     """
     foreign = await api.client("acme-user")
     first = await user.post("/sessions", {"name": "first", "resources": SIX})
@@ -78,7 +82,7 @@ async def history(api: Api, agent: FakeAgent, user: Client) -> None:
     await advance(api, agent, 30)
 
 
-async def test_replay_compares_the_history_with_policies(
+async def test_replay_compares_the_recorded_history_with_other_policies(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await history(api, agent, user)
@@ -95,18 +99,18 @@ async def test_replay_compares_the_history_with_policies(
     assert (full["sessions"], full["running_before"], full["agents"]) == (3, 0, 1)
     recorded, current, _, off = full["reports"]
     assert [r["name"] for r in full["reports"]] == ["history", "current", *started["policies"]]
-    # The second session waited 110 s; the clock does not move while a pass runs.
+    # The second session waited exactly 110 s, because the clock stands still during a pass.
     assert recorded["wait_seconds"] == current["wait_seconds"]
     assert recorded["wait_seconds"]["max"] == 110
     assert current["than_history"] == {"earlier": 0, "later": 0, "same": 3}
-    # Without backfill, the third one waits for the second.
+    # Without backfill, the third session waits for the start of the second.
     assert off["than_current"] == {"earlier": 0, "later": 1, "same": 2}
     assert off["by_user"] != current["by_user"]
     assert {g["kind"]: g["count"] for g in full["gaps"]}["still-running"] == 2
     assert {u["resource"] for u in recorded["utilisation"]} == {"cpu", "cuda"}
     assert len(recorded["utilisation"][0]["percents"]) == len(full["times"])
 
-    # The names of the other domain are hidden; the measures of its sessions are shown.
+    # The domain admin sees no names of the other domain, but the measures of its sessions.
     assert {(g["domain"], g["name"]) for g in recorded["by_user"]} == {
         ("default", "user"), ("acme", "acme-user"),
     }  # fmt: skip
@@ -162,10 +166,10 @@ async def test_number_of_replays_of_all_callers_is_limited(
     await admin.delete(f"{PATH}/{running['id']}")
 
 
-async def test_process_over_its_memory_limit_fails_with_an_explanation(
+async def test_replay_process_over_its_memory_limit_fails_with_an_explanation(
     api: Api, agent: FakeAgent, user: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The limit of 1 MiB is less than the memory that the process has mapped at its start."""
+    """At its start, the process has already mapped more than the limit of 1 MiB."""
     await user.post("/sessions", {"name": "only-one", "resources": TWO})
     await wait_for_status(user, "only-one", "SCHEDULED")
     api.world.clock.advance(seconds=1)
@@ -176,7 +180,7 @@ async def test_process_over_its_memory_limit_fails_with_an_explanation(
     assert answer["comparison"] is None
 
 
-async def test_process_over_its_time_limit_is_killed(
+async def test_replay_process_over_its_time_limit_is_killed(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay_process, "WALL_SECONDS", 0.05)

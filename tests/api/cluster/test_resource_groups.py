@@ -132,7 +132,7 @@ async def test_linked_accounts_may_create_sessions_in_a_private_group(api: Api, 
             with pytest.raises(errors.NotFound, match="secret"):
                 await call
 
-    # Without the link, superadmins cannot create sessions in the group either.
+    # Without the link, even a superadmin cannot create sessions in the group.
     for who in ("user", "domain-admin", "admin"):
         await expect_denied(who)
     link = await admin.put(f"{path}/{target}")
@@ -150,7 +150,7 @@ async def test_invalid_link_is_rejected(api: Api) -> None:
     path = "/resource-groups/default/links"
     with pytest.raises(errors.NotFound):
         await admin.put(f"{path}/user/nobody")
-    # Both domains have a project with this name.
+    # The name is ambiguous: both domains have a project with this name.
     with pytest.raises(errors.NotFound):
         await admin.put(f"{path}/project/default")
     with pytest.raises(errors.InvalidRequest):

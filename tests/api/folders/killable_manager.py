@@ -1,6 +1,6 @@
-"""Script ``killable_manager.py HOME PORT``: a manager process that a test may kill.
+"""Script ``killable_manager.py HOME PORT``: a manager process that a test can kill and restart.
 
-Prints its URL, the access and secret key of the user, the id of a folder, and the port.
+Prints its URL, access key and secret key of ``user``, the id of a folder, and the port.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tests.testbed.manager import MovableClock, make_world, manager_on
 async def main(home: Path, port: int) -> None:
     state = home / "state.json"
     facts = json.loads(state.read_text()) if state.exists() else None
-    # The testbed creates an encryption key per process; use the key of the previous process.
+    # By default, each process gets a new encryption key. After a restart, use the key of the
+    # previous process.
     options = {} if facts is None else {"key": facts["key"].encode()}
     database = f"sqlite+aiosqlite:///{home}/bai.sqlite"
     async with manager_on(database, home, MovableClock(), **options) as manager:

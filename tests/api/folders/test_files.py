@@ -155,7 +155,7 @@ async def test_large_file_is_sent_whole_and_in_ranges(api: Api, user: Client) ->
 async def test_slow_client_does_not_block_others_and_disconnect_closes_the_file(
     api: Api, user: Client
 ) -> None:
-    size = 64 * MIB  # more than fits into the buffers of a connection
+    size = 64 * MIB  # larger than the buffers of a connection
     await put(user, "big", b"x" * size)
     async with AsyncExitStack() as stack:
         resting = [
@@ -167,8 +167,8 @@ async def test_slow_client_does_not_block_others_and_disconnect_closes_the_file(
         async for chunk in resting[0].aiter_bytes():
             received += len(chunk)
         assert received == size
-    # The first client has received the whole file, and the other clients have disconnected, so all
-    # files must be closed.
+    # The first client has received the whole file, and the other clients have disconnected.
+    # Therefore no file may be open.
     opened = Path(f"/proc/{os.getpid()}/fd")
     await wait_until_async(lambda: not open_files_of_folders(opened), 10, "the file to be closed")
 
@@ -345,7 +345,7 @@ async def test_upload_without_sign_in_is_rejected_before_the_body(api: Api, user
 
 
 def hostile_archive() -> bytes:
-    """Return a 300 KB compressed archive whose only pax header has 300 MiB of digits."""
+    """Return an archive of 300 KB (compressed); its pax header is 300 MiB of digits."""
     header = tarfile.TarInfo("header")
     header.type, header.size = tarfile.XHDTYPE, 300 * MIB
     return gzip.compress(header.tobuf()) + gzip.compress(b"1" * MIB) * 300
@@ -380,7 +380,7 @@ async def test_hostile_archive_does_not_delay_other_requests(api: Api, user: Cli
         slowest = max(slowest, time.monotonic() - began)
         await asyncio.wait([sending], timeout=0.05)
     await sending
-    # Regression: the server was blocked for over 40 s. The limit allows for a busy machine.
+    # Regression: the server was blocked for over 40 s. The limit is high enough for a busy machine.
     assert slowest < 5.0
     assert staged_uploads(api) == []
 
@@ -421,8 +421,8 @@ async def test_directory_listing_is_paged(user: Client) -> None:
         await user.get("/vfolders/data/files", sort="colour")
 
 
-# Script of a manager process. It prints its URL and the keypair of ``user``, and then its peak
-# memory after each line of input.
+# Script of a manager process. It prints its URL and the keypair of ``user``. For each line of
+# input, it then prints its peak memory.
 SERVER = """
 import asyncio, json, resource, sys
 from pathlib import Path
@@ -445,7 +445,7 @@ asyncio.run(main())
 
 
 class ManagerProcess:
-    """A manager in its own process."""
+    """A manager in a separate process."""
 
     def __init__(self, home: Path) -> None:
         self._process = subprocess.Popen(
@@ -458,7 +458,7 @@ class ManagerProcess:
         self.client = Client(url, Keypair(access_key, secret_key), timeout_seconds=120)
 
     def peak_memory_kib(self) -> int:
-        """Return the peak memory of the process."""
+        """Return the peak memory of the process in KiB."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()

@@ -19,7 +19,7 @@ from tests.testbed.manager import Api
 
 REFUSALS = ("http-400", "invalid-request", "forbidden", "conflict", "not-found")
 SECRET = b"a secret of somebody else"
-# URL-encoded paths that lead out of the folder, are invalid, or look like such a path.
+# URL-encoded paths. They lead out of the folder, are invalid, or only look like such a path.
 RAW_ATTACKS = {
     "parent directories": "../../outside/secret",
     "parent directories in the middle": "dir/../../../outside/secret",
@@ -48,7 +48,8 @@ RAW_ATTACKS = {
     "two-dot leader": "%e2%80%a5/%e2%80%a5/outside/secret",
     "right-to-left override": "%e2%80%ae/../../outside/secret",
 }
-# Valid names inside the folder: Unicode look-alikes, backslashes, or escapes decoded once.
+# Attacks whose path is a valid name inside the folder: after one decoding, it contains escapes,
+# backslashes or characters that look like ``/`` or ``.``.
 HARMLESS = {
     "encoded twice",
     "backslashes",
@@ -68,7 +69,10 @@ async def user(api: Api) -> Client:
 
 @pytest.fixture
 def root(api: Api, user: Client) -> Path:
-    """The folder with a file, a directory, and links to a directory and a file outside of it."""
+    """The path of a folder. It contains a file, a directory, and links to a directory and a file.
+
+    The links lead out of the folder.
+    """
     (found,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
     outside = found.parent.parent / "outside"
     outside.mkdir()
@@ -81,7 +85,7 @@ def root(api: Api, user: Client) -> Path:
 
 
 def files_outside_of(root: Path, top: Path) -> Mapping[str, Any]:
-    """Return the files and directories on the host outside of the folder and the staging area."""
+    """Return the contents of files and directories outside of the folder and the staging area."""
     found: dict[str, Any] = {}
     for place, _, files in os.walk(top):
         if Path(place).is_relative_to(root) or DIRECTORY in Path(place).parts:
@@ -101,7 +105,7 @@ def archive_of(name: bytes) -> bytes:
 
 
 def requests_with(address: str, text: str, raw: bytes) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return requests that have the path as a parameter, in a header or as an archive member."""
+    """Return requests that contain the path: as a parameter, in a header or in an archive."""
     named = base64.b64encode(raw).decode()
     upload = {"Upload-Length": "1", "Upload-Metadata": f"path {named}"}
     length = {"Upload-Length": "1"}
@@ -145,6 +149,6 @@ async def test_path_cannot_lead_out_of_the_folder(
     assert files_outside_of(root, top) == before
     assert (root / "out-file").is_symlink() or attack == "link to outside"
     if attack not in HARMLESS:
-        # Only removing the link itself is allowed.
+        # Of the requests for files and contents, only DELETE may succeed: it removes a link itself.
         reads_and_writes = [call for call in done if "/content" in call or "/files" in call]
         assert [call for call in reads_and_writes if not call.startswith("DELETE")] == []

@@ -1,7 +1,7 @@
 """Session starts with folders on storage hosts that are slow, read-only, full or unavailable.
 
-A host that responds never prevents a start. If a host is unavailable, only the starts that need
-it fail, after a timeout.
+Slow, read-only and full hosts do not prevent a start. If a host is unavailable, the starts that
+need its folders fail after a timeout; other starts are unaffected.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ async def agent(api: Api) -> FakeAgent:
 
 
 async def create_and_launch(api: Api, agent: FakeAgent, name: str, *folders: str) -> dict[str, Any]:
-    """Create a session, prepare it, and return its launch plan."""
+    """Create a session that mounts the folders, prepare it, and return its launch plan."""
     user = await api.client("user")
     body = {"name": name, "mounts": [{"vfolder": folder} for folder in folders]}
     session = await user.post("/sessions", body)
@@ -101,7 +101,7 @@ async def create_and_launch(api: Api, agent: FakeAgent, name: str, *folders: str
 
 
 async def wait_until_scheduled(user: Client, session: dict[str, Any]) -> None:
-    # The first scheduling pass of a test run may have to compile its code.
+    # The first scheduling pass of a test run may JIT-compile its code.
     session = await user.get(f"/sessions/{session['id']}", wait="SCHEDULED", timeout="60")
     assert session["status"] != "PENDING", session
 
@@ -140,7 +140,7 @@ async def test_session_starts_with_a_read_only_host(api: Api, agent: FakeAgent, 
 
 @pytest.fixture
 def exit_stack(api: Api, disk: Path) -> Iterator[ExitStack]:
-    """Contexts that are closed before the manager, which would otherwise wait for dead mounts."""
+    """A stack for dead mounts. It is closed before the manager, which would wait for the mounts."""
     with ExitStack() as stack:
         yield stack
 
@@ -168,7 +168,7 @@ async def test_unavailable_host_fails_only_the_sessions_that_need_it(
     assert (shown["status"], "does not respond" in shown["message"]) == ("gone", True)
 
 
-async def test_unavailable_host_does_not_delay_quota_counts_of_other_hosts(
+async def test_unavailable_host_does_not_prevent_quota_counts_of_other_hosts(
     api: Api, disk: Path, exit_stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quotas, "SCAN_TIMEOUT_SECONDS", 0.3)
@@ -182,8 +182,8 @@ async def test_unavailable_host_does_not_delay_quota_counts_of_other_hosts(
         exit_stack.enter_context(dead_mount(disk))
     except ComponentMissing as reason:
         skip_or_fail("fuse", reason)
-    # In the first round, the count fails. In the second round, the host is already marked
-    # unavailable.
+    # In the first round, the count of the dead host times out. In the second round, the host is
+    # already marked as unavailable.
     for size in (3, 5):
         await user.call("PUT", where, query={"path": "f"}, content=b"x" * size)
         await api.world.manager.folders.quotas.step()
@@ -207,7 +207,7 @@ async def test_start_is_rejected_if_the_host_fails_after_the_preparation(
         exit_stack.enter_context(dead_mount(disk))
     except ComponentMissing as reason:
         skip_or_fail("fuse", reason)
-    # The agent's report is accepted although the folder cannot be checked now.
+    # The manager accepts the agent's report, although it cannot check the folder.
     await agent.report(items[0], injection={})
     session = await user.get(f"/sessions/{session['id']}", wait="PREPARED", timeout="20")
     assert session["status"] == "PREPARED", session

@@ -126,7 +126,8 @@ async def test_connection_is_reused_after_a_streamed_body(api: Api, user: Client
     async with wire(api) as connection:
         for size in SIZES:
             content = os.urandom(size)
-            # The next head arrives together with the end of this body and must not be consumed.
+            # The head of the next request arrives together with the end of this body. The server
+            # must not read it as a part of the body.
             connection.head("PUT", f"{CONTENT}?path=f{size}", size, {})
             connection.send(content)
             connection.head("PUT", f"{CONTENT}?path=next", 4, {})
@@ -153,7 +154,8 @@ async def test_tus_upload_keeps_bytes_received_before_a_disconnect(api: Api, use
     sent = [100_000, CHUNK_BYTES + 200_000, len(content)]
     offset = 0
     for end in sent:
-        # The first two bodies are incomplete: one is smaller than the write buffer, one is larger.
+        # The first two bodies are incomplete. The first is smaller than the write buffer, the
+        # second is larger.
         async with wire(api) as connection:
             headers = {**CHUNK_HEADERS, "Upload-Offset": str(offset)}
             connection.head("PATCH", upload, len(content) - offset, headers)
@@ -173,7 +175,7 @@ async def _has_offset(user: Client, upload: str, end: int) -> bool:
 
 
 def fill(path: Path) -> None:
-    """Write to a file until no space is left; the manager may use the disk at the same time."""
+    """Write to a file until no space is left; ignore errors, because the manager also writes."""
     with suppress(OSError), open(path, "wb", buffering=0) as filler:
         while True:
             filler.write(bytes(64 * 1024))

@@ -65,7 +65,7 @@ async def test_kill_during_a_chunk_keeps_acknowledged_bytes(
 
             async def chunk_until_kill() -> AsyncIterator[bytes]:
                 yield content[FIRST_BYTES : -4 * MIB]
-                # Kill the server when it has written a part of this chunk and waits for the rest.
+                # Kill the manager when it has written a part of this chunk and waits for the rest.
                 await wait_until_async(
                     lambda: staged_bytes() > FIRST_BYTES + 4 * MIB,
                     60,
@@ -80,7 +80,8 @@ async def test_kill_during_a_chunk_keeps_acknowledged_bytes(
                 await send(FIRST_BYTES, chunk_until_kill(), len(content) - FIRST_BYTES)
             await asyncio.to_thread(server.start, int(port))
             kept = await offset_now()
-            # An incomplete chunk with a checksum is discarded; without a checksum it may be kept.
+            # The manager discards an incomplete chunk with a checksum. Without a checksum, it can
+            # keep the bytes that it has written.
             assert kept == FIRST_BYTES if has_checksum else FIRST_BYTES <= kept < len(content)
             assert await send(kept, content[kept:], len(content) - kept) == len(content)
         (uploaded,) = home.glob("vfolders/user/*/*/f")

@@ -114,7 +114,7 @@ async def test_file_appears_with_the_last_chunk(user: Client) -> None:
     last = await send_chunk(user, upload, MIB, content[MIB:])
     assert (last.status_code, last.headers["Upload-Offset"]) == (204, str(len(content)))
     assert await content_of(user, "deep/file.bin") == content
-    # A client that missed the last response reads the progress.
+    # A client that missed the last response can still read the offset.
     assert await offset_of(user, upload) == len(content)
 
 
@@ -177,7 +177,7 @@ async def test_parallel_partial_uploads_are_concatenated(user: Client) -> None:
     assert answer.status_code == 201, answer.text
     assert await content_of(user, "big") == content
     again = await user.http.post(UPLOADS, headers=final)
-    assert again.status_code == 404  # the partial uploads are deleted
+    assert again.status_code == 404  # The partial uploads have been deleted.
 
 
 async def test_aborted_upload_is_deleted(user: Client) -> None:
@@ -253,7 +253,7 @@ async def test_unfinished_uploads_per_user_are_limited(api_with_three_uploads: A
         headers = {"Upload-Length": str(length), "Upload-Metadata": metadata(path="f")}
         return await user.http.post(UPLOADS, headers=headers)
 
-    # Concurrently, to detect a race between check and count.
+    # Send the requests concurrently, to detect a race between check and count.
     answers = await asyncio.gather(*(post() for _ in range(12)))
     assert sorted(answer.status_code for answer in answers) == [201] * 3 + [403] * 9
     refused = next(answer for answer in answers if answer.status_code == 403)
@@ -261,7 +261,7 @@ async def test_unfinished_uploads_per_user_are_limited(api_with_three_uploads: A
     assert "3 unfinished uploads" in refused.json()["message"]
     made = [a.headers["Location"] for a in answers if a.status_code == 201]
     paths = ["/vfolders/" + location.partition("/vfolders/")[2] for location in made]
-    # The limit is per user, and finished uploads no longer count.
+    # The limit is per user. Finished and aborted uploads do not count.
     guest = await api.client("user2")
     await guest.post("/vfolders", {"name": "theirs"})
     answer = await guest.http.post(
@@ -280,7 +280,7 @@ async def test_unfinished_uploads_count_after_a_restart_until_they_expire(
     await create_upload(user, 4, "f")
     moment = time.time()
     hosts = api.world.manager.folders.storage_hosts
-    # The state of a manager that has just started.
+    # A new instance, as in a manager that has just started.
     open_uploads = OpenUploads(hosts, 1, lambda: moment)
     await open_uploads.read()
     ((scope, stored),) = await hosts.get("local").unfinished()
@@ -303,7 +303,9 @@ async def test_unfinished_uploads_count_towards_the_quota(api: Api, user: Client
     assert (answer.status_code, answer.json()["error"]) == (403, "quota-exceeded")
 
 
-async def test_write_permission_is_checked_again_at_completion(api: Api, user: Client) -> None:
+async def test_write_permission_is_checked_again_when_an_upload_completes(
+    api: Api, user: Client
+) -> None:
     await api.share_folder("user", "data", "user2", "rw")
     folder = (await user.get("/vfolders/data"))["id"]
     guest = await api.client("user2")
@@ -361,7 +363,7 @@ def signed_headers(
 
 
 def test_tuspy_resumes_after_a_kill_of_the_manager(tmp_path: Path) -> None:
-    """Kill the manager while tuspy uploads; tuspy resumes the upload, and the checksums match."""
+    """Kill the manager while tuspy uploads a file; tuspy resumes, and the checksums match."""
     content = os.urandom(12 * MIB)
     (tmp_path / "big.bin").write_bytes(content)
     server = KillableManager(tmp_path / "home")
@@ -391,7 +393,7 @@ def test_tuspy_resumes_after_a_kill_of_the_manager(tmp_path: Path) -> None:
             server.start(int(port))
             client.set_headers(signed_headers(uploader.url, access, secret, "HEAD"))
             uploader.offset = uploader.get_offset()
-            assert uploader.offset == 6 * MIB  # no acknowledged bytes are lost
+            assert uploader.offset == 6 * MIB  # No acknowledged bytes are lost.
             while uploader.offset < len(content):
                 send()
         (landed,) = (tmp_path / "home" / "vfolders").glob("user/*/*/sub/big.bin")

@@ -1,4 +1,4 @@
-"""Stateful property test: folder operations of two users against a model."""
+"""Stateful property test: folder operations of two users are compared with a model."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ModelFolder:
 
 @cache
 def database_template() -> Path:
-    """Return a database with the demo data, which is copied for each run."""
+    """Return the folder of a database with the demo data; each run copies it."""
     home = Path(tempfile.mkdtemp(prefix="bai-demo-"))
 
     async def fill() -> None:
@@ -94,7 +94,10 @@ class FoldersMachine(RuleBasedStateMachine):
         return caller
 
     def expect_outcome(self, work: Coroutine[Any, Any, Any], expected: bool) -> Any:
-        """Run an operation that must succeed if ``expected``, and else fail with a ``BaiError``."""
+        """Run an operation and return its result.
+
+        If ``expected`` is false, the operation must fail with a ``BaiError``; the result is None.
+        """
         try:
             result = self.run(work)
         except BaiError as error:
@@ -105,7 +108,7 @@ class FoldersMachine(RuleBasedStateMachine):
         return result
 
     def is_free(self, user: str, name: str, ignored: ModelFolder | None = None) -> bool:
-        """Return whether a user has no live folder with this name, other than ``ignored``."""
+        """Return whether no live folder of the user, except ``ignored``, has this name."""
         return not any(
             known.owner == user and known.name == name and known.status == LIVE
             for known in self.known
@@ -145,7 +148,8 @@ class FoldersMachine(RuleBasedStateMachine):
             folder.status == LIVE
             and user == folder.owner
             and to != folder.owner
-            # A pending invitation needs a free name; a grant can be changed at any time.
+            # An invitation needs a name that the invitee does not use. A grant can be changed at
+            # any time.
             and (to in folder.grants or self.is_free(to, folder.name))
         )
         work = self.manager.folders.grants.put(self.caller(user), folder.id, to, permission)
@@ -160,7 +164,8 @@ class FoldersMachine(RuleBasedStateMachine):
     @rule(folder=folders, user=USERS)
     def unshare_or_leave(self, folder: ModelFolder, user: str) -> None:
         guest = GUEST if folder.owner == OWNER else OWNER
-        # Users without a grant do not see the folder; in the trash only its owner sees it.
+        # Only the owner and users with a grant see the folder. In the trash, only the owner sees
+        # it.
         sees = user == folder.owner or (guest in folder.grants and folder.status == LIVE)
         work = self.manager.folders.grants.delete(self.caller(user), folder.id, guest)
         expected = sees and guest in folder.grants

@@ -16,15 +16,15 @@ from tests.testbed.manager import Api
 
 from ..test_permissions import METHODS
 
-# Relations of the caller to the folder: none; grantee with each permission; member of the folder's
-# project, with the folder's permission or a lower one; owner.
+# Relations of the caller to the folder: no relation; a grant with this permission; member of the
+# folder's project, if the folder's permission is ro or rw; member with a lower grant; owner.
 RELATIONS = ("none", "ro", "rw", "wd", "member-ro", "member-rw", "member-less", "owner")
 READS = "404 ok ok ok ok ok ok ok"
 WRITES = "404 403 ok ok 403 ok 403 ok"
 MANAGES = "404 403 403 403 403 403 403 ok"
 
 # Method and path below the folder; outcomes in the order of RELATIONS; options of the request. The
-# calls are sent in this order, so that the target of each permitted call exists.
+# test sends the calls in this order, because some calls need the result of an earlier call.
 TABLE: list[tuple[str, str, dict[str, Any]]] = [
     ("GET ", READS, {}),
     ("PATCH ", MANAGES, {"json": {"permission": "rw"}}),
@@ -76,8 +76,9 @@ async def api(api: Api) -> Api:
 
 
 async def folder_for(api: Api, relation: str) -> tuple[Client, str]:
-    """Create a folder with files. Return the client of a user with this relation to the folder, and
-    the folder's id.
+    """Create a folder with files.
+
+    Return the client of a user with this relation to the folder, and the folder's id.
     """
     is_project = relation.startswith("member")
     owner = await api.client("domain-admin" if is_project else "user")
@@ -138,7 +139,7 @@ async def test_user_is_invited_by_email_address_in_any_case(api: Api) -> None:
 async def test_host_permission_of_one_scope_permits_setting_a_members_permission(
     api: Api, grants: str
 ) -> None:
-    """The host permissions are the union of those of domain, project and keypair policy."""
+    """A user has the host permissions that domain, project or keypair policy grant (union)."""
     admin, owner = await api.client("admin"), await api.client("domain-admin")
     team = await admin.post("/vfolders", {"name": "team", "project": "default/default"})
     wanted = "set-user-specific-permission"

@@ -1,4 +1,4 @@
-"""Folder shares: most take effect only after the user has accepted an invitation."""
+"""Folder shares: which take effect at once, and which after the user accepts an invitation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ async def api(api: Api) -> Api:
 
 
 async def mounts_of_new_session(api: Api, username: str, *names: str) -> list[str]:
-    """Return the folders that a new session of the user mounts; it requests ``names``."""
+    """Return the names of the folders that a new session of the user mounts.
+
+    The session requests ``names``; other folders are mounted automatically.
+    """
     owner, project = await api.world.user_id(username), await api.world.project_id()
     requests = [MountRequest(name) for name in names]
     mounts = await api.world.manager.folders.mounts.resolve_mounts(
@@ -49,7 +52,7 @@ async def test_shared_dot_folder_is_not_mounted_automatically(
     assert [item["vfolder"] for item in received["items"]] == [".local", "data"]
     for item in received["items"]:
         await user.post(f"/vfolder-invitations/{item['id']}/accept")
-    # An accepted folder may be requested, but is never mounted automatically.
+    # After the user has accepted, a session can mount the folder on request, but not automatically.
     assert await mounts_of_new_session(api, "user") == []
     assert await mounts_of_new_session(api, "user", "data") == ["data"]
 
@@ -123,7 +126,7 @@ async def test_only_the_owner_may_rename_a_folder_to_a_dot_name(api: Api, user: 
     assert await mounts_of_new_session(api, "user") == [".local"]
     with pytest.raises(InvalidRequest, match="rename it first"):
         await admin.put(f"{path}/owner", {"user": "user2"})
-    # Administrators may still transfer the folder to themselves.
+    # A superadmin may transfer a folder with a dot name to their own account.
     await admin.put(f"{path}/owner", {"user": "admin"})
     await api.world.manager.folders.vfolders.wait_for_tasks()
     assert (await admin.get(path))["owner"] == "admin"

@@ -110,7 +110,7 @@ async def test_rejected_create_leaves_no_directory(api: Api) -> None:
         await create_folder(user, "two")
     assert refused.value.details == {"scope": "user", "limit": 1, "used": 1}
     assert len(folders_on_disk(api)) == 1
-    # The maximum number of folders is per user.
+    # The maximum number of folders applies to each user separately.
     await create_folder(await api.client("user2"), "one")
 
 
@@ -148,7 +148,7 @@ async def test_grant_is_given_by_email_address_changed_and_revoked(api: Api) -> 
     assert (changed["permission"], changed["is_pending"]) == ("rw", False)
     assert (await guest.get("/vfolders/data"))["permission"] == "rw"
     assert (await user.get("/vfolders/data/grants"))["total"] == 1
-    # A grantee may neither share nor change the folder.
+    # A grantee may not share, rename or delete the folder.
     for call in (
         guest.put(f"{path}/grants/domain-admin", {"permission": "ro"}),
         guest.patch(path, {"name": "x"}),
@@ -196,7 +196,7 @@ async def test_share_with_invalid_user_is_rejected(
         await user.put(f"/vfolders/data/grants/{whom}", {"permission": "ro"})
 
 
-async def test_name_prefers_the_callers_own_folder_and_must_be_unique(api: Api) -> None:
+async def test_name_means_the_callers_own_folder_or_else_the_only_visible_one(api: Api) -> None:
     user, user2 = await api.client("user"), await api.client("user2")
     admin = await api.client("domain-admin")
     theirs = await create_folder(user2)
@@ -210,8 +210,7 @@ async def test_name_prefers_the_callers_own_folder_and_must_be_unique(api: Api) 
     assert (await user.get(f"/vfolders/{third['id']}"))["owner"] == "domain-admin"
     own = await create_folder(user)
     assert (await user.get("/vfolders/data"))["id"] == own["id"]
-    # The admin can see all three folders because of the role. The admin's own folder takes
-    # precedence.
+    # The domain admin can see all three folders. The name means the domain admin's own folder.
     assert (await admin.get("/vfolders/data"))["id"] == third["id"]
 
 
@@ -370,7 +369,7 @@ async def test_own_shared_and_project_folders_can_be_mounted(api: Api) -> None:
     ]
 
 
-async def test_subpath_mount_is_left_to_the_agent(api: Api) -> None:
+async def test_mount_with_a_subpath_has_the_whole_folder_as_source(api: Api) -> None:
     own = await create_folder(await api.client("user"))
     rows = await resolve_mounts(
         api,

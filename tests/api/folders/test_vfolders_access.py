@@ -163,7 +163,7 @@ async def test_failed_clone_shows_the_reason_and_can_be_deleted(api: Api, user: 
     with pytest.raises(NotFound):
         await user.get("/vfolders/copy/files")
     await user.delete(f"/vfolders/{row['id']}")
-    # Restoring the folder from the trash does not repair it: its files are still missing.
+    # If the folder is restored from the trash, its files are still missing.
     assert (await user.post(f"/vfolders/{row['id']}/restore"))["status"] == "error"
     await user.delete(f"/vfolders/{row['id']}")
     await user.post(f"/vfolders/{row['id']}/purge")
@@ -184,8 +184,8 @@ async def test_transfer_moves_the_folder_with_its_files(api: Api, user: Client) 
     assert await content_of(heir, "f", folder) == b"mine"
     with pytest.raises(NotFound):
         await user.get(f"/vfolders/{folder}")
-    # A transfer fails if the new owner has a folder of that name. Otherwise, even a transfer to
-    # another domain succeeds.
+    # A transfer fails if the new owner has a folder of that name. A transfer to a user of another
+    # domain is permitted.
     stranger = await api.client("acme-user")
     own = await stranger.post("/vfolders", {"name": "data"})
     with pytest.raises(AlreadyExists):
@@ -224,7 +224,7 @@ async def test_unmanaged_folder_uses_an_existing_directory_and_never_deletes_it(
 
 @pytest.mark.checklist("SHARE-07")
 @pytest.mark.parametrize("permission", PERMISSIONS)
-async def test_operation_requires_its_host_permission(api: Api, permission: str) -> None:
+async def test_folder_operation_requires_its_host_permission(api: Api, permission: str) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     domain_admin = await api.client("domain-admin")
     await user.post("/vfolders", {"name": "data", "cloneable": True})
@@ -287,7 +287,7 @@ async def test_quota_without_file_system_support_limits_uploads(api: Api, user: 
         await user.send("POST", "/vfolders/data/uploads", query={"path": "u"},
                         headers={"Upload-Length": str(60 * KIB)})  # fmt: skip
     assert [i["name"] for i in (await user.get("/vfolders/data/files"))["items"]] == ["first"]
-    # Files written by sessions are counted but not rejected.
+    # A file that a session writes counts towards the quota, but the write is not rejected.
     (root,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
     shutil.copy(root / "first", root / "by-hand")
     assert (await user.get("/vfolders/data/usage"))["bytes"] == 120 * KIB
@@ -307,7 +307,7 @@ async def test_scan_of_another_folder_keeps_uploaded_bytes(api: Api, user: Clien
     for name in ("data", "other"):
         await user.get(f"/vfolders/{name}/usage", fresh="true")
     await put(user, "first", b"x" * 60 * KIB)
-    # The scan of another folder finds none of the uploaded bytes.
+    # The scan of another folder does not find the uploaded bytes, which must still count.
     await user.get("/vfolders/other/usage", fresh="true")
     with pytest.raises(QuotaExceeded):
         await put(user, "second", b"x" * 60 * KIB)
@@ -338,7 +338,7 @@ async def test_quota_of_a_project_comes_from_its_policy(api: Api, user: Client) 
     query = {"path": "f"}
     with pytest.raises(QuotaExceeded):
         await user.call("PUT", f"/vfolders/{team['id']}/content", query=query, content=b"x" * 1001)
-    await put(user, "f", b"x" * 1001)  # the user's own scope is independent
+    await put(user, "f", b"x" * 1001)  # The user has a separate quota.
     scope = f"project:{project}"
     assert (await admin.get(f"/quota-scopes/local/{scope}"))["policy_bytes"] == 1000
     await admin.put(f"/quota-scopes/local/{scope}", {"limit_bytes": 2000})
@@ -392,14 +392,14 @@ async def test_dot_folders_of_the_owner_are_mounted_into_every_session(
     assert [(m.path, m.is_auto) for m in found] == [
         ("/home/work/data", False), ("/home/work/.local", True),
     ]  # fmt: skip
-    # Only the owner's dot folders are mounted automatically; a requested mount at the same path
-    # takes precedence.
+    # A shared dot folder is not mounted automatically. A requested mount at the same path replaces
+    # the automatic mount.
     guest = await api.world.user_id("user2")
     assert await mounts.resolve_mounts(SUPERADMIN, guest, project, []) == []
     asked = [MountRequest("data", ".local")]
     found = await mounts.resolve_mounts(SUPERADMIN, owner, project, asked)
     assert [m.vfolder for m in found] == ["data"]
-    # A missing folder does not prevent the start: the session has a notice.
+    # If the folder is missing, the session starts with a notice.
     rows = [m.as_row() for m in await mounts.resolve_mounts(SUPERADMIN, owner, project, [])]
     (root,) = [p for p in api.world.manager.settings.storage_root.glob("user/*/[!.]*")
                if p.name == rows[0]["vfolder_id"]]  # fmt: skip

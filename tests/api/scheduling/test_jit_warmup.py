@@ -1,4 +1,4 @@
-"""Responses while the scheduler's code is being compiled after the first start."""
+"""Responses while the manager JIT-compiles the scheduler's code after its start."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from tests.testbed.manager import Api
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """The compilation lasts until this event is set; requests wait for the compilation for at most
-    0.05 s."""
+    """An event that ends the simulated compilation.
+
+    Until then, requests wait for the compilation for at most 0.05 s.
+    """
     event = asyncio.Event()
 
     async def warm_up() -> None:

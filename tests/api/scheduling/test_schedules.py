@@ -41,7 +41,7 @@ async def test_schedule_lists_running_and_pending_sessions_of_the_group(
         (2, "second"),
     ]
     assert first["reason"]
-    # The first pending session has a reservation on the agent of the running session.
+    # The first pending session has a reservation on the same agent as the running session.
     assert [k["agent_id"] for k in first["kernels"]] == [kernel["agent_id"]]
     assert second["kernels"] == []
 

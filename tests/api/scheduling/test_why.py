@@ -25,7 +25,7 @@ async def complete_explanation(user: Client, name: str) -> dict[str, Any]:
     return dict(await wait_until_async(explanation, 10, "a complete explanation"))
 
 
-async def test_explanation_of_a_pending_session(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_pending_session_is_explained(api: Api, agent: FakeAgent, user: Client) -> None:
     await user.post("/sessions", {"name": "big1", "resources": SIX})
     await wait_for_status(user, "big1", "SCHEDULED")
     await user.post("/sessions", {"name": "big2", "resources": SIX})
@@ -35,7 +35,8 @@ async def test_explanation_of_a_pending_session(api: Api, agent: FakeAgent, user
     assert checks["account"]["passed"]
     assert not checks["resources"]["passed"]
     assert checks["resources"]["shortages"] == [{"slot": "cpu", "asked": "6", "available": "2"}]
-    # The running session has no time limit, and no session of its kind has ended yet.
+    # The start cannot be estimated: the running session has no time limit, and no session of its
+    # kind has ended yet.
     assert why["estimate"] == {"starts_at": None, "certainty": "unknown"}
     smaller = next(remedy for remedy in why["sooner"] if remedy["kind"] == "smaller")
     assert smaller["facts"] == {"slots": {"cpu": "2"}}
@@ -70,7 +71,9 @@ async def test_explanation_of_a_session_that_is_not_pending_is_empty(
     )
 
 
-async def test_changed_position_is_an_event(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_changed_queue_position_sends_an_event(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     await user.post("/sessions", {"name": "runs", "resources": SIX})
     await wait_for_status(user, "runs", "SCHEDULED")
     for name in ("first", "second", "third"):
@@ -94,7 +97,7 @@ async def test_changed_position_is_an_event(api: Api, agent: FakeAgent, user: Cl
         assert [await anext(lines), await anext(other_lines)] == [": open"] * 2
         await user.delete("/sessions/first")
         async with asyncio.timeout(30):
-            # Events for changed reasons may come first.
+            # Skip events for changed reasons, which may come first.
             while await anext(lines) != "event: position":
                 pass
             data = json.loads((await anext(lines)).removeprefix("data: "))

@@ -30,7 +30,7 @@ Session = dict[str, Any]
 
 @pytest.fixture
 async def manager(database_url: str, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Manager]:
-    """A manager that may call this machine; tests start its loops if they need them."""
+    """A manager whose callbacks may call this machine. Its loops are not running."""
     async with manager_on(database_url, tmp_path, clock, callback_reach=LOCAL_NETWORK) as made:
         yield made
 
@@ -51,13 +51,13 @@ async def callback_of(client: Client, name: str) -> Session:
 
 
 async def statuses_after(receiver: Receiver, count: int) -> list[str]:
-    """Wait until the receiver has ``count`` calls and return their statuses."""
+    """Wait until the receiver has at least ``count`` calls; return the statuses of all calls."""
     await wait_until_async(lambda: len(receiver.calls) >= count, 60, f"{count} calls")
     return receiver.statuses
 
 
 async def wait_for_callback(client: Client, name: str, **facts: Any) -> Session:
-    """Wait until the callback state of a session contains these values and return it."""
+    """Wait until the callback of a session has these values; return the callback."""
 
     async def matching_state() -> Session | None:
         state = await callback_of(client, name)
@@ -94,7 +94,7 @@ async def test_every_status_change_is_delivered_in_order_and_signed(
     assert receiver.calls[-1].content["exit_code"] == 0
 
 
-async def test_failed_call_is_retried_before_later_ones(
+async def test_failed_call_is_retried_before_later_calls_are_sent(
     api: Api, agent: FakeAgent, user: Client, receiver: Receiver, clock: MovableClock
 ) -> None:
     receiver.answers.extend([500, 503])
@@ -113,7 +113,7 @@ async def test_failed_call_is_retried_before_later_ones(
     assert (state["tries"], state["last_error"], state["is_open"]) == (0, "", True)
 
 
-async def test_undeliverable_call_is_skipped_after_max_tries(
+async def test_undeliverable_call_is_skipped_after_the_maximum_of_attempts(
     api: Api, agent: FakeAgent, user: Client, receiver: Receiver, clock: MovableClock
 ) -> None:
     receiver.answers.extend([500] * MAX_ATTEMPTS)

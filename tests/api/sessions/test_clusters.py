@@ -19,7 +19,7 @@ SMALL = {"cpu": "1", "mem": "1g"}
 
 @pytest.fixture
 async def admin(api: Api) -> Client:
-    """A client of the superadmin; the policy allows four containers per session."""
+    """A client of the superadmin. The keypair policy allows four containers per session."""
     client = await api.client("admin")
     for policy in (await client.get("/keypair-policies"))["items"]:
         changes = {"max_containers_per_session": 4}
@@ -108,7 +108,8 @@ async def test_every_kernel_has_the_same_folders(
         {"vfolder": "data", "path": "/in", "subpath": "raw"},
     ]
     items = await create_prepared(agent, user, mounts=mounts)
-    # The agent mounts the subpath for each kernel; other mounts are in each kernel's plan.
+    # The agent prepares both mounts for each kernel. The plan of each kernel has the mounts without
+    # a subpath; the agent adds the others.
     assert [[m["target"] for m in item["mounts"]] for item in items] == [["/all", "/in"]] * 3
     assert all(item["mounts"] == items[0]["mounts"] for item in items)
     session = await user.get("/sessions/gang1")
@@ -123,7 +124,7 @@ async def test_every_kernel_has_the_same_folders(
 async def create_running(
     api: Api, agent: FakeAgent, user: Client, **body: Any
 ) -> list[dict[str, Any]]:
-    """Create a session (default: three kernels) that is RUNNING; return the work items."""
+    """Create a session (default: three kernels), bring it to RUNNING and return its work items."""
     items = await create_prepared(agent, user, **body)
     session = await user.get("/sessions/gang1")
     path = f"/sessions/{session['id']}"
@@ -131,14 +132,14 @@ async def create_running(
     containers = {f"sub{n}": f"c{n + 1}" for n in range(1, len(items))}
     await api.hub.post(f"{path}/started", {"container_id": "c1", "sub_containers": containers})
     await wait_for_status(user, session["id"], "RUNNING")
-    api.world.clock.advance(seconds=20)  # later than the grace period of new kernels
+    api.world.clock.advance(seconds=20)  # The grace period of new kernels is over.
     return items
 
 
 def heartbeat_with_exit(
     agent: FakeAgent, items: list[dict[str, Any]], which: int, code: int
 ) -> list[Any]:
-    """Return the kernels of a heartbeat in which one has exited with ``code``."""
+    """Return the kernels of a heartbeat; the kernel with index ``which`` has exited."""
     kernels = [agent.running(item) for item in items]
     kernels[which] |= {"is_running": False, "exit_code": code}
     return kernels
@@ -172,7 +173,7 @@ async def test_exit_of_a_sub_kernel_fails_the_session(
         for _ in range(2):
             await agent.beat(heartbeat_with_exit(agent, items, 1, code))
         session = await wait_for_status(user, key, "TERMINATING")
-        # The other kernels still run, so nothing is released before the Hub has stopped them.
+        # The resources remain allocated until the Hub has stopped the other kernels.
         assert len(session["allocations"]) > 0
         await api.hub.post(
             f"/sessions/{key}/exited",
@@ -189,7 +190,7 @@ async def test_exit_of_a_sub_kernel_fails_the_session(
         )
     session = await wait_for_status(user, key, "TERMINATED")
     assert (session["result"], session["allocations"]) == ("failure", [])
-    assert session["exit_code"] == 143  # the exit of the main kernel
+    assert session["exit_code"] == 143  # exit code of the main kernel
     assert session["status_info"] == kernel_end_text("sub1", "exited", code)
 
 
@@ -207,7 +208,7 @@ async def test_exit_of_the_main_kernel_ends_the_session(
     assert (await user.get(f"/sessions/{key}"))["status"] == "RUNNING"
     await agent.beat(gone)
     await wait_for_status(user, key, "TERMINATING")
-    # The Hub is unavailable, so resources are released when the last kernel has ended.
+    # The Hub does not respond, so the resources remain allocated until the agent reports no kernel.
     api.world.clock.advance(seconds=20)
     for _ in range(3):
         await agent.beat(gone)
@@ -221,7 +222,7 @@ async def test_exit_of_the_main_kernel_ends_the_session(
 
 @pytest.mark.parametrize("code", [0, 3, 137])
 @pytest.mark.parametrize("size", [1, 3], ids=["one kernel", "three kernels"])
-async def test_result_is_the_same_if_agent_or_spawner_reports_the_exit_first(
+async def test_result_does_not_depend_on_whether_agent_or_spawner_reports_the_exit_first(
     api: Api, admin: Client, agent: FakeAgent, user: Client, size: int, code: int
 ) -> None:
     ends = []

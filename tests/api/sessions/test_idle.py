@@ -19,10 +19,10 @@ SMALL = {"cpu": "1", "mem": "1g"}
 
 
 class IdleSession:
-    """Reports activity as a session's server does, and moves the clock.
+    """Reports activity as a session's server does, and advances the clock.
 
-    Move the clock by less than 15 minutes per test: the clients sign with the real time, and the
-    manager rejects a signature whose time differs by more.
+    Advance the clock by less than 15 minutes per test. The clients sign with the real time, and the
+    manager rejects signatures that are more than 15 minutes away from its clock.
     """
 
     def __init__(self, api: Api, caller: Caller, session_id: str) -> None:
@@ -31,12 +31,12 @@ class IdleSession:
         self._id = session_id
 
     async def report(self, idle_seconds: float) -> IdleDeadline:
-        """Report the time since the last activity and return the response."""
+        """Report the seconds since the last activity; return the manager's response."""
         activity = self._api.world.manager.sessions.activity
         return await activity.record_use(self._caller, self._id, idle_seconds)
 
     async def status(self) -> str:
-        """Let the manager check all deadlines and return the session's status."""
+        """Let the manager check all deadlines; then return the session's status."""
         await self._api.world.manager.sessions.deadlines.step()
         owner = await self._api.client("user")
         return str((await owner.get(f"/sessions/{self._id}"))["status"])
@@ -76,7 +76,7 @@ async def test_idle_session_is_warned_and_stopped(api: Api, agent: FakeAgent, us
     assert warning.startswith("idle-timeout: unused since") and "10min" in warning
     assert await session_server.status() == "RUNNING"
     session_server.wait(20)
-    # The timeout has passed, but a report of newer activity may still arrive.
+    # The timeout has passed, but the manager waits for a report, which could contain new activity.
     assert await session_server.status() == "RUNNING"
     await session_server.report(600)
     ending = await wait_for_status(user, "lab1", "TERMINATING")
@@ -97,17 +97,17 @@ async def test_session_is_not_stopped_after_an_outage_of_the_manager(
     session_server = await start_session(api, agent)
     session_server.wait(10)
     await session_server.report(0)
-    # The manager was down for 300 s while the session was in use.
+    # Simulate that the manager was down for 300 s while the session was in use.
     session_server.wait(300)
     assert await session_server.status() == "RUNNING"
     await session_server.report(5)
     assert await session_server.status() == "RUNNING"
-    # The manager went down again shortly before the timeout.
+    # Simulate that the manager goes down again shortly before the timeout.
     session_server.wait(110)
     await session_server.report(115)
     session_server.wait(300)
     assert await session_server.status() == "RUNNING"
-    # The second report names an earlier activity than the first report, so it is ignored.
+    # The second report is ignored, because its last activity is earlier than that of the first.
     await session_server.report(100)
     await session_server.report(1000)
     assert await session_server.status() == "RUNNING"
@@ -124,7 +124,7 @@ async def test_owner_extends_the_idle_timeout(api: Api, agent: FakeAgent, user: 
     assert session["idle_ends_at"] == extended["idle_ends_at"]
     ends, began = (datetime.fromisoformat(session[n]) for n in ("idle_ends_at", "started_at"))
     assert ends - began == timedelta(seconds=550)
-    # The owner's request counts as activity, although the session's own report does not include it.
+    # The owner's request counts as activity. The session's report does not include this activity.
     session_server.wait(250)
     await session_server.report(500)
     assert await session_server.status() == "RUNNING"

@@ -20,7 +20,7 @@ AT = "2026-05-01T12:00:00.123456789Z "
 
 
 class LogAgent:
-    """An agent that responds to every log request with the output so far."""
+    """An agent that answers each log request with the current output."""
 
     def __init__(self, agent: FakeAgent) -> None:
         self.text = ""

@@ -20,7 +20,7 @@ async def test_ports_are_passed_in_a_reserved_environment_variable(
     assert session["preopen_ports"] == [8501, 9000]
     assert session["environ"] == {}
     key = f"/sessions/{session['id']}"
-    # The first placement of a test run may have to compile its code.
+    # The first placement of a test run may JIT-compile its code.
     await user.get(key, wait="SCHEDULED", timeout="60", timeout_seconds=70)
     await agent.prepare()
     await user.get(key, wait="PREPARED", timeout="60", timeout_seconds=70)
@@ -28,7 +28,7 @@ async def test_ports_are_passed_in_a_reserved_environment_variable(
     plan = await api.hub.post(f"/sessions/{session['id']}/launch", where)
     assert plan["environ"]["BAI_PREOPEN_PORTS"] == "8501,9000"
     assert "jupyterlab:http:" in plan["environ"]["BAI_SERVICE_PORTS"]
-    # An equal request returns the same session; other ports are a conflict.
+    # An identical request returns the same session. A request with other ports is a conflict.
     assert (await user.post("/sessions", spec))["id"] == session["id"]
     with pytest.raises(errors.AlreadyExists):
         await user.post("/sessions", {**spec, "preopen_ports": [8501]})

@@ -32,7 +32,7 @@ async def test_secret_variable_is_only_in_the_launch_plan(
     async with api.world.manager.database.read() as tx:
         row = (await tx.execute(sa.select(sessions))).mappings().one()
     assert SECRET not in repr(dict(row))
-    # An equal request returns the same session; a different secret value is a conflict.
+    # An identical request returns the same session. A request with another secret is a conflict.
     assert (await user.post("/sessions", spec))["id"] == session["id"]
     with pytest.raises(errors.AlreadyExists):
         await user.post("/sessions", {**spec, "environ": {**environ, "TOKEN": "other"}})

@@ -34,7 +34,7 @@ async def report_exit(api: Api, session: Session, code: int | None, **facts: Any
 
 
 async def wait_for_reason(client: Client, name: str, check: str) -> Session:
-    """Wait until a session is pending because of this check, and return the session."""
+    """Wait until this check is a reason why a session is pending; return the session."""
 
     async def session_with_reason() -> Session | None:
         session = dict(await client.get(f"/sessions/{name}"))
@@ -81,7 +81,7 @@ async def test_log_is_stored_if_the_agent_reports_the_exit_first(
     assert (await user.get("/sessions/train/logs"))["log"] == "done\n"
 
 
-# Exit of a batch session: the spawner's report, then the expected status and result.
+# For each exit of a batch session: the spawner's report, the expected status and the result.
 ENDS: dict[str, tuple[int | None, dict[str, Any], str, str]] = {
     "command exits with 0": (0, {}, "TERMINATED", "success"),
     "command is killed by a signal": (137, {}, "TERMINATED", "failure"),
@@ -261,7 +261,7 @@ async def test_pending_timeout_of_the_resource_group_cancels_sessions(
         "PENDING_TIMEOUT_EXCEEDED: pending for more than 10min, the maximum of resource group "
         "default"
     )
-    # Time before starts_at, or before the end of a dependency, does not count as pending time.
+    # The pending time starts after starts_at and after the end of all dependencies.
     for name in ("awaits", "later"):
         assert (await user.get(f"/sessions/{name}"))["status"] == "PENDING"
     await report_exit(api, running, 0)
@@ -288,7 +288,7 @@ async def test_batch_session_that_exceeds_its_timeout_fails(
 async def test_policy_limits_the_session_lifetime(api: Api, agent: FakeAgent, user: Client) -> None:
     await create_running_session(api, agent, "lab1", resources=SMALL)
     admin = await api.client("admin")
-    # A changed policy applies to running sessions too.
+    # A changed policy also applies to sessions that are already running.
     await admin.patch("/keypair-policies/default", {"max_session_lifetime_seconds": 600})
     api.world.clock.advance(seconds=599)
     await api.world.manager.sessions.deadlines.step()
@@ -352,7 +352,7 @@ def chain(*names: str) -> list[dict[str, Any]]:
 async def test_bulk_create_resolves_dependencies_by_name(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    # The order in the request is irrelevant: send the last session first.
+    # Send the last session of the chain first: the order in the request is irrelevant.
     body = {"sessions": chain("load", "train", "test")[::-1]}
     made = (await user.post("/bulk-sessions", body))["items"]
     assert [s["name"] for s in made] == ["test", "train", "load"]
@@ -436,7 +436,7 @@ async def test_request_with_reuse_returns_the_live_session(
 
 
 async def test_create_may_wait_until_running(api: Api, agent: FakeAgent, user: Client) -> None:
-    # The first placement of a test run may compile the placement code, so create a session before.
+    # The first placement of a test run may JIT-compile the code, so create another session first.
     await create_running_session(api, agent, "first", resources=SMALL)
     body = {"name": "lab1", "resources": SMALL, "max_wait_seconds": 60}
     creation = asyncio.create_task(user.post("/sessions", body))
@@ -447,7 +447,7 @@ async def test_create_may_wait_until_running(api: Api, agent: FakeAgent, user: C
 
     await bring_to_running(api, agent, await wait_until_async(created_id, 10, "the session"))
     assert (await creation)["status"] == "RUNNING"
-    # If the session is not running after the maximum wait, its current status is returned.
+    # If the session is not running after 0.2 s, the response has its current status.
     waited = await user.post("/sessions", {"name": "lab2", "max_wait_seconds": 0.2})
     assert waited["name"] == "lab2"
     assert waited["status"] in ("PENDING", "SCHEDULED")
@@ -483,7 +483,7 @@ async def test_priority_of_a_pending_session_can_be_changed(
     assert (await user.get("/sessions/two2"))["status"] == "PENDING"
 
 
-async def test_session_renames_but_does_not_prioritize_sessions_of_its_owner(
+async def test_session_token_may_rename_but_not_prioritize_sessions_of_its_owner(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     spec = {**BATCH, "starts_at": (datetime.now(UTC) + timedelta(days=1)).isoformat()}
@@ -584,7 +584,7 @@ async def test_templates_are_shared_with_project_and_domain(api: Api, agent: Fak
     found = (await user.get("/session-templates"))["items"]
     assert [(t["name"], t["audience"]) for t in found].count(("all1", "domain")) == 1
     assert {t["name"] for t in found} == {"all1"}
-    # The project's template takes precedence over the domain's, and the user's own over both.
+    # Of templates with the same name, the user's own takes precedence, then that of the project.
     assert (await user.get("/session-templates/all1"))["audience"] == "project"
     with pytest.raises(errors.Forbidden):
         await user.delete("/session-templates/all1")

@@ -34,10 +34,10 @@ from tests.testbed.session_fields import (
 )
 
 HUB_FIELDS = {"owner", "hub_server"}
-# Columns that do not belong to a single field of the request.
+# Columns that are not computed from exactly one field of the request.
 COMMON_COLUMNS = {"id", "options", "request_hash", "notices"}
 
-# How to read each field from a launch plan, and the expected value for FIELD_EXAMPLES.
+# For each field: a function that reads it from a launch plan, and the expected value.
 IN_PLAN: Mapping[str, tuple[Callable[[Mapping[str, Any]], object], object]] = {
     "image": (lambda plan: plan["image"], "local/session:latest"),
     "resources": (lambda plan: plan["slots"]["cpu"], 2000),
@@ -88,7 +88,7 @@ def test_the_columns_of_a_session_are_those_of_the_spec() -> None:
 async def test_fields_are_stored_and_can_come_from_a_template(
     api: Api, agent: FakeAgent, admin: Client
 ) -> None:
-    # Without these loops, the sessions stay pending and the callback URL is not called.
+    # Stop the loops, so that the sessions remain pending and the callback URL is not called.
     await api.world.manager.stop_session_loops()
     await create_dependency(admin)
     await admin.post("/sessions", {"name": "plain", "project": "default"})
@@ -101,13 +101,14 @@ async def test_fields_are_stored_and_can_come_from_a_template(
         if name in STORED_OPTIONS:
             assert rows[NAME]["options"][name] == FIELD_EXAMPLES[name].value
         elif columns and name not in HUB_FIELDS | {"image", "resource_group"}:
-            # There is only one image and one resource group, so their columns do not differ.
+            # Image and resource group are equal, because only one of each exists.
             assert rows[NAME][columns[0]] != rows["plain"][columns[0]], name
     graph = await admin.get(f"/sessions/{NAME}/dependency-graph")
     assert {item["name"] for item in graph["items"]} == {FIRST, NAME}
 
-    # A template may not contain secrets. Without ``reuse``, a request with the name of a live
-    # session returns that session only if all other fields are equal; otherwise it fails.
+    # A template cannot contain secrets, so the request adds them. Without ``reuse``, a request with
+    # the name of a live session succeeds only if all other fields are equal. It returns the
+    # session.
     own = ("name", "secret_environ", "environ", "reuse")
     template = {"name": "all", "request": request_of(without=own)}
     await admin.post("/session-templates", template)
@@ -126,7 +127,7 @@ async def test_fields_reach_the_launch_plan_unless_only_the_manager_uses_them(
     without = ("starts_at", "dependencies", "callback_url")
     session = await admin.post("/sessions", request_of(without=without))
     key = f"/sessions/{session['id']}"
-    # The first placement of a test run may have to compile its code.
+    # The first placement of a test run may JIT-compile its code.
     await admin.get(key, wait="SCHEDULED", timeout="60", timeout_seconds=70)
     for item in await agent.work(5):
         await agent.report(item, injection={})

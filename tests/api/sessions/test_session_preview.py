@@ -19,7 +19,7 @@ async def preview(user: Client, **request: Any) -> dict[str, Any]:
 
 
 def without_ids(value: Any) -> Any:
-    """Return a part of an explanation without the session's id, which is random in a preview."""
+    """Return an explanation's value without session ids, because a preview has a random id."""
     if not isinstance(value, list):
         return value
     return [{k: v for k, v in each.items() if k != "session_id"} for each in value]
@@ -49,7 +49,7 @@ async def test_preview_shows_that_a_session_can_start_now_and_creates_none(
     assert (cpu["scope"], cpu["asked"], cpu["used"], cpu["limit"]) == ("domain", "1", "0", "4")
     assert (cpu["used_percent"], cpu["total_percent"]) == (0, 25)
     assert await counts(api) == before
-    # The preview created no session, so the name is still free.
+    # The name is still free, because the preview created no session.
     created = await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
     assert created["name"] == "lab1"
 

@@ -36,7 +36,7 @@ async def create_running_session(
 async def bring_to_running(api: Api, agent: FakeAgent, session_id: str) -> dict[str, Any]:
     """Bring a pending session to RUNNING with the reports of agent and spawner."""
     user = await api.client("user")
-    # The first placement of a test run may have to compile the placement code.
+    # The first placement of a test run may JIT-compile the placement code.
     session = await wait_for_status(user, session_id, "SCHEDULED")
     item = await agent.prepare()
     await wait_for_status(user, session["id"], "PREPARED")
@@ -147,7 +147,8 @@ async def test_session_without_capacity_is_pending_with_a_reason(
 
     pending_reasons = await wait_until_async(lambda: reasons("big2"), 10, "reasons")
     assert "cpu=6 requested, but at most 2 is free" in pending_reasons[0]["message"]
-    # Two cores remain beside the reservation of big2. Session small takes one, so middle must wait.
+    # The reservation of big2 leaves two cores. Session small takes one of them, so middle, with two
+    # cores, must wait.
     await user.post("/sessions", {"name": "small", "resources": {"cpu": "1", "mem": "1g"}})
     await wait_for_status(user, "small", "SCHEDULED")
     await user.post("/sessions", {"name": "middle", "resources": {"cpu": "2", "mem": "1g"}})
@@ -254,7 +255,7 @@ async def test_request_is_accepted_after_an_agent_reports_enough_capacity(
     assert (created["status"], created["kernels"][0]["hostname"]) == ("PENDING", "main1")
     shown = await user.get("/sessions/large")
     assert shown.keys() == created.keys()
-    # The session may have been placed on an agent in the meantime.
+    # Do not compare the agents: the session may have been placed in the meantime.
     assert [k["id"] for k in created["kernels"]] == [k["id"] for k in shown["kernels"]]
     for name in ("requested", "created_at", "owner", "project", "mounts", "url"):
         assert created[name] == shown[name], name
@@ -500,7 +501,7 @@ async def test_options_show_the_amounts_that_can_start_now(
     ]
     assert options["limits"]["cuda.shares"]["max"] == "1"
     assert options["limits"]["cuda.shares"]["now"] == "0.75"
-    # The agent has not reported an enforcement level.
+    # "none", because the agent has not reported an enforcement level.
     assert options["limits"]["cuda.shares"]["enforcement"] == "none"
     assert options["limits"]["cuda.device"]["now"] == "1"
     assert options["limits"]["mem"]["now"] == "15g"
@@ -532,7 +533,7 @@ async def test_quotas_name_the_limiting_scope(api: Api, agent: FakeAgent, user: 
     resources = {one["slot"]: one for one in quotas["resources"]}
     assert resources["cpu"]["used"] == "1"
     assert resources["cuda.shares"]["used"] == "0.25"
-    # The domain's limit leaves 3 cores, although the agent has 7 free; the devices have no quota.
+    # 7 cores of the agent are free, but the domain's limit leaves 3. The devices have no quota.
     mine = {one["slot"]: one for one in quotas["mine"]}
     assert [mine["cpu"][key] for key in ("used", "free", "total", "percent")] == ["1", "3", "4", 25]
     assert (mine["cuda.shares"]["used"], mine["cuda.shares"]["free"]) == ("0.25", "1.75")
@@ -617,7 +618,8 @@ async def test_invited_user_receives_an_event_without_content(
             pass
         event = {"kind": "invitation", "session_id": "", "status": None, "folder_id": ""}
         assert json.loads(line.removeprefix("data: ")) == event
-        # The inviter's stream has only the event of a later session.
+        # The inviter's stream has no event of the invitation: its first event is that of a new
+        # session.
         await user.post("/sessions", {"name": "lab1"})
         while not (line := await asyncio.wait_for(anext(own_lines), 10)).startswith("data: "):
             pass

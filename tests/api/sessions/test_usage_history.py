@@ -20,7 +20,7 @@ TWO_CORES = {"resources": {"cpu": "2", "mem": "1g"}}
 
 
 class Kernel:
-    """Reports the usage of a session's kernel in heartbeats, and moves the clock."""
+    """Reports the usage of a session's kernel in heartbeats, and advances the clock."""
 
     def __init__(self, api: Api, agent: FakeAgent, session: dict[str, Any]) -> None:
         self._clock = api.world.clock
@@ -29,14 +29,14 @@ class Kernel:
         self._id = {"kernel_id": session["kernel_id"], "session_id": session["id"]}
 
     def align(self, seconds: int) -> None:
-        """Advance to the start of the next interval of that length."""
+        """Advance the clock to the next multiple of ``seconds``."""
         self._clock.advance(seconds=seconds - int(self._clock.now.timestamp()) % seconds)
 
     async def report(self, **usage: Any) -> None:
         await self._agent.beat([self._agent.running(self._id, usage=usage)])
 
     async def wait(self, seconds: float) -> None:
-        """Advance the clock and store the samples of ended intervals."""
+        """Advance the clock; let the manager store the samples of intervals that have ended."""
         self._clock.advance(seconds=seconds)
         await self._sampling.step()
 
@@ -132,7 +132,7 @@ async def test_history_of_a_day_contains_the_last_minutes(api: Api, agent: FakeA
     await kernel.report(cpu_cores=1.5)
     day = await history(owner, "lab1", "main1", 86400)
     assert day.metrics["cpu_cores"][-1] == 1.0
-    # The interval has ended, but is not condensed yet.
+    # The interval of five minutes has ended. Its samples are not condensed yet.
     await kernel.wait(290)
     await kernel.report(cpu_cores=2)
     day = await history(owner, "lab1", "main1", 86400)
