@@ -3,8 +3,8 @@
 
 Its files are in the folder ``$FAKE_MPS``. It appends each command to the file ``commands``. It
 reads its servers and their clients from the file ``servers``, for instance
-``{"101": {"status": "ACTIVE", "clients": [7]}}``. While a file ``no-start``, ``hang`` or ``refuse`` exists, the fake has the fault
-of that name.
+``{"101": {"status": "ACTIVE", "clients": [7]}}``. While a file ``no-start``, ``hang`` or ``refuse``
+exists, the fake has the fault of that name.
 """
 
 import json

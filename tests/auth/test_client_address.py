@@ -24,11 +24,14 @@ class AddressHandler(RequestHandler):
 
 @pytest.fixture
 async def address_of(request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """Yield the URL of a server whose authenticator trusts the parametrized proxies."""
+    """Yield the URL of a server that returns the client address of each request.
+
+    The test parameter is the set of proxies that the server's authenticator trusts.
+    """
     authenticator = BaiAuthenticator(trusted_proxies=request.param)
     application = Application([("/", AddressHandler)], authenticator=authenticator)
     listening, port = bind_unused_port()
-    # The Hub also evaluates proxy headers itself.
+    # Like the Hub's own server, this server evaluates proxy headers before the authenticator.
     server = HTTPServer(application, xheaders=True)
     server.add_socket(listening)
     yield f"http://127.0.0.1:{port}/"
@@ -66,9 +69,15 @@ OWN_ADDRESS = "198.51.100.9"
     "trusted, peer, forwarded, address",
     [
         pytest.param(
-            ["own"], OWN_ADDRESS, "10.0.0.9", "10.0.0.9", id="own proxy from the machine's address"
+            ["own"],
+            OWN_ADDRESS,
+            "10.0.0.9",
+            "10.0.0.9",
+            id="own proxy with an address of the machine",
         ),
-        pytest.param(["own"], "127.0.0.1", "10.0.0.9", "10.0.0.9", id="own proxy from loopback"),
+        pytest.param(
+            ["own"], "127.0.0.1", "10.0.0.9", "10.0.0.9", id="own proxy with the loopback address"
+        ),
         pytest.param(
             ["own"], "10.213.0.2", "10.0.0.9", "10.213.0.2", id="container is not trusted"
         ),
@@ -77,7 +86,7 @@ OWN_ADDRESS = "198.51.100.9"
             "::1",
             "::ffff:10.0.0.9",
             "10.0.0.9",
-            id="own proxy from IPv4-mapped IPv6 loopback",
+            id="client address is IPv4-mapped, own proxy with IPv6 loopback",
         ),
         pytest.param([], "127.0.0.1", "10.0.0.9", "127.0.0.1", id="no proxy is trusted"),
         pytest.param(

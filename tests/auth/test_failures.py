@@ -33,13 +33,13 @@ FAILURES = [
         errors.SignInBlocked("no", retry_after_seconds=841),
         403,
         "Too many failed attempts. Try again in 15 minutes.",
-        id="minutes are rounded up",
+        id="blocked: minutes are rounded up",
     ),
     pytest.param(
         errors.SignInBlocked("no", retry_after_seconds=1),
         403,
         "Too many failed attempts. Try again in 1 second.",
-        id="one second is singular",
+        id="blocked: one second is singular",
     ),
     pytest.param(
         errors.InvalidRequest("name: too long"),
@@ -57,7 +57,7 @@ FAILURES = [
         errors.Forbidden("bad hub token"),
         503,
         ENGLISH("sign_in.unavailable"),
-        id="wrong secret of the Hub is not blamed on the user",
+        id="wrong secret of the Hub: sign-in is unavailable",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""Refresh of the Hub's user: detection of changed accounts, and the interval of refreshes."""
+"""Refresh of the Hub's users: detection of changed accounts, and the refresh interval."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ACCOUNT: dict[str, Any] = {
 
 @pytest.fixture
 def hub_user() -> Any:
-    """Return a user of the Hub with the groups and roles of ``ACCOUNT``."""
+    """A user of the Hub with the groups and roles of ``ACCOUNT``."""
     user = orm.User(name="ada", admin=False)
     user.groups = [orm.Group(name=name) for name in ACCOUNT["hub_groups"]]
     user.roles = [orm.Role(name="user", description="", scopes=["self"]), orm.Role(**ROLE)]

@@ -48,7 +48,7 @@ def hub_url(api: Api) -> str:
 
 @pytest.fixture
 def bai(api: Api, hub_url: str, tmp_path: Path) -> Bai:
-    """Run ``bai`` with arguments, as the user ``by`` (None: with the saved profile)."""
+    """Return a function that runs ``bai`` as the user ``by``; None: with the saved profile."""
 
     async def run(
         *arguments: object, by: str | None = "admin", stdin: str = "", **more: str
@@ -60,7 +60,7 @@ def bai(api: Api, hub_url: str, tmp_path: Path) -> Bai:
             environ["BAI_URL"] = hub_url
             environ["BAI_ACCESS_KEY"] = keys.access_key
             environ["BAI_SECRET_KEY"] = keys.secret_key
-        # In a thread, because the command runs its own event loop.
+        # Run the command in a thread, because it starts its own event loop.
         result = await asyncio.to_thread(
             CliRunner().invoke,
             main,

@@ -25,7 +25,10 @@ BAI = (sys.executable, "-m", "bai_services.cli.main")
 
 @dataclass(frozen=True, slots=True)
 class TerminalRun:
-    """Exit code of a command, its piped standard output if any, and its terminal output."""
+    """Exit code of a command, and its output to the terminal.
+
+    ``stdout`` is its standard output, if that is a pipe; otherwise it is empty.
+    """
 
     code: int
     stdout: str
@@ -49,7 +52,8 @@ def environment(api: Api, folder: Path, *, user: str) -> dict[str, str]:
     }
 
 
-# Runs several commands in one process: starting the interpreter takes longer than a command.
+# Runs several commands in one process, because a start of the interpreter takes longer than a
+# command. Writes the separator U+001E after each command.
 _RUN_ALL = """
 import json, sys
 from bai_services.cli.main import main
@@ -65,7 +69,7 @@ for words in json.loads(sys.argv[1]):
 def run_all_on_terminal(
     commands: Sequence[Sequence[str]], environ: Mapping[str, str], columns: int
 ) -> list[str]:
-    """Run all commands on one terminal; return the terminal output of each."""
+    """Run all commands on one terminal; return the output of each command."""
     program = (sys.executable, "-c", _RUN_ALL, json.dumps(list(map(list, commands))))
     done = _run_program(program, environ, columns, pipes_stdout=False)
     assert done.code == 0, done.drawn
@@ -75,7 +79,7 @@ def run_all_on_terminal(
 def run_on_terminal(
     words: Sequence[str], environ: Mapping[str, str], columns: int = 100, *, pipes_stdout: bool
 ) -> TerminalRun:
-    """Run ``bai`` on a terminal; with ``pipes_stdout``, its standard output is a pipe."""
+    """Run ``bai`` on a terminal; with ``pipes_stdout``, standard output is a pipe instead."""
     return _run_program((*BAI, *words), environ, columns, pipes_stdout=pipes_stdout)
 
 
@@ -103,7 +107,7 @@ def _run_program(
             for source in select.select(list(sources), [], [])[0]:
                 try:
                     data = os.read(source, 65536)
-                except OSError:  # the last process that had the terminal open has ended
+                except OSError:  # No process has the terminal open any more.
                     data = b""
                 sources[source].extend(data)
                 if not data:

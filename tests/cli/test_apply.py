@@ -117,7 +117,7 @@ async def test_apply_is_idempotent(bai: Bai, file: Path) -> None:
         "link gpu: project/research%2Fvision",
         "link gpu: user/alice",
     ]
-    # The new domain created the project "default", which the file then changes.
+    # Project research/default was created with the domain, so the file updates it.
     assert names(done.document, "update") == [
         "keypair-policy default",
         "user-policy default",
@@ -194,7 +194,7 @@ async def test_invalid_file_changes_nothing(bai: Bai, file: Path) -> None:
     assert (await bai("admin", "domain", "show", "research")).code == 4
 
 
-async def test_error_reports_the_changes_made_before_it(bai: Bai, file: Path) -> None:
+async def test_error_reports_the_changes_made_before_the_error(bai: Bai, file: Path) -> None:
     write(
         file,
         "users:\n"

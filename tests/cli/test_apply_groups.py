@@ -1,4 +1,4 @@
-"""`bai apply` of resource groups: a second run finds no difference; weights are shown by name."""
+"""`bai apply` of resource groups: repeated runs change nothing; weights are shown by name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ users:
 
 
 async def apply(bai: Bai, file: Path, text: str) -> list[str]:
-    """Apply a file and return the output of two dry runs after it."""
+    """Write ``text`` to a file and apply the file; return the outputs of two dry runs."""
     write(file, text)
     done = await bai("apply", "-f", file)
     assert (done.code, done.stderr) == (0, "")
@@ -53,7 +53,7 @@ async def apply(bai: Bai, file: Path, text: str) -> list[str]:
     [
         "placement: spread",
         "backfill: aggressive",
-        pytest.param("backfill: off", id="off, which YAML reads as false"),
+        pytest.param("backfill: off", id="backfill off, which YAML reads as false"),
         "strategy: FILL",
         "allow_fractional_resource_fragmentation: true",
         "minimum_enforcement: process",
@@ -68,10 +68,15 @@ async def apply(bai: Bai, file: Path, text: str) -> list[str]:
             "fair_share: {weights: {project: {research/vision: 3}}}", id="weight of a project"
         ),
         pytest.param(
-            "fair_share: {weights: {project: {vision: 3}}}", id="project without its domain"
+            "fair_share: {weights: {project: {vision: 3}}}",
+            id="weight of a project, without its domain",
         ),
-        pytest.param("fair_share: {weights: {user: {USER: 4}}}", id="user name in capitals"),
-        pytest.param("fair_share: {weights: {user: {2024: 4}}}", id="numeric user name"),
+        pytest.param(
+            "fair_share: {weights: {user: {USER: 4}}}", id="weight of a user name in capitals"
+        ),
+        pytest.param(
+            "fair_share: {weights: {user: {2024: 4}}}", id="weight of a numeric user name"
+        ),
         pytest.param("fair_share: {weights: {}}", id="no weights"),
     ],
 )

@@ -22,7 +22,7 @@ from bai_services.core import errors
 
 
 class TerminalHandler(WebSocketHandler):
-    """Records the input, after rejections with the statuses of ``rejections``."""
+    """Rejects one connection with each status in ``rejections``, then records the input."""
 
     def initialize(self, rejections: list[int], received: asyncio.Queue[str]) -> None:
         self._rejections = rejections
@@ -44,7 +44,10 @@ class TerminalHandler(WebSocketHandler):
 async def fake_session(
     rejections: list[int],
 ) -> AsyncIterator[tuple[TerminalConnection, asyncio.Queue[str]]]:
-    """Yield a connection to a terminal that first rejects it, and the input of the terminal."""
+    """Yield a connection to a fake terminal, and the queue of the input that it receives.
+
+    The terminal first rejects one connection with each status in ``rejections``.
+    """
     received: asyncio.Queue[str] = asyncio.Queue()
     options = {"rejections": rejections, "received": received}
     server = HTTPServer(Application([("/terminals/websocket/1", TerminalHandler, options)]))
@@ -59,7 +62,7 @@ async def fake_session(
 
 @pytest.fixture
 def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Make a pseudo-terminal the standard input; return the descriptor that types into it."""
+    """Make a pseudo-terminal the standard input; yield the descriptor to which a test types."""
     typed, there = pty.openpty()
     tty.setraw(there)
     with os.fdopen(there) as stdin:

@@ -12,10 +12,15 @@ from bai_services.cli.admin.entities import ENTITIES, Entity
 from bai_services.cli.admin.fields import Field, FieldKind, comparable, validate_value
 from bai_services.core.errors import InvalidRequest
 
-# Fields of request bodies that have no option, on purpose or because another option covers them.
+# Fields of request bodies without an option of the same name. Either the field cannot be set, or
+# another option or command sets it.
 WITHOUT_OPTION = {
-    "project": {"name"},  # no option for renaming, because users and files refer to the name
-    "user": {"username", "password", "projects"},  # `--password-stdin`, `project members add`
+    "project": {"name"},  # A project cannot be renamed, because users and files refer to its name.
+    "user": {
+        "username",
+        "password",
+        "projects",
+    },  # set by `--password-stdin` and `project members add`
     "image": {"name"},
     "preset": {"name"},
 }

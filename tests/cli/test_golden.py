@@ -47,7 +47,7 @@ SCREENS = {
 
 @pytest.fixture
 def clock() -> MovableClock:
-    """A clock that is ten minutes slow, so that a new session appears ten minutes old."""
+    """The manager's clock, ten minutes slow: the commands show a new session as ten minutes old."""
     moved = MovableClock()
     moved.now = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10, seconds=15)
     return moved
@@ -61,13 +61,13 @@ def normalized(text: str) -> str:
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", text)
     text = re.sub(r"(?<=my-lab-)[0-9a-f]{6}\b", "xxxxxx", text)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-    # Ten minutes, plus the duration of the test.
+    # The age is ten minutes plus the duration of the test.
     text = re.sub(r"\b1\d min\b", "1N min", text)
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
 def compare(name: str, text: str) -> None:
-    """Compare text with the golden file ``name``."""
+    """Assert that text equals the golden file ``name``; with ``GOLDEN=write``, write the file."""
     file = GOLDEN / f"{name}.txt"
     if os.environ.get("GOLDEN") == "write":
         GOLDEN.mkdir(exist_ok=True)
@@ -82,7 +82,7 @@ async def wait_for_reason(bai: Bai, name: str) -> None:
         found = (await bai("session", "info", name, "--json", by="user")).document
         return found["reasons"] and found["queue_position"] is not None
 
-    # The first placement in a process may compile the placement code, which takes a minute.
+    # The first placement in a process may JIT-compile the placement code, which takes a minute.
     await wait_until_async(is_explained, 90, f"the reason why {name} is pending")
 
 
@@ -108,7 +108,7 @@ async def test_screens_and_tables_equal_the_golden_files(
             text = normalized(drawn)
             assert "error:" not in text
             for line in text.splitlines():
-                # Only a URL may be longer: the terminal wraps it.
+                # Only a line with a URL may be longer than the terminal, which wraps it.
                 assert len(line) <= columns or "http://" in line, line
             compare(f"{name}-{columns}", text)
     ls = await asyncio.to_thread(
@@ -129,7 +129,7 @@ async def test_screens_and_tables_equal_the_golden_files(
     assert "\x1b" not in piped.stdout
 
 
-async def test_live_line_shows_why_a_session_is_pending(
+async def test_live_status_line_shows_why_a_session_is_pending(
     bai: Bai, api: Api, agent: FakeAgent, tmp_path: Path
 ) -> None:
     for name in ("big1", "big2"):
@@ -161,7 +161,7 @@ PULLING = {
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
-def test_live_text_fits_the_terminal_width(columns: int) -> None:
+def test_live_status_line_fits_the_terminal_width(columns: int) -> None:
     waiting = live_text(PENDING, 12, ["-r cpu=1"], columns)
     remedies = live_text(PENDING, 12, ["-r cpu=1", "--preset cpu-small"], columns)
     starting = live_text(PULLING, 3725, [], columns)
@@ -171,8 +171,8 @@ def test_live_text_fits_the_terminal_width(columns: int) -> None:
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("path", ["image list"])
 def test_help_equals_the_golden_file(path: str, columns: int) -> None:
-    # In a separate process: click creates the help option of a command once per process, and its
-    # names (``-h``, ``--help``) may come from another test.
+    # Run a separate process. Click creates the help option of a command once per process, so its
+    # names (``-h``, ``--help``) could depend on another test.
     words = [sys.executable, "-m", "bai_services.cli.main", *path.split(), "--help"]
     environ = {**os.environ, "COLUMNS": str(columns)}
     done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)

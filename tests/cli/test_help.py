@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from bai_services.cli.main import main
 from tests.cli.test_json import ALL
 
-# Input files of the examples.
+# Input files that the examples name.
 FILES = (
     "a.csv", "data.csv", "drf.yaml", "hub.yaml", "images", "jobs.yaml", "nodes.csv", "notes.txt",
     "pods.csv", "policy.yaml", "train.csv", "train.yaml",
@@ -28,7 +28,7 @@ def examples_of(command: click.Command) -> list[str]:
 
 
 def parse_command(words: Sequence[str]) -> click.Command:
-    """Parse the words after ``bai`` as the command line does; return the command."""
+    """Parse the words after ``bai`` like the command line; return the command that would run."""
     command: click.Command = main
     context = click.Context(main, info_name="bai")
     rest = list(words)
@@ -42,7 +42,7 @@ def parse_command(words: Sequence[str]) -> click.Command:
 
 
 def bai_words(line: str) -> list[str]:
-    """Return the words of the ``bai`` command inside an example."""
+    """Return the words after ``bai`` of the ``bai`` command in an example."""
     if inner := re.search(r"\$\((bai [^)]*)\)", line):
         line = inner[1]
     words = shlex.split(line.partition(" > ")[0].partition(" >> ")[0])
@@ -59,7 +59,7 @@ def test_every_command_has_examples_that_parse(
     own = [line for line in examples_of(ALL[path]) if line.startswith(("bai ", "eval "))]
     assert own, f"the help of bai {path} has no example"
     for line in own:
-        # Compare the command objects, because the example may use an alias of the command group.
+        # Compare command objects, not names: an example may use an alias of the command group.
         assert parse_command(bai_words(line)) is ALL[path], line
 
 

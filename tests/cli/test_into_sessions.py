@@ -66,7 +66,8 @@ def test_proxy_command_passes_the_host_name(
 ) -> None:
     if shutil.which("ssh") is None:
         skip_or_fail("ssh", "it is not installed")
-    # OpenSSH expands % sequences and runs the command in a shell.
+    # OpenSSH expands % sequences in the proxy command and runs it in a shell. Test a path with a
+    # space and a % character.
     folder = tmp_path / "100% of it"
     folder.mkdir()
     program = folder / "python"

@@ -1,4 +1,4 @@
-"""`--json`: which commands have it, and that a result or an error is exactly one document."""
+"""`--json`: which commands have the option, and that they print exactly one document."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bai_services.cli.main import main
 from tests.cli.conftest import Bai
 from tests.testbed.ports import free_port
 
-# Commands without --json: they attach the terminal to another program, or print a shell script.
+# Commands without --json, because they connect the terminal to another program or print a script.
 WITHOUT_JSON = {"ssh", "scp", "ssh-proxy", "session attach", "completion"}
 
 
 def commands(
     command: click.Command = main, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, click.Command]]:
-    """Yield every command that is not a group, with its path such as ``session ls``."""
+    """Yield the path (such as ``session ls``) and the command, for each command except groups."""
     if not isinstance(command, click.Group):
         yield " ".join(path), command
         return
@@ -40,12 +40,12 @@ def takes_json(command: click.Command) -> bool:
     return any("--json" in parameter.opts for parameter in command.params)
 
 
-def test_every_command_except_those_without_json_has_the_option() -> None:
+def test_every_command_except_listed_ones_has_the_json_option() -> None:
     assert {words for words, command in ALL.items() if not takes_json(command)} == WITHOUT_JSON
 
 
 def required_words(parameter: click.Parameter, file: Path) -> list[str]:
-    """Return valid command line words for a required parameter."""
+    """Return command line words that give a required parameter a valid value."""
     kind = parameter.type
     if isinstance(kind, click.Choice):
         value = str(next(iter(kind.choices)))
@@ -58,7 +58,9 @@ def required_words(parameter: click.Parameter, file: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("words", sorted(WITH_JSON))
-def test_error_is_one_document(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_is_one_json_document(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BAI_CONFIG_DIR", str(tmp_path))
     monkeypatch.setenv("BAI_TOKEN", "some")
     # Nothing listens on this port.
@@ -73,7 +75,8 @@ def test_error_is_one_document(words: str, tmp_path: Path, monkeypatch: pytest.M
         arguments += required_words(parameter, file)
     done = CliRunner().invoke(main, [*arguments, "--json"], input="secret\n")
     if words == "logout":
-        # logout succeeds, because the credential is in the environment and no credential is saved.
+        # logout succeeds without a request: the credential is in the environment, and none is
+        # saved.
         assert json.loads(done.stdout or done.stderr)
         return
     assert done.exit_code != 0 and done.stdout == "", (arguments, done)
@@ -88,7 +91,7 @@ LISTS = sorted(
 )
 
 
-async def test_list_is_one_document(bai: Bai) -> None:
+async def test_list_is_one_json_document(bai: Bai) -> None:
     assert LISTS
     for words in LISTS:
         done = await bai(*words.split(), "--json")

@@ -196,7 +196,7 @@ def test_log_on_a_terminal_keeps_colours_but_no_other_escape_sequences() -> None
 
 
 @given(st.text(), st.sampled_from([None, 2]))
-def test_json_has_the_same_value_and_is_printable(text: str, indent: int | None) -> None:
+def test_json_output_keeps_the_value_and_is_printable(text: str, indent: int | None) -> None:
     document = json_text({"name": text}, indent=indent)
     assert json.loads(document) == {"name": text}
     assert printable(document) == document

@@ -62,7 +62,7 @@ async def test_session_has_the_callback_url_and_bai_prints_the_secret(bai: Bai, 
     assert (refused.code, "the address is not public" in refused.stderr) == (2, True)
 
 
-async def test_keep_alive_returns_the_time_of_the_idle_stop(
+async def test_keep_alive_returns_when_the_idle_timeout_ends(
     bai: Bai, api: Api, agent: FakeAgent
 ) -> None:
     await bai("session", "create", "lab1", "-r", "cpu=1", "-r", "mem=1g", by="user")

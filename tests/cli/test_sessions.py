@@ -27,7 +27,7 @@ QUARTER = ("-r", "cpu=1", "-r", "mem=1g", "-r", "cuda.shares=0.25")
 
 
 async def bring_to_running(api: Api, agent: FakeAgent, name: str) -> None:
-    """Bring a pending session to RUNNING, as an agent and the spawner do."""
+    """Bring a pending session to RUNNING with the requests of agent and spawner."""
     user = await api.client("user")
     item = await agent.prepare()
     session = await user.get(f"/sessions/{name}", wait="PREPARED", timeout="60", timeout_seconds=70)
@@ -75,7 +75,7 @@ async def test_session_is_created_shown_opened_and_stopped(
     assert (stopping["id"], stopping["status"]) == (session["id"], "TERMINATING")
     await report_exit(api, session["id"], log="bye\x1b[0m\n")
     logs = await bai("session", "logs", "my.lab", by="user")
-    # Escape sequences are only printed on a terminal.
+    # Standard output is not a terminal here, so escape sequences are removed.
     assert logs.stdout == "bye\n"
     as_json = (await bai("session", "logs", session["id"], "--json", by="user")).document
     assert as_json["log"] == "bye\x1b[0m\n"
@@ -102,11 +102,11 @@ async def test_every_field_with_a_help_text_has_an_option(
     with_help = {f.name for f in fields(SessionSpec) if traits_of(f).help}
     with_words = {name for name, example in FIELD_EXAMPLES.items() if example.words}
     assert with_help | {"name"} == with_words
-    # The sessions stay pending, and nobody calls the callback URL.
+    # Stop the loops, so that the sessions remain pending and the callback URL is not called.
     await api.world.manager.stop_session_loops()
     admin = await ready_admin(api)
     await create_dependency(admin)
-    # Without --reuse, the command returns the same session only if each field has the same value.
+    # Without --reuse, the command succeeds only if each field equals that of the existing session.
     omitted = ("allow_fractional_resource_fragmentation", "reuse")
     session = await admin.post("/sessions", request_of(without=omitted))
     words = [word for n, one in FIELD_EXAMPLES.items() if n not in omitted for word in one.words]
@@ -174,7 +174,9 @@ async def test_wait_fails_if_the_session_fails(bai: Bai, api: Api, agent: FakeAg
     assert "the image is not there" in done.error["message"]
 
 
-async def test_timeout_implies_a_wait_that_fails_after_it(bai: Bai, agent: FakeAgent) -> None:
+async def test_timeout_option_waits_and_fails_when_the_timeout_expires(
+    bai: Bai, agent: FakeAgent
+) -> None:
     arguments = ("session", "create", "lab1", *QUARTER, "--timeout", 0.5, "--json")
     done = await bai(*arguments, by="user")
     assert (done.code, done.error["details"]["session"]["name"]) == (1, "lab1")
@@ -195,7 +197,7 @@ async def test_rm_stops_no_session_if_a_name_does_not_exist(
 async def test_rm_waits_for_several_sessions(bai: Bai, api: Api, agent: FakeAgent) -> None:
     await bai("session", "create", "lab1", *QUARTER, by="user")
     await bring_to_running(api, agent, "lab1")
-    # No agent prepares lab2: stopping a session that has not started cancels it.
+    # No agent prepares lab2. A session that is stopped before its start is CANCELLED.
     made = (await bai("session", "create", "lab2", *QUARTER, "--json", by="user")).document
     user = await api.client("user")
     first = await user.get("/sessions/lab1")

@@ -26,7 +26,7 @@ async def storage(api: Api) -> None:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """A directory with files of several sizes, a link that leads out of it, and a named pipe."""
+    """A directory with files of several sizes, a link to a file outside, and a named pipe."""
     folder = tmp_path / "mine"
     (folder / "deep/er").mkdir(parents=True)
     (folder / "small.txt").write_text("small")
@@ -236,7 +236,7 @@ async def test_interrupted_transfer_resumes(
     assert all(has_checksum for _, has_checksum in seen)
     await bai("vfolder", "download", "data", "big.bin", "--to", tmp_path / "down", by="user")
     assert content(tmp_path / "down")["big.bin"] == big.read_bytes()
-    # An interrupted download resumes, too: the bytes of the partial file are kept.
+    # An interrupted download also resumes: it keeps the bytes of the partial file.
     (tmp_path / "down/big.bin").unlink()
     client = await api.client("user")
     (entry,) = (await client.get("/vfolders/data/files"))["items"]
@@ -328,13 +328,14 @@ async def test_interrupted_parallel_upload_resumes_without_resending_parts(
     before, failed = len(seen) - 1, seen[5]
     assert (await bai(*words, 2, by="user")).code == 0
     assert len({upload for upload, _, _ in seen}) == 4
-    # 11 chunks in total. Only the refused chunk and the two others in flight may be sent again.
+    # There are 11 chunks. Only the rejected chunk, and the two others that were being sent at the
+    # time, may be sent again.
     assert 11 <= len(seen) - 1 <= 11 + 2 and before < 11
     assert failed in seen[6:]
     assert all(has_checksum for _, _, has_checksum in seen)
     await bai("vfolder", "download", "data", "deep/big.bin", "--to", tmp_path / "down", by="user")
     assert content(tmp_path / "down") == {"big.bin": big.read_bytes()}
-    # The parts are deleted; only the completion record remains.
+    # The parts are deleted. Only the record of the completed upload remains.
     root = api.world.manager.settings.storage_root
     assert [path.suffix for path in root.glob("user/*/.staging/*")] == [".json"]
     assert not list((tmp_path / "config/uploads").iterdir())

@@ -36,14 +36,14 @@ def scope_caps(scope: Scope = KEYPAIR, **facts: Any) -> ScopeCaps:
             scope_caps(is_closed=True),
             {},
             ["cpu", "cuda.shares", "mem"],
-            id="closed: an unlisted slot has the limit 0",
+            id="closed policy: an unlisted slot has the limit 0",
         ),
         pytest.param(scope_caps(slots=Caps({"cuda.shares": 0})), {}, ["cuda.shares"], id="limit 0"),
         pytest.param(
             scope_caps(slots=Caps.parse({"cpu": "unlimited", "mem": -1}), is_closed=True),
             {"cpu": 10**9},
             ["cuda.shares"],
-            id="closed: unlimited and -1 lift the limit of a slot",
+            id="closed policy: unlimited and -1 remove the limit of a slot",
         ),
         pytest.param(scope_caps(slots={"cpu": 1000}), {}, [], id="exactly the cap"),
         pytest.param(
@@ -82,12 +82,12 @@ def test_unlimited_cap_is_parsed_and_formatted() -> None:
         ResourceSlots.parse({"cpu": "unlimited"})
 
 
-def test_unlimited_pending_slot_is_not_counted() -> None:
+def test_unlimited_slot_of_pending_sessions_is_never_exceeded() -> None:
     bound = ScopeCaps(KEYPAIR, "AK", max_pending_slots=Caps.parse({"cpu": "unlimited"}))
     assert pending_violations([bound], ONE, {KEYPAIR: {"cpu": 10**9}}) == []
 
 
-def test_pending_caps_apply_only_to_listed_slots() -> None:
+def test_caps_on_pending_sessions_apply_only_to_listed_slots() -> None:
     bound = scope_caps(max_pending_sessions=2, max_pending_slots={"cuda.shares": 500})
     assert pending_violations([bound], ONE, {}) == []
     waiting = {KEYPAIR: {"sessions": 2, "cuda.shares": 100, "cpu": 99_000}}

@@ -66,7 +66,7 @@ FOREIGN = Target(domain="e", project_id="p9", owner=Owner("u9", Role.USER))
             SESSION, "quota.read", MINE, True, id="session token reads the owner's quotas"
         ),
         pytest.param(SESSION, "quota.write", MINE, False, id="session token cannot change quotas"),
-        pytest.param(USER, "user.read", Target(), False, id="user, target without owner"),
+        pytest.param(USER, "user.read", Target(), False, id="user, account without owner"),
     ],
 )
 def test_role_reaches_only_permitted_targets(
@@ -129,7 +129,9 @@ def test_permission_depends_on_the_rank_of_the_owner(
 
 
 @pytest.mark.parametrize("action", sorted(ACTIONS))
-def test_owner_of_higher_rank_allows_only_account_reads_unless_reach_is_all(action: str) -> None:
+def test_domain_admin_may_only_read_accounts_of_superadmins_unless_the_reach_is_all(
+    action: str,
+) -> None:
     is_account_read = action in ("user.read", "keypair.read", "quota.read")
     allowed = reaches(MEMBER, action, SUPERADMINS)
     assert not allowed or is_account_read or reach(Role.ADMIN, action) is Reach.ALL
@@ -173,7 +175,7 @@ def test_unknown_action_is_an_internal_error() -> None:
         reach(Role.USER, "session.fly")
 
 
-def test_superadmin_has_every_user_action_except_entering_sessions_of_others() -> None:
+def test_superadmin_has_all_actions_of_users_on_all_targets_except_entering_sessions() -> None:
     # No role may enter another user's session.
     personal = {"session.enter": Reach.OWN}
     for action, row in ACTIONS.items():
@@ -181,7 +183,7 @@ def test_superadmin_has_every_user_action_except_entering_sessions_of_others() -
         assert reach(Role.SUPERADMIN, action) is personal.get(action, expected)
 
 
-def test_role_session_has_only_the_documented_actions() -> None:
+def test_session_token_has_only_the_documented_actions() -> None:
     # See docs/security.md, "Permissions of a session".
     assert {name for name in ACTIONS if reach(Role.SESSION, name) is not Reach.NONE} == {
         "session.read",

@@ -16,16 +16,16 @@ BUILTIN = ["jupyterlab", "terminal", "filebrowser"]
         ("", [], [], []),
         ("vscode:http:8180,tensorboard:http:6006", [], ["vscode", "tensorboard"],
          ["vscode/", "tensorboard/"]),
-        # an alias of the catalogue
+        # The catalogue has this name as an alias of vscode.
         ("code-server:http:8180", [], ["vscode"], ["vscode/"]),
-        # not in the catalogue: the ports of the image's label are used
+        # The catalogue does not contain this name: there is one app for each port in the label.
         ("triton:http:[8000,8001]", [], ["triton-8000", "triton-8001"],
          ["proxy/8000/", "proxy/8001/"]),
         ("dashboard:preopen:8787", [9000], ["dashboard", "port-9000"],
          ["proxy/8787/", "proxy/9000/"]),
-        # A declared port keeps its name.
+        # A port in the label keeps its name, even if the user also requests it.
         ("dashboard:preopen:8787", [8787], ["dashboard"], ["proxy/8787/"]),
-        # A browser cannot open these apps; a desktop editor connects by SSH.
+        # A browser cannot open the following apps, so they have no path.
         ("desktop:vnc:5900,database:tcp:5432", [], ["desktop", "database"], ["", ""]),
         ("sshd:tcp:2222", [], ["ssh", "vscode-desktop"], ["", ""]),
         ("digits:http:5000", [], ["digits"], ["proxy/5000/"]),

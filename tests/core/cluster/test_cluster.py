@@ -11,9 +11,11 @@ from bai_services.core.errors import InvalidRequest
 @pytest.mark.parametrize(
     "name, canonical",
     [
-        pytest.param("python", "python:latest", id="no tag means latest"),
-        pytest.param("team/python:3.12", "team/python:3.12", id="with a project"),
-        pytest.param("reg.example.org:5000/a/b", "reg.example.org:5000/a/b:latest", id="a port"),
+        pytest.param("python", "python:latest", id="without a tag"),
+        pytest.param("team/python:3.12", "team/python:3.12", id="with a path and a tag"),
+        pytest.param(
+            "reg.example.org:5000/a/b", "reg.example.org:5000/a/b:latest", id="registry with a port"
+        ),
         pytest.param("localhost/x__y-z.1:T_1", "localhost/x__y-z.1:T_1", id="all separators"),
     ],
 )
@@ -28,13 +30,13 @@ def test_image_name_is_completed_with_its_tag(name: str, canonical: str) -> None
         pytest.param("", id="empty"),
         pytest.param("Python", id="upper case"),
         pytest.param("a b", id="space"),
-        pytest.param("../etc", id="a path"),
+        pytest.param("../etc", id="relative path"),
         pytest.param("a:b:c", id="two tags"),
         pytest.param("a//b", id="empty component"),
         pytest.param("a:" + "t" * 129, id="tag too long"),
-        pytest.param("a" * 250, id="too long with its tag"),
+        pytest.param("a" * 250, id="too long with the default tag"),
         pytest.param("-rm", id="looks like an option"),
-        pytest.param("a\n", id="a line break"),
+        pytest.param("a\n", id="line break"),
     ],
 )
 def test_invalid_image_name_is_rejected(name: str) -> None:

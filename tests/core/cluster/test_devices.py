@@ -18,7 +18,7 @@ from bai_services.core.errors import InvalidRequest
 
 
 def gpus(*used: int | None) -> list[Device]:
-    """Return devices g0, g1 … with these thousandths in use; None is an unhealthy device."""
+    """Return devices g0, g1 …, each with the used amount in thousandths; None: unhealthy device."""
     return [
         Device(f"g{i}", "cuda", used=n or 0, is_healthy=n is not None) for i, n in enumerate(used)
     ]
@@ -34,7 +34,7 @@ shares = st.integers(5, 400).map(lambda n: n * 10)
 
 
 @given(shares)
-def test_a_split_is_exact_even_and_minimal(amount: int) -> None:
+def test_share_is_split_exactly_and_evenly_over_the_fewest_devices(amount: int) -> None:
     parts = split_shares(amount)
     assert sum(parts) == amount
     assert max(parts) - min(parts) <= 10
@@ -45,13 +45,15 @@ def test_a_split_is_exact_even_and_minimal(amount: int) -> None:
 @pytest.mark.parametrize(
     "devices, slot, most",
     [
-        pytest.param(gpus(600, 500), "cuda.shares", 500, id="on one device"),
-        pytest.param(gpus(0, 0, 300), "cuda.shares", 2120, id="in equal parts, rounded to steps"),
+        pytest.param(gpus(600, 500), "cuda.shares", 500, id="share on one device"),
+        pytest.param(
+            gpus(0, 0, 300), "cuda.shares", 2120, id="share in equal parts, rounded to steps"
+        ),
         pytest.param(gpus(0, 960), "cuda.shares", 1000, id="no part below the smallest share"),
         pytest.param(gpus(None, 700), "cuda.shares", 300, id="only healthy devices"),
         pytest.param(gpus(0, 10, 0, None), "cuda.device", 2, id="whole devices must be unused"),
-        pytest.param(gpus(0), "rocm.device", 0, id="other family"),
-        pytest.param(gpus(0), "cuda.memory", 0, id="unknown kind"),
+        pytest.param(gpus(0), "rocm.device", 0, id="no device of the family"),
+        pytest.param(gpus(0), "cuda.memory", 0, id="unknown slot"),
     ],
 )
 def test_max_amount_is_the_largest_available_amount_of_a_slot(
@@ -61,7 +63,7 @@ def test_max_amount_is_the_largest_available_amount_of_a_slot(
 
 
 def sharing_devices(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
-    """Return devices g0, g1 …; each pair is the smallest and largest share of one device."""
+    """Return devices g0, g1 …; each pair has the smallest and largest share in thousandths."""
     return [
         Device(f"g{i}", "cuda", used=used, sharing=Sharing(Level.PROCESS, *of))
         for i, of in enumerate(amounts)
@@ -72,17 +74,21 @@ def sharing_devices(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
     "devices, slot, most",
     [
         pytest.param(
-            sharing_devices((250, 250)), "cuda.shares", 250, id="the fixed share of a device"
+            sharing_devices((250, 250)), "cuda.shares", 250, id="device with a fixed share"
         ),
         pytest.param(
             sharing_devices((250, 250), (500, 500)),
             "cuda.shares",
             500,
-            id="not divided over two devices",
+            id="share cannot be split over devices",
         ),
-        pytest.param(sharing_devices((250, 250), used=800), "cuda.shares", 0, id="too little free"),
-        pytest.param(sharing_devices((50, 0)), "cuda.shares", 0, id="shares are not offered"),
-        pytest.param(sharing_devices((50, 0)), "cuda.device", 1, id="whole devices without shares"),
+        pytest.param(
+            sharing_devices((250, 250), used=800), "cuda.shares", 0, id="too little free capacity"
+        ),
+        pytest.param(sharing_devices((50, 0)), "cuda.shares", 0, id="device that offers no shares"),
+        pytest.param(
+            sharing_devices((50, 0)), "cuda.device", 1, id="whole device that offers no shares"
+        ),
     ],
 )
 def test_max_amount_respects_restricted_sharing(
@@ -103,7 +109,7 @@ def test_more_than_one_mig_instance_is_rejected() -> None:
         check_unique({"cuda.mig-1g.10gb": 2})
 
 
-def test_mig_instances_have_their_own_pool() -> None:
+def test_mig_instances_have_their_own_slot() -> None:
     slot = "cuda.mig-1g.10gb"
     devices = [Device("m0", "cuda", slot=slot), Device("m1", "cuda", slot=slot, used=1000)]
     assert max_amount(devices, slot) == 1
