@@ -25,7 +25,7 @@ from bai_services.core.errors import InvalidRequest
         pytest.param("", ["0.0.0.0/0"], False, id="unknown address"),
     ],
 )
-def test_address_is_inside_an_allowed_network_or_rejected(
+def test_address_is_allowed_if_it_is_inside_an_allowed_network(
     address: str, networks: list[str] | None, inside: bool
 ) -> None:
     assert is_inside(address, networks) is inside
@@ -48,20 +48,30 @@ def test_network_of_mapped_addresses_contains_them(text: str) -> None:
 @pytest.mark.parametrize(
     "before, after, excludes",
     [
-        pytest.param(None, None, False, id="no rule"),
-        pytest.param(None, ["10.0.0.0/8"], True, id="first rule"),
-        pytest.param(["10.0.0.0/8"], None, False, id="rule removed"),
+        pytest.param(None, None, False, id="no list before and after"),
+        pytest.param(None, ["10.0.0.0/8"], True, id="first list"),
+        pytest.param(["10.0.0.0/8"], None, False, id="list removed"),
         pytest.param(["10.0.0.0/8"], ["10.0.0.0/8", "::/0"], False, id="network added"),
         pytest.param(["10.1.0.0/16"], ["10.0.0.0/8"], False, id="wider network"),
         pytest.param(["10.0.0.0/8"], ["10.1.0.0/16"], True, id="narrower network"),
         pytest.param(["10.0.0.0/8", "::1/128"], ["10.0.0.0/8"], True, id="network removed"),
-        pytest.param(["10.0.0.0/8"], ["10.0.0.0/9", "10.128.0.0/9"], False, id="network divided"),
-        pytest.param(["10.0.0.0/8"], ["10.0.0.0/9", "10.128.0.0/10"], True, id="part removed"),
-        pytest.param(["::/0"], ["0.0.0.0/0"], True, id="other version of IP"),
+        pytest.param(
+            ["10.0.0.0/8"],
+            ["10.0.0.0/9", "10.128.0.0/9"],
+            False,
+            id="network replaced by its two halves",
+        ),
+        pytest.param(
+            ["10.0.0.0/8"],
+            ["10.0.0.0/9", "10.128.0.0/10"],
+            True,
+            id="network replaced by a part of it",
+        ),
+        pytest.param(["::/0"], ["0.0.0.0/0"], True, id="network of the other IP version"),
         pytest.param(["10.0.0.0/8"], [], True, id="no address is allowed"),
     ],
 )
-def test_exclusion_of_allowed_addresses_is_detected(
+def test_change_that_excludes_allowed_addresses_is_detected(
     before: list[str] | None, after: list[str] | None, excludes: bool
 ) -> None:
     assert excludes_addresses(before, after) is excludes

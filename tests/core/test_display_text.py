@@ -14,7 +14,7 @@ from bai_services.core.errors import InvalidRequest
 from bai_services.core.names import check_email
 from bai_services.storage.safe_paths import parse_new_path
 
-# Embeddings, overrides and isolates: they start a direction for the text after them.
+# Unicode's embeddings, overrides and isolates, which set the direction of the text after them.
 DIRECTION_CONTROLS = "\u202a\u202b\u202d\u202e\u2066\u2067\u2068"
 
 
@@ -30,7 +30,7 @@ DIRECTION_CONTROLS = "\u202a\u202b\u202d\u202e\u2066\u2067\u2068"
             "👩\u200d🔬 👨\u200d👩\u200d👧 ❤\ufe0f 1\ufe0f\u20e3", id="emoji with joiners"
         ),
         pytest.param("ต\u0e37\u0e49 Vie\u0302\u0323t", id="combining marks"),
-        pytest.param("e" + "\u0301" * MAX_COMBINING_MARKS, id="most combining marks"),
+        pytest.param("e" + "\u0301" * MAX_COMBINING_MARKS, id="maximum number of combining marks"),
     ],
 )
 def test_readable_text_is_accepted(text: str) -> None:
@@ -50,10 +50,10 @@ def test_readable_text_is_accepted(text: str) -> None:
         pytest.param("ad\u200bmin", "the invisible character U+200B", id="zero-width space"),
         pytest.param("ad\u00admin", "the invisible character U+00AD", id="soft hyphen"),
         pytest.param("\ufeffadmin", "the invisible character U+FEFF", id="byte order mark"),
-        pytest.param("\u3164", "the invisible character U+3164", id="filler"),
+        pytest.param("\u3164", "the invisible character U+3164", id="Hangul filler"),
         pytest.param("a\u200d", "the invisible character U+200D", id="joiner at the end"),
         pytest.param("\u200da", "the invisible character U+200D", id="joiner at the start"),
-        pytest.param("a\u200d\u200db", "U+200D at position 3", id="two joiners"),
+        pytest.param("a\u200d\u200db", "U+200D at position 3", id="two joiners in a row"),
         pytest.param(
             "e" + "\u0301" * (MAX_COMBINING_MARKS + 1),
             f"at most {MAX_COMBINING_MARKS} are allowed",
@@ -61,7 +61,7 @@ def test_readable_text_is_accepted(text: str) -> None:
         ),
     ],
 )
-def test_deceptive_text_is_refused_with_the_position_of_the_character(
+def test_deceptive_text_is_rejected_with_the_position_of_the_character(
     text: str, problem: str
 ) -> None:
     found = text_problem(text)
@@ -77,7 +77,7 @@ def test_descriptions_may_have_lines() -> None:
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))
 def test_accepted_text_has_only_visible_characters_and_joiners(text: str) -> None:
-    """Accepted text can neither control a terminal nor reorder or hide text."""
+    """Accepted text cannot control a terminal, and cannot reorder or hide other text."""
     if text_problem(text):
         return
     for letter in text.replace("\u200c", "").replace("\u200d", ""):
@@ -86,7 +86,7 @@ def test_accepted_text_has_only_visible_characters_and_joiners(text: str) -> Non
 
 @given(st.text(alphabet=st.characters(codec="utf-8") | st.sampled_from(DIRECTION_CONTROLS)))
 def test_accepted_text_cannot_reorder_the_text_after_it(text: str) -> None:
-    """Neither texts nor file names may contain a character that starts another direction."""
+    """Texts and file names must not contain a character that starts another direction."""
     if not text_problem(text) or not file_name_problem(text):
         assert not set(text) & set(DIRECTION_CONTROLS)
 
@@ -98,7 +98,7 @@ def test_accepted_text_remains_accepted_if_a_letter_follows(text: str) -> None:
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0/"), min_size=1))
-def test_a_new_path_is_refused_if_its_name_has_a_problem(name: str) -> None:
+def test_new_path_is_rejected_if_its_name_has_a_problem(name: str) -> None:
     problem = file_name_problem(name)
     if problem:
         with pytest.raises(InvalidRequest, match="position"):

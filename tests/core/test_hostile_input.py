@@ -1,4 +1,4 @@
-"""Given hostile text, each parser of ``core`` quickly returns a value or raises a known error."""
+"""For hostile text, each parser of ``core`` quickly returns a value or raises a known error."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from bai_services.core.sessions import (
 )
 from bai_services.core.sessions.lifecycle import SessionType
 
-# A generous limit: the slowest parser takes about 50 ms of CPU time for the longest text.
+# Limit of CPU time. The slowest parser takes about 0.05 s for the longest text.
 CPU_SECONDS = 1.0
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = b"k" * 32
@@ -69,8 +69,8 @@ def history_with(column: str, text: Any) -> dict[str, Any]:
     return {"sessions": [{**known, column: text}]}
 
 
-# Maps each public function of ``core`` that takes a user's text or document to calls of the
-# function with a hostile text.
+# Maps each public function of ``core`` that parses a user's text or document to calls that pass a
+# hostile text.
 PARSERS: dict[str, list[Parser]] = {
     "apps.shares.check_addresses": [
         lambda t: app_shares.check_addresses(app_shares.Audience.PROJECT, [t])
@@ -224,7 +224,7 @@ PARSERS: dict[str, list[Parser]] = {
     "folders.vfolders.is_reserved": [vfolder.is_reserved],
     "cluster.devices.is_device_slot": [devices.is_device_slot],
 }
-# These functions take text from bai-hub itself (its agents included), or values that are already
+# Functions that take text from bai-hub itself (including its agents), or values that are already
 # parsed.
 NOT_FROM_USERS = {
     "accounts.roles.Visibility.covers",
@@ -315,7 +315,7 @@ def discovered() -> Iterator[str]:
     root = bai_services.core
     for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
         if any(part in info.name for part in (".placement", ".queue", ".estimates")):
-            continue  # the functions of these modules get values that are already parsed
+            continue  # Functions of these packages take values that are already parsed.
         module = importlib.import_module(info.name)
         for name, member in vars(module).items():
             if getattr(member, "__module__", None) != info.name or name.startswith("_"):
@@ -347,7 +347,7 @@ def check(parser: Parser, text: str) -> None:
     try:
         parser(text)
     except (BaiError, ValueError, workload.RowError) as error:
-        # A UnicodeError (a subclass of ValueError) shows that the parser did not check the text.
+        # A UnicodeError, which is a ValueError, means that the parser did not check the text.
         assert not isinstance(error, UnicodeError), error
         assert len(str(error)) < 2000, "the message repeats the text"
     took = time.process_time() - begun
@@ -357,9 +357,11 @@ def check(parser: Parser, text: str) -> None:
 def test_every_function_that_takes_text_is_tested_or_excluded() -> None:
     functions = set(discovered())
     unknown = functions - set(PARSERS) - NOT_FROM_USERS
-    assert not unknown, f"add to PARSERS (or, if no user writes it, NOT_FROM_USERS): {unknown}"
+    assert not unknown, (
+        f"add to PARSERS, or to NOT_FROM_USERS if users cannot write the text: {unknown}"
+    )
     gone = (set(PARSERS) | NOT_FROM_USERS) - functions
-    assert not gone, f"no longer exists: {gone}"
+    assert not gone, f"remove from PARSERS or NOT_FROM_USERS, because it no longer exists: {gone}"
 
 
 CASES = [

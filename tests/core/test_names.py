@@ -32,7 +32,7 @@ def test_valid_slug_is_unchanged(name: str) -> None:
         pytest.param("a" * 65, id="too long"),
         pytest.param("Team", id="upper case"),
         pytest.param("a b", id="space"),
-        pytest.param("../etc", id="a path"),
+        pytest.param("../etc", id="relative path"),
         pytest.param("a..b", id="two dots"),
         pytest.param("a--b", id="two hyphens"),
         pytest.param("-a", id="hyphen first"),
@@ -40,7 +40,7 @@ def test_valid_slug_is_unchanged(name: str) -> None:
         pytest.param("a/b", id="slash"),
         pytest.param("a\n", id="line break at the end"),
         pytest.param("ｆｏｏ", id="full-width letters"),
-        pytest.param("a!group=b", id="a scope filter"),
+        pytest.param("a!group=b", id="scope filter of JupyterHub"),
     ],
 )
 def test_invalid_slug_is_rejected(name: str) -> None:

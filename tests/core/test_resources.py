@@ -21,7 +21,7 @@ from bai_services.core.resources import (
     [
         pytest.param("cpu", "1", 1000, id="one core is 1000 millicores"),
         pytest.param("cpu", 0.5, 500, id="JSON number"),
-        pytest.param("mem", "1g", 2**30, id="g means GiB"),
+        pytest.param("mem", "1g", 2**30, id="g is GiB"),
         pytest.param("mem", "1.5G", 3 * 2**29, id="fraction and upper case unit"),
         pytest.param("mem", "512MiB", 2**29, id="long unit"),
         pytest.param("mem", "4096", 4096, id="plain bytes"),
@@ -55,9 +55,11 @@ def test_valid_amount_is_parsed_as_an_integer(slot: str, text: str | float, amou
         pytest.param("cpu", "0.0001", "too precise", id="finer than a millicore"),
         pytest.param("cpu", "nan", "not an amount", id="not a number"),
         pytest.param("cpu", "inf", "not an amount", id="infinite"),
-        pytest.param("cpu", "1e30", "too large", id="absurdly large"),
-        pytest.param("cpu", "1e400000", "not an amount", id="exponent that would take seconds"),
-        pytest.param("cpu", "1e999999999", "not an amount", id="an exponent that overflows"),
+        pytest.param("cpu", "1e30", "too large", id="far above the maximum"),
+        pytest.param(
+            "cpu", "1e400000", "not an amount", id="exponent that would take seconds to compute"
+        ),
+        pytest.param("cpu", "1e999999999", "not an amount", id="exponent that overflows"),
         pytest.param("cpu", "1" * 41, "at most 40 ASCII", id="more than 40 characters"),
         pytest.param("cpu", 10**5000, "at most 40 ASCII", id="an integer of 5001 digits"),
         pytest.param("cpu", "٣", "at most 40 ASCII", id="digits of another script"),

@@ -1,4 +1,4 @@
-"""Fixture with an empty database: the tests of this folder insert a small cluster (``world``)."""
+"""Fixture for an empty database, into which tests insert a small cluster (``world.py``)."""
 
 from __future__ import annotations
 

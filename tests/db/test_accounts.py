@@ -93,7 +93,7 @@ async def add_user(database: Database, name: str, role: str = "user") -> None:
 
 
 async def exceptions_of(*calls: object) -> list[type[BaseException] | None]:
-    """Run the calls concurrently; return the exception type of each call, None for success."""
+    """Run the calls concurrently; return the exception type of each (None: no exception)."""
     found = await asyncio.gather(*calls, return_exceptions=True)  # type: ignore[call-overload]
     return [type(item) if isinstance(item, BaseException) else None for item in found]
 
@@ -114,7 +114,7 @@ async def test_last_superadmin_remains_after_concurrent_demotions(
     assert left.total == 1
 
 
-async def test_concurrent_creations_of_one_name_succeed_once(
+async def test_one_of_several_concurrent_creations_with_one_name_succeeds(
     database: Database, domain: str
 ) -> None:
     found = await exceptions_of(*(add_user(database, "ada") for _ in range(5)))
@@ -127,7 +127,9 @@ async def test_concurrent_creations_of_one_name_succeed_once(
     assert found.count(None) == 1 and found.count(AlreadyExists) == 4
 
 
-async def test_concurrent_additions_of_member_succeed_once(database: Database, domain: str) -> None:
+async def test_one_of_several_concurrent_additions_of_a_member_succeeds(
+    database: Database, domain: str
+) -> None:
     await add_user(database, "ada")
     store = ProjectStore(database)
     await store.create(project("q", "second"), entry("project.create"))
@@ -140,7 +142,7 @@ async def test_concurrent_additions_of_member_succeed_once(database: Database, d
 
 async def test_concurrent_sign_in_attempts_respect_limit(database: Database) -> None:
     store = SignInFailureStore(database)
-    # Different orders of the subjects must not cause a deadlock.
+    # Concurrent calls with different orders of the subjects must not cause a deadlock.
     orders = ({"s": 10, "t": None}, {"t": None, "s": 10})
     counted = await asyncio.gather(
         *(store.count_attempt(orders[number % 2], NOW, BLOCK) for number in range(25))
@@ -165,7 +167,9 @@ async def test_old_attempts_are_deleted(database: Database) -> None:
         assert [row[0] for row in found] == ["late"]
 
 
-async def test_pages_of_equal_rows_repeat_no_row(database: Database, domain: str) -> None:
+async def test_pages_sorted_by_an_equal_field_repeat_no_row(
+    database: Database, domain: str
+) -> None:
     store = UserStore(database)
     names = [f"user{number}" for number in range(6)]
     for name in names:
@@ -174,7 +178,7 @@ async def test_pages_of_equal_rows_repeat_no_row(database: Database, domain: str
     for offset in range(len(names)):
         page = await store.page(ListQuery(limit=1, offset=offset, sort=("status",)))
         listed += [user.username for user in page.items]
-        # PostgreSQL moves a changed row to the end of its table.
+        # Change the row, because PostgreSQL moves a changed row to the end of its table.
         change = UserChange({"full_name": f"read {offset}"})
         await store.update(listed[-1], change, entry("user.update"))
     assert listed == names

@@ -10,7 +10,7 @@ from bai_services.db.tables.sessions import sessions
 
 
 def test_among_is_a_list_on_sqlite_and_an_array_on_postgres() -> None:
-    """Both forms can use an index on the column."""
+    """With either form, the database can use an index on the column."""
     select = sa.select(sessions.c.id)
     plain = select.where(sessions.c.id.in_(sa.bindparam("ids", expanding=True)))
     among = select.where(Among(sessions.c.id, "ids"))

@@ -23,7 +23,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
 
 
 async def create_decisions(world: World, *shares: str) -> tuple[Decision, ...]:
-    """Create a session for each share of a device; return the decisions that place the sessions."""
+    """Create a session for each share; return the decisions that place the sessions."""
     count = len(await world.sessions.in_status(*Status))
     for number, share in enumerate(shares, count):
         slots = {"cpu": "0.1", "mem": "64m", "cuda.shares": share}
@@ -35,7 +35,7 @@ async def create_decisions(world: World, *shares: str) -> tuple[Decision, ...]:
 
 @contextmanager
 def statements() -> Iterator[list[bool]]:
-    """Yield a list with one entry per executed statement: whether it was an executemany."""
+    """Yield a list with one entry for each executed statement: true for an executemany."""
     seen: list[bool] = []
 
     def record_statement(*args: object) -> None:
@@ -71,7 +71,7 @@ async def test_number_of_statements_is_independent_of_number_of_decisions(
 async def test_commit_rejects_second_share_size_only_on_uniform_device(
     world: World, is_uniform: bool
 ) -> None:
-    """The device becomes uniform after the decisions to place two sizes, and before the commit."""
+    """After the decisions for shares of two sizes, the device changes to ``is_uniform``."""
     await world.write(
         sa.update(cluster.devices).where(cluster.devices.c.index > 0).values(is_healthy=False)
     )

@@ -1,4 +1,4 @@
-"""The lease for writing the queue: one holder at a time; a replaced holder cannot write."""
+"""The lease for writing to the queue: one holder at a time; a former holder cannot write."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_lease_renewed_since_the_last_read_is_not_acquired(store: LeaseSto
     assert await store.acquire("b", seen, NOW) is None
 
 
-async def test_stale_token_cannot_write(world: World, store: LeaseStore) -> None:
+async def test_holder_of_a_stale_token_cannot_write(world: World, store: LeaseStore) -> None:
     row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     stale = await store.acquire("a", None, NOW)
     decisions = await create_decisions(world)
@@ -74,7 +74,7 @@ async def test_stale_token_cannot_write(world: World, store: LeaseStore) -> None
 async def test_commit_rejects_only_the_decisions_that_lost_a_race(
     world: World, store: LeaseStore
 ) -> None:
-    """Some of the decisions use a failed device; the reduced CPU capacity fits three others."""
+    """After the decisions, a device fails, and the reduced CPU capacity is enough for three."""
     rows = [(await world.sessions.enqueue(world.new_session(f"lab{n}"), NOW))[0] for n in range(8)]
     token = await store.acquire("a", None, NOW)
     decisions = await create_decisions(world)

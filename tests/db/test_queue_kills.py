@@ -1,4 +1,4 @@
-"""A transaction is stored completely or not at all if SIGKILL arrives before any statement."""
+"""SIGKILL before any statement of a transaction: the transaction is stored completely or not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def end(world: World, decisions: Sequence[Decision]) -> None:
 
 
 async def until_killed(world: World, job: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """Run the job; send this process SIGKILL before statement number KILL_AT."""
+    """Run the job, but send this process SIGKILL before statement number KILL_AT (from 1)."""
     left = int(os.environ["KILL_AT"])
 
     @sa.event.listens_for(sa.Engine, "before_cursor_execute")
@@ -66,11 +66,11 @@ def _run(job: WriteJob, url: str, decisions: Sequence[Decision], kill_at: int) -
 def kill_everywhere(
     url: str, job: WriteJob, decisions: Sequence[Decision], check_unchanged: Callable[[], None]
 ) -> int:
-    """Run the job repeatedly; kill run n before statement n, until a run completes.
+    """Run the job until a run completes; kill run number n before statement n.
 
     ``check_unchanged`` is called after each kill. Return the number of statements.
     """
-    # A fork server imports the modules only once; a new interpreter per run would take seconds.
+    # A fork server imports the modules only once. A new interpreter per run would take seconds.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     for kill_at in range(1, 100):
@@ -105,7 +105,7 @@ def test_transactions_are_atomic_if_killed_before_any_statement(database_url: st
         await world.close()
 
     decisions = asyncio.run(prepare())
-    # Job, then number and stored position of the pending sessions, before and after the job.
+    # For each job: number and stored position of the pending sessions, before and after the job.
     for job, before, after in (
         (write_states, (SESSIONS, None), (SESSIONS, 1)),
         (commit, (SESSIONS, 1), (0, None)),

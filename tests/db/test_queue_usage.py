@@ -24,14 +24,14 @@ async def world(database_url: str) -> AsyncIterator[World]:
 
 
 async def test_usage_is_split_between_days_at_midnight(world: World) -> None:
-    """Two cores are used from 09:00 until 06:00 of the next day: 15 h and 6 h."""
+    """Two cores are used from 09:00 to 06:00 of the next day: for 15 h on the first, 6 h on the second."""
     store, day = UsageBucketStore(world.database), day_of(NOW)
     row, _ = await world.sessions.enqueue(world.new_session("lab", {"cpu": "2", "mem": "1g"}), NOW)
     await world.run_pass()
     end = NOW + timedelta(hours=21)
     await world.sessions.move(row.id, Event.STOP_REQUESTED, end)
     assert await store.first_day() == day
-    for _ in range(2):  # a second call changes nothing
+    for _ in range(2):  # The second run must change nothing.
         await store.recompute(day, end, token=None)
         await store.recompute(day + 1, end, token=None)
     history = (await store.history(day))["main"]

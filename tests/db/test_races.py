@@ -24,7 +24,7 @@ WRITERS = 8
 
 
 def in_threads(jobs: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Run each job in a thread with its own event loop, all started at the same time."""
+    """Run each job in a thread with an event loop; all jobs start at the same time."""
     barrier = threading.Barrier(len(jobs))
     failures: list[BaseException] = []
 
@@ -61,7 +61,7 @@ def test_concurrent_placements_respect_limits(database_url: str, cap: str | None
         await world.close()
 
     async def run_passes_until_stable(world: World) -> None:
-        # Like the scheduler, run another pass after a lost race.
+        # After a lost race, run another pass, as the scheduler does.
         while True:
             snapshot = await world.queue.snapshot(NOW)
             placed = await world.run_pass()
@@ -84,7 +84,7 @@ def test_concurrent_placements_respect_limits(database_url: str, cap: str | None
 
 
 def test_user_cap_applies_across_resource_groups(database_url: str) -> None:
-    """Two writers place one group each, from snapshots in which the cap is not used yet."""
+    """Two writers decide for one group each. Both snapshots are older than the commits."""
     slots = {"cpu": "0.1", "mem": "64m"}
     both_have_decided = threading.Barrier(2)
 
@@ -140,7 +140,7 @@ def test_concurrent_ends_release_resources_once(database_url: str) -> None:
         store = KernelStore(world.database)
         for view in await store.on_agent("a1", Status.SCHEDULED):
             for event in (Event.FAILED, Event.STOP_REQUESTED):
-                # Another writer may have been faster.
+                # Another writer may already have ended the session.
                 with contextlib.suppress(InvalidTransition):
                     await world.sessions.move(view.row.id, event, NOW)
         await world.close()

@@ -18,17 +18,23 @@ from .world import make_world
     ("facts", "expected"),
     [
         pytest.param([], True, id="no agents"),
-        pytest.param([{"binds_subpaths": False}], False, id="no agent supports it"),
+        pytest.param([{"binds_subpaths": False}], False, id="no agent supports subpaths"),
         pytest.param(
-            [{"binds_subpaths": False}, {"binds_subpaths": True}], True, id="one agent supports it"
+            [{"binds_subpaths": False}, {"binds_subpaths": True}],
+            True,
+            id="one agent supports subpaths",
         ),
-        pytest.param([{"binds_subpaths": False}, {}], True, id="one agent does not report it"),
+        pytest.param(
+            [{"binds_subpaths": False}, {}],
+            True,
+            id="one agent does not report whether it supports subpaths",
+        ),
     ],
 )
 async def test_support_of_subpath_mounts_is_read_without_the_other_facts(
     database_url: str, facts: list[dict[str, bool]], expected: bool
 ) -> None:
-    """The query reads only this fact, because the facts of an agent can be large."""
+    """The query does not read the other facts of agents, because they can be large."""
     world = await make_world(database_url)
     try:
         await world.write(sa.delete(agents))

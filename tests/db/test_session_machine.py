@@ -1,4 +1,4 @@
-"""Stateful property test: sessions, quotas and devices match a model without SQL."""
+"""Stateful property test: sessions, quotas and devices are compared with a model without SQL."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ amounts = st.fixed_dictionaries(
 
 @dataclass
 class ModelSession:
-    """A session of the model."""
+    """A session in the model."""
 
     id: str
     user: int
@@ -50,7 +50,7 @@ class ModelSession:
 
 
 class SessionMachine(RuleBasedStateMachine):
-    """Random creations, passes, events, caps and failures; invariants hold after each step."""
+    """Runs random creations, passes, events and failures; checks invariants after each step."""
 
     template: Path | None = None
 
@@ -77,7 +77,8 @@ class SessionMachine(RuleBasedStateMachine):
         self.world = World(f"sqlite+aiosqlite:///{target}")
 
     async def _make(self, path: Path) -> None:
-        # Closing the last connection merges the write-ahead log, so each run copies only one file.
+        # Close the last connection, which merges the write-ahead log: each run then copies one
+        # file.
         await (await make_world(f"sqlite+aiosqlite:///{path}")).close()
 
     def teardown(self) -> None:
@@ -162,7 +163,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.run(self.world.write(sa.update(cluster.agents).values(status=status)))
 
     @invariant()
-    def ledger_matches_counters(self) -> None:
+    def allocations_match_counters(self) -> None:
         if hasattr(self, "world"):
             assert self.run(self.world.allocations.audit()) == []
 
@@ -185,7 +186,7 @@ class SessionMachine(RuleBasedStateMachine):
         return [k for k in self.known if k.status in OCCUPYING]
 
     def _is_within_caps(self, user: int, slots: dict[str, int]) -> bool:
-        """Return whether the current usage plus ``slots`` is within the caps of all four scopes."""
+        """Return whether the user's current usage plus ``slots`` is within the caps of all scopes."""
         for scope, limits in self.caps.items():
             is_shared = scope in ("domain", "project")
             mine = [k for k in self._holding() if is_shared or k.user == user]
@@ -228,9 +229,10 @@ class SessionMachine(RuleBasedStateMachine):
         return len(free) == 2 and min(free) >= shares // 2
 
     def _check_first_pending_does_not_fit(self) -> None:
-        """Check that the first pending session within its caps does not fit after a pass.
+        """Check, after a pass, that the first pending session within its caps does not fit.
 
-        Sessions that need more devices than are healthy do not block later sessions.
+        A session that needs more devices than are healthy does not block later sessions, so the
+        check continues with the next session.
         """
         if not self.is_alive:
             return

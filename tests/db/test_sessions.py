@@ -129,7 +129,7 @@ async def test_pending_sessions_of_user_are_capped(world: World) -> None:
     assert all(isinstance(error, QuotaExceeded) for error in refused), refused
     assert "user ann may have at most 2 pending sessions" in str(refused[0])
     await world.sessions.enqueue(world.new_session("other", user=2), NOW)
-    # A bulk request creates either all or none of its sessions.
+    # A bulk request creates all of its sessions, or none.
     await world.set_caps("user", {}, max_pending_sessions=4)
     counts = "at most 4 pending sessions: 2 pending, 2 left, 3 requested; cancel some"
     with pytest.raises(QuotaExceeded, match=counts):
@@ -265,7 +265,7 @@ async def test_page_contains_only_visible_sessions(world: World) -> None:
 @pytest.mark.parametrize(
     ("part", "names"),
     [
-        pytest.param("ALPHA", ["alpha_99", "Alpha-1"], id="case is ignored"),
+        pytest.param("ALPHA", ["alpha_99", "Alpha-1"], id="other case"),
         pytest.param("a-1", ["Alpha-1"], id="part of a name"),
         pytest.param("99", ["alpha_99", "beta.99"], id="digits"),
         pytest.param("_9", ["alpha_99"], id="underscore is literal"),
@@ -309,7 +309,7 @@ async def test_sessions_are_filtered_by_owner_and_project(
 
 
 async def test_filter_may_match_many_users(world: World) -> None:
-    """For more than 20 matching users, the filter is applied by a join."""
+    """If more than 20 users match, the store applies the filter with a join."""
     await world.sessions.enqueue(world.new_session("lab"), world.advance())
     await world.sessions.enqueue(world.new_session("of-bob", user=2), world.advance())
     async with world.database.write() as tx:

@@ -85,7 +85,9 @@ async def test_waiting_for_another_writer_does_not_block_event_loop(
             await tx.execute(sa.text("INSERT INTO words (word) VALUES ('ours')"))
 
     task = asyncio.create_task(write())
-    for _ in range(20):  # the event loop is not blocked, and a read sees neither of the two writes
+    for _ in range(
+        20
+    ):  # The event loop runs: a read completes, and sees neither of the two writes.
         assert await words_of(database) == []
     assert not task.done()
     other.execute("COMMIT")
@@ -120,7 +122,7 @@ async def test_cancelled_statement_leaves_a_working_connection(database: Databas
             await tx.execute(sa.text("INSERT INTO words (word) VALUES ('half')"))
             await tx.scalar(sa.text(LONG))
 
-    for _ in range(10):  # more than the number of connections
+    for _ in range(10):  # More statements than the driver has connections.
         task = asyncio.create_task(count())
         for _ in range(50):
             await asyncio.sleep(0)
@@ -140,7 +142,7 @@ async def test_cancelled_statement_leaves_a_working_connection(database: Databas
     ],
 )
 async def test_busy_database_is_retried(tmp_path: Path, code: int) -> None:
-    """SQLITE_BUSY_RECOVERY occurs when two connections open a database after a crash."""
+    """SQLITE_BUSY_RECOVERY occurs if two connections open a database after a crash."""
     connections = Connections(str(tmp_path / "test.sqlite"), 5, 1)
     connection = await connections.open()
     calls = []
@@ -159,7 +161,7 @@ async def test_busy_database_is_retried(tmp_path: Path, code: int) -> None:
 
 
 async def test_opening_waits_for_a_writer_of_a_new_database(tmp_path: Path) -> None:
-    """SQLite itself does not wait for the lock that the switch to WAL requires."""
+    """The driver must wait itself: SQLite does not wait for the lock to switch to WAL mode."""
     other = sqlite3.connect(tmp_path / "new.sqlite", isolation_level=None)
     other.execute("CREATE TABLE words (word TEXT)")
     other.execute("BEGIN IMMEDIATE")
@@ -175,7 +177,7 @@ async def test_opening_waits_for_a_writer_of_a_new_database(tmp_path: Path) -> N
 
 async def test_io_error_is_not_reported_as_a_full_disk(database: Database) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # The write-ahead log cannot grow, although there is free space.
+    # The write-ahead log cannot grow, although the disk has free space.
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, limits[1]))
     try:
         with pytest.raises(Unavailable, match="I/O error of its disk") as caught:

@@ -128,7 +128,7 @@ async def test_only_trashed_folder_can_be_purged_and_failed_purge_can_be_repeate
     assert (await row_of(store, "f1")).status is VfolderStatus.DELETE_COMPLETE
 
 
-def test_concurrent_delete_and_start_have_exactly_one_winner(database_url: str) -> None:
+def test_of_concurrent_delete_and_start_exactly_one_succeeds(database_url: str) -> None:
     rounds = 20
 
     async def prepare() -> None:

@@ -32,9 +32,9 @@ DEFAULT_SLOTS = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
 
 
 class World:
-    """Stores on one database, and defaults for new sessions.
+    """The stores of one database, and defaults for new sessions.
 
-    Domain ``d``, project ``p`` (id ``p1``), users ``ann`` (id ``u1``, keypair ``AK1``) and ``bob``;
+    ``make_world`` creates domain ``d``, project ``p`` (id ``p1``), users ``ann`` (id ``u1``, keypair ``AK1``) and ``bob``;
     resource group ``main`` with agent ``a1``: 8 cores, 16 GiB, two devices.
     """
 
@@ -60,7 +60,7 @@ class World:
                 await tx.execute(statement)
 
     async def set_caps(self, scope: str, slots: Mapping[str, str], **counts: int | None) -> None:
-        """Set the caps of domain ``d``, project ``p1``, all user policies or keypair policies."""
+        """Set the caps of domain ``d``, project ``p1``, all user policies or all keypair policies."""
         table = {
             "domain": accounts.domains,
             "project": accounts.projects,
@@ -132,7 +132,7 @@ class World:
     def new_session(
         self, name: str, slots: Mapping[str, str] | None = None, **facts: Any
     ) -> NewSession:
-        """Return a session to create; ``facts`` overrides its fields."""
+        """Return a session to insert; ``facts`` replace the default values of its fields."""
         number = facts.pop("user", 1)
         values: dict[str, Any] = {
             "id": str(uuid.uuid4()),

@@ -1,4 +1,4 @@
-"""Hubs for end-to-end tests: a shared demo per engine, and own demos for tests that change it."""
+"""Demos for end-to-end tests: one shared demo per engine, and separate demos for single tests."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from tests.testbed.docker_engine import DockerEngine
 
 SHARED: set[RunningHub] = set()
-# The time at which the failed phase of a test began.
+# The time at which the failed phase of a test started.
 FAILED_SINCE = pytest.StashKey[datetime]()
 
-# Some tests connect from addresses of other machines.
+# Listen on all addresses, because some tests connect from another machine.
 LISTEN_ON_ALL_ADDRESSES = """
 import os
 c.JupyterHub.bind_url = f"http://:{os.environ['BAI_PORT']}"
@@ -29,7 +29,7 @@ c.JupyterHub.bind_url = f"http://:{os.environ['BAI_PORT']}"
 
 @pytest.fixture(scope="session")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    """The shared demo on the process engine; each test must remove its sessions."""
+    """The shared demo on the process engine. Each test must remove its sessions."""
     environment = {"BAI_SHOW_AGENTS": "1"}
     yield from _shared(RunningHub(tmp_path_factory.mktemp("hub"), environment=environment))
 
@@ -45,7 +45,10 @@ def _shared(running: RunningHub) -> Iterator[RunningHub]:
 
 @pytest.fixture
 def own_hub(tmp_path: Path) -> Iterator[Callable[..., RunningHub]]:
-    """Create a demo for one test: ``own_hub(engine="docker", environment={…}).start()``."""
+    """Return a function that creates a demo for one test.
+
+    Example: ``own_hub(engine="docker", environment={…}).start()``. The demo stops with the test.
+    """
     made: list[RunningHub] = []
 
     def make(**options: Any) -> RunningHub:
@@ -77,7 +80,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def _clean_up(since: datetime) -> list[tuple[str, str]]:
     """Remove the sessions and folders of a failed test; return the errors as report sections.
 
-    Otherwise, when the test is run again, their names and the machine's capacity would be in use.
+    If they remained, later tests could not use their names and resources.
     """
     problems = []
     for running in SHARED:
@@ -85,7 +88,7 @@ def _clean_up(since: datetime) -> list[tuple[str, str]]:
             with running.rest("admin") as rest:
                 remove_created_since(rest, since)
         except (AssertionError, httpx.HTTPError) as error:
-            # An exception in a hook would abort the whole test run.
+            # Do not raise: an exception in a hook would abort the whole test run.
             problems.append(("clean-up after a failed test", str(error)))
     return problems
 
@@ -105,7 +108,7 @@ def docker_hub(
 
 @pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
 def any_hub(request: pytest.FixtureRequest) -> RunningHub:
-    """The shared demo on each engine."""
+    """The shared demo, once for each engine."""
     name = {"process": "hub", "docker": "docker_hub"}[request.param]
     hub: RunningHub = request.getfixturevalue(name)
     return hub

@@ -1,4 +1,4 @@
-"""Contrast checks of pages with different display settings of the user."""
+"""Check of the contrast of pages under different display settings of the user."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ MEDIA: dict[str, dict[str, Any]] = {
 
 
 async def assert_contrast(shown: Locator, name: str, folder: Path) -> None:
-    """Assert that the shown nodes have sufficient contrast, and save screenshots for reviewers."""
+    """Assert that nodes have sufficient contrast in each display setting.
+
+    Save a screenshot for each setting in ``folder``, for reviewers.
+    """
     page = shown.page
     for setting, media in MEDIA.items():
         await page.emulate_media(**{**DEFAULT_MEDIA, **media})

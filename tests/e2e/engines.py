@@ -22,16 +22,17 @@ def checked(answer: httpx.Response, *statuses: int) -> Any:
 
 
 def start(rest: httpx.Client, name: str, **fields: Any) -> JSON:
-    """Create a session and wait until it runs."""
+    """Create a session, wait until it is RUNNING, and return it."""
     body = {"name": name, "project": "default", "resources": {"cpu": "1", "mem": "1g"}, **fields}
     session = checked(rest.post("/sessions", json=body), 201)
     return wait_for(rest, session["id"], "RUNNING")
 
 
 def wait_for(rest: httpx.Client, session_id: str, *statuses: str) -> JSON:
-    """Wait until a session has one of the statuses; on failure, show the session.
+    """Wait until a session has one of the statuses, and return it.
 
-    If the session has ended with another status, show its log, too.
+    The error after a timeout contains the session. If the session ends with another status, the
+    error also contains its log.
     """
     session: JSON = {}
 
@@ -59,8 +60,8 @@ def stop(rest: httpx.Client, session_id: str) -> JSON:
 
 
 def remove_created_since(rest: httpx.Client, since: datetime) -> None:
-    """Stop the sessions created since a time; move the folders created since then to the trash."""
-    # The newest first: earlier tests leave more folders in the trash than one page holds.
+    """Stop the sessions, and move the folders to the trash, that were created since a time."""
+    # Read the newest first: with the trash of earlier tests, there is more than one page.
     newest = {"sort": "-created_at", "limit": "500"}
     for session in checked(rest.get("/sessions", params=newest), 200)["items"]:
         if session["status"] not in ENDED and _created_at(session) >= since:

@@ -23,12 +23,12 @@ CHAINS = Chains.of("m1")
 @pytest.mark.parametrize(
     "text, targets",
     [
-        pytest.param("", (), id="nothing"),
-        pytest.param("10.1.2.3/16", (Target("10.1.0.0/16"),), id="host bits"),
+        pytest.param("", (), id="empty list"),
+        pytest.param("10.1.2.3/16", (Target("10.1.0.0/16"),), id="network with host bits"),
         pytest.param(
             "10.1.2.3:443, [fd00::3]:53,fd00::/8",
             (Target("10.1.2.3/32", 443), Target("fd00::3/128", 53), Target("fd00::/8")),
-            id="ports and both versions",
+            id="ports and both IP versions",
         ),
     ],
 )

@@ -61,12 +61,14 @@ def test_durations_are_stored_in_seconds() -> None:
         pytest.param({"strategy": "evenly"}, "EVENLY, FILL", id="strategy in lower case"),
         pytest.param({"colour": "red"}, "'colour'.*placement", id="unknown option"),
         pytest.param(
-            {"allow_fractional_resource_fragmentation": "yes"}, "true or false", id="not a boolean"
+            {"allow_fractional_resource_fragmentation": "yes"},
+            "true or false",
+            id="text instead of a boolean",
         ),
-        pytest.param({"pending_timeout": "soon"}, "duration", id="not a duration"),
+        pytest.param({"pending_timeout": "soon"}, "duration", id="text that is not a duration"),
         pytest.param({"pending_timeout": -5}, "duration", id="negative duration"),
         pytest.param({"pending_timeout": True}, "duration", id="boolean instead of a duration"),
-        pytest.param({"fair_share": []}, "must be a map", id="not a mapping"),
+        pytest.param({"fair_share": []}, "must be a map", id="fair_share is not a mapping"),
         pytest.param({"fair_share": {"half_life_days": 0}}, "from 0.01", id="half life of 0"),
         pytest.param(
             {"fair_share": {"lookback_days": 10**9}}, "to 366", id="lookback period too long"
@@ -85,7 +87,9 @@ def test_durations_are_stored_in_seconds() -> None:
             id="weight of 0",
         ),
         pytest.param(
-            {"fair_share": {"default_weight": float("nan")}}, "not nan", id="not a number"
+            {"fair_share": {"default_weight": float("nan")}},
+            "not nan",
+            id="default weight is not a number",
         ),
     ],
 )

@@ -115,8 +115,8 @@ def test_invalid_service_ports_are_rejected(text: str, part: str) -> None:
             labels(endpoint_ports="x"), "no service port has this name", id="endpoint without port"
         ),
         pytest.param(labels(envs__corecount="A-B"), "variable name", id="invalid variable name"),
-        pytest.param({"x": "y" * 5000}, "longer", id="too long"),
-        pytest.param({f"x{i}": "" for i in range(300)}, "at most 256", id="too many"),
+        pytest.param({"x": "y" * 5000}, "longer", id="label too long"),
+        pytest.param({f"x{i}": "" for i in range(300)}, "at most 256", id="too many labels"),
     ],
 )
 def test_invalid_labels_are_rejected(given: dict[str, str], part: str) -> None:

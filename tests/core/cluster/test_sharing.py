@@ -13,10 +13,10 @@ from bai_services.core.cluster.device_sharing import ANY_SHARE, Level, Sharing
 @pytest.mark.parametrize(
     "sharing",
     [
-        pytest.param(Sharing(), id="any share, counted only"),
+        pytest.param(Sharing(), id="any share, not enforced"),
         pytest.param(Sharing(Level.PROCESS, 250, 250), id="fixed share"),
         pytest.param(Sharing(Level.CGROUP, 50, 1000), id="any share of one device"),
-        pytest.param(Sharing(Level.PROCESS, 250, 250, True), id="paused"),
+        pytest.param(Sharing(Level.PROCESS, 250, 250, True), id="fixed share, paused"),
         pytest.param(Sharing(Level.PROCESS, 50, 1000, is_uniform=True), id="uniform shares"),
     ],
 )
@@ -33,15 +33,15 @@ def test_facts_of_a_device_without_shares_offer_no_share() -> None:
 @pytest.mark.parametrize(
     "facts, sharing",
     [
-        pytest.param({}, Sharing(), id="an older agent sends no facts: any share, not enforced"),
+        pytest.param({}, Sharing(), id="no facts (older agent): any share, not enforced"),
         pytest.param(
             {"enforcement": "iron"}, Sharing(), id="unknown level: any share, not enforced"
         ),
-        pytest.param({"shares": "some"}, Sharing(most=0), id="not a mapping: no shares"),
+        pytest.param({"shares": "some"}, Sharing(most=0), id="shares are not a mapping: no share"),
         pytest.param(
             {"shares": {"least": "0.333", "most": "1", "on_one_device": True}},
             Sharing(most=0),
-            id="share is not a multiple of the step: no shares",
+            id="smallest share is not a multiple of the step: no share",
         ),
     ],
 )
@@ -67,15 +67,15 @@ UNIFORM = Sharing(Level.PROCESS, 50, 1000, is_uniform=True)
     "sharing, shares, share, is_allowed",
     [
         pytest.param(UNIFORM, [], 500, True, id="an empty device accepts any share"),
-        pytest.param(UNIFORM, [250, 250], 250, True, id="a share equal to the first"),
+        pytest.param(UNIFORM, [250, 250], 250, True, id="a share equal to the share in force"),
         pytest.param(UNIFORM, [250], 500, False, id="a larger share"),
         pytest.param(UNIFORM, [250], 50, False, id="a smaller share, with enough capacity"),
-        pytest.param(UNIFORM, [], 40, False, id="below the minimum"),
+        pytest.param(UNIFORM, [], 40, False, id="below the smallest share"),
         pytest.param(Sharing(), [250], 500, True, id="different shares without uniform sharing"),
         pytest.param(
             Sharing(Level.PROCESS, 250, 250), [250], 500, False, id="larger than the fixed share"
         ),
-        pytest.param(replace(UNIFORM, is_paused=True), [250], 250, False, id="paused"),
+        pytest.param(replace(UNIFORM, is_paused=True), [250], 250, False, id="sharing is paused"),
     ],
 )
 def test_allowed_shares_depend_on_sharing_and_shares_in_force(

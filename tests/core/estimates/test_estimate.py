@@ -36,7 +36,7 @@ USER = Scope("user", "u")
     [
         ("no samples of the kind", [], 0, None),
         ("median of all samples", [10, 20, 30, 40, 50], 0, (30, 5)),
-        ("a single sample is used", [70], 0, (70, 1)),
+        ("one sample is enough", [70], 0, (70, 1)),
         ("samples shorter than the elapsed time are ignored", [10] * 90 + [60] * 10, 20, (60, 10)),
         ("too few longer samples: twice the elapsed time", [10, 20, 30], 25, (50, 1)),
         ("no longer sample: twice the elapsed time", [10, 20, 30], 100, (200, 0)),
@@ -80,9 +80,10 @@ def pending(cores, **more):
 
 
 def queue_of(busy, queued, cores=4, durations=None, caps=None, **options):
-    """Return a queue after its first pass, with one agent on which ``busy`` sessions run.
+    """Return a queue after its first pass, with one agent.
 
-    ``busy``: cores, seconds until the end (None: unknown) and kind of each running session.
+    ``busy`` describes the running sessions: cores, seconds until the end (None: unknown), kind.
+    ``queued`` contains the pending sessions; the queue gives them the ids s0, s1 …
     """
     slots = [ResourceSlots({"cpu": asked * 1000}) for asked, _, _ in busy]
     running = [
@@ -110,7 +111,10 @@ def queue_of(busy, queued, cores=4, durations=None, caps=None, **options):
 
 
 def estimates(busy, queued, budget=None, **more):
-    """Return (start in seconds from now, certainty) of each session that is still pending."""
+    """Return the estimated start (seconds from now) and its certainty, for each pending session.
+
+    Assert that the estimate does not change the queue.
+    """
     queue = queue_of(busy, queued, **more)
     pending = queue.all_pending()
     revision, version = queue.revision, queue.group_queue(GROUP).placer.version
@@ -146,7 +150,7 @@ KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
         ),
         ("no end is known", [(4, None, "")], [pending(2)], {"s0": (None, UNKNOWN)}),
         (
-            "a session without a limit may end sooner",
+            "a running session without a limit can end earlier than the estimate",
             [(2, 30, ""), (2, None, "")],
             [pending(2)],
             {"s0": (30, ESTIMATED)},
@@ -164,7 +168,7 @@ KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
             {"s0": (30, KNOWN)},
         ),
         (
-            "a session that arrives later may use the capacity at the start time",
+            "at the start time, a later arrival can be using the capacity",
             [],
             [pending(4, not_before=time_after(70))],
             {"s0": (70, ESTIMATED)},
@@ -185,7 +189,7 @@ KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
             {"s0": (30, ESTIMATED), "s1": (35, ESTIMATED)},
         ),
         (
-            "a session too large for the group does not block others",
+            "a session that is too large for the group does not block other sessions",
             [(4, 30, "")],
             [pending(9), pending(1)],
             {"s0": (None, UNKNOWN), "s1": (30, KNOWN)},
@@ -205,7 +209,7 @@ def test_estimated_starts_have_the_expected_time_and_certainty(
 
 
 def test_estimates_include_reservations_of_later_sessions() -> None:
-    """The last session (one core) cannot start at 100, because it would delay s2 (four cores)."""
+    """Session s3 (one core) cannot start at 100, because it would delay s2 (four cores)."""
     queued = [
         pending(4, max_run_seconds=100),
         pending(2, max_run_seconds=10),
@@ -225,23 +229,23 @@ def test_session_over_its_quota_starts_when_enough_of_the_quota_is_free() -> Non
     caps = {USER: ScopeCaps(USER, "u", {"cpu": 4000})}
     queued = [pending(2, scopes=(USER,)), pending(6)]
     estimated = estimates([(2, 50, ""), (1, 20, "")], queued, cores=8, caps=caps)
-    # Only estimated: a later session of the same user may use the quota that s0 waits for.
+    # The start of s0 is only estimated: a later session of the user can use the quota first.
     assert estimated == {"s0": (20, ESTIMATED), "s1": (50, ESTIMATED)}
 
 
-def test_start_of_first_session_is_known_even_if_the_next_start_is_not() -> None:
-    """A later session may take the free core and still run when the second session should start."""
+def test_first_start_is_known_although_the_second_start_is_only_estimated() -> None:
+    """A later arrival can use the free core and still run at the estimated start of s1."""
     queued = [pending(5, max_run_seconds=10), pending(7, max_run_seconds=10)]
     assert estimates([(6, 30, "")], queued, cores=7) == {"s0": (30, KNOWN), "s1": (40, ESTIMATED)}
 
 
-def test_drf_starts_are_estimated_because_later_sessions_may_come_first() -> None:
+def test_starts_under_drf_are_only_estimated_because_later_sessions_can_start_first() -> None:
     queued = [pending(4, max_run_seconds=10), pending(4, max_run_seconds=10)]
     estimated = estimates([(4, 30, "")], queued, order=Order.DRF)
     assert estimated == {"s0": (30, ESTIMATED), "s1": (40, ESTIMATED)}
 
 
-def test_starts_beyond_the_budget_are_extrapolated() -> None:
+def test_starts_beyond_the_simulation_budget_are_extrapolated() -> None:
     queued = [pending(4, max_run_seconds=10) for n in range(300)]
     estimated = estimates([(4, 10, "")], queued, Budget(sessions=100, seconds=60))
     assert estimated["s99"] == (1000, KNOWN)
@@ -260,7 +264,7 @@ def test_simulation_stops_when_its_time_budget_is_spent() -> None:
     assert labels.count("rough") == 200 - labels.count(KNOWN)
 
 
-def test_estimates_of_equal_sessions_are_in_order() -> None:
+def test_equal_sessions_have_estimated_starts_in_queue_order() -> None:
     rng = random.Random(3)
     queued = [pending(rng.choice([1, 2, 4]), max_run_seconds=rng.choice([5, 9])) for n in range(80)]
     estimated = estimates([(1, rng.randrange(60), "") for _ in range(4)], queued)
@@ -285,6 +289,6 @@ def test_rough_estimates_extrapolate_the_start_rate() -> None:
     simulated = sorted(seconds for seconds, label in estimated.values() if label != "rough")
     rough = [estimated[f"s{n}"][0] for n in range(2000) if estimated[f"s{n}"][1] == "rough"]
     assert (len(simulated), len(rough)) == (50, 1950)
-    # In order of the queue, one more start in each mean interval between the simulated starts.
+    # The rough starts continue in queue order, at the mean interval of the simulated starts.
     interval = simulated[-1] / len(simulated)
     assert rough == pytest.approx([simulated[-1] + n * interval for n in range(1, 1951)])

@@ -33,7 +33,7 @@ from ..queue.factories import NOW, agent, slots
 GROUPS = ("main", "side")
 USERS = tuple(Scope(ScopeKind.USER, name) for name in "abc")
 PROJECTS = tuple(Scope(ScopeKind.PROJECT, name) for name in ("x", "y"))
-# Minimum number of compared estimates: a test that compares none must fail.
+# Minimum number of compared estimates, so that a test fails if it compares none.
 MIN_KNOWN_STARTS = 10
 EXAMPLES = settings(
     max_examples=int(os.environ.get("BAI_QUEUE_EXAMPLES", "150")),
@@ -55,11 +55,11 @@ class Rules:
 
 @dataclass
 class World:
-    """Simulated cluster; every pass uses a new queue, built from this state."""
+    """A simulated cluster. Each pass builds a new queue from the state in this object."""
 
     rules: Rules
     agents: list[AgentState]
-    arrivals: list[tuple[int, PendingSession]]  # with the second of each arrival
+    arrivals: list[tuple[int, PendingSession]]  # second of the arrival, session
     now: int = 0
     pending: dict[str, PendingSession] = field(default_factory=dict)
     running: dict[str, RunningSession] = field(default_factory=dict)
@@ -103,7 +103,10 @@ class World:
         return replace(agent, used=used, devices=tuple(devices))
 
     def step(self) -> Queue | None:
-        """Simulate the next second with an event; return its queue, or None at the end."""
+        """Advance to the next second with an event and run a pass.
+
+        Return the queue after the pass, or None if there are no more events.
+        """
         times = [second for second, session in self.arrivals if session.id not in self.arrived_at]
         times += [_second(r.ends_at) for r in self.running.values()]
         times += [
@@ -226,7 +229,7 @@ def worlds(
 
 
 def estimates_per_pass(world: World) -> list[tuple[int, dict[str, Estimate]]]:
-    """Run a simulation to its end; return the estimates of all pending sessions after each pass."""
+    """Run a simulation to its end; return second and estimates after each pass."""
     passes = []
     while (queue := world.step()) is not None:
         estimates = estimate_starts(queue, UNLIMITED_BUDGET)
@@ -247,7 +250,7 @@ def test_estimates_are_exact_without_arrivals(world: World) -> None:
             assert _estimated_second(estimate) == world.started.get(key), (second, key, estimate)
 
 
-def test_known_start_changes_only_for_a_higher_priority() -> None:
+def test_known_start_in_fifo_order_changes_only_for_a_higher_priority() -> None:
     _check_that_known_starts_are_exact(worlds(arrive=True, depends=False, orders=(Order.FIFO,)))
 
 
@@ -269,10 +272,10 @@ def _check_that_known_starts_are_exact(strategy: st.SearchStrategy[World]) -> No
 
 
 def _check_known_starts(world: World) -> int:
-    """Check every KNOWN estimate against the actual start; return the number of checked estimates.
+    """Compare each KNOWN estimate with the actual start; return the number of compared estimates.
 
-    An estimate may differ if a preferred session arrives later. Such estimates are not counted,
-    and neither are estimates of an immediate start.
+    The start may differ from the estimate if a preferred session arrives in between. The number
+    excludes these estimates and estimates of an immediate start.
     """
     checked = 0
     session_of = {session.id: session for _, session in world.arrivals}

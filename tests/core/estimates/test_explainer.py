@@ -43,7 +43,10 @@ def explanation_of(world: Snapshot, session_id: str = "s1", **choices: Any) -> E
 
 
 def nearly_full_snapshot(**facts: Any) -> Snapshot:
-    """Return a snapshot with 7 of 8 cores in use for an hour and a pending session for 2 cores."""
+    """Return a snapshot with a pending session that requests 2 cores.
+
+    7 of the 8 cores of its group are in use for one hour. A second group, side, has a free agent.
+    """
     blocker = running("r", BOB, "a", slots(cpu="7"), ends_at=NOW + HOUR)
     agents = [with_usage(agent(), slots(cpu="7")), agent("b", resource_group="side")]
     return snapshot(
@@ -51,7 +54,7 @@ def nearly_full_snapshot(**facts: Any) -> Snapshot:
     )
 
 
-def test_every_check_is_reported_passed_or_failed() -> None:
+def test_explanation_lists_all_checks_with_their_result() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 1000}, max_sessions=3)}
     explanation = explanation_of(nearly_full_snapshot(caps=caps))
     assert [(check["check"], check["passed"]) for check in explanation.checks] == [
@@ -78,7 +81,7 @@ def test_reservation_is_reported_with_its_time() -> None:
     assert (explanation.position, explanation.ahead) == (1, 0)
 
 
-def test_estimate_is_unknown_if_no_running_session_has_an_end() -> None:
+def test_estimate_is_unknown_if_no_running_session_has_a_known_end() -> None:
     world = snapshot(
         [pending_session(1, wanted=request(cpu="8"))],
         [with_usage(agent(), slots())],
@@ -122,7 +125,7 @@ def test_estimate_is_unknown_if_no_running_session_has_an_end() -> None:
                     "is raised or one of the running sessions ends",
                 )
             ],
-            id="user quota: no other group or preset is suggested",
+            id="user quota exceeded: no other group or preset",
         ),
         pytest.param(
             snapshot([pending_session(1, wanted=request(cuda_shares="0.8"))], [
@@ -146,7 +149,7 @@ def test_estimate_is_unknown_if_no_running_session_has_an_end() -> None:
         ),
     ],
 )  # fmt: skip
-def test_explanation_suggests_changes_that_start_sooner(
+def test_explanation_suggests_changes_with_which_the_session_starts_sooner(
     world: Snapshot, choices: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
     explanation = explanation_of(world, **choices).suggestions
@@ -199,7 +202,7 @@ def test_order_check_names_the_blocking_session() -> None:
 
 
 def test_reservation_is_a_reason_only_of_the_reserved_session() -> None:
-    """When s2 takes over the reservation of s1, s2 gets the reason reservation, and s3 does not."""
+    """When s1 is removed, s2 gets the reservation and the reason "reservation"; s3 does not."""
     queue = Queue(nearly_full_snapshot())
     queue.apply(Changes(pending=[pending_session(2, wanted=request(cpu="2"))]))
     reasons = queue.run(NOW).reasons
@@ -232,7 +235,7 @@ def queue_after_pass(world: Snapshot) -> Queue:
 
 
 def test_reservation_message_does_not_promise_a_start() -> None:
-    """An earlier session that is over its quota starts first as soon as its quota allows it."""
+    """s2 has the reservation, but s1, which is ahead, starts first when its quota is free again."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     pending = [
         pending_session(0, ANN, max_run_seconds=10),

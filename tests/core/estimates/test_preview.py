@@ -1,4 +1,4 @@
-"""Preview of a session: its estimated start if it were created now, and the caps that apply."""
+"""Preview of a session that is not created: its estimated start, and the caps that apply."""
 
 from __future__ import annotations
 

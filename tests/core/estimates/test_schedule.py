@@ -45,7 +45,7 @@ def test_sessions_are_listed_with_placements_and_times() -> None:
     assert [lane.agent_id for lane in schedule.lanes] == ["a"]
 
 
-def test_lists_have_a_maximum_and_counts_have_none() -> None:
+def test_length_of_lists_is_limited_but_counts_are_complete() -> None:
     pending = [pending_session(n, wanted=request(cpu="8")) for n in range(1, 6)]
     busy = [running(f"r{n}", BOB, "a", slots(cpu="1"), ends_at=NOW + n * HOUR) for n in (2, 1)]
     queue = Queue(snapshot(pending, [with_usage(agent(), slots(cpu="2"))], running=busy))

@@ -22,7 +22,7 @@ from bai_services.core.folders.mounts import (
 @pytest.mark.parametrize(
     "asked, path",
     [
-        pytest.param("", "/home/work/data", id="default: the folder's name below home"),
+        pytest.param("", "/home/work/data", id="default path"),
         pytest.param("in/put", "/home/work/in/put", id="relative path is below home"),
         pytest.param("/home/work/data", "/home/work/data", id="absolute path below home"),
         pytest.param("/home//work/./a/", "/home/work/a", id="not normalized"),
@@ -40,7 +40,7 @@ def test_valid_path_is_normalized(asked: str, path: str) -> None:
     "asked, reason",
     [
         pytest.param("/", "system directories", id="root directory"),
-        pytest.param("/etc", "system directories", id="a system directory"),
+        pytest.param("/etc", "system directories", id="system directory"),
         pytest.param("/usr/local/lib", "system directories", id="below a system directory"),
         pytest.param("//etc", "system directories", id="system directory, not normalized"),
         pytest.param("/home", "the session's home", id="parent of home"),
@@ -51,9 +51,11 @@ def test_valid_path_is_normalized(asked: str, path: str) -> None:
         pytest.param("../x", "'..'", id="parent directory"),
         pytest.param("a/../../x", "'..'", id="parent directory inside the path"),
         pytest.param("/home/work/../x", "'..'", id="parent directory of home"),
-        pytest.param(".ssh", "the session itself creates", id="reserved"),
-        pytest.param("/home/work/.jupyter/lab", "the session itself creates", id="below reserved"),
-        pytest.param(".zshrc", "the session itself creates", id="reserved pattern"),
+        pytest.param(".ssh", "the session itself creates", id="reserved name"),
+        pytest.param(
+            "/home/work/.jupyter/lab", "the session itself creates", id="below a reserved directory"
+        ),
+        pytest.param(".zshrc", "the session itself creates", id="name with a reserved pattern"),
         pytest.param("a:b", "letters of", id="colon, which separates engine arguments"),
         pytest.param("a,b", "letters of", id="comma, which separates engine arguments"),
         pytest.param("a b", "letters of", id="space"),

@@ -48,12 +48,12 @@ def test_valid_folder_name_is_unchanged(name: str) -> None:
         pytest.param("a/b", "letters of", id="slash"),
         pytest.param("..", "letters of", id="only dots"),
         pytest.param(".", "letters of", id="one dot"),
-        pytest.param("a\n", "letters of", id="line end"),
+        pytest.param("a\n", "letters of", id="line break"),
         pytest.param("a\0", "letters of", id="NUL"),
         pytest.param("데이터", "letters of", id="not ASCII"),
         pytest.param("٣", "letters of", id="a digit that is not ASCII"),
-        pytest.param(".ssh", "hide a file", id="reserved"),
-        pytest.param(".jupyter", "hide a file", id="reserved by jupyter"),
+        pytest.param(".ssh", "hide a file", id="reserved name"),
+        pytest.param(".jupyter", "hide a file", id="name reserved by Jupyter"),
         pytest.param(".tmux.conf", "hide a file", id="reserved with two dots"),
         pytest.param(".bashrc", "hide a file", id="reserved pattern rc"),
         pytest.param(".bash_profile", "hide a file", id="reserved pattern profile"),
@@ -89,7 +89,7 @@ def test_permissions_are_ordered() -> None:
     assert not Permission.RO.allows(Permission.RW)
 
 
-def test_every_folder_can_be_deleted_for_good() -> None:
+def test_every_folder_status_can_lead_to_complete_deletion() -> None:
     def reachable(start: VfolderStatus) -> set[VfolderStatus]:
         found, waiting = {start}, [start]
         while waiting:
@@ -103,7 +103,7 @@ def test_every_folder_can_be_deleted_for_good() -> None:
     end = VfolderStatus.DELETE_COMPLETE
     assert reachable(end) == {end}
     assert all(end in reachable(status) for status in VfolderStatus)
-    # After the deletion of the files has begun, the folder cannot become usable again.
+    # After the deletion of the files has started, no transition leads back to a usable folder.
     assert VfolderStatus.READY not in reachable(VfolderStatus.DELETE_ONGOING)
 
 

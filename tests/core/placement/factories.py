@@ -16,7 +16,7 @@ def agent(
 ) -> AgentState:
     """Return an agent with one cuda device per entry of ``used``.
 
-    An entry is the used thousandths of the device, or None if the device is unhealthy.
+    An entry is the used amount of the device in thousandths, or None if the device is unhealthy.
     """
     numa = facts.pop("numa", (None,) * len(used))
     links = facts.pop("links", (None,) * len(used))
@@ -53,7 +53,10 @@ def request(cpu: str = "1", mem: str = "1g", **spec: Any) -> Request:
 
 
 def place_request(placer: Placer, wanted: Request) -> list[tuple[str, dict[str, int]]] | None:
-    """Place a request; return, for each kernel, its agent and the amount on each device."""
+    """Place a request; return agent and amounts by device for each kernel, or None if it fails.
+
+    Devices have short names: the last two characters of their ids.
+    """
     placements = placer.place(placer.prepare(wanted))
     if placements is None:
         return None

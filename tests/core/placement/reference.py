@@ -20,9 +20,9 @@ from .factories import GIB
 def acceptable(
     policy: Policy, agents: list[AgentState], kind: RequestKind, last: int
 ) -> list[int | None]:
-    """Return the agents that a policy may choose; [None] if no agent fits.
+    """Return the indices of the agents that a policy may choose; [None] if no agent fits.
 
-    ``last`` is the previously chosen agent, or -1.
+    ``last`` is the index of the previously chosen agent, or -1.
     """
     able = [n for n, agent in enumerate(agents) if fits(agent, kind)]
     if not able:
@@ -70,7 +70,10 @@ def remaining_after(on: AgentState, kind: RequestKind) -> tuple[int, int, int]:
 
 
 def best_fit(on: AgentState, kind: RequestKind) -> int:
-    """Return a score in percent: half for used cores (of 128), half for used devices (of 8)."""
+    """Return a score of at most 100: up to 50 for few free cores, up to 50 for few free devices.
+
+    128 free cores, or 8 free devices, reduce the score by 50.
+    """
     devices, cpu, _ = remaining_after(on, kind)
     return int(100 * (1 - 0.5 * cpu / 128_000 - 0.5 * devices / 8_000))
 
@@ -78,7 +81,7 @@ def best_fit(on: AgentState, kind: RequestKind) -> int:
 def spread(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
     """Return a score that prefers the most remaining devices, then cores, then memory.
 
-    A request without devices prefers agents without free devices above all.
+    For a request without devices, agents without free devices come first.
     """
     devices, cpu, mem = remaining_after(on, kind)
     has_unrequested = devices > 0 and kind.devices == 0
@@ -88,7 +91,7 @@ def spread(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
 def pack(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
     """Return a score that prefers the fewest remaining devices, then cores, then memory.
 
-    A request without devices prefers agents without free devices above all.
+    For a request without devices, agents without free devices come first.
     """
     unrequested, *left = spread(on, kind)
     return unrequested, *(-n for n in left)
@@ -106,7 +109,10 @@ MIX: Mix = {
 
 
 def capacity_value(mix: Mix, model: str, k: int, cpu: int, mem: int) -> float:
-    """Return the capacity value by recursion, in bins of 0.5 cores and 4 GiB."""
+    """Return the capacity value of ``k`` free devices, computed by recursion.
+
+    The recursion counts cores in bins of 0.5 and memory in bins of 4 GiB.
+    """
     rows = [
         (-(-kind.cpu // 500), -(-kind.mem // (4 * GIB)), weight)
         for kind, weight in mix.items()
@@ -136,7 +142,7 @@ def capacity_value(mix: Mix, model: str, k: int, cpu: int, mem: int) -> float:
 
 
 class PricedReference:
-    """Priced score of an agent with a few devices of one model."""
+    """The score of the priced policy for an agent with devices of one model."""
 
     def __init__(self, mix: Mix, agents: list[AgentState]) -> None:
         self.mix = mix
@@ -177,7 +183,7 @@ class PricedReference:
         )
 
     def score(self, on: AgentState, kind: RequestKind) -> int | None:
-        """Return the rounded score of the best choice of devices; None if ``kind`` does not fit."""
+        """Return the rounded score of the best device choice; None if the request does not fit."""
         free = [d.capacity - d.used for d in on.devices]
         model = on.devices[0].model
         cpu, mem = (on.capacity[s] - on.used.get(s, 0) for s in ("cpu", "mem"))
@@ -229,7 +235,7 @@ def fgd_score(on: AgentState, kind: RequestKind) -> int:
     """Return the published FGD score of an agent, for the best choice of its devices."""
     free = [d.capacity - d.used for d in on.devices]
     cpu = on.capacity["cpu"] - on.used.get("cpu", 0)
-    # The most frequent kinds, which make up 95 % of all requests.
+    # Typical requests are the most frequent kinds, which together are 95 % of all requests.
     order = sorted(MIX, key=lambda k: -MIX[k])
     kept: list[RequestKind] = []
     while sum(MIX[k] for k in kept) < 0.95 * sum(MIX.values()):
@@ -245,7 +251,7 @@ def fgd_score(on: AgentState, kind: RequestKind) -> int:
 
 
 def placements_on_devices(free: list[int], kind: RequestKind) -> list[list[int]]:
-    """Return the free thousandths per device after each possible placement of the request."""
+    """Return one list for each possible placement: the free thousandths of all devices after it."""
     if kind.devices == 0:
         return [free]
     if kind.share < 1000:

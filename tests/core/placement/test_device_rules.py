@@ -19,9 +19,9 @@ PART_STEP, UNIT, MIN_PART = 10, 1000, 50
 
 
 def place_on(free: list[int], **spec: Any) -> list[int] | None:
-    """Place a request on devices; return the allocated amount per device, None if it does not fit.
+    """Place a request on devices; return the amount on each device, or None if it does not fit.
 
-    ``free`` is the free capacity of each device, in thousandths of a device.
+    ``free`` contains the free thousandths of each device.
     """
     on = agent("a", tuple(UNIT - thousandths for thousandths in free))
     placements = place_request(Placer([on], Policy.BEST_FIT), request(**spec))
@@ -36,39 +36,39 @@ def place_on(free: list[int], **spec: Any) -> list[int] | None:
     [
         pytest.param(
             [1000, 500, 700], {"shares": "0.5"}, [0, 500, 0],
-            id="best fit: a share goes to the fullest device with enough free capacity",
+            id="best fit selects the fullest device with enough free capacity",
         ),
         pytest.param(
             [400, 400], {"shares": "0.5"}, None,
-            id="a share of at most one device is not divided by default",
+            id="a share of at most 1 is not divided by default",
         ),
         pytest.param(
             [1000, 1000, 1000], {"shares": "2"}, [1000, 1000, 0],
-            id="a share larger than a device is divided evenly over the fewest devices",
+            id="a share above 1 is divided evenly over the fewest devices",
         ),
         pytest.param(
             [1000, 400, 400], {"shares": "1.2"}, [400, 400, 400],
-            id="an even division uses more devices if fewer have too little capacity",
+            id="a share is divided over three devices, because two have too little capacity",
         ),
         pytest.param(
             [1000, 330, 330], {"shares": "1.01"}, None,
-            id="parts remain equal: another device does not make up for a shortage",
+            id="equal parts do not fit, and unequal parts are not allowed",
         ),
         pytest.param(
             [1000, 340, 330], {"shares": "1"}, [1000, 0, 0],
-            id="a share of exactly 1 is placed on one empty device",
+            id="a share of 1 needs one empty device",
         ),
         pytest.param(
             [340, 340, 330], {"shares": "1.01"}, [340, 340, 330],
-            id="parts differ by at most one step; devices with more free capacity get larger parts",
+            id="the parts differ by one step; emptier devices get the larger parts",
         ),
         pytest.param(
             [1000, 990], {"device": 2}, None,
-            id="a partly used device is not allocated as a whole device",
+            id="a partly used device is not a whole device",
         ),
         pytest.param(
             [990, 1000, 1000], {"device": 2}, [0, 1, 1],
-            id="the amount of whole devices is their number",
+            id="the amount of a whole device is 1",
         ),
     ],
 )  # fmt: skip
@@ -115,7 +115,7 @@ def test_compatible_slots_are_accepted(slots: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     "text, amount",
     [
-        pytest.param("0.05", 50, id="smallest share"),
+        pytest.param("0.05", 50, id="smallest valid share"),
         pytest.param("0.25", 250, id="multiple of a hundredth"),
     ],
 )
@@ -136,7 +136,7 @@ def test_invalid_share_is_rejected(text: str, message: str) -> None:
 
 
 def reference_fits(free: list[int], amount: int) -> bool:
-    """Return whether a share fits; a reference implementation of even division."""
+    """Return whether a share fits by even division (reference implementation)."""
     if amount <= UNIT:
         return max(free) >= amount
     for n in range(-(-amount // UNIT), len(free) + 1):
@@ -166,9 +166,9 @@ def test_placer_matches_the_reference_of_even_division(free: list[int], amount: 
 @pytest.mark.parametrize(
     "amount, parts",
     [
-        pytest.param(1000, [1000], id="a share of one device is one part"),
-        pytest.param(1010, [510, 500], id="the first part is one step larger"),
-        pytest.param(2500, [840, 830, 830], id="no more parts than necessary"),
+        pytest.param(1000, [1000], id="a share of 1 has one part"),
+        pytest.param(1010, [510, 500], id="the first of two parts is one step larger"),
+        pytest.param(2500, [840, 830, 830], id="three parts are enough for a share of 2.5"),
     ],
 )
 def test_share_is_split_into_parts_that_differ_by_at_most_one_step(

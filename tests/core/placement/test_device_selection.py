@@ -34,14 +34,21 @@ def devices_of(
             {"g1": 500},
             id="the fullest device with enough free capacity",
         ),
-        pytest.param((500, 500), {"shares": "0.5"}, {"g0": 500}, id="ties: the first"),
-        pytest.param((None, 500), {"shares": "0.5"}, {"g1": 500}, id="only healthy devices"),
-        pytest.param((0, 0), {"shares": "1"}, {"g0": 1000}, id="a share of 1 is a whole device"),
+        pytest.param((500, 500), {"shares": "0.5"}, {"g0": 500}, id="ties: the first device"),
         pytest.param(
-            (10, 0, 0), {"device": 2}, {"g1": 1, "g2": 1}, id="only unused devices as whole devices"
+            (None, 500), {"shares": "0.5"}, {"g1": 500}, id="an unhealthy device is not selected"
+        ),
+        pytest.param((0, 0), {"shares": "1"}, {"g0": 1000}, id="a share of 1 takes a whole device"),
+        pytest.param(
+            (10, 0, 0),
+            {"device": 2},
+            {"g1": 1, "g2": 1},
+            id="unused devices are selected as whole devices",
         ),
         pytest.param((10, 0), {"device": 2}, None, id="a partly used device is not a whole device"),
-        pytest.param((0, 0, 0), {"shares": "1.5"}, {"g0": 750, "g1": 750}, id="evenly: halves"),
+        pytest.param(
+            (0, 0, 0), {"shares": "1.5"}, {"g0": 750, "g1": 750}, id="evenly: two equal parts"
+        ),
         pytest.param(
             (0, 300, 0),
             {"shares": "1.3"},
@@ -58,13 +65,13 @@ def devices_of(
             (600, 600, 600, 600),
             {"shares": "1.2"},
             {"g0": 400, "g1": 400, "g2": 400},
-            id="evenly: three devices if two do not suffice",
+            id="evenly: three devices, because two do not have enough capacity",
         ),
         pytest.param(
             (0, 0, 0),
             {"shares": "1.5", "strategy": FILL},
             {"g0": 1000, "g1": 500},
-            id="fill: one whole device, and the rest on another",
+            id="fill: one whole device, and the rest on another device",
         ),
         pytest.param(
             (0, 0, 400),
@@ -76,13 +83,13 @@ def devices_of(
             (0, 0),
             {"shares": "1.02", "strategy": FILL},
             {"g0": 970, "g1": 50},
-            id="fill: no part below the smallest share",
+            id="fill: the first part is reduced, so that the second is not below 0.05",
         ),
         pytest.param(
             (100, 100),
             {"shares": "1.5", "strategy": FILL},
             None,
-            id="fill: whole devices are required",
+            id="fill: without an unused device, the share does not fit",
         ),
     ],
 )
@@ -96,31 +103,45 @@ def test_strategy_selects_the_expected_devices(
     "used, spec, unfragmented, fragmented",
     [
         pytest.param(
-            (600, 600), {"shares": "0.5"}, None, {"g0": 250, "g1": 250}, id="fits on no device"
+            (600, 600),
+            {"shares": "0.5"},
+            None,
+            {"g0": 250, "g1": 250},
+            id="share fits on no single device",
         ),
         pytest.param(
-            (600, 400), {"shares": "0.5"}, {"g1": 500}, {"g1": 500}, id="fits on one device"
+            (600, 400), {"shares": "0.5"}, {"g1": 500}, {"g1": 500}, id="share fits on one device"
         ),
         pytest.param(
-            (0, 600), {"shares": "1.4"}, None, {"g0": 1000, "g1": 400}, id="equal parts do not fit"
+            (0, 600),
+            {"shares": "1.4"},
+            None,
+            {"g0": 1000, "g1": 400},
+            id="equal parts do not fit, unequal parts do",
         ),
-        pytest.param((0, 980), {"shares": "1.02"}, None, None, id="no part below 0.05"),
+        pytest.param(
+            (0, 980),
+            {"shares": "1.02"},
+            None,
+            None,
+            id="unequal parts would need a part below 0.05",
+        ),
         pytest.param(
             (500, 900),
             {"shares": "0.6", "strategy": FILL},
             None,
             {"g0": 500, "g1": 100},
-            id="fill begins with the device with the most free capacity",
+            id="fill starts on the device with the most free capacity",
         ),
         pytest.param(
-            (600, 600), {"shares": "0.9"}, None, None, id="exceeds the total free capacity"
+            (600, 600), {"shares": "0.9"}, None, None, id="share exceeds the total free capacity"
         ),
         pytest.param(
             (440, 950, 950),
             {"shares": "0.62", "strategy": FILL},
             None,
             {"g0": 520, "g1": 50, "g2": 50},
-            id="fill takes less of the first device, so that no part is below 0.05",
+            id="fill reduces the first part, so that the other parts are not below 0.05",
         ),
     ],
 )
@@ -141,7 +162,7 @@ def test_share_is_fragmented_only_if_allowed(
         pytest.param(Policy.SPREAD, "g0", id="spread: most free capacity"),
         pytest.param(Policy.BEST_FIT, "g1", id="best fit: least free capacity"),
         pytest.param(Policy.ROUND_ROBIN, "g1", id="round robin: least free capacity on the agent"),
-        pytest.param(Policy.PRICED, "g1", id="priced: the device that is already split"),
+        pytest.param(Policy.PRICED, "g1", id="priced: the device that already has a share"),
     ],
 )
 def test_policy_selects_the_device_of_a_share(policy: Policy, device: str) -> None:
@@ -155,13 +176,16 @@ FOUR_UNUSED = (0, 0, 0, 0)
     "on, spec, devices",
     [
         pytest.param(
-            agent("a", FOUR_UNUSED, numa=(0, 1, 1, 0)), {"device": 2}, "g0 g3", id="one NUMA node"
+            agent("a", FOUR_UNUSED, numa=(0, 1, 1, 0)),
+            {"device": 2},
+            "g0 g3",
+            id="both devices of one NUMA node",
         ),
         pytest.param(
             agent("a", (0, 0, 500, 0), numa=(0, 1, 1, 0)),
             {"device": 1},
             "g1",
-            id="a partly used NUMA node is preferred",
+            id="the device on the partly used NUMA node",
         ),
         pytest.param(
             agent("a", FOUR_UNUSED, numa=(0, 0, 1, 1), links=((3,), (2,), (1,), (0,))),
@@ -173,13 +197,13 @@ FOUR_UNUSED = (0, 0, 0, 0)
             agent("a", FOUR_UNUSED, numa=(0, 1, 1, 1)),
             {"device": 4},
             "g0 g1 g2 g3",
-            id="all devices",
+            id="all devices of the agent",
         ),
         pytest.param(
             agent("a", (0, 0, 0, 0, 0), numa=(0, 1, 0, 1, 1)),
             {"device": 4},
             "g0 g1 g3 g4",
-            id="a request for several NUMA nodes uses the largest node completely",
+            id="two NUMA nodes: all devices of the larger node",
         ),
         pytest.param(
             agent("a", FOUR_UNUSED),
@@ -191,7 +215,7 @@ FOUR_UNUSED = (0, 0, 0, 0)
             agent("a", FOUR_UNUSED, links=((), (3,), (), (1,))),
             {"device": 2},
             "g1 g3",
-            id="a linked pair",
+            id="two devices with an NVLink",
         ),
     ],
 )
@@ -204,7 +228,7 @@ def test_whole_devices_are_selected_by_locality(
         assert sorted(selected) == devices.split()
 
 
-def test_agent_with_device_locality_is_preferred() -> None:
+def test_agent_with_free_devices_on_one_numa_node_is_preferred() -> None:
     apart = agent("a", (0, 1000, 0, 1000), numa=(0, 0, 1, 1))
     close = agent("b", (0, 0, 1000, 1000), numa=(0, 0, 1, 1))
     for policy in (Policy.PRICED, Policy.BEST_FIT, Policy.FGD):
@@ -225,8 +249,8 @@ def test_fill_finds_a_division_if_one_is_possible(used: list[int], shares: int) 
         strategy=FILL,
         allow_fragmentation=True,
     )
-    # A part is at least 0.05 and at most the free share, in steps of 0.01. Therefore every sum
-    # between the bounds is possible.
+    # Each part can be any multiple of 0.01, from 0.05 to the free capacity of its device. Therefore
+    # a set of devices can provide each amount between the sums of these bounds.
     possible = any(
         50 * len(subset) <= shares <= sum(subset)
         for size in range(1, len(free) + 1)
@@ -243,7 +267,7 @@ def test_fill_finds_a_division_if_one_is_possible(used: list[int], shares: int) 
     st.integers(1, 300),
 )
 @settings(max_examples=300, deadline=None)
-def test_division_with_unequal_minimum_parts_uses_the_fewest_parts(
+def test_split_with_different_bounds_of_the_parts_has_the_fewest_parts(
     pairs: list[tuple[int, int]], amount: int
 ) -> None:
     bounds = sorted(((low, low + more) for low, more in pairs), key=lambda b: -b[1])

@@ -17,7 +17,10 @@ PART_STEP, MIN_PART, UNIT = 10, 50, 1000
 
 
 def divide(free: tuple[int, ...], amount: int, guarded: bool, policy: Policy) -> dict[int, int]:
-    """Return the part of a share on each device; empty if the share does not fit."""
+    """Place a share; return the part by device number (empty if the share does not fit).
+
+    ``free`` and ``amount`` are in thousandths. With ``guarded``, fragmentation is not allowed.
+    """
     on = agent("a", tuple(UNIT - room for room in free))
     wanted = Request(
         ResourceSlots({"cpu": 1000, "mem": 2**30, "cuda.shares": amount}),
@@ -30,23 +33,23 @@ def divide(free: tuple[int, ...], amount: int, guarded: bool, policy: Policy) ->
     return {int(d.device_id[-1]): d.amount for d in found[0].devices} if found else {}
 
 
-# Row: case, free share per device, requested share, expected division, and whether that division is
-# allowed without fragmentation.
+# Row: case, free thousandths of each device, requested thousandths, expected division by device
+# number, and whether this division is allowed without fragmentation.
 ROWS = [
-    ("one half on each of two empty devices", (1000, 1000), 1500, {0: 750, 1: 750}, True),
-    ("the devices with the least free capacity that suffices", (1000, 700, 1000), 1300, {0: 650, 1: 650}, True),  # noqa: E501
+    ("two equal parts on two empty devices", (1000, 1000), 1500, {0: 750, 1: 750}, True),
+    ("the fullest devices with enough free capacity", (1000, 700, 1000), 1300, {0: 650, 1: 650}, True),  # noqa: E501
     ("three equal parts rather than two unequal ones", (1000, 600, 600, 0), 1500, {0: 500, 1: 500, 2: 500}, True),  # noqa: E501
-    ("parts that differ by one step are even", (760, 750), 1510, {0: 760, 1: 750}, True),
+    ("parts that differ by one step count as even", (760, 750), 1510, {0: 760, 1: 750}, True),
     ("the larger part is on the emptier device", (750, 760), 1510, {1: 760, 0: 750}, True),
     ("a remainder below one step shrinks the largest part", (1000, 1000), 1505, {1: 755, 0: 750}, True),  # noqa: E501
     ("three equal parts rather than four", (500, 500, 500, 500), 1200, {0: 400, 1: 400, 2: 400}, True),  # noqa: E501
     ("a whole device and a part, if no even division exists", (1000, 400), 1400, {0: 1000, 1: 400}, False),  # noqa: E501
-    ("as even as the free shares allow", (1000, 600), 1500, {0: 900, 1: 600}, False),
+    ("the difference between the parts is as small as possible", (1000, 600), 1500, {0: 900, 1: 600}, False),  # noqa: E501
     ("the most even division, although another one leaves less capacity free", (1000, 900, 300), 1250, {0: 630, 1: 620}, True),  # noqa: E501
     ("two unequal parts rather than three less equal ones", (1000, 400, 100), 1300, {0: 900, 1: 400}, False),  # noqa: E501
     ("three unequal parts if two devices do not suffice", (1000, 300, 200), 1450, {0: 950, 1: 300, 2: 200}, False),  # noqa: E501
-    ("a fraction that fits on no device is divided too", (250, 400, 300), 500, {2: 250, 0: 250}, None),  # noqa: E501
-    ("a fraction that fits on one device is not divided", (300, 500, 400), 500, {1: 500}, True),
+    ("a share below 1 that fits on no device is divided", (250, 400, 300), 500, {2: 250, 0: 250}, None),  # noqa: E501
+    ("a share that fits on one device is not divided", (300, 500, 400), 500, {1: 500}, True),
     ("no part is below the smallest share", (1000, 40), 1020, {}, True),
     ("two even parts leave the small third device unused", (1000, 1000, 50), 1990, {1: 1000, 0: 990}, True),  # noqa: E501
     ("the total free capacity", (1000, 330, 70), 1400, {0: 1000, 1: 330, 2: 70}, False),
@@ -61,7 +64,7 @@ def test_share_is_divided_as_expected(
     what: str, free: tuple[int, ...], amount: int, expected: dict[int, int], is_even: bool | None
 ) -> None:
     assert divide(free, amount, False, Policy.BEST_FIT) == expected
-    # Without fragmentation, only even divisions are allowed, and a share up to 1 is not divided.
+    # Without fragmentation, a share up to 1 is not divided, and larger shares are divided evenly.
     assert divide(free, amount, True, Policy.BEST_FIT) == (expected if is_even else {})
 
 
@@ -94,7 +97,8 @@ Key = tuple[int, int, int]
 def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -> Key | None:
     """Try all divisions; return unevenness, number of devices and free capacity of the best one.
 
-    With ``spreads``, the free capacity is negated. Return None if no division is allowed.
+    The best division has the smallest values, compared in this order. With ``spreads``, the free
+    capacity is negative, so that more is better. Return None if no division is allowed.
     """
     usable = [room for room in free if room // PART_STEP * PART_STEP >= MIN_PART]
     steps, keys = amount // PART_STEP, []
@@ -114,7 +118,7 @@ def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -
 
 @settings(max_examples=150, deadline=None)
 @given(
-    # Either few devices or small ones, to limit the number of splits.
+    # At most 3 devices, or 4 with little free capacity, to limit the number of divisions.
     free=st.one_of(
         st.lists(st.integers(0, 100), max_size=3),
         st.lists(st.integers(0, 25), min_size=4, max_size=4),
@@ -123,7 +127,7 @@ def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -
     guarded=st.booleans(),
     policy=st.sampled_from([Policy.BEST_FIT, Policy.PRICED, Policy.SPREAD, Policy.FGD]),
 )
-def test_chosen_division_is_the_best_of_all_splits(
+def test_chosen_division_is_the_best_of_all_divisions(
     free: tuple[int, ...], amount: int, guarded: bool, policy: Policy
 ) -> None:
     parts_by_device = divide(free, amount, guarded, policy)

@@ -35,19 +35,19 @@ def agent_with_sharing(used: tuple[int, ...], *sharing: Sharing) -> AgentState:
             agent_with_sharing((0, 0), QUARTERS, Sharing()),
             {"shares": 0.5},
             {"g1": 500},
-            id="only the device without a fixed share",
+            id="other share: the device without a fixed share",
         ),
         pytest.param(
             agent_with_sharing((0, 0), QUARTERS, NO_SHARES),
             {"shares": 0.25},
             {"g0": 250},
-            id="the fixed share",
+            id="fixed share: the device with this share",
         ),
         pytest.param(
             agent_with_sharing((0, 0), QUARTERS, QUARTERS),
             {"shares": 0.5},
             None,
-            id="a larger share is not divided over two devices",
+            id="twice the fixed share is not divided over two devices",
         ),
         pytest.param(
             agent_with_sharing((0, 0), QUARTERS, QUARTERS),
@@ -59,7 +59,7 @@ def agent_with_sharing(used: tuple[int, ...], *sharing: Sharing) -> AgentState:
             agent_with_sharing((0, 0), QUARTERS, QUARTERS),
             {"shares": 2},
             None,
-            id="larger than one device",
+            id="share larger than one device",
         ),
         pytest.param(
             agent_with_sharing((0, 0), QUARTERS, NO_SHARES),
@@ -68,7 +68,10 @@ def agent_with_sharing(used: tuple[int, ...], *sharing: Sharing) -> AgentState:
             id="whole devices",
         ),
         pytest.param(
-            agent_with_sharing((800,), QUARTERS), {"shares": 0.25}, None, id="no share is free"
+            agent_with_sharing((800,), QUARTERS),
+            {"shares": 0.25},
+            None,
+            id="too little free capacity",
         ),
     ],
 )
@@ -94,7 +97,7 @@ def test_divided_share_avoids_devices_with_a_fixed_share() -> None:
         ),
     ],
 )
-def test_refusal_contains_allowed_shares(shares: float, text: str) -> None:
+def test_refusal_names_the_allowed_shares(shares: float, text: str) -> None:
     placer = Placer([agent_with_sharing((0,), QUARTERS)], Policy.PRICED)
     shape = placer.prepare(request(shares=shares))
     assert placer.place(shape) is None

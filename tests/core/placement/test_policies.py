@@ -38,21 +38,21 @@ def choose_agents(
             [agent("a", (0, 0)), agent("b", (0, 500))],
             request(shares="0.5"),
             "b b b a",
-            id="pack: the agent with the least capacity left",
+            id="pack: the agent with the least free capacity",
         ),
         pytest.param(
             Policy.PACK,
             [agent("a", (0,)), agent("b")],
             request(),
             "b b b",
-            id="pack: an agent without devices for a request without devices",
+            id="pack: request without devices goes to an agent without devices",
         ),
         pytest.param(
             Policy.SPREAD,
             [agent("a", (0, 500)), agent("b", (0, 0))],
             request(shares="0.5"),
             "b a b",
-            id="spread: the agent with the most capacity left",
+            id="spread: the agent with the most free capacity",
         ),
         pytest.param(
             Policy.ROUND_ROBIN,
@@ -73,7 +73,7 @@ def choose_agents(
             [agent("a", (0, 0)), agent("b", (0,))],
             request(device=1),
             "b a a -",
-            id="best fit: fewest devices and cores left",
+            id="best fit: the agent with the fewest free devices and cores",
         ),
         pytest.param(
             Policy.FGD,
@@ -87,21 +87,21 @@ def choose_agents(
             [agent("a", (0,)), agent("b", (500,))],
             request(shares="0.5"),
             "b a",
-            id="priced: no whole device is split while half a device is free",
+            id="priced: the free half of a device before an unused device",
         ),
         pytest.param(
             Policy.PRICED,
             [agent("a", (0,)), agent("b")],
             request(cpu="8"),
             "b b",
-            id="priced: an agent with more cpu than its devices need",
+            id="priced: request without devices goes to an agent without devices",
         ),
         pytest.param(
             Policy.PRICED,
             [agent("a", (0,) * 4), agent("b", (0, 0, 0, 1000))],
             request(device=1),
             "b",
-            id="priced: four free devices stay together",
+            id="priced: an agent with four free devices is kept for larger requests",
         ),
     ],
 )
@@ -115,21 +115,30 @@ def test_policy_chooses_the_expected_agent(
 @pytest.mark.parametrize(
     "agents, wanted, name",
     [
-        pytest.param([agent("a", is_alive=False), agent("b")], request(), "b", id="alive"),
+        pytest.param([agent("a", is_alive=False), agent("b")], request(), "b", id="agent is alive"),
         pytest.param(
-            [agent("a", is_schedulable=False), agent("b")], request(), "b", id="schedulable"
+            [agent("a", is_schedulable=False), agent("b")],
+            request(),
+            "b",
+            id="agent is schedulable",
         ),
         pytest.param(
-            [agent("a", architecture="arm64"), agent("b")], request(), "b", id="architecture"
+            [agent("a", architecture="arm64"), agent("b")],
+            request(),
+            "b",
+            id="agent has the architecture",
         ),
         pytest.param(
-            [agent("a", engine="process"), agent("b")], request(engine="docker"), "b", id="engine"
+            [agent("a", engine="process"), agent("b")],
+            request(engine="docker"),
+            "b",
+            id="agent has the engine",
         ),
         pytest.param(
             [agent("a", (0,), cuda_driver="525.60"), agent("b", (0,), cuda_driver="550.54.14")],
             request(device=1, min_cuda_driver="535.1"),
             "b",
-            id="driver version required by the image",
+            id="agent has the driver version",
         ),
         pytest.param(
             [agent("a", cuda_driver="525.60")],
@@ -147,54 +156,61 @@ def test_policy_chooses_the_expected_agent(
             [agent("a", (0,), model="T4"), agent("b", (0,), model="A100")],
             request(device=1, device_models=("A100", "H100")),
             "b",
-            id="device model",
+            id="agent has the device model",
         ),
         pytest.param(
             [agent("a", (0,)), agent("b", (0,), family="rocm")],
             request(device=1, family="rocm"),
             "b",
-            id="device family",
+            id="agent has the device family",
         ),
-        pytest.param([agent("a", cpu=1), agent("b")], request(cpu="2"), "b", id="cpu"),
-        pytest.param([agent("a", mem=1), agent("b")], request(mem="2g"), "b", id="memory"),
+        pytest.param(
+            [agent("a", cpu=1), agent("b")], request(cpu="2"), "b", id="agent has enough cpu"
+        ),
+        pytest.param(
+            [agent("a", mem=1), agent("b")], request(mem="2g"), "b", id="agent has enough memory"
+        ),
         pytest.param(
             [agent("a"), agent("b")],
             request(designated_agents=("b",)),
             "b",
-            id="only the designated agent",
+            id="the designated agent",
         ),
         pytest.param(
             [agent("a"), agent("b")],
             request(designated_agents=("b",), designation=Designation.PREFERRED),
             "b",
-            id="the preferred agent first",
+            id="the preferred agent",
         ),
         pytest.param(
             [agent("a"), agent("b", cpu=0)],
             request(designated_agents=("b",), designation=Designation.PREFERRED),
             "a",
-            id="another agent if the preferred one is full",
+            id="the preferred agent is full: another agent",
         ),
         pytest.param(
             [agent("a"), agent("b", cpu=0)],
             request(designated_agents=("b",)),
             "-",
-            id="no agent if the designated one is full",
+            id="the designated agent is full: no agent",
         ),
         pytest.param(
             [agent("a"), agent("b")],
             request(avoid=("a",)),
             "b",
-            id="an agent to avoid comes last",
+            id="not the agent to avoid",
         ),
         pytest.param(
-            [agent("a")], request(avoid=("a",)), "a", id="an agent to avoid, if no other fits"
+            [agent("a")],
+            request(avoid=("a",)),
+            "a",
+            id="the agent to avoid, because no other agent exists",
         ),
         pytest.param(
             [agent("a"), agent("b")],
             request(avoid=("b",), designated_agents=("b",)),
             "b",
-            id="an agent that is designated and also to be avoided",
+            id="the designated agent, although it is also the agent to avoid",
         ),
     ],
 )
@@ -236,7 +252,10 @@ AGENTS = [agent("a", (0, 0), cpu=4), agent("b", (0,), cpu=4)]
             id="single node: all kernels on one agent",
         ),
         pytest.param(
-            AGENTS, {"device": 1, "kernels": 3}, None, id="single node: all kernels or none"
+            AGENTS,
+            {"device": 1, "kernels": 3},
+            None,
+            id="single node: too few devices for all kernels",
         ),
         pytest.param(
             AGENTS,
@@ -254,16 +273,19 @@ AGENTS = [agent("a", (0, 0), cpu=4), agent("b", (0,), cpu=4)]
             AGENTS,
             {"device": 1, "kernels": 4, "mode": Mode.MULTI_NODE},
             None,
-            id="multi node: all or nothing",
+            id="multi node: too few devices for all kernels",
         ),
         pytest.param(
-            AGENTS, {"cpu": "3", "kernels": 2}, None, id="single node: cpu of all kernels"
+            AGENTS,
+            {"cpu": "3", "kernels": 2},
+            None,
+            id="single node: too little cpu for all kernels",
         ),
         pytest.param(
             AGENTS,
             {"cpu": "3", "kernels": 2, "mode": Mode.MULTI_NODE},
             [("b", {}), ("a", {})],
-            id="multi node: without devices",
+            id="multi node: two kernels without devices",
         ),
     ],
 )
@@ -331,7 +353,7 @@ def test_default_policy_uses_several_agents_only_if_one_is_too_small(
             [agent("a", cpu=8, mem=1), agent("b", cpu=1, mem=8)],
             request(cpu="4", mem="4g"),
             "no single agent has cpu=4 mem=4g free",
-            id="enough of each slot, but not on the same agent",
+            id="enough free cpu and memory, but on different agents",
         ),
         pytest.param(
             [agent("a", (600, 600))],
@@ -343,7 +365,7 @@ def test_default_policy_uses_several_agents_only_if_one_is_too_small(
             [agent("a", (600, 600))],
             request(shares="0.9", allow_fragmentation=True),
             "cuda.shares=0.9 requested, but at most 0.8 is free",
-            id="if division is allowed, the total is compared",
+            id="fragmentation allowed: more than the total free capacity",
         ),
         pytest.param(
             [agent("a", (10, 0))],
@@ -355,7 +377,7 @@ def test_default_policy_uses_several_agents_only_if_one_is_too_small(
             [agent("a", cpu=3)],
             request(cpu="2", kernels=2),
             "cpu=4 requested, but at most 3",
-            id="the kernels on one agent together",
+            id="two kernels together exceed the agent",
         ),
         pytest.param(
             AGENTS,
@@ -380,7 +402,7 @@ def test_too_many_device_families_are_rejected() -> None:
         Placer([], Policy.PRICED).prepare(Request(slots, "main", "x86_64"))
 
 
-def test_request_fits_if_it_would_fit_empty_agents() -> None:
+def test_request_fits_when_empty_if_it_fits_an_agent_without_sessions() -> None:
     busy = agent("a", (1000, None), is_alive=False)
     placer = Placer([busy], Policy.PRICED)
     for wanted, can in ((request(device=2), True), (request(device=3), False)):

@@ -203,9 +203,10 @@ def test_compiled_code_matches_the_reference(
 def test_both_score_functions_choose_the_same_agent(
     drawn: list[Any], kinds: list[RequestKind], policy: Policy
 ) -> None:
-    """There are two score functions: one for agents with one device family, one for several.
+    """One score function is for agents with one device family, the other for several families.
 
-    A full device of a second family selects the second function without changing what fits.
+    A fully used device of a second family selects the other function. It does not change which
+    requests fit.
     """
     agents = agents_from(drawn)
     mixed = [
@@ -231,13 +232,13 @@ def test_price_of_shares_on_one_device_is_at_most_the_price_of_the_device(
     demand: dict[int, int],
 ) -> None:
     prices, patterns = share_prices(demand)
-    # The highest price of shares that fit on n hundredths of a device.
+    # best[n] is the highest total price of shares that fit on n hundredths of a device.
     best = np.zeros(101)
     for n in range(1, 101):
         prices_with_share = [best[n - s // 10] + p for s, p in prices.items() if s <= 10 * n]
         best[n] = max([best[n - 1], *prices_with_share])
     assert best[100] <= 1 + 1e-6
-    # Strong duality of the linear program: the number of devices equals the price of the demand.
+    # By strong duality of the linear program, the number of devices equals the price of the demand.
     devices = sum(times for _, times in patterns)
     assert devices == pytest.approx(sum(demand[s] * p for s, p in prices.items()), rel=1e-4)
 
@@ -263,6 +264,6 @@ def test_capacity_values_do_not_decrease_with_free_capacity() -> None:
         values = tables.costs.capacity_value
         for axis in (1, 2, 3):
             assert (np.diff(values, axis=axis) >= -1e-6).all()
-        # The reserve adds at most 2, because the only multi-device request of MIX has two devices.
+        # The reserve adds at most 2: the only request of MIX for several devices is for two.
         assert values.max() <= 8 + (2 if variant.has_reserve else 0) + 1e-6
     assert thousandths("cuda.device", 2) == 2000

@@ -51,7 +51,7 @@ AGENTS = [agent(f"a{i}", (0,) * 4, cpu=32, mem=128, model="T4") for i in range(6
         pytest.param(
             request(cpu="2", mem="2g", shares="1.5"),
             [(RequestKind(1000, GIB, "cuda", 1, 750), 1)] * 2,
-            id="a share of several devices counts as its parts",
+            id="a divided share counts as its parts",
         ),
         pytest.param(
             request(device=2, device_models=("T4",)),
@@ -70,7 +70,7 @@ AGENTS = [agent(f"a{i}", (0,) * 4, cpu=32, mem=128, model="T4") for i in range(6
         ),
     ],
 )
-def test_request_counts_as_these_kinds_in_the_mix(
+def test_request_counts_as_the_expected_kinds_in_the_mix(
     wanted: Request, kinds: list[tuple[RequestKind, int]]
 ) -> None:
     assert request_kinds(wanted) == kinds
@@ -101,7 +101,7 @@ def test_tables_are_deterministic() -> None:
 
 
 def test_variant_that_allocates_most_of_the_mix_is_chosen() -> None:
-    """If shares need many cores, tables of whole-device requests allocate less of the mix."""
+    """In this mix, shares need many cores, so the variants allocate different parts of the mix."""
     mix = {
         RequestKind(12_000, 8 * GIB, "cuda", 1, 250): 4.0,
         RequestKind(500, 8 * GIB, "cuda", 1, 500): 4.0,
@@ -114,7 +114,11 @@ def test_variant_that_allocates_most_of_the_mix_is_chosen() -> None:
 
 
 def test_variant_that_places_most_demand_is_chosen_if_run_times_are_known() -> None:
-    """Only 8 of 32 agents fit the whole-machine request; cpu-only requests are more frequent."""
+    """In this mix, a request for four devices fits only 8 of the 32 agents.
+
+    Requests without devices are more frequent and can occupy these agents. The variant with a
+    reserve therefore serves more demand.
+    """
     large = [agent(f"b{i}", (0,) * 4, cpu=128, mem=512) for i in range(8)]
     small = [agent(f"s{i}", (0,) * 4, cpu=48, mem=192) for i in range(24)]
     whole = RequestKind(100_000, 64 * GIB, "cuda", 4, 1000)
@@ -143,7 +147,7 @@ def test_reserve_adds_value_for_multi_device_requests() -> None:
     plain = tables_of(mix, fleet, Variant.ROWS).costs.capacity_value[0]
     more = tables_of(mix, fleet, Variant.ROWS_RESERVE).costs.capacity_value[0]
     rows = [
-        ("too little cpu for both requests", 15, 8, 4, 0.0),
+        ("too little cpu for either request", 15, 8, 4, 0.0),
         ("capacity for the request for two devices", 16, 8, 2, 0.75 * 2),
         ("half a core too few for the request for four devices", 199, 8, 4, 0.75 * 2),
         ("capacity for both requests", 200, 16, 4, 0.75 * 2 + 0.25 * 4),
@@ -164,7 +168,7 @@ def test_run_times_are_learned_from_ended_requests() -> None:
     assert place_request(Placer(AGENTS, Policy.PRICED, tables), request(device=2)) is not None
 
 
-def test_request_for_a_device_family_missing_from_the_tables_is_placed() -> None:
+def test_request_for_a_device_family_without_tables_is_placed() -> None:
     tables = build_tables([request(shares="0.5")], AGENTS)
     placer = Placer(AGENTS[:1], Policy.PRICED, tables)
     placer.update(agent("new", (0, 0), family="rocm", model="MI300"))
@@ -202,7 +206,7 @@ def _other_function() -> int:
     return 1
 
 
-@pytest.mark.parametrize("is_function", [False, True], ids=["constant", "function"])
+@pytest.mark.parametrize("is_function", [False, True], ids=["changed constant", "changed function"])
 def test_source_stamp_changes_with_constants_and_functions(is_function: bool) -> None:
     values = vars(scores)
     if is_function:

@@ -1,4 +1,4 @@
-"""The benchmark of the published trace, run on small generated files."""
+"""`benchmarks.trace`, run on small generated files instead of the published trace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ PODS = (
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Ten nodes with four devices each, and a workload that requests half of the devices."""
+    """The arguments of the benchmark, with generated files.
+
+    The cluster has ten nodes with four devices each. The workload requests about half of the
+    devices.
+    """
     nodes = [f"node-{i},32000,131072,4,{'T4' if i % 2 else 'G2'}" for i in range(10)]
     kinds = ["2000,4096,1,1000,", "1000,2048,1,470,", "1000,2048,1,500,T4", "4000,8192,0,0,"]
     kinds.append("8000,16384,2,1000,")
@@ -50,7 +54,7 @@ def test_rows_are_repeated_or_removed_to_reach_the_load(files: list[str], load: 
     _, pods = read_files(Path(files[1]), Path(files[3]))
     rows = arrivals(pods, 40_000, load, 42)
     demand = sum(pod.demand for pod in rows)
-    assert demand <= 40_000 * load + 1000  # the last pod may exceed the load
+    assert demand <= 40_000 * load + 1000  # The last pod can exceed the load.
     assert demand > 40_000 * load - 2000
     if load > 0.7:
         assert {id(pod) for pod in rows[: len(pods)]} == {id(pod) for pod in pods}
@@ -67,9 +71,11 @@ def test_missing_file_is_reported(files: list[str], capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     "row, message",
     [
-        pytest.param("x,many,1,1,1000,,LS,Running,0,5,0", "column cpu_milli", id="not a number"),
         pytest.param(
-            "x,1,1,2,500,,LS,Running,0,5,0", "column gpu_milli", id="shares of two devices"
+            "x,many,1,1,1000,,LS,Running,0,5,0", "column cpu_milli", id="cpu_milli is not a number"
+        ),
+        pytest.param(
+            "x,1,1,2,500,,LS,Running,0,5,0", "column gpu_milli", id="shares of two devices at once"
         ),
     ],
 )

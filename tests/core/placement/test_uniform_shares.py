@@ -28,7 +28,7 @@ SHARES = (50, 250, 300, 500, 700, 1000)
 
 
 def uniform_agent(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM) -> AgentState:
-    """Return an agent with one device per (used thousandths, share in force)."""
+    """Return an agent with one device for each pair (used thousandths, share in force)."""
     plain = agent(name, tuple(used for used, _ in state), cpu=10_000, mem=10_000)
     return replace(
         plain,
@@ -47,7 +47,10 @@ def uniform_agent(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM
             [(0, 0)], {"shares": "0.5"}, {"g0": 500}, id="an empty device accepts any share"
         ),
         pytest.param(
-            [(250, 250)], {"shares": "0.25"}, {"g0": 250}, id="a share equal to the first fits"
+            [(250, 250)],
+            {"shares": "0.25"},
+            {"g0": 250},
+            id="a share equal to the share in force fits",
         ),
         pytest.param([(250, 250)], {"shares": "0.5"}, None, id="a larger share does not fit"),
         pytest.param([(500, 500)], {"shares": "0.25"}, None, id="a smaller share does not fit"),
@@ -55,14 +58,14 @@ def uniform_agent(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM
             [(500, 500), (750, 250)],
             {"shares": "0.25"},
             {"g1": 250},
-            id="the device with equal shares is chosen",
+            id="the device whose share in force is equal is chosen",
         ),
-        pytest.param([(900, 300)], {"shares": "0.3"}, None, id="too little is free"),
+        pytest.param([(900, 300)], {"shares": "0.3"}, None, id="too little free capacity"),
         pytest.param(
             [(500, 500), (500, 500)],
             {"shares": "0.9", "allow_fragmentation": True},
             None,
-            id="a share is not divided: an MPS daemon manages only one GPU",
+            id="a share is not divided over devices",
         ),
         pytest.param(
             [(250, 250), (0, 0)], {"device": 1}, {"g1": 1}, id="a whole device must be empty"
@@ -119,12 +122,12 @@ def test_minimum_of_two_states_rejects_shares_that_do_not_fit_in_both() -> None:
     assert then.place(half) is not None
     both = now.fork()
     both.set_to_minimum(["a"], now, then)
-    # A share of 0.25 that starts now would set the share in force; the share of 0.5 could not start
-    # later.
+    # A share of 0.25 that starts now would set the share in force to 0.25. Then the share of 0.5
+    # could not start later.
     assert not both.fits(quarter) and not both.fits(half)
 
 
-def test_refusal_contains_shares_in_force() -> None:
+def test_refusal_names_the_shares_in_force() -> None:
     found = place([uniform_agent("a", (500, 500), (250, 250))], request(shares="0.3"))
     assert isinstance(found, Refusal)
     assert found.message == (
@@ -137,14 +140,14 @@ def test_refusal_contains_shares_in_force() -> None:
     assert isinstance(full, Refusal) and "at most 0 is free" in full.message
 
 
-def test_share_that_does_not_fit_now_fits_when_empty() -> None:
+def test_share_that_does_not_fit_now_fits_when_the_device_is_empty() -> None:
     placer = Placer([uniform_agent("a", (500, 500))])
     shape = placer.prepare(request(shares="0.25"))
     assert (placer.fits(shape), placer.fits_when_empty(shape)) == (False, True)
 
 
 class ReferenceDevices:
-    """Reference implementation: a list of equal shares per device."""
+    """Reference implementation: for each device, the list of its shares, which are all equal."""
 
     def __init__(self, count: int) -> None:
         self.on: list[list[int]] = [[] for _ in range(count)]

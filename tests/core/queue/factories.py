@@ -47,7 +47,7 @@ def request(group: str = "main", **texts: str) -> Request:
 def pending_session(
     n: int, user: Scope = ANN, wanted: Request | None = None, **facts: Any
 ) -> PendingSession:
-    """Return session ``s<n>``, with sequence number n."""
+    """Return a pending session with the id ``s<n>`` and the sequence number n."""
     scopes = facts.pop("scopes", (user,))
     return PendingSession(f"s{n}", n, wanted or request(), scopes, created_at=NOW, **facts)
 
@@ -66,7 +66,7 @@ def running(
 
 
 def snapshot(pending: list[PendingSession], agents: list[AgentState], **facts: Any) -> Snapshot:
-    """Return a snapshot; ``group`` sets the options of the group main."""
+    """Return a snapshot of the group main; ``group`` sets the group's options."""
     options = {"placement": Policy.PACK, **facts.pop("group", {})}
     groups = {"main": GroupState("main", **options), **facts.pop("groups", {})}
     return Snapshot(pending, agents, groups=groups, **{"now": NOW, **facts})
@@ -77,5 +77,5 @@ def started_sessions(result: PassResult) -> list[str]:
 
 
 def with_usage(before: AgentState, amounts: ResourceSlots) -> AgentState:
-    """Return the agent with additional amounts of cpu and mem in use."""
+    """Return a copy of the agent on which additional amounts are in use."""
     return replace(before, used={s: before.used.get(s, 0) + n for s, n in amounts.items()})

@@ -68,7 +68,7 @@ def test_session_starts_after_its_cap_is_raised() -> None:
     assert started_sessions(queue.run(NOW)) == ["s1"]
 
 
-def test_external_usage_changes_are_applied() -> None:
+def test_changed_usage_of_a_scope_is_applied() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     queue = Queue(
         snapshot([pending_session(1)], [agent()], caps=caps, usage={ANN: {"sessions": 1}})
@@ -113,7 +113,7 @@ def test_session_does_not_start_before_its_start_time() -> None:
     assert started_sessions(queue.run(at)) == ["s1"]
 
 
-def test_session_starts_when_its_dependencies_have_ended() -> None:
+def test_session_starts_when_its_dependencies_are_met() -> None:
     queue = Queue(snapshot([pending_session(1, unmet_dependencies="waits for s0")], [agent()]))
     assert started_sessions(queue.run(NOW)) == []
     queue.apply(Changes(pending=[pending_session(1)]))
@@ -160,7 +160,7 @@ def test_only_changed_reasons_are_reported_again() -> None:
 
 
 def test_sessions_of_one_shape_cause_one_placement_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten thousand sessions of one shape that do not fit cause one placement attempt."""
+    """Ten thousand pending sessions with identical requests do not fit: one attempt for all."""
     queue = Queue(
         snapshot([pending_session(n) for n in range(10_000)], [agent(used={"cpu": 8000})])
     )

@@ -1,4 +1,4 @@
-"""The warm-up compiles the functions of the queue."""
+"""The warm-up JIT-compiles the functions of the queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-# A function that another compiled function calls has no signature of its own in this process.
+# Prints the names of functions that are not compiled. Functions that only compiled code calls are
+# not listed, because they have no signature in this process.
 CODE = """
 from bai_services.core.scheduling.queue import quota, selection
 from bai_services.core.scheduling.queue.jit_warmup import warm_up

@@ -47,7 +47,7 @@ CORE_DAY = 1000 * 86_400
 
 
 def whole_day_usage(cores: int, days_ago: int = 0) -> list[DailyUsage]:
-    """Return the usage of ``cores`` during one whole day."""
+    """Return the usage of ``cores`` cores during one whole day."""
     return [DailyUsage(DAY - days_ago, {"cpu": cores * CORE_DAY})]
 
 
@@ -86,7 +86,7 @@ ORDERS = [
             pending_session(5, BOB),
         ],
         ["s1", "s4", "s2", "s5", "s3"],
-        id="drf: users take turns, although one user created all sessions first",
+        id="drf: users alternate, although one user created all sessions first",
     ),
     pytest.param(
         {"order": Order.DRF},
@@ -98,7 +98,7 @@ ORDERS = [
             pending_session(5, BOB),
         ],
         ["s1", "s3", "s4", "s5", "s2"],
-        id="drf: a large session counts as several turns",
+        id="drf: after a large session, the other user starts several sessions",
     ),
     pytest.param(
         {"order": Order.DRF},
@@ -215,7 +215,7 @@ def test_drf_includes_running_sessions() -> None:
         running=[blocker],
         group={"order": Order.DRF},
     )
-    # After s2 and s3, both users have equal shares, so the earlier session s1 is next.
+    # After s2 and s3, both users have the same dominant share, so the earlier session s1 is next.
     assert started_sessions(run_pass(world)) == ["s2", "s3", "s1", "s4"]
 
 
@@ -239,21 +239,24 @@ def test_drf_adds_shares_and_devices_of_one_family() -> None:
 @pytest.mark.parametrize(
     "buckets, options, expected",
     [
-        pytest.param([], FairShare(), 1.0, id="no usage: 1"),
+        pytest.param([], FairShare(), 1.0, id="no usage: factor 1"),
         pytest.param(
             whole_day_usage(8),
             FairShare(lookback_days=1),
             0.5,
-            id="full usage in the whole lookback period",
+            id="full usage in the whole lookback period: factor 1/2",
         ),
         pytest.param(
             whole_day_usage(8, 7),
             FairShare(lookback_days=8),
             2 ** (-1 / 16),
-            id="usage is halved after a half life",
+            id="usage counts half after a half life",
         ),
         pytest.param(
-            whole_day_usage(8, 28), FairShare(), 1.0, id="usage beyond the lookback period"
+            whole_day_usage(8, 28),
+            FairShare(),
+            1.0,
+            id="usage before the lookback period: factor 1",
         ),
         pytest.param(
             whole_day_usage(8),
@@ -261,9 +264,11 @@ def test_drf_adds_shares_and_devices_of_one_family() -> None:
             2**-0.5,
             id="twice the weight: half the exponent",
         ),
-        pytest.param(whole_day_usage(10**6), FairShare(), 2**-10, id="never below 2^-10"),
         pytest.param(
-            whole_day_usage(8), FairShare(default_weight=0.0), 2**-10, id="weight 0: the minimum"
+            whole_day_usage(10**6), FairShare(), 2**-10, id="very high usage: factor 2^-10"
+        ),
+        pytest.param(
+            whole_day_usage(8), FairShare(default_weight=0.0), 2**-10, id="weight 0: factor 2^-10"
         ),
     ],
 )
@@ -277,7 +282,7 @@ def test_fair_share_applies_resource_weights() -> None:
     options = FairShare(lookback_days=1, resource_weights={"mem": 1.0, "cuda.shares": 2.0})
     capacity = {"cpu": 1000, "mem": 2**30, "cuda": 1000}
     bucket = [DailyUsage(DAY, {"cuda.device": 86_400})]
-    # Only the device is used, and fully. Its weight is 2 of 4, so the exponent is 0.5.
+    # The device is fully used and has weight 2. All weights add up to 4, so the exponent is 0.5.
     assert fair_factor(ANN, bucket, options, capacity, DAY) == pytest.approx(2**-0.5)
 
 
@@ -297,7 +302,7 @@ def test_usage_decays_from_day_to_day() -> None:
         group=options,
         history=history,
     )
-    # After 20 days, a seventh of the usage of BOB remains: less than the usage of ANN.
+    # After 20 days, about a seventh of the usage of BOB counts: less than the usage of ANN.
     assert started_sessions(run_pass(world)) == ["s2"]
     queue = Queue(snapshot([], [agent(cpu=1)], group=options, history=history))
     queue.run(NOW)

@@ -31,9 +31,14 @@ def started_on_agents(result: PassResult) -> list[tuple[str, str]]:
     "agents, wanted, chosen",
     [
         pytest.param(
-            [agent("a"), agent("b", cpu=2, mem=4)], request(), "b", id="pack: least capacity left"
+            [agent("a"), agent("b", cpu=2, mem=4)],
+            request(),
+            "b",
+            id="pack: the agent with the least free capacity",
         ),
-        pytest.param([agent("b"), agent("a")], request(), "a", id="ties: lowest id"),
+        pytest.param(
+            [agent("b"), agent("a")], request(), "a", id="ties: the agent with the lowest id"
+        ),
         pytest.param(
             [agent("a", is_alive=False), agent("b")],
             request(),

@@ -1,4 +1,4 @@
-"""Invariants of generated queues: caps, order, no starvation, exact release."""
+"""Invariants of generated queues: caps, order, no starvation, release of resources."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_every_session_starts_once_or_has_reasons(world: Snapshot) -> None:
 @EXAMPLES
 @given(queues(), st.randoms())
 def test_equal_snapshots_give_equal_decisions(world: Snapshot, rng: st.Random) -> None:
-    """The order in which a snapshot lists sessions and agents does not matter."""
+    """The decisions do not depend on the order in which the snapshot lists sessions and agents."""
     pending, agents = list(world.pending), list(world.agents)
     rng.shuffle(pending)
     rng.shuffle(agents)
@@ -148,8 +148,8 @@ def test_equal_snapshots_give_equal_decisions(world: Snapshot, rng: st.Random) -
 
 @EXAMPLES
 @given(queues())
-def test_second_pass_changes_nothing(world: Snapshot) -> None:
-    """An immediate second pass starts nothing and reports the same reasons."""
+def test_second_pass_at_the_same_time_changes_nothing(world: Snapshot) -> None:
+    """The second pass starts no session and reports the same reasons."""
     queue = Queue(world)
     first = dict(queue.run(NOW).reasons)
     queue.apply(Changes(groups=list(world.groups.values())))
@@ -171,8 +171,8 @@ def test_end_of_sessions_releases_exactly_what_was_allocated(world: Snapshot) ->
 
 @EXAMPLES
 @given(queues())
-def test_no_session_overtakes_an_equal_one(world: Snapshot) -> None:
-    """In fifo and lifo, of two equal sessions, the one that is ahead in the queue starts first."""
+def test_no_session_overtakes_an_earlier_session_with_the_same_request(world: Snapshot) -> None:
+    """In the orders fifo and lifo, of two sessions with the same request, the first one starts."""
     result = run_pass(world)
     ids = {d.session_id for d in result.decisions}
     for name, state in world.groups.items():
@@ -212,8 +212,13 @@ def test_positions_are_consecutive_and_follow_the_priority(world: Snapshot) -> N
 
 @settings(max_examples=25, deadline=None)
 @given(queues(), st.sampled_from([Backfill.OFF, Backfill.RESERVING]))
-def test_no_session_starves(world: Snapshot, mode: Backfill) -> None:
-    """Every session that fits an empty group starts, although small sessions keep arriving."""
+def test_no_session_starves_behind_small_sessions_that_keep_arriving(
+    world: Snapshot, mode: Backfill
+) -> None:
+    """Each session that fits its empty group starts within an hour.
+
+    A small session arrives every minute.
+    """
     groups = {name: GroupState(name, placement=Policy.PACK, backfill=mode) for name in world.groups}
     world = Snapshot(world.pending, world.agents, groups=groups, now=NOW)
     queue = Queue(world)

@@ -44,7 +44,7 @@ STRICT = {"backfill": Backfill.OFF}
 
 
 def capped(scope: Scope, **caps: Any) -> Snapshot:
-    """Return a snapshot with two pending sessions of a scope that has these caps."""
+    """Return a snapshot with two pending sessions (2 cores each) of a scope that has these caps."""
     pending = [pending_session(n, scopes=(scope,), wanted=request(cpu="2")) for n in (1, 2)]
     return snapshot(pending, [agent()], caps={scope: ScopeCaps(scope, scope.id, **caps)})
 
@@ -115,7 +115,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             "s1",
             "policy",
             "at most mem=0, of which 0 is left",
-            id="default_for_unspecified LIMITED: a slot that is missing in the policy",
+            id="closed policy: a slot that the policy does not list",
         ),
         pytest.param(
             snapshot([pending_session(1)], []),
@@ -129,7 +129,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             "s1",
             "resources",
             "cpu=9 requested, but at most 8 is free on one agent, even without",
-            id="larger than every agent",
+            id="request larger than each agent",
         ),
         pytest.param(
             snapshot([pending_session(1)], [FULL]),
@@ -160,7 +160,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             "reservation",
             "would delay an earlier session, for which capacity is reserved from 2030-01-01T13"
             ":00:00",
-            id="reserving: fits now, but may run beyond the reserved start",
+            id="reserving: fits now, but could run beyond the reserved start",
         ),
     ],
 )  # fmt: skip
@@ -214,7 +214,10 @@ def test_caps_apply_across_resource_groups() -> None:
 
 
 def test_session_blocked_by_a_start_in_another_group_is_overtaken() -> None:
-    """s1 has no capacity in group main; then s3 in group side exhausts the cap of their owner."""
+    """s1 does not fit in group main. Then s3 starts in group side and exhausts the owner's cap.
+
+    Since s1 cannot start now because of the cap, s2 may overtake it, although backfill is off.
+    """
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     blocker = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
     pending = [
@@ -242,12 +245,12 @@ def test_cluster_session_is_charged_for_all_kernels() -> None:
             Backfill.OFF, ["s1"], id="off: no session overtakes a session that does not fit"
         ),
         pytest.param(
-            Backfill.AGGRESSIVE, ["s1", "s3", "s4"], id="aggressive: every session that fits"
+            Backfill.AGGRESSIVE, ["s1", "s3", "s4"], id="aggressive: all sessions that fit"
         ),
         pytest.param(
             Backfill.RESERVING,
             ["s1", "s4"],
-            id="reserving: only a session that ends before the reserved start",
+            id="reserving: only the session that ends before the reserved start",
         ),
     ],
 )
@@ -287,7 +290,7 @@ def test_session_that_no_agent_can_run_does_not_block_others() -> None:
 
 
 def test_quota_of_a_reserved_session_is_withheld_from_others() -> None:
-    """Starting s2 would exhaust the session cap that the reserved session s1 needs."""
+    """s2 remains pending: its start would exhaust the session cap of ANN, which s1 needs."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     blocker = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
     pending = [
@@ -301,7 +304,7 @@ def test_quota_of_a_reserved_session_is_withheld_from_others() -> None:
     assert started_sessions(result) == ["s3"]
     assert result.reservations[0].session_id == "s1"
     assert queue.quotas.used(ANN) == {}
-    # A session in another group must not exhaust the cap either.
+    # A session of ANN in another group also remains pending.
     queue.apply(
         Changes(
             pending=[pending_session(4, wanted=request("side"))],

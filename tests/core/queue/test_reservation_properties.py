@@ -1,4 +1,4 @@
-"""Reservations in simulated queues with caps, mostly as property tests on generated queues.
+"""Reservations in simulated queues with caps.
 
 `BAI_QUEUE_EXAMPLES` sets the number of generated queues for each property.
 """
@@ -91,7 +91,7 @@ caps_of = st.dictionaries(st.sampled_from(USERS), st.integers(1, 3), max_size=2)
 
 @dataclass
 class Simulation:
-    """Starts and promised starts of sessions, and the result of each pass."""
+    """Starts in seconds, promised starts (of first reservations), and the result of each pass."""
 
     started: dict[str, int] = field(default_factory=dict)
     promises: dict[str, datetime] = field(default_factory=dict)
@@ -107,9 +107,8 @@ def simulate(
 ) -> Simulation:
     """Simulate arrivals, starts and ends until no event remains.
 
-    When a session starts, the promised starts of the pending sessions behind it in its group become
-    void. These promises were made while a cap excluded the started session, so they did not
-    consider that session.
+    When a session starts, the promised starts of the pending sessions behind it in its group are
+    deleted. The reason is that these promises were made while a cap excluded the started session.
     """
     queue = Queue(
         Snapshot(
@@ -170,10 +169,9 @@ def test_no_reserved_session_starts_later_than_promised(
 
 @EXAMPLES
 @given(arrivals(), clusters(), caps_of, st.sampled_from(Backfill))
-def test_every_feasible_session_starts_eventually(
+def test_every_session_that_fits_its_empty_group_starts_eventually(
     arrivals: list[Arrival], agents: list[AgentState], caps: dict[Scope, int], backfill: Backfill
 ) -> None:
-    """At the end, every session that fits an empty group has started."""
     simulation = simulate(arrivals, agents, caps, backfill)
     for c in arrivals:
         group = c.pending.request.resource_group
@@ -198,7 +196,7 @@ def test_simulation_is_deterministic(
 
 @pytest.mark.parametrize("first", GROUPS)
 def test_quota_of_a_reserved_session_is_withheld_from_the_other_group(first: str) -> None:
-    """The result does not depend on which group is scheduled first."""
+    """The result is the same for both orders in which the groups are scheduled."""
     other = next(name for name in GROUPS if name != first)
     whole = Request(slots(cpu="4"), first, "x86_64")
     small = Request(slots(cpu="1"), other, "x86_64")

@@ -1,4 +1,4 @@
-"""Reservations: start, placements and overtaking; property tests on random queues."""
+"""Reservations: start, placements, and which sessions may overtake; tests on random queues."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Cluster:
-    """A placer with running sessions, and its reserver."""
+    """A placer with running sessions, for which a test creates a reserver."""
 
     def __init__(self, *agents, durations=None):
         self.placer = Placer(list(agents), Policy.BEST_FIT)
@@ -33,7 +33,7 @@ class Cluster:
         self.durations = durations or {}
 
     def run(self, name, slots, *, ends=None, started=0, kind=""):
-        """Add a running session that ends after ``ends`` seconds; None: unknown."""
+        """Add a session that started ``started`` s ago and ends in ``ends`` s (None: unknown)."""
         placements = self.placer.place(self.shape(slots))
         assert placements is not None
         self.running.append(running(name, placements, ends=ends, started=started, kind=kind))
@@ -76,7 +76,7 @@ def test_reservation_starts_at_the_first_sufficient_release() -> None:
         cluster.run(name, {"cpu": 1000, "cuda.device": 1}, ends=ends)
     shape = cluster.shape({"cuda.device": 2})
     reservation = cluster.reserver().reserve(pending({"cuda.device": 2}), shape)
-    # s1 and s2 use one agent, s3 and s4 the other.
+    # s1 and s2 run on agent a, s3 and s4 on agent b. Agent a is free after 50 s, b after 90 s.
     assert reservation is not None
     assert reservation.starts_at == time_after(50)
     assert reservation.certainty is Certainty.KNOWN
@@ -113,7 +113,7 @@ def test_share_fits_beside_a_reserved_share() -> None:
     shape, handle = cluster.shape({"cuda.shares": 500}), cluster.shape({"cuda.shares": 300})
     reserver = cluster.reserver()
     assert reserver.reserve(pending({"cuda.shares": 500}), shape) is not None
-    # Now, 300 thousandths are free. Later, 500 will be free in addition to the reserved 500.
+    # 300 thousandths are free now. After the end of s, 500 are free beside the reservation.
     placements = reserver.place(pending({"cuda.shares": 300}), handle)
     assert placements is not None
     reserver.started(running("t", placements))
@@ -127,8 +127,8 @@ def test_session_started_after_the_reservation_counts_until_its_end() -> None:
     shape = cluster.shape({"cuda.device": 1, "cpu": 8000})
     reserver = cluster.reserver()
     assert reserver.reserve(pending({"cuda.device": 1, "cpu": 8000}), shape) is not None
-    # Two shares fit on one device; the other device is for the reserved session. A third share does
-    # not fit.
+    # The reserved session needs one of the two devices. Two shares of 0.4 fit on the other device,
+    # a third share does not.
     for name, expected in (("t1", True), ("t2", True), ("t3", False)):
         placements = reserver.place(pending({"cuda.shares": 400}), two)
         assert (placements is not None) is expected
@@ -136,7 +136,7 @@ def test_session_started_after_the_reservation_counts_until_its_end() -> None:
             reserver.started(running(name, placements))
 
 
-def test_learned_run_times_allow_estimated_reservations_but_no_overtaking() -> None:
+def test_learned_run_time_gives_an_estimated_reservation_but_permits_no_overtaking() -> None:
     cluster = Cluster(agent("a", 8, 1), durations={"lab": [100] * 10, "quick": [1] * 50})
     cluster.run("s", {"cuda.device": 1, "cpu": 1000}, started=40, kind="lab")
     shape, handle = cluster.shape({"cuda.device": 1, "cpu": 8000}), cluster.shape({"cpu": 1000})
@@ -148,7 +148,7 @@ def test_learned_run_times_allow_estimated_reservations_but_no_overtaking() -> N
     assert reserver.place(quick, handle) is None
 
 
-def test_placements_of_the_longest_running_session_are_reserved_if_no_end_is_known() -> None:
+def test_agent_of_the_longest_running_session_is_reserved_if_no_end_is_known() -> None:
     cluster = Cluster(agent("a", 8, 1), agent("b", 8, 1))
     cluster.run("young", {"cuda.device": 1}, started=10)
     cluster.run("old", {"cuda.device": 1}, started=500)
@@ -175,7 +175,7 @@ def test_reservation_has_a_placement_for_every_kernel() -> None:
     assert {place.agent_id for place in reservation.placements} == {"a", "b"}
 
 
-def test_infeasible_and_second_sessions_get_no_reservation() -> None:
+def test_session_that_never_fits_and_second_session_get_no_reservation() -> None:
     cluster = Cluster(agent("a", 4, 1))
     cluster.run("s", {"cpu": 4000}, ends=10)
     big, small = cluster.shape({"cpu": 5000}), cluster.shape({"cpu": 2000})
@@ -195,7 +195,7 @@ def test_count_releases_until_fit_is_minimal() -> None:
             for n, placements in enumerate(placed)
         ]
         assert count_releases_until_fit(placer, many, releases) == needed
-        # In the placer, only the necessary releases have been applied.
+        # Only the necessary releases have been applied to the placer.
         assert placer.agents()[0].free("cpu") == needed * 1000
 
 
@@ -204,14 +204,14 @@ def simulate(seed, backfill, *, is_exact, count=10):
     agents = random_agents(rng)
     policy = rng.choice([Policy.BEST_FIT, Policy.SPREAD, Policy.PACK])
     work = random_jobs(rng, count, is_exact=is_exact)
-    # No tables: learning a mix would take longer than the replay.
+    # Without tables, because learning a mix would take longer than the replay.
     return replay(
         work, agents, GroupState(GROUP, placement=policy, backfill=backfill, tables=NO_TABLES)
     )
 
 
 def test_reserved_session_starts_at_the_promised_time_or_earlier() -> None:
-    """All limits are upper bounds of the run times."""
+    """Holds if all limits are upper bounds of the run times."""
     promised = 0
     for seed in range(1200):
         replayed = simulate(seed, Backfill.RESERVING, is_exact=seed % 2 == 0)
@@ -226,7 +226,7 @@ def test_reserved_session_starts_at_the_promised_time_or_earlier() -> None:
 
 
 def test_reserved_session_starts_as_early_as_without_backfill() -> None:
-    """Compare the start of the session with its start without the sessions that overtook it."""
+    """Compare with the start that the session would have without the sessions that overtook it."""
     compared = 0
     for seed in range(300):
         replayed = simulate(seed, Backfill.RESERVING, is_exact=True)
@@ -266,7 +266,7 @@ def request_of(job: Job) -> Request:
 
 
 @pytest.mark.parametrize("backfill", list(Backfill))
-def test_all_feasible_sessions_start_with_all_kernels_in_every_mode(backfill) -> None:
+def test_all_sessions_that_fit_an_empty_cluster_start_with_all_kernels(backfill) -> None:
     for seed in range(100):
         replayed = simulate(seed, backfill, is_exact=False)
         for outcome in replayed.outcomes:
@@ -291,8 +291,8 @@ def test_large_session_starves_behind_short_ones_only_with_aggressive_backfill()
         state = GroupState(GROUP, placement=Policy.BEST_FIT, backfill=backfill)
         replayed = replay([*stream, big], [agent("a", 8, 0)], state)
         waited = next(o.waited for o in replayed.outcomes if o.job.id == "big")
-        # With ``reserving``, sessions created before the large one start first. A session created
-        # later may start before it only if it ends before the reserved start.
+        # With ``reserving``, sessions that were created before the large session start first. A
+        # later session may only overtake the large session if it ends before the reserved start.
         assert (waited < 150) is is_in_time, (backfill, waited)
 
 

@@ -48,7 +48,7 @@ def test_unscheduled_pod_runs_from_its_creation() -> None:
         ("p2,1", "num_gpu"),
     ],
 )
-def test_broken_pod_is_reported_and_other_pods_are_read(row, column) -> None:
+def test_invalid_pod_is_reported_and_other_pods_are_read(row, column) -> None:
     workload = read_rows("p1,1,1,0,0,,LS,Running,0,9,0", row, "p3,1,1,0,0,,LS,Running,0,9,0")
     assert [job.id for job in workload.jobs] == ["p1", "p3"]
     (invalid,) = workload.invalid_rows
@@ -97,12 +97,12 @@ def test_job_has_requested_processors_and_at_most_requested_time() -> None:
     assert [agent.capacity["cpu"] for agent in workload.agents] == [16_000]
 
 
-def test_job_wider_than_a_node_is_a_multi_node_session() -> None:
+def test_job_with_more_processors_than_a_node_is_a_multi_node_session() -> None:
     header = ["; MaxNodes: 3", "; MaxProcs: 14"]
     workload = read_swf([*header, swf_line(requested_processors=10)], "x.swf")
     (job,) = workload.jobs
     assert (job.kernels, job.slots["cpu"], job.mode) == (5, 2000, Mode.MULTI_NODE)
-    # The 14 cores do not divide evenly by 3.
+    # 14 cores cannot be divided evenly over 3 nodes.
     assert [agent.capacity["cpu"] for agent in workload.agents] == [5000, 5000, 4000]
 
 
@@ -134,7 +134,7 @@ def test_jobs_that_never_ran_are_skipped_and_counted() -> None:
         (swf_line() + " 99", "think time"),
     ],
 )
-def test_broken_job_is_reported_with_its_line(line, column) -> None:
+def test_invalid_job_is_reported_with_its_line(line, column) -> None:
     workload = read_swf(["; MaxProcs: 8", "", swf_line(), line], "x.swf")
     assert len(workload.jobs) == 1
     assert [(row.row, row.column) for row in workload.invalid_rows] == [(4, column)]
@@ -170,7 +170,7 @@ def test_hub_history_becomes_jobs() -> None:
     workload = read_history(document, "hub", "gpu")
     first, second = workload.jobs
     assert (first.id, first.submitted, first.seconds) == ("s1", 0, 3600)
-    # The session was still running at the last event of the record.
+    # This session has no end, so it ends at the last event of the record: after 1200 s.
     assert (second.id, second.submitted, second.seconds) == ("s2", 1800, 1200)
     assert (first.user, first.kind, first.kernels) == ("ann", "interactive/lab/base", 2)
     assert first.slots["cuda.shares"] == 500
@@ -193,7 +193,7 @@ def test_hub_history_becomes_jobs() -> None:
         ({"cluster_size": "two"}, "cluster_size"),
     ],
 )
-def test_broken_session_is_reported(change, column) -> None:
+def test_invalid_session_is_reported(change, column) -> None:
     workload = read_history([{**SESSION, **change}, SESSION, "x"], "hub", "gpu")
     assert len(workload.jobs) == 1
     assert [(row.row, row.column) for row in workload.invalid_rows] == [(1, column), (3, "id")]
@@ -205,6 +205,6 @@ def test_history_of_several_groups_requires_a_choice() -> None:
         read_history({"items": sessions}, "x.json")
 
 
-def test_other_document_is_not_a_history() -> None:
+def test_document_without_sessions_is_not_a_history() -> None:
     with pytest.raises(InvalidRequest, match="not a history of a hub"):
         read_history({"a": 1}, "x.json")

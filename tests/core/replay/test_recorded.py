@@ -27,7 +27,7 @@ from bai_services.core.scheduling.replay.recorded import (
 )
 
 SINCE = datetime(2030, 1, 2, 6, tzinfo=UTC)
-START = 6 * 3600  # the second of SINCE, counted from midnight
+START = 6 * 3600  # SINCE in seconds after midnight
 UNTIL = SINCE + timedelta(hours=1)
 GROUP = "gpu"
 
@@ -43,7 +43,7 @@ def session(
     freed: float | None = None,
     **more: Any,
 ) -> RecordedSession:
-    """Return a recorded session; times are in seconds after SINCE."""
+    """Return a recorded session; all times are in seconds after SINCE."""
     cores = more.pop("cores", 4)
     slots = ResourceSlots({"cpu": cores * 1000})
     values: dict[str, Any] = {
@@ -92,7 +92,7 @@ def compared(recorded: Record, *others: ReplayPolicy, visible_in: str | None = N
     return full.visible_in(visible_in)
 
 
-def test_times_count_from_midnight_and_resources_are_held_from_placement_to_release() -> None:
+def test_times_are_seconds_after_midnight_and_run_time_is_from_placement_to_release() -> None:
     (job,) = jobs_of(record(session("a", 10.9, 12.6, 100.4))).values()
     assert (job.submitted, job.seconds, job.cancelled) == (START + 10, 88, None)
     assert (job.domain, job.project, job.user, job.keypair) == ("default", "p1", "u1", "K")
@@ -121,7 +121,7 @@ def test_sessions_that_run_or_wait_at_the_start_of_the_period_are_replayed() -> 
     assert workload.conditions.starts == {"runs": workload.history["runs"]}
     assert workload.begin == START
     current = compared(recorded).reports[1]
-    # The pending session waited 60 s before the period and 50 s in it.
+    # The pending session waited 60 s before the period and 50 s in the period.
     assert (current.sessions, current.wait_seconds.max) == (1, 110)
 
 
@@ -141,16 +141,31 @@ def test_cancelled_session_leaves_the_queue_unless_it_started_earlier() -> None:
     ("case", "recorded", "durations", "seconds"),
     [
         ("median of the kind", session("s", 0), {"batch:python": [10, 20, 30]}, 20),
-        ("other kinds, if none of the kind has ended", session("s", 0), {"x": [5, 7, 9]}, 7),
-        ("default, if no session has ended", session("s", 0), {}, DEFAULT_SECONDS),
-        ("at most the limit", session("s", 0, limit_seconds=15), {"batch:python": [99]}, 15),
         (
-            "running: the median of those that ran longer",
+            "no session of the kind has ended: median of all kinds",
+            session("s", 0),
+            {"x": [5, 7, 9]},
+            7,
+        ),
+        ("no session has ended: default", session("s", 0), {}, DEFAULT_SECONDS),
+        (
+            "not started: at most the limit",
+            session("s", 0, limit_seconds=15),
+            {"batch:python": [99]},
+            15,
+        ),
+        (
+            "running: median of the sessions that ran longer",
             session("s", 0, 3590),
             {"batch:python": [5, 5, 5, 20, 30, 30, 30, 40]},
             30,
         ),
-        ("running: at least the time until now", session("s", 0, 600, limit_seconds=9), {}, 3000),
+        (
+            "running: at least the time since the start",
+            session("s", 0, 600, limit_seconds=9),
+            {},
+            3000,
+        ),
     ],
 )
 def test_unknown_run_time_is_estimated(
@@ -181,11 +196,11 @@ def test_gaps_count_facts_that_were_not_recorded() -> None:
     }
 
 
-def test_agents_join_and_leave() -> None:
+def test_agents_are_available_from_joining_until_leaving() -> None:
     agents = [
         agent("lost", left=5),
         agent("new", joined=30),
-        # The last known time at which this agent accepted sessions is its last placement.
+        # A drained agent is assumed to accept no sessions after its last placement.
         agent("drained", is_schedulable=False),
         agent("never", is_schedulable=False, joined=10),
     ]
@@ -218,7 +233,7 @@ def test_replay_applies_quotas_and_earlier_usage() -> None:
 
 
 def test_comparison_reports_history_and_policies() -> None:
-    """Without backfill, the session "small" starts after "wide", which needs more cores."""
+    """Without backfill (policy "strict"), session "small" must wait for "wide", which is ahead."""
     recorded = record(
         session("long", 0, 0, 1000, cores=3, limit_seconds=1000),
         session("wide", 1, 1000, 1900, cores=4, limit_seconds=900, user="u2", priority=20),
@@ -235,7 +250,7 @@ def test_comparison_reports_history_and_policies() -> None:
     assert current.than_history is not None and current.than_history.same == 3
     assert strict.than_current is not None
     assert (strict.than_current.later, strict.than_current.same) == (1, 2)
-    # 3 cores for 1000 s, 4 for 900 s, 1 for 600 s, of 4 cores in an hour.
+    # Used: 3 cores for 1000 s, 4 for 900 s and 1 for 600 s. Available: 4 cores for an hour.
     assert history.utilisation[0].mean_percent == pytest.approx(50.0)
     assert history.utilisation[0].percents[:2] == pytest.approx((98.68, 100.0), abs=0.1)
     assert len(history.utilisation[0].percents) == len(result.times)
@@ -245,7 +260,7 @@ def test_comparison_reports_history_and_policies() -> None:
 
 
 def test_drained_agent_counts_in_the_utilization_until_its_last_session_has_ended() -> None:
-    # The period has intervals of 38 seconds; 50 of them have the session.
+    # The period has 95 intervals of 38 s. The session runs in the first 50 intervals (1900 s).
     recorded = record(session("a", 0, 0, 1900), agents=[agent(is_schedulable=False)])
     for report in compared(recorded).reports:
         (cpu,) = report.utilisation
@@ -257,8 +272,8 @@ def test_drained_agent_counts_in_the_utilization_until_its_last_session_has_ende
 @given(
     st.lists(
         st.tuples(
-            st.integers(0, 99),  # when the agent joined
-            st.integers(1, 99),  # run time of the agent's only session, which starts at that time
+            st.integers(0, 99),  # second at which the agent joins and its only session starts
+            st.integers(1, 99),  # run time of this session in seconds
             st.sampled_from(["available", "drained", "lost"]),
         ),
         min_size=1,

@@ -1,6 +1,6 @@
-"""A replay of a record agrees with the passes that produced the record.
+"""A replay of a record decides like the passes that produced the record.
 
-The record comes from a simulation that builds a new queue for every pass. All run times are known,
+The record comes from a simulation that builds a new queue for each pass. All run times are known,
 so the replay under the same policy must decide the same starts.
 """
 
@@ -28,15 +28,15 @@ from ..estimates.test_estimate_properties import EXAMPLES, World, time_at, world
 from ..queue.factories import NOW
 
 GROUP = "main"
-# Minimum number of sessions that waited: a test without waiting sessions must fail.
+# Minimum number of sessions that waited, so that the test fails if no session waits.
 MIN_WAITED = 20
-# The replay rounds times to seconds.
+# Fractions of seconds in recorded times, which the replay rounds.
 FRACTIONS = (timedelta(), timedelta(milliseconds=250), timedelta(milliseconds=999))
 
 
 @dataclass
 class Simulated:
-    """A finished simulation of one group, with its record."""
+    """A finished simulation of one resource group, and its record."""
 
     world: World
     record: Record
@@ -58,7 +58,7 @@ class Simulated:
 
 
 def simulated(world: World) -> Simulated:
-    """Run a world, with all sessions and agents in one group, to its end."""
+    """Move all sessions and agents to one group, run the simulation to its end, and record it."""
     world.agents = [replace(agent, resource_group=GROUP) for agent in world.agents]
     world.arrivals = [
         (second, replace(s, request=replace(s.request, resource_group=GROUP)))
@@ -97,7 +97,7 @@ def recorded(world: World, number: int, session: PendingSession, placements) -> 
         project=project,
         user=user,
         keypair="",
-        # Each session has its own kind, so no run time is learned from other sessions.
+        # Each session has a different kind, so that no run time is learned from other sessions.
         kind=session.id,
         placements=placements.get(session.id, ()),
         placement_count=int(started is not None),
@@ -135,7 +135,7 @@ def starts_in_record(found: Simulated, workload: RecordedWorkload) -> dict[str, 
 
 
 def test_replay_under_the_same_policy_decides_the_recorded_starts() -> None:
-    """The replayed period is the whole record, or begins after the start of the record."""
+    """The replayed period starts at the start of the record, or later."""
     waited = 0
 
     @EXAMPLES

@@ -42,7 +42,7 @@ WIDE_FIRST = [
     [
         ("no backfill", Backfill.OFF, {"wide": 100, "short": 110, "late": 110}),
         (
-            "every session that fits may overtake",
+            "all sessions that fit may overtake",
             Backfill.AGGRESSIVE,
             {"short": 2, "late": 52, "wide": 552},
         ),

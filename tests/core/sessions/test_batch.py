@@ -24,7 +24,7 @@ TIMES: dict[str, datetime] = {
     "2 days": NOW + timedelta(days=2),
     "2026-03-02T19:00+09:00": NOW + timedelta(hours=1),
     "2026-03-02T10:00:00Z": NOW + timedelta(hours=1),
-    # This text is a number of seconds, although it is also a valid date in ISO 8601's basic format.
+    # A number of seconds, although the text would also be a valid date in ISO 8601's basic format.
     "13440801": NOW + timedelta(seconds=13440801),
 }
 
@@ -91,8 +91,8 @@ def test_batch_fields_are_parsed_or_rejected(
 
 @given(st.integers(0, 10**8))
 @settings(max_examples=60)
-def test_parse_duration_reads_formatted_duration(seconds: int) -> None:
-    # The formatted duration has only two units, so it may differ by up to an hour.
+def test_formatted_duration_is_parsed_as_about_the_same_duration(seconds: int) -> None:
+    # The format has only two units, so the parsed duration can be up to an hour shorter.
     shown = parse_duration(format_duration(seconds), "x")
     assert shown <= seconds < shown + 3600
     if seconds < 3600:

@@ -56,7 +56,8 @@ def test_dependencies_on_earlier_sessions_have_no_cycle(edges: list[list[int]]) 
     items = {str(n): [str(m) for m in after if m < n] for n, after in enumerate(edges)}
     check_no_cycles({**items, "outside": ["elsewhere"]})
     if items:
-        # Let the first session depend on the last, which depends on all others: a cycle.
+        # Create a cycle: a new last session depends on all others, and the first depends on the
+        # last.
         last = str(len(items))
         with pytest.raises(InvalidRequest):
             check_no_cycles({**items, "0": [last], last: list(items)})

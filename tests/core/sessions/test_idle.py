@@ -30,7 +30,9 @@ def time_at(seconds: float) -> datetime:
     [
         pytest.param(INTERACTIVE, 0, None, 600, 0, id="no activity: idle since the start"),
         pytest.param(INTERACTIVE, 0, 90, 600, 90, id="idle since the last activity"),
-        pytest.param(INTERACTIVE, 300, 90, 600, 300, id="a restart counts as activity"),
+        pytest.param(
+            INTERACTIVE, 300, 90, 600, 300, id="a start after the last activity counts as activity"
+        ),
         pytest.param(INTERACTIVE, 0, 90, 0, None, id="timeout 0: no limit"),
         pytest.param(SessionType.BATCH, 0, 90, 600, None, id="batch session: no limit"),
         pytest.param(INTERACTIVE, None, None, 600, None, id="not started: not idle"),
@@ -85,7 +87,7 @@ def test_warning_starts_half_an_hour_or_half_the_timeout_before_the_end(
     [
         pytest.param(0, 0, 100, 300, id="no limit: after 5 minutes"),
         pytest.param(3600, 0, 100, 60, id="far from the end: after 1 minute"),
-        pytest.param(600, 0, 580, 20, id="20 s before the end: at the end"),
+        pytest.param(600, 0, 580, 20, id="20 s before the end: after 20 s"),
         pytest.param(600, 0, 9000, 1, id="after the end: after 1 s"),
         pytest.param(600, None, 0, 1, id="not running yet: after 1 s"),
     ],
@@ -109,7 +111,7 @@ seconds = st.integers(min_value=0, max_value=100_000)
     timeout=st.integers(min_value=0, max_value=2**31 - 1),
     now=seconds,
 )
-def test_idle_end_needs_a_recent_report(
+def test_session_ends_only_with_a_recent_report_that_covers_the_timeout(
     kind: SessionType, started: int, used: int | None, reported: int | None, timeout: int, now: int
 ) -> None:
     idleness = idleness_of(
@@ -125,7 +127,7 @@ def test_idle_end_needs_a_recent_report(
     assert idleness.since == time_at(max(started, used or 0))
     if idleness.is_over(time_at(now)):
         assert reported is not None and time_at(now) <= time_at(reported) + REPORT_TTL
-        # The last report covers the whole timeout.
+        # At the last report, the session had been idle for the whole timeout.
         assert reported >= started + timeout and reported >= (used or 0) + timeout
         assert idleness.is_warning_due(time_at(now))
     assert 1 <= next_report_seconds(INTERACTIVE, idleness, timeout, time_at(now)) <= 300

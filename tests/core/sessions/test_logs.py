@@ -22,11 +22,11 @@ AT = "2026-05-01T12:00:00.123456789Z "
         ("one\ntwo\n", "one\ntwo\n"),
         (f"{AT}one\n{AT}two", "one\ntwo"),
         (f"{AT}\n{AT}\n", "\n\n"),
-        # A timestamp printed by the program is kept.
+        # The second timestamp was printed by the program and remains.
         (f"{AT}{AT}one\n", f"{AT}one\n"),
-        # The first line is truncated.
+        # The beginning of the first line is missing.
         (f"456789Z one\n{AT}two\n", "456789Z one\ntwo\n"),
-        # Docker stores a long line in chunks, each with a timestamp.
+        # Docker stores a long line in chunks, and each chunk has a timestamp.
         (f"{AT}{'x' * 16_384}{AT}y\n", f"{'x' * 16_384}y\n"),
         (f"{AT}{'한' * 5461}{AT}글\n", f"{'한' * 5461}글\n"),
         (f"one {AT}\n", f"one {AT}\n"),
@@ -60,7 +60,7 @@ def test_last_lines_returns_the_end() -> None:
         ("", "one\n", "one\n", False),
         ("one\n", "one\n", "", False),
         ("one\n", "one\ntwo\n", "two\n", False),
-        # The beginning of the log was truncated between the two reads.
+        # Between the two reads, the beginning of the log was removed.
         ("one\ntwo\n", "two\nthree\n", "two\nthree\n", True),
         (f"one\n{'two' * 2000}\n", f"{'two' * 1000}\nthree\n", "three\n", False),
         ("one\n", "", "", True),

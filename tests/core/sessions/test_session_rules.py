@@ -49,7 +49,7 @@ def test_name_of_a_hub_server_is_accepted_or_rejected_with_a_valid_suggestion(te
     assert check_session_name(name) == name
 
 
-def test_invalid_name_is_rejected_and_a_short_server_name_is_extended() -> None:
+def test_invalid_name_is_rejected_and_a_short_name_of_a_server_is_extended() -> None:
     for check in (check_session_name, session_name_from):
         with pytest.raises(InvalidRequest, match="for example bad-name"):
             check("bad name!")

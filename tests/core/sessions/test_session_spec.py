@@ -1,4 +1,4 @@
-"""Session spec: conversion from a REST body, digest, groups of fields, and stored options."""
+"""`SessionSpec`: conversion from a REST body, digest, groups of fields, and stored options."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from bai_services.core.sessions.spec import (
     traits_of,
 )
 
-# Changes of the fields in the digest, except for ``project`` and ``mounts``: the digest contains
-# their resolved values, which are arguments of ``digest``.
+# One change for each field in the digest, except ``project`` and ``mounts``. Their resolved values
+# are arguments of ``digest``.
 CONTENT: Sequence[dict[str, Any]] = (
     {"image": "other"},
     {"type": "batch"},
@@ -85,7 +85,7 @@ def test_every_field_of_a_body_reaches_the_spec() -> None:
 
 
 def test_digests_of_stored_requests_do_not_change() -> None:
-    """Digests are stored: a changed digest would turn a repeated request into a conflict."""
+    """Digests are stored. If they changed, an identical later request would be a conflict."""
     full = SessionSpec(**{name: value for changes in CONTENT for name, value in changes.items()})
     assert SessionSpec().digest("p", ()).startswith("822432af471c5475")
     assert full.digest("p", MOUNTS).startswith("c3fc0186f76ae99b")
@@ -109,7 +109,9 @@ def test_every_identity_field_changes_the_digest() -> None:
         pytest.param({"reuse": True}, id="reuse"),
         pytest.param({"owner": "user", "hub_server": "lab"}, id="fields set by the Hub"),
         pytest.param({"agent_selection": "preferred"}, id="agent selection without agents"),
-        pytest.param({"cluster_mode": "multi-node"}, id="cluster mode of a single kernel"),
+        pytest.param(
+            {"cluster_mode": "multi-node"}, id="cluster mode of a session with one kernel"
+        ),
     ],
 )
 def test_digest_ignores_fields_outside_the_identity_and_options_without_effect(
