@@ -24,7 +24,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
 
 
 async def test_usage_is_split_between_days_at_midnight(world: World) -> None:
-    """Two cores are used from 09:00 to 06:00 of the next day: for 15 h on the first, 6 h on the second."""
+    """Two cores are used from 09:00 to 06:00 of the next day: 15 h on one day, 6 h on the other."""
     store, day = UsageBucketStore(world.database), day_of(NOW)
     row, _ = await world.sessions.enqueue(world.new_session("lab", {"cpu": "2", "mem": "1g"}), NOW)
     await world.run_pass()

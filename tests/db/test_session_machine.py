@@ -186,7 +186,7 @@ class SessionMachine(RuleBasedStateMachine):
         return [k for k in self.known if k.status in OCCUPYING]
 
     def _is_within_caps(self, user: int, slots: dict[str, int]) -> bool:
-        """Return whether the user's current usage plus ``slots`` is within the caps of all scopes."""
+        """Return whether the user's usage plus ``slots`` is within the caps of all scopes."""
         for scope, limits in self.caps.items():
             is_shared = scope in ("domain", "project")
             mine = [k for k in self._holding() if is_shared or k.user == user]

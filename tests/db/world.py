@@ -34,8 +34,9 @@ DEFAULT_SLOTS = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
 class World:
     """The stores of one database, and defaults for new sessions.
 
-    ``make_world`` creates domain ``d``, project ``p`` (id ``p1``), users ``ann`` (id ``u1``, keypair ``AK1``) and ``bob``;
-    resource group ``main`` with agent ``a1``: 8 cores, 16 GiB, two devices.
+    ``make_world`` creates domain ``d``, project ``p`` (id ``p1``), users ``ann`` (id ``u1``,
+    keypair ``AK1``) and ``bob``, and resource group ``main`` with agent ``a1`` (8 cores, 16 GiB,
+    two devices).
     """
 
     def __init__(self, url: str) -> None:
@@ -60,7 +61,7 @@ class World:
                 await tx.execute(statement)
 
     async def set_caps(self, scope: str, slots: Mapping[str, str], **counts: int | None) -> None:
-        """Set the caps of domain ``d``, project ``p1``, all user policies or all keypair policies."""
+        """Set the caps of domain ``d``, project ``p1``, all user or all keypair policies."""
         table = {
             "domain": accounts.domains,
             "project": accounts.projects,
