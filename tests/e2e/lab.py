@@ -41,7 +41,8 @@ async def run_cell(page: Page, code: str) -> str:
     await cell.locator(".cm-content").click()
     await page.keyboard.insert_text(code)
     await page.keyboard.press("Shift+Enter")
-    # Running the last cell adds a new cell. When the cell has finished, its prompt has a number.
+    # JupyterLab adds a new cell when the last cell is run. The prompt of the old cell gets a number
+    # when it has finished.
     await page.wait_for_function(
         "n => document.querySelectorAll('.jp-Notebook-cell.jp-CodeCell').length > n", arg=number
     )

@@ -1,4 +1,4 @@
-"""The session panel in JupyterLab: sign in, load and open it."""
+"""Actions on the session panel in JupyterLab: sign in, load JupyterLab, open the panel."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ HIGH_CONTRAST = "JupyterLab Dark High Contrast"
 
 
 async def open_panel(page: Page) -> None:
-    """Open the panel if it is closed; a click on the tab of an open panel would close it."""
-    # At the first visit the panel opens automatically; wait for that.
+    """Open the panel if it is closed.
+
+    If it is open, do not click its tab, because the click would close it.
+    """
+    # Wait until the panel has decided whether to open itself, which it does at the first visit.
     await page.wait_for_function(
         "Object.keys(localStorage).some(key => key.startsWith('bai-labext:panel-opened:'))"
     )
@@ -30,7 +33,7 @@ async def open_panel(page: Page) -> None:
 
 
 async def load(page: Page, hub: RunningHub, session: dict[str, Any]) -> None:
-    """Load JupyterLab with a reset layout: restoring an earlier layout may close the panel."""
+    """Load JupyterLab with the default layout, because a restored layout could hide the panel."""
     await page.goto(f"{hub.url}{session['url']}lab?reset")
     tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
     await tab.wait_for(timeout=lab.TIMEOUT_MS)
@@ -54,7 +57,7 @@ async def panel_of(
 ) -> AsyncIterator[Page]:
     """Yield a page with the session's JupyterLab and an open panel.
 
-    With ``has_movable_clock``, ``page.clock`` can move the time of the page forward.
+    With ``has_movable_clock``, the test can advance the time of the page with ``page.clock``.
     """
     page = await browser.new_page(viewport={"width": 1280, "height": 1000})
     try:
@@ -79,7 +82,7 @@ async def panel_of(
 async def panel_of_new_session(
     browser: Browser, hub: RunningHub, name: str, language: str = "en", **fields: Any
 ) -> AsyncIterator[tuple[Page, JSON]]:
-    """Start a session, yield a page with its open panel and the session, and stop the session."""
+    """Start a session; yield a page with its open panel, and the session; then stop the session."""
     rest = hub.rest("user")
     session = start(rest, name, **fields)
     async with panel_of(browser, hub, session, language=language) as page:

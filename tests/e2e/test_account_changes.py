@@ -15,7 +15,7 @@ from tests.testbed.wait import wait_until
 pytestmark = pytest.mark.e2e
 
 PASSWORD = "Correct-horse-7"
-# Reload groups and roles after 1 s instead of 5 minutes.
+# Reload groups and roles every 1 s instead of every 5 minutes.
 CONFIG = "c = get_config()\nc.Authenticator.auth_refresh_age = 1\n"
 
 
@@ -42,7 +42,7 @@ def test_changes_of_groups_and_roles_reach_a_signed_in_user(quick_hub: RunningHu
     headers = {"Authorization": f"Bearer {token['token']}"}
 
     def wait_for_user_model(**expected: object) -> None:
-        """Wait until the Hub's user model has the expected values."""
+        """Wait until the Hub's model of the user has the expected groups and roles."""
 
         def is_known() -> bool:
             model = httpx.get(f"{hub.url}/hub/api/user", headers=headers, timeout=30).json()

@@ -1,4 +1,4 @@
-"""Shared apps of a session, by name and by port: access of visitors and other users."""
+"""Shared apps of a session, by name and by port: access by visitors and other users."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ asyncio.run(main())
 
 @dataclass(frozen=True)
 class SharedPort:
-    """A session of ``user`` with a program that listens on a requested port."""
+    """A session of ``user``, in which a program listens on a requested port."""
 
     hub: RunningHub
     session: dict[str, Any]
@@ -65,7 +65,7 @@ class SharedPort:
         return share
 
     def routes(self, app: str) -> list[str]:
-        """Return all paths of an app: its own path, the paths by port, and the shared path."""
+        """Return all paths of an app: its own path, its paths by port, and last its shared path."""
         base = self.session["url"]
         own = f"{base}proxy/{self.port}/" if app == self.app else f"{base}{app}/"
         return [
@@ -118,7 +118,7 @@ async def open_websocket(
     try:
         yield connection
     finally:
-        # The end of the connection (`None`) is delivered only once: a second read never returns.
+        # Read the end of the connection (`None`) at most once: a second read would not return.
         is_over = connection.close_code is not None
         connection.close()
         while not is_over and await connection.read_message() is not None:
@@ -134,7 +134,7 @@ async def is_denied(hub: RunningHub, path: str, headers: dict[str, str]) -> bool
 
 
 def final_response(client: httpx.Client, path: str, headers: dict[str, str]) -> httpx.Response:
-    """Return the final response after redirects."""
+    """Follow redirects and return the final response."""
     return client.get(path, headers=headers, follow_redirects=True)
 
 
@@ -153,13 +153,13 @@ async def test_the_link_of_a_share_opens_only_the_shared_app(shared_port: Shared
         assert (answer.url.path, answer.url.query) == (shared, b"")
         seen = answer.json()
         assert seen["path"] == "/"
-        # Neither the visitor's token nor the visitor's sign-in reaches the owner's program.
+        # The owner's program receives neither the visitor's token nor the visitor's sign-in.
         assert "bai-visit" not in str(seen) and "Authorization" not in seen
         assert seen["X-Forwarded-Prefix"] == shared.rstrip("/")
         async with open_websocket(shared_port.hub, f"{shared}ws", visitor_cookie(guest)) as echo:
             await echo.write_message("hello")
             assert await echo.read_message() == "hello"
-        # Other paths of the session are denied.
+        # The visitor is denied all other paths of the session.
         for path in shared_port.routes(shared_port.app)[:-1]:
             assert guest.get(path, follow_redirects=True).status_code == 403, path
             assert await is_denied(shared_port.hub, f"{path}ws", visitor_cookie(guest)), path
@@ -204,7 +204,7 @@ async def test_users_without_a_valid_share_are_denied_everywhere(
 ) -> None:
     name = shared_port.app if app == "port" else app
     username = {"other": "acme-user", "same project": "user2"}.get(who)
-    # A share for another user exists, but it gives no access.
+    # There is a share, but for another user.
     shared_port.share(name, user="domain-admin")
     if username is None:
         with shared_port.hub.client() as nobody:
@@ -217,7 +217,7 @@ async def test_users_without_a_valid_share_are_denied_everywhere(
 async def test_expired_shares_give_no_access(shared_port: SharedPort) -> None:
     with ExitStack() as stack:
         visits = []
-        # Both shares expire at about the same time, so the test waits only once.
+        # Create both shares first, so that they expire at about the same time.
         for name in ("tensorboard", shared_port.app):
             guest = stack.enter_context(shared_port.hub.sign_in("user2"))
             short = shared_port.share(name, user="user2", expires_in=15)
@@ -232,7 +232,7 @@ async def test_expired_shares_give_no_access(shared_port: SharedPort) -> None:
 
 def wait_for_expiry(guest: httpx.Client, shared: str, link: str) -> None:
     wait_until(lambda: guest.get(shared).status_code == 403, 60, "the share to expire")
-    # The visitor's token may expire up to 1 s before its share.
+    # The link can remain valid for up to 1 s longer than the visitor's token.
     wait_until(
         lambda: guest.get(link, follow_redirects=True).status_code == 404, 5, "the link to expire"
     )

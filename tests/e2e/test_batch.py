@@ -21,8 +21,8 @@ def wait_for_end(rest: httpx.Client, session: JSON, status: str = "TERMINATED") 
 def log_of(rest: httpx.Client, session: JSON) -> str:
     """Wait until the session's log is not empty and return it.
 
-    The log of an ended session is stored only after the Hub has stopped its server, which may be
-    later than the agent's report of the end.
+    The log of an ended session is stored when the Hub has stopped its server. This can be later than
+    the agent's report of the end.
     """
     path = f"/sessions/{session['id']}/logs"
     return wait_until(
@@ -44,7 +44,7 @@ def test_batch_sessions_report_result_exit_code_and_log(any_hub: RunningHub) -> 
         done = wait_for_end(rest, load)
         assert (done["result"], done["exit_code"]) == ("success", 0)
         assert done["status_info"] == "the command exited with code 0"
-        # stdout and stderr are separate pipes, so their lines may be logged in another order.
+        # stdout and stderr are separate pipes, so the order of their lines in the log can differ.
         lines = log_of(rest, load).splitlines()
         lines.remove("to stderr")
         uid, home = lines

@@ -1,4 +1,4 @@
-"""Clean-up after a failed test: only objects created since the start of the test are removed."""
+"""Clean-up after a failed test: removes only objects created since the start of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bai login URL``: the user signs in with the browser, and the terminal gets a token."""
+"""``bai login URL``: the user signs in with the browser, and the command gets a token."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ TIMEOUT_SECONDS = 60
 
 @contextmanager
 def three_kernels_allowed(hub: RunningHub) -> Iterator[None]:
-    """Set ``max_containers_per_session`` of all keypair policies to 3; the demo's default is 1."""
+    """Allow three containers per session in all keypair policies (demo: one) until the block ends."""
     admin = hub.rest("admin")
     before = {}
     try:
@@ -80,7 +80,7 @@ def create(rest: httpx.Client, size: int) -> JSON:
 def remaining_kernels(
     request: pytest.FixtureRequest, hub: RunningHub, session_id: str
 ) -> list[str]:
-    """Return the kernel ids of the session's existing containers or processes."""
+    """Return the kernel ids of all containers or processes of a session that still exist."""
     if hub.engine == "process":
         return [_kernel_id_of(process) for process in processes.session_processes(session_id)]
     api = request.getfixturevalue("docker_engine").client.api
@@ -104,7 +104,7 @@ def _kernel_id_of(process: psutil.Process) -> str:
 
 
 async def assert_allocations_are_consistent(hub: RunningHub, *ended: str) -> None:
-    """Assert that ended sessions have no allocations and that counters match the ledger."""
+    """Assert that ended sessions have no allocations, and that counters match the allocations."""
     held = checked(hub.rest("admin").get("/allocations", params={"limit": "500"}), 200)["items"]
     assert not {item["session_id"] for item in held} & set(ended)
     database = Database(f"sqlite+aiosqlite:///{hub.home}/bai.sqlite")
@@ -121,7 +121,7 @@ async def test_all_kernels_of_a_cluster_session_stop_and_fail_together(
     size = SIZES[cluster_hub.engine]
     names = ["main1", *(f"sub{n}" for n in range(1, size))]
     with cluster_hub.rest("user") as rest:
-        # One session after the other, because an agent may lack capacity for two.
+        # Run one session after the other: the agent's capacity may not be enough for two.
         first = wait_for(rest, create(rest, size)["id"], "RUNNING")
         assert [kernel["hostname"] for kernel in first["kernels"]] == names
         kernels = {kernel["id"] for kernel in first["kernels"]}
@@ -136,7 +136,7 @@ async def test_all_kernels_of_a_cluster_session_stop_and_fail_together(
         assert "Jupyter" in checked(rest.get(path), 200)["log"]
         done = await asyncio.to_thread(stop, rest, first["id"])
         assert done["status"] == "TERMINATED"
-        # TERMINATED means that all kernels have ended; their containers are removed afterwards.
+        # TERMINATED means that all kernels have ended. Their containers are removed later.
         wait_until(
             lambda: not remaining_kernels(request, cluster_hub, first["id"]),
             TIMEOUT_SECONDS,
@@ -173,12 +173,13 @@ async def test_a_hub_killed_during_a_start_leaks_no_container(
         hub.kill("hub")
         hub.start()
         checked(rest.delete(f"/sessions/{stopped['id']}"), 202)
-        # The manager starts the other session again and replaces the kernels of the killed Hub.
+        # The manager starts the other session again, and new kernels replace those of the killed
+        # Hub.
         running = wait_for(rest, restarted["id"], "RUNNING")
         kernels = sorted(kernel["id"] for kernel in running["kernels"])
         assert sorted(remaining_kernels(request, hub, running["id"])) == kernels
         stop(rest, running["id"])
-        # A session that was stopped before it ran is CANCELLED; otherwise it is TERMINATED.
+        # CANCELLED if the session was stopped before it was RUNNING, otherwise TERMINATED.
         wait_for(rest, stopped["id"], "CANCELLED", "TERMINATED")
         wait_until(
             lambda: not any(remaining_kernels(request, hub, s["id"]) for s in (stopped, running)),

@@ -1,7 +1,7 @@
-"""SIGKILL of every component at random points of many starts and stops: no leaks, no duplicates.
+"""SIGKILL of each component at random points of many starts and stops: no leaks, no duplicates.
 
-``BAI_FAULT_CYCLES`` is the number of sessions that are started and stopped (60; `make soak` runs
-200). ``BAI_FAULT_SEED`` is the seed of all random choices; a failed run prints its seed.
+``BAI_FAULT_CYCLES`` is the number of sessions that are started and stopped (default 60; `make soak`
+runs 200). ``BAI_FAULT_SEED`` is the seed of all random choices. Each run prints its seed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.testbed.wait import wait_until
 CYCLES = int(os.environ.get("BAI_FAULT_CYCLES", "60"))
 SEED = int(os.environ.get("BAI_FAULT_SEED", "0")) or random.randrange(2**32)
 WORKERS = 6
-# Kills are rare, because after each one the test waits until all components are up again.
+# Kills are rare, because the test then waits until all components are up again.
 CYCLES_PER_KILL = 15
 TIMEOUT_SECONDS = 240
 COMPONENTS: tuple[Component, ...] = ("hub", "manager", "agent", "proxy")
@@ -46,9 +46,9 @@ SLOTS = (
     {"cuda.shares": "1"},
     {"cuda.device": "1"},
 )
-# Only the thread that holds this lock polls whether the demo is up.
+# A thread must hold this lock while it polls whether the demo is up.
 PROBE_LOCK = threading.Lock()
-# The status after which a session is stopped; None: immediately.
+# Statuses in which a session is stopped; None: immediately after its creation.
 STOP_STATUSES = (None, "SCHEDULED", "PREPARING", "PREPARED", "RUNNING", "RUNNING", "RUNNING")
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -57,13 +57,12 @@ Session = dict[str, Any]
 
 
 class RetryingClient:
-    """A client that retries while a component is down."""
+    """An API client that retries its requests while a component is down."""
 
     def __init__(self, hub: RunningHub, name: str) -> None:
         self._hub = hub
         self._http = hub.rest(name)
-        # Set after a failure of any client, so that the other clients stop waiting and the failure
-        # is reported.
+        # Set if any client fails. Then the other clients stop waiting, and the failure is reported.
         self.is_aborted = threading.Event()
 
     def call(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -74,11 +73,11 @@ class RetryingClient:
                 response = self._http.request(method, path, **options)
             except httpx.TransportError:
                 response = None
-            # While the manager is down, the proxy answers with an HTML page.
+            # While the manager is down, the proxy responds with an HTML page.
             is_ours = response is not None and "json" in response.headers.get("Content-Type", "")
             if response is not None and is_ours and response.status_code < 500:
                 return response
-            # A stopping manager first responds with 5xx and then does not respond.
+            # A manager that is stopping responds with 5xx first; later it does not respond.
             with PROBE_LOCK:
                 wait_until(self._hub.is_up, TIMEOUT_SECONDS, "the demo to be up again")
             return None
@@ -105,7 +104,7 @@ class RetryingClient:
 
 
 class Steps:
-    """Counts the steps of the workers, so that the killer thread can wait for a given step."""
+    """Counts the steps of all workers, so that the thread that kills can wait for a number of steps."""
 
     def __init__(self, points: list[int]) -> None:
         self._points = sorted(points)
@@ -124,7 +123,10 @@ class Steps:
             self._condition.notify_all()
 
     def kill_points(self) -> Iterator[int]:
-        """Yield each point when it is reached, and the remaining ones when all workers are done."""
+        """Yield each number in ``points`` when that many steps are done.
+
+        When all workers are done, yield the remaining numbers.
+        """
         for point in self._points:
             with self._condition:
                 self._condition.wait_for(lambda p=point: self.is_over or self._count >= p)  # type: ignore[misc]
@@ -164,14 +166,14 @@ def kill(hub: RunningHub, component: Component) -> None:
         try:
             return hub.process_of(component) != old
         except TimeoutError:
-            # The Hub checks its services every 30 s, and only then restarts a killed one.
+            # The Hub checks its services every 30 s. Only then does it restart a killed service.
             return False
 
     wait_until(is_back, TIMEOUT_SECONDS, f"a new {component}")
 
 
 def session_processes(hub: RunningHub) -> dict[str, list[int]]:
-    """Return the process ids of running session servers, by session id."""
+    """Return the pids of the running session servers, by session id."""
     pids: dict[str, list[int]] = {}
     for process in hub.left_running():
         try:
@@ -205,7 +207,7 @@ async def test_killed_components_leak_nothing_and_allocate_nothing_twice(hub: Ru
     assert sum(ends.values()) == CYCLES
     print(f"ended as {dict(ends)}")
 
-    # The session that ran throughout is still the same process, and reachable through the proxy.
+    # The session that was not stopped still has the same process, and responds through the proxy.
     assert session_processes(hub) == {steady["id"]: pids}
     owner = hub.rest("domain-admin")
     reached = hub.jupyter(owner, steady["url"]).get("api")
@@ -216,7 +218,7 @@ async def test_killed_components_leak_nothing_and_allocate_nothing_twice(hub: Ru
     RetryingClient(hub, "domain-admin").call("DELETE", f"/sessions/{steady['id']}")
     session_in(hub, "domain-admin", steady["id"], "TERMINATED")
     wait_until(lambda: not session_processes(hub), TIMEOUT_SECONDS, "the last process to end")
-    # The Hub may notice the end of a server later than the process ends.
+    # The Hub can notice the end of a server some time after the process has ended.
     wait_until(lambda: not active_servers(hub), TIMEOUT_SECONDS, "the Hub's last server to end")
     hub.stop()
     database = Database(f"sqlite+aiosqlite:///{hub.home}/bai.sqlite")
@@ -228,7 +230,7 @@ async def test_killed_components_leak_nothing_and_allocate_nothing_twice(hub: Ru
 
 
 async def over_allocations(database: Database) -> list[str]:
-    """Return a description of each time in the ledger at which a device was over-allocated."""
+    """Return a description of each time at which a device was over-allocated."""
     async with database.read() as tx:
         rows = (
             await tx.execute(sa.select(allocations).where(allocations.c.device_id.is_not(None)))
@@ -238,7 +240,7 @@ async def over_allocations(database: Database) -> list[str]:
         amount = thousandths(row.slot, row.amount)
         moves.append((row.allocated_at, 1, row.device_id, amount))
         if row.freed_at is not None:
-            # Releases come before allocations at the same time.
+            # At the same time, releases come before allocations.
             moves.append((row.freed_at, 0, row.device_id, -amount))
     held: Counter[str] = Counter()
     violations = []
@@ -250,10 +252,10 @@ async def over_allocations(database: Database) -> list[str]:
 
 
 def run_cycles_with_kills(hub: RunningHub, chance: random.Random) -> Counter[str]:
-    """Run all cycles while components are killed; return the number of sessions per status."""
+    """Run all cycles while components are killed; return the number of sessions by final status."""
     kills = max(len(COMPONENTS), CYCLES // CYCLES_PER_KILL)
     steps = Steps([chance.randrange(4 * CYCLES * 9 // 10) for _ in range(kills)])
-    # Every component at least once, in random order.
+    # Kill each component at least once. The order is random.
     victims = [*COMPONENTS, *(chance.choice(COMPONENTS) for _ in range(kills - len(COMPONENTS)))]
     chance.shuffle(victims)
     seeds = [chance.random() for _ in range(CYCLES)]
@@ -303,7 +305,7 @@ def active_servers(hub: RunningHub) -> list[str]:
 
 
 def test_a_pending_session_survives_the_kill_of_every_component(hub: RunningHub) -> None:
-    """Both GPUs are allocated, so a third session stays pending until one is released."""
+    """Both GPUs are allocated, so a third session remains pending until a GPU is released."""
     whole = {"cpu": "1", "mem": "256m", "cuda.device": "1"}
     first, second = (running_session(hub, "user", resources=whole) for _ in range(2))
     client = RetryingClient(hub, "user2")

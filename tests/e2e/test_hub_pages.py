@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 SMALL = {"resources": {"cpu": "1", "mem": "256m"}}
-# Acceptable statuses of concurrent starts and removals of one server.
+# Valid statuses of responses to concurrent starts and removals of one server.
 EXPECTED_STATUSES = {201, 202, 204, 400, 404, 409}
-# Python exits at startup with this environment, so the start fails immediately.
+# With this environment, Python exits at once, so the start of the session fails.
 FAILING_START = {**SMALL, "environ": {"PYTHONHOME": "/nowhere"}}
 
 
@@ -38,7 +38,7 @@ def hub_api_of(hub: RunningHub) -> httpx.Client:
 
 @pytest.fixture
 def no_gpus_free(hub: RunningHub) -> Iterator[None]:
-    """Allocate all GPUs to a session, so that the next session that requests one stays pending."""
+    """Run a session with all GPUs, so that the next session that requests a GPU remains pending."""
     rest = hub.rest("user")
     now = rest.get("/sessions/options").json()["limits"]["cuda.shares"]["now"]
     body = {"name": "takes-gpus", "resources": {"cuda.shares": now}}
@@ -56,8 +56,8 @@ def latest_session(rest: httpx.Client, server: str) -> JSON | None:
 
 
 def test_a_start_after_a_failed_start_causes_no_internal_error(hub: RunningHub) -> None:
-    """The manager removes the server of the failed start while the next start begins."""
-    # Wait until the scheduler is compiled: before that, the manager may respond too late.
+    """The next start is requested while the manager still removes the server of the failed start."""
+    # Wait until the scheduler is JIT-compiled: before that, the manager can respond too late.
     running = running_session(hub, "user", **SMALL)
     checked(hub.rest("user").delete(f"/sessions/{running['id']}"), 202)
     hub_api = hub_api_of(hub)
@@ -66,12 +66,12 @@ def test_a_start_after_a_failed_start_causes_no_internal_error(hub: RunningHub) 
         answer = hub_api.post(path, json={"user_options": FAILING_START})
         text = f"attempt {attempt}: {answer.text}"
         assert answer.status_code >= HTTPStatus.BAD_REQUEST, text
-        # The message explains the failed start and exposes no internal error of the Hub.
+        # The message gives the reason of the failed start, not an internal error of the Hub.
         assert "its server exited during the start" in answer.json()["message"], text
 
 
 def test_simultaneous_starts_and_removals_cause_no_internal_error(hub: RunningHub) -> None:
-    """A double click on start, a removal during a start, and several of both."""
+    """Three cases: two starts, a removal between two starts, and six starts with six removals."""
     hub_api = hub_api_of(hub)
     path = "/users/user/servers/at-once"
 
@@ -130,7 +130,7 @@ async def test_home_page_lists_a_pending_session_without_buttons(
     page = await browser.new_page()
     await lab.sign_in(page, hub, "user")
     links = page.locator(f'a[data-bai-waiting][href="{session["page"]}"]')
-    # The session is listed even before the Hub has a server for it.
+    # The page lists the session even before the Hub has a server for the session.
     await page.goto(f"{hub.url}/hub/home")
     assert await links.count() == 1
     wait_until(lambda: hub_api.get(path).status_code == 200, 30, "the Hub's server")
@@ -140,7 +140,7 @@ async def test_home_page_lists_a_pending_session_without_buttons(
     assert await page.get_by_text("Pending", exact=True).count() == 1
     for action in ("start", "stop", "delete"):
         assert await page.locator(f"#{action}-{server}").count() == 0
-    # The start form of a server that has a session redirects to the session.
+    # If the server has a session, its start form redirects to the session.
     await page.goto(f"{hub.url}/hub/spawn/user/{server}")
     await page.wait_for_url(f"**/sessions?**session={session['id']}")
     await page.get_by_role("dialog").get_by_text("Position 1 in resource group").first.wait_for()

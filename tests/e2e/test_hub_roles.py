@@ -1,7 +1,7 @@
-"""Permissions of every Hub route, for each role as caller and each role as target.
+"""Permissions of each Hub route, for each role as caller and each role as target.
 
-The routes are those of the installed JupyterHub and of bai-hub. A route that is missing in the
-table below fails the test, so a new version of JupyterHub is reviewed before it is used.
+The routes are those of the installed JupyterHub and of bai-hub. The test fails if a route is
+missing in the table below. Therefore a new version of JupyterHub is reviewed before it is used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.testbed.wait import wait_until
 pytestmark = pytest.mark.e2e
 
 SUPERADMINS = {"admin"}
-# Admins of the domain default; the domain acme has no admin.
+# Domain default has this admin, domain acme has none.
 DOMAIN_ADMINS = {"domain-admin"}
 USERS = ("user", "domain-admin", "monitor", "admin", "acme-user")
 TARGETS = ("user2", *USERS)
@@ -43,7 +43,7 @@ REFUSED = {
     HTTPStatus.NOT_FOUND,
 }
 
-# Who may call a route.
+# Rules: who may call a route.
 OWN = "own"  # only the target user
 NOBODY = "nobody"
 READ = "read"  # users who may read the target, and the target user
@@ -51,8 +51,8 @@ READ_GROUP = "read group"  # users who may read the members of the group
 REPORT = "own, or the session's token"
 SUPERADMIN = "superadmin"  # superadmins, and the target user
 ADMIN = "admin"  # superadmins and domain admins
-OPEN = "open"  # everybody: the route has no target, or its target is the caller
-GONE = "gone"  # nobody: JupyterHub no longer has the operation, so the response is an error
+OPEN = "open"  # everyone: the route has no target, or its target is the caller
+GONE = "gone"  # JupyterHub no longer has the operation: the response must be an error
 RULES: Mapping[str, Mapping[str, str]] = {
     # Routes of bai-hub.
     "bai_auth.ChangePasswordHandler": {"get": OPEN, "post": OPEN},
@@ -80,7 +80,7 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "LogoutHandler": {"get": OPEN},
     "AddSlashHandler": {"get": OPEN},
     "PrefixRedirectHandler": {"get": OPEN},
-    # The page only shows that a server does not run.
+    # This page shows only that a server is not running.
     "UserUrlHandler": dict.fromkeys(("get", "post", "patch", "delete"), OPEN),
     # Users.
     "SelfAPIHandler": {"get": OPEN},
@@ -118,7 +118,7 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "API404": {},
     "Template404": {},
 }
-# The logout route would end the caller's own sign-in; the others only redirect or respond with 404.
+# LogoutHandler would end the caller's sign-in. The others only redirect or respond with 404.
 NOT_CALLED = {"LogoutHandler", "PrefixRedirectHandler", "Template404", "AddSlashHandler"}
 
 
@@ -130,7 +130,7 @@ class Route(NamedTuple):
     @property
     def rule(self) -> str:
         rule = RULES[self.name][self.method]
-        # Without a user in the path, the route concerns the caller.
+        # If the path contains no user, the target is the caller.
         return OPEN if rule == OWN and "(" not in self.pattern else rule
 
     @property
@@ -141,7 +141,7 @@ class Route(NamedTuple):
 
 
 def hub_routes(folder: Path) -> Iterator[tuple[str, type[RequestHandler]]]:
-    """Yield the Hub's routes as at run time; of equal paths, only the first one is used."""
+    """Yield pattern and handler of the Hub's routes. For equal patterns, the Hub uses the first."""
     secret = folder / "secret"
     secret.write_text("x")
     app = JupyterHub()
@@ -165,7 +165,10 @@ def methods_of(handler: type[RequestHandler]) -> set[str]:
 
 
 def path_of(route: Route, target: str, domain: str, token_id: str) -> str:
-    """Return a path for a pattern; the text before a regex group selects the value of the group."""
+    """Return a path for a route's pattern.
+
+    The text before each regex group selects the value that replaces the group.
+    """
     pattern = re.sub(r"\(\?:.*?\)\)?\?", "", route.pattern).rstrip("$")
     pattern = pattern.replace("/?", "/")
     values = {
@@ -190,7 +193,7 @@ def path_of(route: Route, target: str, domain: str, token_id: str) -> str:
     for part in re.findall(r"\(\?P<user_path>.*|\([^)]*\)\??|[^/(]+", pattern):
         if part.startswith("(?P<user_path>"):
             break
-        # A regex group directly after that of the user stands for a server of the user.
+        # A regex group after the group of the user stands for a server of the user.
         parts.append(values[last] if last in values and part.startswith("(") else part)
         if part.startswith("("):
             parts[-1] = values.get(last, SERVER)
@@ -227,7 +230,7 @@ def bearer_header(token: str) -> dict[str, str]:
 
 
 class World:
-    """The running Hub, with credentials of each caller and a server of each target."""
+    """The running Hub, credentials of each caller, and a server of each target."""
 
     def __init__(self, hub: RunningHub, stack: ExitStack) -> None:
         self.hub = hub
@@ -257,7 +260,7 @@ class World:
         return browser.request(route.method, path, headers=headers)
 
     def state(self) -> dict[str, Any]:
-        """Return the state of all targets that a caller could have changed."""
+        """Return, for each target, the state that a caller could change."""
         found: dict[str, Any] = {}
         for name in TARGETS:
             own = bearer_header(self.tokens[name])
@@ -311,12 +314,12 @@ def test_no_caller_exceeds_the_permissions_of_its_role(world: World, tmp_path: P
 
 
 def violations_of(world: World, route: Route) -> Iterator[str]:
-    """Call a route as each caller for each target; yield the violations."""
+    """Call a route as each caller for each target; yield a message for each violation."""
     targets = TARGETS if route.has_target else ("user2",)
     for caller, target in product(CALLERS, targets):
         is_allowed = may_call(caller, route.rule, target)
         if is_allowed and route.method != "get":
-            continue  # The call would change the state that later calls depend on.
+            continue  # The call would change the state on which later calls depend.
         domain = "acme" if target == "acme-user" else "default"
         path = path_of(route, target, domain, world.token_ids[target])
         if is_allowed and "progress" in path:
@@ -337,7 +340,7 @@ def violations_of(world: World, route: Route) -> Iterator[str]:
 
 
 def session_token(session_id: str) -> str:
-    """Return the token of a session's server, which any program in the session can read."""
+    """Return the token of a session's server. All programs in the session can read it."""
 
     def find() -> str | None:
         for process in psutil.process_iter():

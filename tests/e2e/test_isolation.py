@@ -41,14 +41,15 @@ async def test_apps_are_closed_to_other_users(
     socket = f"{sockets}api/events/subscribe"
     apps = sorted({app.path.format(port=app.port or 8501) for app in CATALOGUE})
     async with httpx.AsyncClient(base_url=url, timeout=60) as http:
-        # Skip the apps that the image does not contain: they are 404 for their owner, too.
+        # Skip the apps that the image does not contain: their owner also gets the status 404.
         answers = {path: await http.get(path, headers={"Authorization": owner}) for path in apps}
         apps = [path for path, answer in answers.items() if answer.status_code != 404]
         assert {"lab", "tensorboard/"} <= set(apps)
         for path in ("api/status", "api/terminals", "proxy/22/", *apps):
             for headers in ({}, {"Authorization": other}):
                 answer = await http.get(path, headers=headers)
-                # The response is a redirect to the sign-in or a refusal, never content of the app.
+                # The response is a redirect to the sign-in, or denies access; it has no content of
+                # the app.
                 assert answer.status_code in (302, 401, 403), (path, answer.status_code)
         answer = await http.get("api/status", headers={"Authorization": owner})
         assert answer.status_code == 200
@@ -120,7 +121,7 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
         pass
 print(paths, sorted(ids))
 """
-    # The same search finds the file in its own session.
+    # Positive control: in the owner's session, the search finds the file.
     assert "/home/work/mine.txt" in await run_inside(hub, "user", first, search)
     seen = await run_inside(hub, "user2", second, search)
     assert seen == str([]) + " " + str([f"BAI_SESSION_ID={second['id']}"])

@@ -18,11 +18,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 
 async def open_form(page: Page, hub: RunningHub) -> None:
-    """Open the start form without the values of an earlier start."""
+    """Open the start form and remove the values of an earlier start."""
 
     async def has_form() -> bool:
         # While the Hub stops the previous default server, it shows another page instead of the
-        # form. The server may stop later than its session.
+        # form. The server can stop later than its session.
         await page.goto(f"{hub.url}/hub/spawn/user")
         return await page.locator("#bai-preset").count() == 1
 
@@ -48,7 +48,7 @@ async def submit_form(page: Page, hub: RunningHub) -> None:
     """Submit the start form and wait until JupyterLab is loaded."""
     await page.click('.bai-start button[type="submit"]')
     await page.wait_for_url(f"{hub.url}/user/**/lab**", timeout=lab.TIMEOUT_MS)
-    # Leaving the page while JupyterLab loads its theme opens a dialog that covers the page.
+    # Wait for the theme: leaving the page while JupyterLab loads it opens a dialog over the page.
     await page.locator("body[data-jp-theme-name]").wait_for(
         state="attached", timeout=lab.TIMEOUT_MS
     )
@@ -76,7 +76,7 @@ async def test_files_in_a_folder_outlive_the_session(
     await page.goto(f"{docker_hub.url}/hub/home")
     await page.click("#stop")
     wait_for(rest, session["id"], "TERMINATED")
-    # The Hub cleans up after the session has ended, and cannot start the server before that.
+    # Wait for the Hub, which can start the server again only when it has cleaned up.
     await page.locator("#stop").wait_for(state="hidden")
 
     await start_with_folder(page, docker_hub, "browsed")
@@ -94,8 +94,8 @@ async def test_files_in_a_folder_outlive_the_session(
 
 async def test_the_form_mounts_a_directory_of_a_folder(browser: Browser, hub: RunningHub) -> None:
     rest = hub.rest("user")
-    # Wait until the scheduler is compiled. Before that, the manager may take longer to reject the
-    # form than the Hub waits (10 s), and the Hub shows its progress page instead of the form.
+    # Wait until the scheduler is JIT-compiled. Before that, the manager can take more than 10 s to
+    # reject the form. Then the Hub shows its progress page instead of the form.
     stop(rest, start(rest, "warm-up")["id"])
     folder = checked(rest.post("/vfolders", json={"name": "layered"}), 201)
     files = f"/vfolders/{folder['id']}/content"
@@ -108,17 +108,17 @@ async def test_the_form_mounts_a_directory_of_a_folder(browser: Browser, hub: Ru
     await page.select_option('[name="mount_vfolder"]', label="layered")
     await page.fill('[name="mount_subpath"]', "raw/../2024")
     await page.click('.bai-start button[type="submit"]')
-    # The form shows the submitted values again, with the error message.
+    # The form shows the error message and the submitted values.
     await page.get_by_text("'..'").first.wait_for()
     assert await page.input_value('[name="mount_subpath"]') == "raw/../2024"
     await page.fill('[name="mount_subpath"]', "raw/2024")
     await page.fill('[name="mount_path"]', "data")
     more = page.locator("#bai-more")
-    # The section may already be open if an earlier form had values in it.
+    # Set the state: the section is already open if an earlier form had values in it.
     await more.evaluate("node => { node.open = true; }")
     await page.fill('[name="preopen_ports"]', "8501 8501")
     await page.get_by_text("Port 8501 is listed twice.").wait_for()
-    # The invalid form is not submitted, and the section opens to show the field.
+    # The page does not submit an invalid form. It opens the section with the invalid field.
     await more.evaluate("node => { node.open = false; }")
     await page.click('.bai-start button[type="submit"]')
     await page.locator('[name="preopen_ports"]').wait_for()

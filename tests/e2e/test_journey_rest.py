@@ -123,7 +123,7 @@ def test_an_invited_user_writes_to_a_shared_folder(any_hub: RunningHub) -> None:
 
 
 def test_a_pending_session_starts_when_resources_are_released(any_hub: RunningHub) -> None:
-    """The agent has two simulated GPUs, so the third session that requests one stays pending."""
+    """The agent has two simulated GPUs, so the third session that requests a GPU is pending."""
     rest = any_hub.rest("user")
     whole = {"cpu": "1", "mem": "512m", "cuda.device": "1"}
     first = start(rest, "whole-one", resources=whole)
@@ -156,7 +156,7 @@ def test_a_pending_session_starts_when_resources_are_released(any_hub: RunningHu
             {"resources": {"cuda.shares": "0.255"}},
             400,
             "invalid-request",
-            id="share between steps",
+            id="share that is not a multiple of the step",
         ),
         pytest.param(
             {"resources": {"mem": "900t"}},
@@ -166,7 +166,7 @@ def test_a_pending_session_starts_when_resources_are_released(any_hub: RunningHu
         ),
         pytest.param({"name": "x" * 65}, 400, "invalid-request", id="name too long"),
         pytest.param({"name": "../../etc"}, 400, "invalid-request", id="invalid characters"),
-        pytest.param({"resource_group": "other"}, 404, "not-found", id="unknown group"),
+        pytest.param({"resource_group": "other"}, 404, "not-found", id="unknown resource group"),
     ],
 )
 def test_invalid_requests_are_rejected_and_create_no_session(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 
-# Returns elements beyond the panel's right edge, optionally after setting the panel's width.
+# Returns the elements that extend beyond the panel's right edge; optionally sets its width first.
 OVERFLOWING_ELEMENTS = """
 (node, width) => {
     if (width) node.style.width = `${width}px`;
@@ -47,7 +47,7 @@ OVERFLOWING_ELEMENTS = """
 
 
 def with_nearly_full_usage() -> Callable[[Route], Awaitable[None]]:
-    """Return a route handler that changes responses: memory and devices are nearly full."""
+    """Return a route handler that changes responses so that memory and devices are nearly full."""
 
     async def change_response(route: Route) -> None:
         answer = await route.fetch()
@@ -99,9 +99,9 @@ async def assert_panel_shows_session(page: Page, session: JSON) -> None:
     for text in ("default (default)", session["image"], session["agent"], "/home/work/data"):
         await panel.get_by_text(text).first.wait_for()
     await panel.get_by_text("Share 0.25").wait_for()
-    # The panel shows the usage after the agent's next heartbeat.
+    # The usage appears after the agent's next heartbeat.
     await panel.locator(".bai-Chart", has_text="Memory").first.wait_for(timeout=lab.TIMEOUT_MS)
-    # The names of the session and of the folder.
+    # These are the names of the session and of the folder.
     await panel.get_by_text("panel-shown").nth(1).wait_for()
     await panel.get_by_text("panel-later").wait_for()
     status = page.locator(".bai-Status")
@@ -231,7 +231,7 @@ async def test_a_hidden_page_does_not_poll_and_responses_contain_no_token(
             f"{hub.url}{session['url']}bai/api/session",
         )
         assert not token.search(answer) and '"environ"' not in answer
-        # The server does not send unchanged parts again.
+        # The responses of later polls do not contain unchanged parts.
         async with page.expect_response(re.compile(r"/bai/api/poll\?.*apps=\w")) as looked:
             pass
         assert "apps" not in await (await looked.value).json()
@@ -242,8 +242,8 @@ async def test_a_hidden_page_does_not_poll_and_responses_contain_no_token(
                 document.dispatchEvent(new Event('visibilitychange'));
             }"""
         )
-        # A poll may be in progress. If the hidden page still polled, it would do so several times
-        # in the next minute.
+        # Wait for a poll that may be in progress. If the hidden page still polled, it would poll
+        # several times in the next minute.
         await wait_until_async(lambda: not unanswered, lab.TIMEOUT_MS / 1000, "the last response")
         asked.clear()
         await page.clock.run_for(60_000)
@@ -260,7 +260,7 @@ async def test_no_element_overflows_the_panel(
     for language in LANGUAGES:
         async with panel_of(browser, hub, session, language=language) as page:
             panel = page.locator("#bai-session-panel")
-            # The longest values are the read and write rates.
+            # The read and write rates are the longest values.
             await panel.locator(".bai-Chart").last.wait_for(timeout=lab.TIMEOUT_MS)
             await panel.locator(".bai-Chart-value").last.evaluate(
                 "node => { node.textContent += ' 1023 KiB/s · 1023 KiB/s'; }"
@@ -282,7 +282,7 @@ async def test_the_log_view_follows_searches_and_downloads_the_log(
         log = view.locator(".bai-Log")
         await view.get_by_label("Server log").check()
         await log.get_by_text("ServerApp]").first.wait_for(timeout=lab.TIMEOUT_MS)
-        # The server logs the request for a missing page; the view polls the log and shows the line.
+        # Request a missing page, which the server logs. The view polls the log and shows the line.
         await page.evaluate("url => fetch(url)", f"{session['url']}no-such-page")
         await log.get_by_text("no-such-page").first.wait_for(timeout=lab.TIMEOUT_MS)
         await view.get_by_label("Server log").uncheck()
@@ -311,7 +311,7 @@ async def test_the_panel_recovers_after_an_outage_of_the_manager(
             await panel.get_by_text("The resource manager cannot be reached now").wait_for(
                 timeout=lab.TIMEOUT_MS
             )
-            # Apps do not depend on the manager.
+            # Apps can be started without the manager.
             await app_row(page, "TensorBoard").get_by_role("button", name="Start").wait_for()
             await take_screenshot(page, "away", tmp_path)
         await panel.get_by_role("button", name="Try now").click()
@@ -321,7 +321,7 @@ async def test_the_panel_recovers_after_an_outage_of_the_manager(
 
 
 async def assert_tab_reaches_every_control(page: Page) -> None:
-    """Press Tab from the beginning of the panel and assert that each control gets the focus."""
+    """Press Tab repeatedly; assert that each control of the panel gets the focus, in order."""
     controls = page.locator("#bai-session-panel").locator("button, summary")
     for number in range(await controls.count()):
         await page.keyboard.press("Tab")
@@ -346,7 +346,7 @@ async def test_the_panel_works_with_keyboard_palette_and_launcher(
             '.jp-LauncherCard[data-category="Apps of the session"]', has_text="TensorBoard"
         )
         await tile.locator("svg").wait_for(timeout=lab.TIMEOUT_MS)
-        # The launcher has one tile per app, in a separate section with an icon.
+        # The launcher has one tile for each app, in a section with an icon.
         assert await page.locator(".jp-LauncherCard", has_text="TensorBoard").count() == 1
         await page.locator(".jp-Launcher-sectionHeader svg").last.wait_for()
         await run_in_palette(page, "Show the session's log")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
-# Three chunks with different bytes, so that a chunk at a wrong offset is detected.
+# Size of a file with three chunks. Their bytes differ, so that a wrong offset is detected.
 SIZE = 20_000_000
 DROP = """
 (node, [name, size]) => {
@@ -33,7 +33,7 @@ DROP = """
     }
 }
 """
-# DELAY_IDLE makes the browser appear busy for 2 s; WAIT_FOR_IDLE resolves when it is idle.
+# DELAY_IDLE delays the browser's idle callbacks by 2 s. WAIT_FOR_IDLE waits for such a callback.
 DELAY_IDLE = "window.requestIdleCallback = done => setTimeout(done, 2000)"
 WAIT_FOR_IDLE = "new Promise(done => requestIdleCallback(done))"
 
@@ -48,14 +48,14 @@ def row_of(page: Page, name: str) -> Locator:
 
 
 async def allow(page: Page, hub: RunningHub) -> None:
-    """Consent in the window with the manager's page."""
+    """Give consent on the manager's page, which opens in a window."""
     async with page.expect_popup() as opened:
         await page.locator(".jp-Dialog").get_by_role("button", name="Open window").click()
     window = await opened.value
     await window.wait_for_url(f"{hub.url}/services/bai/panel-login?**")
     async with page.expect_response("**/auth/code/redeem"), window.expect_event("close"):
         await window.click('form button[type="submit"]')
-    # In a background page, no focus events are sent.
+    # A page in the background gets no focus events.
     await page.bring_to_front()
 
 
@@ -71,7 +71,7 @@ async def test_the_panel_shares_folders_and_accepts_invitations(
         await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.TIMEOUT_MS)
         await dialog.get_by_label("User name or e-mail").fill("user2")
         await dialog.get_by_label("Permission", exact=True).select_option("rw")
-        # Enter submits the form, not the dialog.
+        # Enter submits the form and does not close the dialog.
         await dialog.get_by_label("User name or e-mail").press("Enter")
         await dialog.get_by_text("user2 was invited").wait_for()
         await dialog.get_by_label("User name or e-mail").fill("nobody-of-that-name")
@@ -85,7 +85,7 @@ async def test_the_panel_shares_folders_and_accepts_invitations(
         await dialog.get_by_role("button", name="Withdraw: user2").click()
         await dialog.get_by_role("button", name="Withdraw: user2").wait_for(state="hidden")
         await dialog.get_by_role("button", name="Close", exact=True).click()
-        # Invitations are accepted in the panel; the folder is then in the list.
+        # After the user accepts an invitation, the panel lists the folder.
         lent = checked(other.post("/vfolders", json={"name": "lent"}), 201)
         checked(other.put(f"/vfolders/{lent['id']}/grants/user", json={"permission": "ro"}), 200)
         assert rest.get(f"/vfolders/{lent['id']}").status_code == 404
@@ -124,7 +124,7 @@ async def test_dropped_files_are_uploaded_and_interrupted_uploads_resume(
         kept = rest.get(f"/vfolders/{folder['id']}/content", params={"path": "big.bin"})
         assert hashlib.sha256(kept.content).digest() == hashlib.sha256(content(SIZE)).digest()
 
-        # An existing file is replaced only after confirmation.
+        # Before an existing file is replaced, the panel asks for confirmation.
         await row.evaluate(DROP, ["big.bin", 12])
         await row.get_by_text("A file with this name exists already.").wait_for()
         await take_screenshot(page, "upload-exists", tmp_path)
@@ -146,8 +146,8 @@ def size_of(rest: Any, folder: dict[str, Any], name: str) -> int:
 async def tab_into_form(page: Page, dialog: Locator) -> None:
     """Press Tab on the last button until the first field has the focus.
 
-    After the consent window is closed, the page regains the focus with an unknown delay. The dialog
-    then moves the focus to its button.
+    The page regains the focus some time after the consent window is closed. Then the dialog moves
+    the focus to its button, so one press of Tab may not be enough.
     """
     first = dialog.get_by_label("Name").and_(page.locator(":focus"))
 
@@ -173,7 +173,7 @@ async def test_the_panel_creates_a_session(
         await page.keyboard.type("x")
         await dialog.get_by_label("Your own ports").fill("8501, 2200")
         await dialog.get_by_role("button", name="Start").click()
-        # Each error is shown at its field, and the values remain filled in.
+        # The panel shows each error beside its field and keeps the values.
         await dialog.get_by_role("alert").get_by_text("4 to 64").wait_for()
         await dialog.get_by_role("alert").get_by_text("Port 2200 is used").wait_for()
         for label, why in (("Name", "4 to 64"), ("Your own ports", "Port 2200 is used")):
@@ -217,7 +217,7 @@ async def test_the_panel_asks_for_consent_again_after_denial_and_expiry(
         dialog = page.locator(".jp-Dialog")
         await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.TIMEOUT_MS)
         await dialog.get_by_role("button", name="Close", exact=True).click()
-        # The manager rejects the expired token: the user is asked for consent again.
+        # Simulate that the manager rejects the expired token. The panel asks for consent again.
         await page.route("**/grants?*", lambda route: route.fulfill(status=401, body="{}"))
         await share.click()
         await dialog.get_by_role("alert").wait_for()

@@ -24,9 +24,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 
 def with_imminent_idle_timeout() -> Callable[[Route], Awaitable[None]]:
-    """Return a route handler that changes responses: idle for 50 min, stopped in 10 min.
+    """Return a route handler that changes responses: idle for 50 min, idle stop in 10 min.
 
-    The end is constant, because the panel shows a new warning if it changes.
+    The time of the idle stop is constant: if it changed, the panel would show a new warning.
     """
     now = datetime.now(UTC)
     times = {
@@ -47,7 +47,7 @@ def with_imminent_idle_timeout() -> Callable[[Route], Awaitable[None]]:
 async def keep_alive_on_the_session_page(
     browser: Browser, hub: RunningHub, session: dict[str, Any]
 ) -> None:
-    """Press the button on the session's page and assert that this counts as activity."""
+    """Press "Keep alive" on the session's page and assert that this counts as activity."""
     rest = hub.rest("user")
     before = idle_since(rest, session)
     page = await browser.new_page()
@@ -70,11 +70,11 @@ def idle_since(rest: httpx.Client, session: dict[str, Any]) -> datetime:
 
 
 def wait_for_idle_timeout(hub: RunningHub, session: dict[str, Any]) -> None:
-    """Set an idle timeout of 3 s and wait until it stops the session, whose page is open."""
+    """Set an idle timeout of 3 s and wait until the session is stopped, although its page is open."""
     rest, admin = hub.rest("user"), hub.rest("admin")
     limit = {"idle_timeout_seconds": 3}
     checked(admin.patch("/keypair-policies/default", json=limit), 200)
-    # Report activity: the response notifies the session of the new limit.
+    # Report activity, because the response contains the new limit.
     token = rest.headers["Authorization"].partition(" ")[2]
     server = JupyterServer(hub.url + session["url"], token)
     assert server.request("POST", "bai/api/session/activity").status_code == 200
@@ -127,9 +127,9 @@ async def test_the_panel_warns_before_time_limits_extends_them_and_shows_the_end
             await page.locator(".Toastify").get_by_text(unused).wait_for(state="hidden")
             await keep_alive_on_the_session_page(browser, hub, session)
             wait_for_idle_timeout(hub, session)
-            # The panel shows that the session has ended and that actions have no effect any more.
+            # The panel shows that the session has ended.
             await panel.get_by_text("This session has ended:").wait_for(timeout=lab.TIMEOUT_MS)
-            # Apps of the ended session are not offered any more.
+            # The panel no longer offers apps.
             await app_row(page, "TensorBoard").wait_for(state="hidden")
             await take_screenshot(page, "ended", tmp_path)
     finally:

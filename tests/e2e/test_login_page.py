@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 ENGLISH = translator("en")
 PASSWORD = "Correct-horse-7"
 
-# Returns the contrast ratio (WCAG 2) of each visible text in `main` to its background.
+# Returns the contrast ratio (WCAG 2) between each visible text in `main` and its background.
 CONTRASTS = """
 () => {
   const parse = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -47,7 +47,7 @@ CONTRASTS = """
 
 
 async def wait_for_focus(page: Page, field: str) -> None:
-    """Wait until a field has the focus; autofocus takes effect only at the first paint."""
+    """Wait until a field has the focus, because autofocus takes effect at the first paint."""
     await page.locator(f"#{field}:focus").wait_for()
 
 
@@ -63,7 +63,7 @@ async def test_sign_in_works_with_the_keyboard_only(hub: RunningHub, browser: Br
     page = await browser.new_page()
     await page.goto(f"{hub.url}/hub/login")
     await wait_for_focus(page, "username_input")
-    # The page belongs to one server, so it asks for a name and a password, but not for a server.
+    # There are only two fields, name and password: no field for the server.
     assert await page.locator("input:visible").count() == 2
     assert await page.get_by_role("button", name=ENGLISH("sign_in.submit")).count() == 1
     await page.keyboard.type("user")
@@ -94,7 +94,7 @@ async def test_an_error_is_announced_at_the_focused_field(
     texts = [await page.locator(f"#{name}").inner_text() for name in described]
     assert texts == [ENGLISH("sign_in.refused")]
     assert await page.get_by_role("alert").inner_text() == ENGLISH("sign_in.refused")
-    # Every field has a label, and the name remains filled in.
+    # Both fields have a label, and the page keeps the name.
     assert await page.get_by_label(ENGLISH("sign_in.name")).input_value() == name
     assert await page.locator("form .alert-danger").is_visible()
     assert await page.get_by_label(ENGLISH("sign_in.password"), exact=True).count() == 1
@@ -150,7 +150,7 @@ async def test_the_selected_language_is_remembered(hub: RunningHub, browser: Bro
     await heading.wait_for()
     assert await page.locator("html").get_attribute("lang") == "ja"
     await submit_sign_in(page, "user", hub.password)
-    # The `next` URL survives the change of language.
+    # After the sign-in, the browser is at the `next` URL, although the language was changed.
     assert page.url == f"{hub.url}/hub/home"
     await page.goto(f"{hub.url}/hub/change-password")
     await page.get_by_role("heading", name=japanese("password.title")).wait_for()
@@ -182,7 +182,7 @@ async def test_a_password_that_must_change_is_changed_before_the_sign_in(
     await submit_sign_in(page, name, PASSWORD)
     submit = page.get_by_role("button", name=ENGLISH("password.submit"))
     await submit.click()
-    # The browser does not submit an empty form.
+    # The browser does not submit the form while fields are empty.
     assert await page.locator("input:invalid").count() == 3
     for new, repeated, key in (
         (PASSWORD, PASSWORD, "password.same"),
@@ -224,7 +224,7 @@ async def test_a_sign_in_that_would_end_another_one_is_confirmed_first(
     assert PASSWORD not in await second.content()
     await second.get_by_role("link", name=ENGLISH("common.cancel")).click()
     assert await second.locator("#username_input").input_value() == name
-    # The sign-in was not confirmed, so the first browser is still signed in.
+    # The user cancelled the sign-in, so the first browser is still signed in.
     await first.reload()
     assert first.url == f"{hub.url}/hub/home"
 
@@ -233,6 +233,6 @@ async def test_a_sign_in_that_would_end_another_one_is_confirmed_first(
     await second.wait_for_url(f"{hub.url}/hub/home")
     await first.reload()
     await first.get_by_role("heading", name=ENGLISH("sign_in.title")).wait_for()
-    # The user sees the sign-ins on the Hub's page of tokens.
+    # The Hub's page of tokens lists the sign-ins.
     await second.goto(f"{hub.url}/hub/token")
     await second.get_by_text("Browser sign-in: Chrome on Linux, 127.0.0.1").wait_for()

@@ -1,4 +1,4 @@
-"""MLflow in a session, through the proxy, accessible only to the session's owner."""
+"""MLflow in a session: the session's owner can open it through the proxy, other users cannot."""
 
 from __future__ import annotations
 

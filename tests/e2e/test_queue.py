@@ -1,7 +1,7 @@
 """Many batch sessions with dependencies and priorities on the real Hub.
 
-Their engine runs nothing and reports exit code 0, so the test exercises only the queue and the
-processes around it.
+Their engine starts no process and reports exit code 0 at once. Therefore the test covers only the
+queue, and the Hub, manager and agent around it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from tests.testbed.wait import wait_until
 
 pytestmark = pytest.mark.e2e
 
-# `make soak` runs 500.
+# Number of sessions; `make soak` runs 500.
 SESSIONS = int(os.environ.get("BAI_QUEUE_SESSIONS", "150"))
 CHAIN = 5
 PRIORITIES = 4
-# Number of sessions that run at the same time: far fewer than are pending, so the order matters.
+# Number of sessions that can run at the same time. It is much smaller than the number of pending
+# sessions, so that the order matters.
 CAPACITY = SESSIONS // 12
 TIMEOUT_SECONDS = 240
 CONFIG = """
@@ -36,10 +37,10 @@ c.BaiSpawner.poll_interval = 1
 
 
 def jobs() -> list[JSON]:
-    """Return chains of sessions, in which each session depends on the previous one.
+    """Return chains of sessions. In a chain, each session depends on the previous one.
 
-    The lowest priority comes first, and each chain is listed from its end, so that neither the
-    order of creation nor the order of names equals the expected order of starts.
+    Chains with the lowest priority come first, and each chain is listed from its end. Therefore the
+    expected order of starts differs from the order of creation and from the order of names.
     """
     chains = SESSIONS // CHAIN
     found: list[JSON] = []
@@ -84,7 +85,7 @@ def check_order(sessions: list[JSON]) -> None:
             assert time_of(before, "terminated_at") <= time_of(session, "scheduled_at"), session[
                 "name"
             ]
-    # The first sessions of all chains have no dependencies: only the priority decides.
+    # The first sessions of the chains have no dependencies, so their order depends on the priority.
     first = sorted(
         (session for session in sessions if not session["dependencies"]),
         key=lambda session: (time_of(session, "scheduled_at"), -session["priority"]),

@@ -70,7 +70,7 @@ def test_exec_forwards_input_output_and_exit_code(bai: Any, session: str) -> Non
 
 
 def keypair_of(rest: httpx.Client) -> Keypair:
-    """Renew the secret key of the user's keypair and return the keypair."""
+    """Renew the secret key of the user's first keypair and return the keypair."""
     key = rest.get("/me").json()["keypairs"][0]
     changed = rest.patch(f"/keypairs/{key}", json={"new_secret": True}).json()
     return Keypair(key, changed["secret_key"])
@@ -112,7 +112,8 @@ def test_a_keypair_gets_a_token_that_is_valid_only_for_one_own_session(
     assert status("/hub/api/users/user/tokens") in (403, 404)
     more = httpx.post(f"{hub.url}/hub/api/users/user/tokens", headers=headers, json={}, timeout=60)
     assert more.status_code in (403, 404)
-    # A caller with a token gets no session token, because it could outlive the caller's token.
+    # A caller that signs in with a token gets no session token: it could outlive the caller's
+    # token.
     assert rest.post(f"/sessions/{row['id']}/token").status_code == 403
 
 
@@ -171,12 +172,13 @@ def test_logs_and_events_of_a_batch_session_are_followed_to_the_end(
         assert followed.stdout.count(b"line %d\n" % number) == 1, followed.stdout
     response, _ = events.communicate(timeout=TIMEOUT_SECONDS)
     assert json.loads(response.splitlines()[-1])["status"] == "TERMINATED"
-    # A client that connects after the end gets the last event too.
+    # A client that connects after the end also gets the last event.
     late = bai("session", "events", name, "--until-end", "--json")
     assert json.loads(late.stdout)["status"] == "TERMINATED"
 
 
-# Options that start a shell without user settings, and the command that enables completion.
+# For each shell: options for a start without user settings, and the command that enables
+# completion.
 SHELLS = {
     "bash": ("--norc --noprofile -i", 'eval "$(bai completion bash)"'),
     "zsh": ("-f -i", 'autoload -Uz compinit; compinit -D -u; eval "$(bai completion zsh)"'),
@@ -224,7 +226,7 @@ class Terminal:
     def __init__(self, options: dict[str, Any]) -> None:
         self._number, there = pty.openpty()
         self.resize(40, 100)
-        # Set a wrong size in the environment: the size of the terminal must take precedence.
+        # Set another size in the environment. The size of the terminal must take precedence.
         options["env"] |= {"COLUMNS": "80", "LINES": "24"}
         # Make the pseudo-terminal the controlling terminal, so that the process gets SIGWINCH.
         self._process = subprocess.Popen(**options, preexec_fn=lambda: os.login_tty(there))
@@ -238,7 +240,7 @@ class Terminal:
         os.write(self._number, text.encode())
 
     def until(self, text: str) -> str:
-        """Read until ``text`` is shown; return and discard the output before it."""
+        """Read until ``text`` is shown; return the output before it. Both are then discarded."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while text not in self._shown:
             left = deadline - time.monotonic()
@@ -260,20 +262,21 @@ def test_a_terminal_is_attached_resized_detached_and_reattached(
     hub: RunningHub, rest: httpx.Client, session: str
 ) -> None:
     first = Terminal(command(hub, rest, "session", "attach", session))
-    # The shell may drop input before its first prompt.
+    # Wait for the prompt, because the shell can drop earlier input.
     first.until("$ ")
-    # The input is echoed, so the expected text is split: only the shell joins the two halves.
+    # The terminal echoes the input, which must not contain the expected text. Therefore the text is
+    # split; the shell joins the two halves.
     first.type("stty size | sed 's/^/si''ze /'; keep=this\r")
     first.until("size 40 100")
     first.resize(30, 90)
     first.type("while [ \"$(stty size)\" != '30 90' ]; do sleep 0.1; done; echo re''sized\r")
     first.until("resized")
     first.until("$ ")
-    # One program prints and sleeps, because input between two commands could be lost.
+    # Print and sleep in one command, because input between two commands could be lost.
     first.type("sh -c \"echo slee''ping; exec sleep 1000\"\r")
     first.until("sleeping")
     first.type("\x03")
-    # Input before the prompt would be discarded with the interrupted command.
+    # Wait for the prompt: the shell would discard earlier input with the interrupted command.
     first.until("$ ")
     first.type("echo inter''rupted\r")
     first.until("interrupted")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    """The demo of the tests in this file, without Docker; the fixture `hub` starts it."""
+    """The demo of the tests in this file, without Docker. It is not running; see the fixture `hub`."""
     environment = {"DOCKER_HOST": "unix:///no/such/socket", "BAI_AGENT_CPU": "2"}
     running = RunningHub(tmp_path_factory.mktemp("run"), engine="", environment=environment)
     yield running
@@ -59,7 +59,7 @@ def test_ctrl_c_stops_all_processes_and_the_next_run_keeps_sign_ins(hub: Running
         assert hub.interrupt() == 0
         assert hub.left_running() == []
         hub.start()
-        # The cookie secret and the databases are the same.
+        # The sign-in is still valid: the next run uses the same cookie secret and databases.
         assert is_signed_in(browser)
 
 
@@ -82,7 +82,7 @@ def test_sessions_survive_a_killed_hub_and_end_with_ctrl_c(hub: RunningHub) -> N
     assert f"Stopping 1 session: user/{session['hub_server']} …" in hub.output.read_text()
     stopped_at = datetime.now(UTC)
     hub.start()
-    # The session was pending while the other session used the cores, and started in the next run.
+    # The session was pending while the other session used the cores. The next run starts it.
     session_in(hub, "user", waiting, "RUNNING")
     with hub.rest("user") as rest:
         history = rest.get(f"/sessions/{waiting}/history").json()["items"]
@@ -100,7 +100,7 @@ def test_sessions_survive_a_killed_hub_and_end_with_ctrl_c(hub: RunningHub) -> N
 def test_all_processes_exit_after_the_launcher_is_killed(hub: RunningHub) -> None:
     hub.kill("launcher")
     wait_until(lambda: not hub.left_running(), 60, "the Hub to exit")
-    # Ports and locks are released too: the hub starts again with the same folder.
+    # Ports and locks are also released, so the hub can start again with the same folder.
     hub.start()
     with hub.sign_in("user") as browser:
         assert is_signed_in(browser)
@@ -121,7 +121,7 @@ def test_sign_ins_survive_killed_processes_and_ctrl_c_ends_all_processes(hub: Ru
         assert hub.process_of("proxy") != proxy
         assert hub.process_of("manager") != manager
 
-    # The supervisor restarts killed services before the Hub notices.
+    # The supervisor restarts a killed service. The Hub does not log that the service exited.
     log = hub.home / "hub.log"
     earlier = log.read_text()
     components: tuple[Component, ...] = ("manager", "agent")

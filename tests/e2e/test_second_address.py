@@ -1,4 +1,4 @@
-"""The client's real IP address with Docker: allowed addresses, public shares, audit log."""
+"""The client's real IP address on the docker engine: allowed addresses, public shares, audit log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def second_host() -> Iterator[SecondMachine]:
 
 @dataclass(frozen=True)
 class Account:
-    """An account that may sign in only from the second machine."""
+    """An account that may sign in only from a second machine."""
 
     name: str
     body: dict[str, str]
@@ -95,7 +95,7 @@ def test_with_docker_the_manager_sees_the_address_of_the_client(
         entries = checked(admin.get("/audit-log", params=query), 200)["items"]
         addresses = {e["client_ip"] for e in entries if e["action"].startswith("sign-in.")}
         assert addresses == {second_host.address}
-    # From this machine the sign-in is rejected, even with forged headers.
+    # From this machine, the sign-in is rejected, even with headers that contain the other address.
     for header in ("X-Forwarded-For", "X-Real-Ip"):
         forged = {header: second_host.address}
         answer = httpx.post(docker_hub.url + tokens, json=account.body, headers=forged)

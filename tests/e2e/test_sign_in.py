@@ -49,7 +49,7 @@ def create_account(admin: httpx.Client) -> Callable[..., str]:
 def sign_in(
     hub: RunningHub, name: str, password: str, **headers: str
 ) -> tuple[httpx.Response, bool]:
-    """Return the response to the sign-in form, and whether the user is signed in afterwards."""
+    """Submit the sign-in form; return the response, and whether the user is then signed in."""
     with hub.client() as client:
         client.headers.update(headers)
         answer = hub.post_form(client, "/hub/login", username=name, password=password)
@@ -116,7 +116,7 @@ def test_an_account_that_may_not_sign_in_gets_the_reason(
     answer, _ = sign_in(hub, name, PASSWORD)
     assert (answer.status_code, ENGLISH(key) in text_of(answer)) == (403, True)
     answer, _ = sign_in(hub, name, "not the password")
-    # Without the password, the response reveals nothing about the account.
+    # With a wrong password, the response does not reveal the status of the account.
     assert ENGLISH("sign_in.refused") in text_of(answer)
 
 
@@ -144,7 +144,7 @@ def test_repeated_failures_block_sign_in_and_show_the_waiting_time(
         seconds = int(answer.headers["Retry-After"])
         assert 1140 < seconds <= 1200
         assert "Too many failed attempts. Try again in " in text_of(answer)
-        # The correct password is blocked too.
+        # A sign-in with the correct password is also blocked.
         answer = hub.post_form(client, "/hub/login", username=name, password=PASSWORD)
         assert (answer.status_code, "Retry-After" in answer.headers) == (403, True)
 
@@ -177,7 +177,7 @@ def test_a_user_changes_their_own_password(
         assert f'value="{name}"' in client.get("/hub/change-password").text
 
         def change(old: str, new: str) -> httpx.Response:
-            # Another user's name in the form has no effect on that user.
+            # The form names another user. This must not change the other user's password.
             return hub.post_form(
                 client,
                 "/hub/change-password",
@@ -261,7 +261,7 @@ def test_pages_are_translated_and_the_chosen_language_is_stored(
         page = text_of(client.get("/hub/login", headers={"Accept-Language": f"fr, {language}"}))
         assert f'lang="{language}"' in page
         assert translate("sign_in.name") in page
-        # The chosen language is stored and overrides the browser's.
+        # The chosen language is stored and takes precedence over the language of the browser.
         client.get(f"/hub/login?lang={language}")
         answer = hub.post_form(client, "/hub/login", username="nobody", password="x")
         assert translate("sign_in.refused") in text_of(answer)
@@ -282,7 +282,7 @@ def test_a_domain_admin_can_read_but_not_change_users_of_the_domain(hub: Running
         groups = {group["name"] for group in api.get("/groups").json()}
         assert groups == {"d-default"}
         assert api.get("/users/acme-user").status_code == 404
-        # Only the owner can start a server; the response is the same for unknown users.
+        # Only the owner can start a server. The response does not reveal whether the user exists.
         assert api.post("/users/acme-user/servers/x").status_code == 403
         assert api.delete("/users/acme-user/servers/x").status_code == 404
         for answer in (
@@ -297,7 +297,7 @@ def test_a_domain_admin_can_read_but_not_change_users_of_the_domain(hub: Running
 
 
 def test_a_domain_admin_stops_only_sessions_of_the_domain(hub: RunningHub) -> None:
-    """Domain admins stop sessions through the manager; the Hub denies them access to servers."""
+    """A domain admin stops sessions through the manager. The Hub denies access to the servers."""
     own, foreign = running_session(hub, "user2"), running_session(hub, "acme-user")
     with hub.rest("domain-admin") as rest:
         headers = {"Authorization": rest.headers["Authorization"]}
@@ -340,7 +340,7 @@ def test_deactivation_ends_tokens_and_sign_ins(
     assert httpx.get(hub_api, headers=headers).status_code in (401, 403)
 
 
-def test_a_new_role_takes_effect_in_the_hub_at_the_next_start(
+def test_a_new_role_takes_effect_in_the_hub_at_the_next_session_start(
     hub: RunningHub, admin: httpx.Client, create_account: Callable[..., str]
 ) -> None:
     name = create_account()
@@ -348,7 +348,7 @@ def test_a_new_role_takes_effect_in_the_hub_at_the_next_start(
         assert browser.get("/hub/admin").status_code == 403
         answer = admin.patch(f"/users/{name}", json={"role": "admin"})
         assert answer.status_code == 200, answer.text
-        # Every start reloads the account, even if the start fails.
+        # A start reloads the account, even if the start fails.
         page = browser.get("/hub/spawn")
         assert page.status_code == 200
         hub.post_form(browser, f"/hub/spawn/{name}", project="no-such-project")
@@ -356,7 +356,7 @@ def test_a_new_role_takes_effect_in_the_hub_at_the_next_start(
 
 
 def test_the_sign_in_page_reports_an_unavailable_manager(hub: RunningHub) -> None:
-    # A killed manager would be restarted before the sign-in.
+    # Suspend the manager, because a killed manager would be restarted before the sign-in.
     with hub.sign_in("user") as browser, hub.suspended("manager"):
         answer, _ = sign_in(hub, "user", hub.password)
         assert answer.status_code == 503

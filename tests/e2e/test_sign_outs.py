@@ -1,4 +1,4 @@
-"""A sign-out ends cookies, websockets and streams within 5 s; some also revoke API tokens."""
+"""Sign-outs end cookies, websockets and streams within 5 s. Some sign-outs also revoke API tokens."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class Account:
     def browser(
         self, password: str = PASSWORD, *, confirms: bool = False
     ) -> Iterator[httpx.Client]:
-        """Sign in, and open the session and the manager's page of the session like a browser.
+        """Sign in, and open the session and its page in the manager, like a browser.
 
-        With ``confirms``, the Hub asks for a confirmation, because this sign-in ends another one.
+        With ``confirms``, the sign-in ends another one, so the Hub asks for a confirmation.
         """
         signing_in = (
             self._confirmed_sign_in() if confirms else self.hub.sign_in(self.name, password)
@@ -75,7 +75,7 @@ class Account:
             pending = re.search(r'name="pending" value="([^"]+)"', page.text)
             assert pending is not None
             with self.hub.client() as other:
-                # A confirmation can be used only once, so the second sign-in is refused.
+                # A confirmation can be used once, so the second use is rejected.
                 for sender, status in ((client, 302), (other, 403)):
                     answer = self.hub.post_form(sender, "/hub/login", pending=pending[1])
                     assert answer.status_code == status, answer.text
@@ -130,7 +130,7 @@ def accepting_components(account: Account, client: httpx.Client) -> set[str]:
 
 
 def client_with_copied_cookies(account: Account, client: httpx.Client) -> httpx.Client:
-    """Return a client with a copy of the cookies; a sign-out of ``client`` does not delete them."""
+    """Return a client with copied cookies, which a sign-out of ``client`` does not delete."""
     cookies = [(c.name, c.value or "", c.path) for c in client.cookies.jar]
     copy = httpx.Client(base_url=account.hub.url, timeout=30)
     for name, value, path in cookies:
@@ -140,7 +140,7 @@ def client_with_copied_cookies(account: Account, client: httpx.Client) -> httpx.
 
 @contextmanager
 def open_websocket(account: Account, client: httpx.Client) -> Iterator[Callable[[], bool]]:
-    """Open a websocket of the session; yield a function that returns whether it is open."""
+    """Open a websocket of the session; yield a function that returns whether it is still open."""
     url = account.hub.url.replace("http", "ws") + account.server + "api/events/subscribe"
     request = client.build_request("GET", account.server + "api/events/subscribe")
     header = {"Cookie": request.headers["Cookie"]}
@@ -167,7 +167,7 @@ def open_websocket(account: Account, client: httpx.Client) -> Iterator[Callable[
 
 @contextmanager
 def open_stream(account: Account, client: httpx.Client) -> Iterator[Callable[[], bool]]:
-    """Open the manager's event stream; yield a function that returns whether it is open."""
+    """Open the manager's event stream; yield a function that returns whether it is still open."""
     ended = threading.Event()
     with client.stream("GET", "/services/bai/api/v1/events", timeout=60) as response:
         lines = response.iter_lines()
@@ -187,19 +187,19 @@ def open_stream(account: Account, client: httpx.Client) -> Iterator[Callable[[],
 
 @contextmanager
 def assert_access_ends(account: Account, client: httpx.Client) -> Iterator[None]:
-    """Assert that the sign-in of ``client`` has ended everywhere within 5 s after the block.
+    """Assert that the access of ``client`` ends within 5 s after the ``with`` block.
 
-    All components then reject its cookies, and its websocket and event stream are closed.
+    All components must then reject its cookies, and its websocket and event stream must be closed.
     """
     with ExitStack() as stack:
         copy = stack.enter_context(client_with_copied_cookies(account, client))
-        # A separate client, because the stream occupies its connection.
+        # Use a separate client for the stream, which occupies its connection.
         streaming = stack.enter_context(client_with_copied_cookies(account, client))
         is_open = [
             stack.enter_context(open_websocket(account, copy)),
             stack.enter_context(open_stream(account, streaming)),
         ]
-        # Warm the authorization caches: a stale entry must not outlive the limit.
+        # Fill the authorization caches: their entries must not remain valid beyond the limit.
         assert accepting_components(account, copy) == {"hub", "manager", "session"}
         yield
         deadline = time.monotonic() + LIMIT_SECONDS
@@ -233,8 +233,8 @@ def test_a_logout_ends_only_the_cookies_of_that_browser(account: Account) -> Non
 @pytest.mark.parametrize("is_logged_out", [True, False], ids=["after logout", "before logout"])
 def test_logout_invalidates_a_pending_oauth_code(account: Account, is_logged_out: bool) -> None:
     with account.browser() as client:
-        # Without the manager's cookie, the Hub sends the browser an OAuth code, which the test
-        # stores.
+        # Delete the manager's cookies, so that the Hub sends the browser a new OAuth code. Keep the
+        # URL with the code.
         for cookie in [c for c in client.cookies.jar if c.path.startswith("/services/bai")]:
             client.cookies.jar.clear(cookie.domain, cookie.path, cookie.name)
         answer = client.get(f"/services/bai/sessions/{account.session['id']}")
@@ -286,7 +286,7 @@ def test_a_password_change_ends_all_other_sign_ins(account: Account) -> None:
             )
             assert answer.status_code == 200, answer.text
         assert accepting_components(account, own) == {"hub", "manager", "session"}
-        # API tokens remain valid unless their revocation is requested.
+        # API tokens remain valid, because this request did not revoke them.
         assert is_accepted(account, token)
         body = {"name": account.name, "old_password": NEW_PASSWORD, "new_password": PASSWORD}
         answer = httpx.post(
@@ -311,7 +311,7 @@ def test_a_password_set_by_an_administrator_ends_all_access_except_sessions(
         assert answer.status_code == 200, answer.text
     wait_until(lambda: not is_accepted(account, token), LIMIT_SECONDS, "the token to be rejected")
     with account.browser(NEW_PASSWORD) as client:
-        # The session's own token is not revoked: its panel can still call the manager.
+        # The token of the session is not revoked: the panel can still call the manager.
         assert client.get(account.server + "bai/api/session").status_code == 200
 
 
@@ -334,7 +334,7 @@ def test_an_administrator_ends_the_access_of_a_user(
     answer = httpx.get(f"{account.hub.url}/hub/api/user", headers=headers, timeout=30)
     assert answer.status_code in (401, 403)
     if action == "address rule":
-        # The session continues, and the user may not sign in again from here.
+        # The session continues, but the user may not sign in from this address.
         session_in(account.hub, "admin", account.session["id"], "RUNNING")
         with account.hub.client() as client:
             fields = {"username": account.name, "password": PASSWORD}
