@@ -24,7 +24,7 @@ START_SECONDS = 120
 STOP_SECONDS = 90
 
 Component = Literal["hub", "manager", "agent", "proxy", "launcher"]
-# For each component, a word that occurs only in its command line.
+# For each component, a text that occurs in its command line and in no other.
 WORDS: Mapping[Component, str] = {
     "launcher": "scripts/run",
     "hub": "jupyterhub_config.py",
@@ -37,8 +37,8 @@ WORDS: Mapping[Component, str] = {
 class RunningHub:
     """A demo with its own folder and free ports.
 
-    All demo accounts have the password in the attribute ``password``. `start` after a `kill` uses
-    the same folder, as `make run` does.
+    All demo accounts have the password in the attribute ``password``. Like
+    `make run`, a `start` after a `kill` continues with the data in the folder.
     """
 
     def __init__(
@@ -105,12 +105,12 @@ class RunningHub:
             return False
 
     def wait_for_output(self, text: str, seconds: float = 20) -> str:
-        """Wait until the launcher has printed ``text``, and return its output so far."""
+        """Wait until the launcher has printed ``text``; return all that it has printed."""
         wait_until(lambda: text in self.output.read_text(), seconds, f"{text!r} in the output")
         return self.output.read_text()
 
     def logs(self, lines: int = 60) -> str:
-        """Return the last lines of the logs of launcher and Hub."""
+        """Return the last lines of the log of the launcher and of the log of the Hub."""
         texts = []
         for path in (self.output, self.home / "hub.log"):
             if path.exists():
@@ -140,7 +140,7 @@ class RunningHub:
 
     @contextmanager
     def suspended(self, component: Component) -> Iterator[None]:
-        """Suspend a component, and continue it at the end."""
+        """Suspend the process of a component in the block."""
         process = self.process_of(component)
         process.suspend()
         try:
@@ -263,7 +263,7 @@ def session_in(
 
 
 class _Processes:
-    """Finds the processes of one folder anywhere in the process tree."""
+    """Finds the processes of one demo, including those that no longer have their parent."""
 
     def __init__(self, home: Path, port: int) -> None:
         self._home = home
@@ -279,7 +279,7 @@ class _Processes:
         return None
 
     def all(self) -> list[psutil.Process]:
-        """Return the processes whose environment names our folder or Hub, and their descendants."""
+        """Return the processes whose environment names this folder or Hub, with descendants."""
         processes: dict[int, psutil.Process] = {}
         for process in psutil.process_iter():
             try:
@@ -294,8 +294,8 @@ class _Processes:
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
         environ = process.environ()
-        # The environment of a session has the URL of its Hub, but neither the folder nor the public
-        # port.
+        # The environment of a session contains the URL of its Hub, but neither the folder nor the
+        # public port.
         return environ.get("BAI_HOME") == str(self._home) or (
             self._hub_api in environ.get("JUPYTERHUB_API_URL", "")
         )
@@ -313,7 +313,7 @@ def _wait_for_exit(processes: list[psutil.Process]) -> None:
 
 def _is_alive(process: psutil.Process) -> bool:
     try:
-        # A zombie holds no resources; its parent reaps it later.
+        # A zombie has ended; its parent has only not waited for it yet.
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False

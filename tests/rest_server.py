@@ -1,6 +1,6 @@
 """A server for tests of REST clients.
 
-It echoes requests, and returns lists, errors, and responses of proxies and other servers.
+Its routes echo a request, or return a list, an error, or what a proxy or another server returns.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FailHandler(APIHandler):
 
 
 class ErrorPageHandler(RequestHandler):
-    """Respond like a proxy: an error page in HTML."""
+    """Respond with an error page in HTML, as a proxy does."""
 
     def get(self, status: str) -> None:
         self.set_status(int(status))

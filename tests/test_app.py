@@ -100,7 +100,7 @@ def test_manager_stops_on_sigterm_with_a_dead_storage_host(tmp_path: Path) -> No
             dead_mount(tmp_path / "disk"),
             manager_process(tmp_path, port, BAI_STORAGE_HOSTS=hosts) as process,
         ):
-            # The signal handlers are installed before the manager writes this line to its log.
+            # The manager logs this line after it has installed the signal handlers.
             wait_until(lambda: "the manager listens on" in log.read_text(), 60, "the manager")
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0, log.read_text()

@@ -35,7 +35,7 @@ async def test_put_and_patch_send_json(client: Client, method: str) -> None:
     assert (response["method"], response["body"]) == (method.upper(), '{"name":"ü"}')
 
 
-async def test_query_may_contain_the_names_path_and_timeout(client: Client) -> None:
+async def test_query_parameters_may_be_named_path_and_timeout(client: Client) -> None:
     response = await client.get("/echo", path="a/b c.txt", timeout="5")
     assert response["path"] == "a/b c.txt"
 

@@ -1,4 +1,4 @@
-"""Idempotent creation of the demo data, and the manager's settings from the environment."""
+"""Repeated creation of the demo data, and the manager's settings from the environment."""
 
 from __future__ import annotations
 

@@ -59,18 +59,18 @@ ROUTE = re.compile(r"`(GET|POST|PUT|PATCH|DELETE|HEAD) (?:/services/bai/api/v1)?
 
 
 def examples() -> Iterator[tuple[str, list[str]]]:
-    """Yield the page and the words of every `bai` command in the documentation."""
+    """Yield each `bai` command in the documentation as (page, words)."""
     for page in PAGES:
         for match in EXAMPLE.finditer(page.read_text(encoding="utf-8")):
             text = re.split(r"\s#|&&|[<>]", match[1] or match[2])[0]
             try:
                 yield page.name, shlex.split(text.replace("\\|", "|"))
             except ValueError:
-                continue  # a quotation mark inside a sentence
+                continue  # an apostrophe in the text, or a single quotation mark
 
 
 def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
-    """Return the command named by ``words``, and the words after its name."""
+    """Return the command that the first words name, and the words after the name."""
     command: click.Command = main
     while words and isinstance(command, click.Group):
         below = command.get_command(click.Context(command), words[0])
@@ -125,7 +125,7 @@ def test_every_route_is_in_the_reference() -> None:
 
 
 def shape_of(path: str) -> str:
-    """Replace the variables in a path (``{key}``, ``NAME``, ``user:ID``) by one placeholder."""
+    """Replace each variable in a path (``{key}``, ``NAME``, ``user:ID``) by ``*``."""
     return re.sub(r"\{\w+\}|(?<=/)[\w:%-]*[A-Z][\w:%-]*", "*", path.rstrip("/"))
 
 
@@ -166,7 +166,7 @@ def test_every_command_has_a_help_text(path: str) -> None:
 
 
 def classes() -> Iterator[type[Configurable]]:
-    """Yield our configurable classes."""
+    """Yield the configurable classes of this repository."""
     for package in (bai_auth, bai_spawner, bai_services.agent):
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             if module.name.endswith("__main__"):
@@ -178,9 +178,9 @@ def classes() -> Iterator[type[Configurable]]:
 
 
 def documented_traits() -> set[tuple[str, str]]:
-    """Return (class, trait) for every row of the tables of traits.
+    """Return (class, trait) for each trait in the tables of traits.
 
-    A row contains ``Class.trait``, or only the trait: then the heading above names the class.
+    A row contains ``Class.trait``, or only the trait if the heading above names the class.
     """
     found = set()
     for page in ("admin-guide.md", "traits.md"):
@@ -207,7 +207,7 @@ def test_every_trait_is_documented() -> None:
         f"{cls.__name__}.{name}"
         for cls in OURS.values()
         for name in cls.class_own_traits(config=True)
-        # An inherited trait may be documented with the subclasses.
+        # An inherited trait may be documented with a subclass.
         if not any(
             (other.__name__, name) in documented
             for other in OURS.values()
@@ -229,7 +229,7 @@ def test_every_documented_trait_exists() -> None:
 def python_files(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder):
         if "node_modules" in folders:
-            folders.remove("node_modules")  # about 100,000 files, none of them ours
+            folders.remove("node_modules")  # about 100,000 files of other projects
         yield from (Path(place, name) for name in files if name.endswith(".py"))
 
 
@@ -242,7 +242,7 @@ def test_every_environment_variable_is_documented() -> None:
     ]
     used = {name for path in sources for name in VARIABLE.findall(path.read_text("utf-8"))}
     documented = set(VARIABLE.findall(read("admin-guide.md") + read("cli.md")))
-    # A fictitious name in a test.
+    # `BAI_X` exists only in a test.
     assert used - documented - {"BAI_X"} == set()
     assert documented - used == set()
 

@@ -51,13 +51,13 @@ def test_concurrent_calls_return_the_same_secret(tmp_path: Path) -> None:
 
 
 def test_concurrent_installations_share_no_port(tmp_path: Path) -> None:
-    # The public ports are so close together that both installations prefer some of the same ports.
+    # The public ports are so close that the two installations prefer some of the same ports.
     public = free_port()
     homes = [(Home(tmp_path / "a"), public), (Home(tmp_path / "b"), public + 10)]
     preferred = [public + offset for offset in PORT_OFFSETS.values()]
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda pair: pair[0].ports(pair[1]), homes))
-    # The third installation prefers the same ports as the first, on which no server listens yet.
+    # The third installation prefers the ports of the first, on which no server listens yet.
     found.append(Home(tmp_path / "c").ports(public))
     ports = [port for one in found for port in one.values()]
     assert len(set(ports)) == len(ports), (preferred, found)

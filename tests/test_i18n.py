@@ -39,7 +39,7 @@ def test_every_language_has_all_keys_and_placeholders(language: str) -> None:
     [("ko", r"[가-힣]"), ("ja", r"[ぁ-んァ-ヶ一-龠]"), ("th", r"[ก-๛]")],
 )
 def test_translation_contains_the_script_of_the_language(language: str, script: str) -> None:
-    """Detects texts that were copied from English."""
+    """Finds texts that have only been copied from English."""
     copied = [
         key
         for key, text in translator(language).texts.items()
@@ -47,7 +47,7 @@ def test_translation_contains_the_script_of_the_language(language: str, script: 
         and not re.search(script, str(text))
         and re.search("[a-z]{4}", str(text))
     ]
-    # Only proper names may be equal to English.
+    # Only names may be the same as in English.
     assert all(re.search(r"(^|\.)name_|_name$|\.app_", key) for key in copied), copied
 
 

@@ -1,4 +1,4 @@
-"""Our packages have no import cycles, even if imports for type checking are counted."""
+"""Our packages have no import cycles; imports for type checking count, too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PACKAGES = ("bai_services", "bai_spawner", "bai_auth", "bai_labext")
 
 
 def cycle_in(imports: dict[str, set[str]]) -> list[str]:
-    """Return the modules of an import cycle, with the first repeated at the end; empty if none."""
+    """Return the modules of a cycle, the first one again at the end; empty if there is no cycle."""
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:

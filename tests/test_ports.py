@@ -37,7 +37,7 @@ def test_kernel_proposes_a_port_if_the_ephemeral_range_overlaps_or_is_unknown(
 ) -> None:
     (tmp_path / "range").write_text(ephemeral_range)
     monkeypatch.setattr(ports, "_EPHEMERAL_RANGE", tmp_path / "range")
-    # The given range contains only port 20,000; the kernel chooses one of thousands of ports.
+    # Only port 20,000 is in the requested range; the kernel has thousands of ports to choose from.
     chosen = {ports.free_port(20_000, 1) for _ in range(5)}
     assert chosen != {20_000}
     assert all(ports.is_free(port) for port in chosen)

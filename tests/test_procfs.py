@@ -1,4 +1,4 @@
-"""Facts from ``/proc``."""
+"""What is read from ``/proc``: processes and mounts."""
 
 from __future__ import annotations
 

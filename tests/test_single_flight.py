@@ -1,4 +1,4 @@
-"""Single-flight calls: callers that share a call, and independence of keys and errors."""
+"""Single-flight calls: callers share a call; keys and errors are independent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bai_services.single_flight import FreshSingleFlight, SingleFlight
 
 
 class Source:
-    """Returns the number of each call after ``may_return`` is set; fails for the key "bad"."""
+    """Numbers its calls. After ``may_return``, a call returns its number, or fails for "bad"."""
 
     def __init__(self, flight: SingleFlight[str, int] | FreshSingleFlight[str, int]) -> None:
         self._flight = flight

@@ -104,7 +104,7 @@ class RetryingClient:
 
 
 class Steps:
-    """Counts the steps of all workers, so that the thread that kills can wait for a number of steps."""
+    """Counts the steps of all workers; the thread that kills waits for numbers of steps."""
 
     def __init__(self, points: list[int]) -> None:
         self._points = sorted(points)

@@ -56,7 +56,7 @@ def latest_session(rest: httpx.Client, server: str) -> JSON | None:
 
 
 def test_a_start_after_a_failed_start_causes_no_internal_error(hub: RunningHub) -> None:
-    """The next start is requested while the manager still removes the server of the failed start."""
+    """The next start is requested while the manager still removes the failed start's server."""
     # Wait until the scheduler is JIT-compiled: before that, the manager can respond too late.
     running = running_session(hub, "user", **SMALL)
     checked(hub.rest("user").delete(f"/sessions/{running['id']}"), 202)

@@ -70,7 +70,7 @@ def idle_since(rest: httpx.Client, session: dict[str, Any]) -> datetime:
 
 
 def wait_for_idle_timeout(hub: RunningHub, session: dict[str, Any]) -> None:
-    """Set an idle timeout of 3 s and wait until the session is stopped, although its page is open."""
+    """Set an idle timeout of 3 s and wait until it stops the session, whose page is open."""
     rest, admin = hub.rest("user"), hub.rest("admin")
     limit = {"idle_timeout_seconds": 3}
     checked(admin.patch("/keypair-policies/default", json=limit), 200)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    """The demo of the tests in this file, without Docker. It is not running; see the fixture `hub`."""
+    """The demo of the tests in this file, without Docker. The fixture `hub` starts it."""
     environment = {"DOCKER_HOST": "unix:///no/such/socket", "BAI_AGENT_CPU": "2"}
     running = RunningHub(tmp_path_factory.mktemp("run"), engine="", environment=environment)
     yield running

@@ -1,4 +1,4 @@
-"""The client's real IP address on the docker engine: allowed addresses, public shares, audit log."""
+"""The client's IP address on the docker engine: allowed addresses, public shares, audit log."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.testbed.wait import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
-# Set BAI_TEST_TRANSFER_MIB=1024 for the complete test with 1 GiB.
+# Set BAI_TEST_TRANSFER_MIB=1024 to test the transfer of 1 GiB.
 BIG_BYTES = int(os.environ.get("BAI_TEST_TRANSFER_MIB", "64")) * 2**20
 TIMEOUT_SECONDS = 600
 NEEDS_RSYNC = pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync here")
@@ -108,15 +108,15 @@ class Session:
         return self.run_bai("ssh", self.name, "sha256sum", name).split()[0]
 
     def size(self, name: str) -> int:
-        """Return the size of a file in the session's home; 0 if it does not exist."""
+        """Return the size in bytes of a file in the session's home; 0 if it does not exist."""
         text = self.bai("ssh", self.name, "stat", "-c", "%s", name).stdout.strip()
         return int(text) if text.isdecimal() else 0
 
 
 class Gate:
-    """A program that replaces ssh, passes half of the file and then waits.
+    """A program that runs ssh, passes on half of the file and then waits for the test.
 
-    A test can then act in the middle of a transfer, regardless of the speed of the transfer.
+    The test can thus act in the middle of a transfer, however fast the transfer is.
     """
 
     def __init__(self, folder: Path, real: Sequence[str]) -> None:
@@ -139,7 +139,7 @@ class Gate:
     def pass_when_the_proxy_is_killed(
         self, hub: RunningHub, copying: subprocess.Popen[str]
     ) -> None:
-        """Let the second half of the file pass, and kill the Hub's proxy at the same time."""
+        """When half of the file has passed, let the rest pass and kill the Hub's proxy."""
         self.wait(copying)
         proxy = hub.process_of("proxy")
         self._go.touch()
@@ -325,7 +325,7 @@ def test_other_users_cannot_reach_the_ssh_server(session: Session) -> None:
     shutil.which("sshd", path=f"{os.environ['PATH']}:{SYSTEM_PATH}") is None, reason="no sshd here"
 )
 def test_ssh_works_with_the_process_engine(hub: RunningHub, tmp_path: Path) -> None:
-    """The server is the machine's OpenSSH, running with the user's uid."""
+    """The SSH server is the OpenSSH of the test's machine, running with the user's uid."""
     session = Session(hub, tmp_path)
     assert session.run_bai("ssh", session.name, "echo $BAI_SESSION_ID").strip() == session.row["id"]
     source = tmp_path / "some.bin"

@@ -30,7 +30,8 @@ pytestmark = pytest.mark.e2e
 def rest(hub: RunningHub) -> Iterator[httpx.Client]:
     """The REST API as ``user``.
 
-    The test begins when the agent has free cores; after it, the sessions of ``user`` are ended.
+    The fixture waits until the agent has free cores; after the test, it ends the sessions of
+    ``user``.
     """
     with hub.rest("user") as client:
         wait_until(lambda: has_free_cores(client), 60, "the agent to have free cores")
@@ -125,7 +126,7 @@ def test_the_form_offers_the_start_options_of_the_manager(
 
 
 async def description_of_the_share(page: Page) -> str:
-    """Return the description of the GPU share field for screen readers, which must be visible."""
+    """Return the description of the GPU share field for screen readers; it must be visible."""
     field = page.locator('input[name="resource:cuda.shares"]')
     names = (await field.get_attribute("aria-describedby") or "").split()
     lines = [page.locator(f"#{name}") for name in names]
@@ -134,7 +135,7 @@ async def description_of_the_share(page: Page) -> str:
 
 
 async def respond_with_mps_enforcement(route: Route) -> None:
-    """Change the page as if MPS enforced shares and a GPU offered quarters."""
+    """Change the response as if MPS enforced shares, now a quarter of a GPU."""
     answer = await route.fetch()
     enforced = '"enforcement": "process", "in_force": ["0.25"]'
     text = (await answer.text()).replace('"enforcement": "none"', enforced)
@@ -331,7 +332,7 @@ def test_browser_that_is_not_signed_in_is_redirected_to_the_hub(hub: RunningHub)
 def test_start_that_exceeds_the_grace_period_continues_as_a_pending_session(
     hub: RunningHub, rest: httpx.Client, client: httpx.Client
 ) -> None:
-    """The page links to the session, which starts when capacity is released."""
+    """The page of the start links to the session, which starts when resources become free."""
     now = rest.get("/sessions/options").json()["limits"]["cuda.shares"]["now"]
     filler = checked(
         rest.post("/sessions", json={"name": "filler", "resources": {"cuda.shares": now}}), 201
@@ -411,12 +412,12 @@ async def test_rejected_form_marks_a_deleted_folder_and_discards_secrets(
     await page.locator("#bai-reset").wait_for(state="hidden")
     assert await select.count() == 0
     assert await page.locator("input[name=environ_name]").count() == 0
-    # The Hub has deleted the values too: the next form does not contain them.
+    # The Hub has also deleted its copy of the values: the next form does not contain them.
     await page.goto(f"{hub.url}/hub/spawn/user")
     assert await page.locator("select[name=mount_vfolder], input[name=environ_name]").count() == 0
     assert await page.locator("#bai-reset").is_hidden()
     await check_the_error_of_each_field(page, tmp_path)
-    # The next form does not show the errors of the rejected form.
+    # The next form does not show the errors again.
     await page.goto(f"{hub.url}/hub/spawn/user")
     assert await page.locator("#bai-refused, .bai-start [id$=-refused]").count() == 0
     await page.close()

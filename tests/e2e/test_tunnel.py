@@ -30,7 +30,7 @@ from tests.testbed.wait import wait_until
 
 pytestmark = pytest.mark.e2e
 
-# Echoes the received bytes; at the end of the input, sends their number.
+# Sends the received bytes back; when the client ends its input, sends their number.
 ECHO = """
 import socket, sys
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
@@ -85,7 +85,7 @@ def running_app(hub: RunningHub, rest: httpx.Client, *words: str) -> Iterator[di
 
 
 def serve_in(session: JupyterServer, port: int, raw_port: int) -> None:
-    """Start two servers in a session: pages with a websocket, and an echo of raw bytes."""
+    """Start two servers in a session: one of pages with a websocket, one that echoes raw bytes."""
     for words, shown in (
         (("python", "-c", SERVER, str(port), "127.0.0.1"), "began"),
         (("python", "-c", ECHO, str(raw_port)), "waiting"),
@@ -96,7 +96,7 @@ def serve_in(session: JupyterServer, port: int, raw_port: int) -> None:
 
 
 async def echoed_messages(address: str, origin: str, *messages: str) -> list[str | bytes]:
-    """Return the websocket responses of an app to messages of a page with this origin."""
+    """Send messages to an app's websocket as a page with this origin; return the responses."""
     url = f"{address.replace('http', 'ws', 1)}ws"
     connection = await websocket_connect(
         HTTPRequest(url, headers={"Origin": origin}, request_timeout=60)
@@ -105,7 +105,7 @@ async def echoed_messages(address: str, origin: str, *messages: str) -> list[str
     for message in messages:
         await connection.write_message(message)
         answer = await connection.read_message()
-        # The end of the connection (`None`) is delivered only once: a second read never returns.
+        # `None` means that the connection has ended. Reading again after `None` would never return.
         assert answer is not None, "the websocket was closed"
         answers.append(answer)
     connection.close()
@@ -211,14 +211,14 @@ def test_streams_close_when_their_token_expires_or_is_revoked(hub: RunningHub) -
                 _, errors = process.communicate(timeout=120)
         assert process.returncode != 0
         assert "the token is no longer valid; sign in again" in errors
-    # Other connections and the session continue.
+    # The session still accepts other connections.
     with running_app(hub, rest, session["name"], "jupyterlab") as shown:
         assert httpx.get(shown["address"] + "api/status", timeout=60).status_code == 200
     stop(rest, session["id"])
 
 
 def receive(connection: socket.socket) -> bytes:
-    """Return the next bytes; empty at the end of the stream or after a reset."""
+    """Return the next bytes, or no bytes at the end of the stream or after a reset."""
     connection.settimeout(120)
     try:
         return connection.recv(100)

@@ -1,4 +1,4 @@
-"""Enforcement of GPU shares on a real NVIDIA GPU; settings of the device are not changed."""
+"""Enforcement of GPU shares on a real NVIDIA GPU, whose settings the tests do not change."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from tests.testbed.jupyter import JupyterServer
 from tests.testbed.session_server import session_server
 
 
-@pytest.fixture(scope="session", params=["on", "off"], ids=["fast-path", "standard-path"])
+@pytest.fixture(scope="session", params=["on", "off"], ids=["fast-path-on", "fast-path-off"])
 def fast_path(request: pytest.FixtureRequest) -> str:
-    """State of the fast path in `server`: ``on`` or ``off``."""
+    """Whether the fast path of `server` is enabled: ``on`` or ``off``."""
     switch: str = request.param
     return switch
 

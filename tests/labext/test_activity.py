@@ -19,14 +19,14 @@ from tests.testbed.wait import wait_until, wait_until_async
 pytestmark = pytest.mark.e2e
 
 TIMEOUT_SECONDS = 90
-# A reported idle time above this limit means that the session is idle. After a use, even a slow
-# machine reports a shorter idle time.
+# A session with a longer idle time counts as idle. Even on a slow machine, the first report after
+# a use has a shorter idle time.
 IDLE_SECONDS = 2.0
 
 
 @dataclass
 class IdleReports:
-    """The idle times, in seconds, that a session has reported."""
+    """The idle times in seconds that a session has reported, the latest last."""
 
     idle: list[float] = field(default_factory=list)
 
@@ -41,12 +41,12 @@ class ReportingSession:
     reports: IdleReports
 
     def wait_until_idle(self) -> float:
-        """Wait until the session reports that it is idle; return the idle time."""
+        """Wait until the reported idle time exceeds ``IDLE_SECONDS``, and return it."""
         wait_until(lambda: self.reports.last > IDLE_SECONDS, TIMEOUT_SECONDS, "an idle session")
         return self.reports.last
 
     def repeat_until_used(self, use: Callable[[], Any]) -> None:
-        """Repeat ``use`` until the session reports a use."""
+        """Repeat ``use`` until the reported idle time is short again."""
 
         def is_used() -> bool:
             use()
@@ -62,7 +62,7 @@ class ReportingSession:
 
 
 def fake_manager(reports: IdleReports) -> ThreadingHTTPServer:
-    """Return a manager that requests a report each second and rejects all other requests."""
+    """Return a server that accepts reports, asks for one each second and rejects other requests."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -118,7 +118,7 @@ def test_polls_of_an_open_page_do_not_count_as_use(session: ReportingSession) ->
     panel = ("bai/api/session", "bai/api/session/log", poll, "bai/api/apps")
     for path in (*jupyter, *panel):
         assert session.server.get(path).status_code in (200, 503), path
-    # A denied write does not count either.
+    # A write that is denied does not count as use, either.
     assert session.server.request("POST", "api/contents", token="wrong").status_code == 403
     # The first of two reports may have been sent before the requests.
     session.wait_for_reports(2)
@@ -149,7 +149,7 @@ async def test_a_busy_kernel_counts_as_use(session: ReportingSession) -> None:
         await socket.write_message(json.dumps(run))
         while json.loads(str(await socket.read_message()))["msg_type"] != "execute_input":
             pass
-    # The kernel prints nothing, and no client is connected.
+    # Only the running cell counts: it prints nothing, and no client is connected.
     wait_until(lambda: session.reports.idle[-2:] == [0.0, 0.0], TIMEOUT_SECONDS, "a busy kernel")
     assert session.server.request("DELETE", f"api/kernels/{kernel}").status_code == 204
     session.wait_until_idle()
@@ -158,7 +158,7 @@ async def test_a_busy_kernel_counts_as_use(session: ReportingSession) -> None:
 async def test_typing_in_a_terminal_counts_as_use(session: ReportingSession) -> None:
     name = session.server.request("POST", "api/terminals").json()["name"]
     reports = session.reports
-    # Opening the terminal counted as use.
+    # The opening of the terminal counts as use; wait until it has been reported.
     session.wait_for_reports(2)
     async with session.server.websocket(f"terminals/websocket/{name}") as terminal:
         # An open terminal without input does not count as use.

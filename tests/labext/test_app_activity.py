@@ -1,4 +1,4 @@
-"""App activity: requests that count as use, the stop of idle apps, and the size of app logs."""
+"""Use of apps: requests that count as use, the stop of unused apps, the size of their logs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Process:
         ("vscode", "/stable", "websocket", False),
     ],
 )
-def test_polls_and_websockets_do_not_count_as_use(
+def test_requests_count_as_use_except_polls_and_websockets(
     name: str, path: str, upgrade: str, expected: bool
 ) -> None:
     headers = HTTPHeaders({"Host": "hub", **({"Upgrade": upgrade} if upgrade else {})})
@@ -66,7 +66,7 @@ def test_use_of_an_app_counts_as_use_of_the_session() -> None:
 
 
 async def serve_nothing(stream: Stream, rest: str) -> None:
-    """Target of a tunnel that sends and receives nothing."""
+    """A target of a tunnel; it neither reads nor writes the stream."""
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ async def serve_nothing(stream: Stream, rest: str) -> None:
         ("exec:[]", pack(Channel.OUTPUT, b"x"), ["exec"]),
         # A command without output sends only keepalives, which do not count as use.
         ("exec:[]", pack(Channel.ALIVE), []),
-        # The handler of HTTP requests counts them as use, so the tunnel does not.
+        # The handler of the HTTP requests counts them; the tunnel must not count them again.
         ("http:lab", b"GET / HTTP/1.1", []),
     ],
 )
@@ -94,9 +94,9 @@ async def test_tunnel_traffic_counts_as_use_except_keepalives_and_http(
     assert recorded == expected
 
 
-def test_idle_returns_unused_apps_that_may_be_stopped(tmp_path: Path) -> None:
+def test_idle_lists_the_unused_apps_that_may_be_stopped(tmp_path: Path) -> None:
     names = ["tensorboard", "mlflow", "vscode"]
-    # VS Code runs the user's programs.
+    # VS Code is never stopped, because programs of the user run in it.
     assert [BY_NAME[name].stops_when_idle for name in names] == [True, True, False]
     routes = [
         (f"/{name}(.*)", RequestHandler, {"state": {"proc": Process(), "proc_lock": None}})
@@ -144,5 +144,5 @@ def test_a_log_is_truncated_while_an_app_appends_to_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "much", "²"])
-def test_an_invalid_log_size_means_the_default(text: str) -> None:
+def test_an_invalid_log_size_is_replaced_by_the_default(text: str) -> None:
     assert log_bytes({"BAI_APP_LOG_MIB": text}) == log_bytes({}) == running_apps.MAX_LOG_BYTES

@@ -24,7 +24,10 @@ BIG = bytes(range(256)) * 8192
 
 
 class App:
-    """App that sends configured bytes as its response and records the requests."""
+    """An app that responds with the given bytes and records the requests.
+
+    It closes a connection after ``requests`` requests, and sends ``rest`` after ``may_continue``.
+    """
 
     def __init__(self, answer: bytes = PLAIN, rest: bytes = b"", requests: int = 1000) -> None:
         self.received: list[bytes] = []
@@ -66,7 +69,7 @@ async def serving_app(app: App) -> AsyncIterator[App]:
         yield app
         listener.close()
         for writer in app.writers:
-            writer.transport.abort()  # the session's server keeps idle connections open
+            writer.transport.abort()  # the session's server would keep it open
         await wait_until_async(lambda: app.open == 0, 60, "the app's connections to end")
 
 
@@ -120,9 +123,9 @@ CHUNKS = b"3\r\nhel\r\n2;a=b\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
         (b"HTTP/1.0 200 OK\r\n\r\n" + BIG, BIG),
         (OK + b"Content-Length: 0\r\n\r\n", b""),
     ],
-    ids=["chunked", "interim", "until-close", "long", "long-until-close", "empty"],
+    ids=["chunked", "after-interim", "until-close", "long", "long-until-close", "empty"],
 )
-async def test_framing_of_a_response_is_supported(
+async def test_each_framing_of_a_response_is_supported(
     server: JupyterServer, answer: bytes, expected: bytes
 ) -> None:
     async with serving_app(App(answer, requests=1)) as app, client_of(server, app) as client:
@@ -138,7 +141,7 @@ async def test_response_headers_are_forwarded(server: JupyterServer) -> None:
     async with serving_app(App(response)) as app, client_of(server, app) as client:
         answer = await client.get("")
     assert answer.headers["Location"] == f"/proxy/{app.port}/elsewhere?a=1"
-    # The third cookie is Jupyter's own, for clients with its token.
+    # A third cookie comes from Jupyter, which sends it to clients that use its token.
     assert answer.headers.get_list("Set-Cookie")[:2] == ["a=1", "b=2"]
     assert not {"keep-alive", "etag"} & set(answer.headers)
 
@@ -235,7 +238,7 @@ async def test_apps_need_the_token_of_the_session(server: JupyterServer) -> None
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """Raise the limit of open files: a thousand connections use three sockets each."""
+    """Raise the limit of open files: each connection needs three sockets of this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4 * MAX_STREAMS
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -245,7 +248,7 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-# Fewer than the backlog of a listener: if the backlog overflows, connections hang.
+# Fewer than the listener's queue can hold: connections that do not fit into it hang.
 CONNECTIONS_PER_BATCH = 50
 
 

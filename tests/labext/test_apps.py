@@ -41,8 +41,8 @@ def test_every_process_app_has_an_icon_and_listens_on_a_unix_socket_if_it_can() 
         words = [*app.command, *app.environment.values()]
         address = "{port}" if app.uses_tcp else "{unix_socket}"
         assert any(address in word for word in words), app.name
-    # Every user of the host can connect to a TCP port. Only Gradio uses one: it supports no Unix
-    # socket.
+    # Every user of the host can connect to a TCP port. Only Gradio listens on one: it does not
+    # support Unix sockets.
     assert [app.name for app in process_apps if app.uses_tcp] == ["gradio"]
 
 
@@ -75,7 +75,7 @@ def test_vs_code_starts_with_initial_settings_and_keeps_changed_ones(tmp_path: P
     settings.write_text("{}")
     start()
     assert settings.read_text() == "{}"
-    # A home that is not writable raises no error.
+    # A home folder that cannot be written causes no error.
     apps.create_initial_files(offer.app, "/proc/nonexistent")
 
 

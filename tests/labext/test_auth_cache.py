@@ -1,4 +1,4 @@
-"""Cached authorizations: identical headers, the same app, for a limited time."""
+"""A cached authorization is valid for identical headers and the same app, for a limited time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Clock:
 
 
 class CacheUnderTest:
-    """A cache with a movable clock, and the list of the uses that were recorded."""
+    """A cache with a clock that tests set, and the list of the recorded uses."""
 
     def __init__(self) -> None:
         self.clock = Clock()

@@ -26,12 +26,12 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class FakeHub:
-    """A fake Hub: its configured responses and the requests that it received."""
+    """A fake Hub with configurable responses, which records the requests."""
 
     url: str = ""
     status: int = 200
     is_ready: bool = True
-    # Response to reports of activity.
+    # The body of the response to a report of activity.
     activity_response: bytes = b"{}"
     queries: list[str] = field(default_factory=list)
     activity: list[dict[str, Any]] = field(default_factory=list)
@@ -139,7 +139,7 @@ def test_the_command_starts_after_the_hub_has_registered_the_server(tmp_path: Pa
         assert hub.credentials == {"token secret"}
 
 
-def test_pages_redirect_to_the_hub_without_content(tmp_path: Path) -> None:
+def test_pages_have_no_content_and_redirect_to_the_hub(tmp_path: Path) -> None:
     with fake_hub() as hub:
         hub.is_ready = False
         with runner(hub, tmp_path, "echo secret") as running:
@@ -154,7 +154,7 @@ def test_pages_redirect_to_the_hub_without_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_the_command_runs_if_the_hub_denies_queries(tmp_path: Path, status: int) -> None:
+def test_the_command_runs_although_the_hub_denies_queries(tmp_path: Path, status: int) -> None:
     with fake_hub() as hub:
         hub.status = status
         with runner(hub, tmp_path, "true") as running:

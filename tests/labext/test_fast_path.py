@@ -39,7 +39,7 @@ class Caller:
         self.writer.write("\r\n".join([*head, "", ""]).encode())
 
     async def receive(self) -> tuple[bytes, bytes]:
-        """Return head and body of a response."""
+        """Return the head and the body of the next response."""
         head = await self._reader.readuntil(b"\r\n\r\n")
         low = head.lower()
         if b"transfer-encoding: chunked" in low:
@@ -73,7 +73,7 @@ def authorization_header(server: JupyterServer) -> str:
 
 
 def is_from_jupyter(head: bytes) -> bool:
-    """Return whether Jupyter handled the request: only Jupyter sets a cookie for the token."""
+    """Return whether the response with this head is Jupyter's: only Jupyter sets this cookie."""
     return b"set-cookie: username-" in head.lower()
 
 
@@ -112,7 +112,7 @@ async def test_an_authorization_is_not_reused_for_other_headers_or_apps(
 
 
 @pytest.mark.parametrize("name", ["token", "%74oken", "to%6Ben"])
-async def test_a_token_in_the_url_does_not_authorize_others(
+async def test_a_token_in_the_url_does_not_authorize_other_requests(
     server: JupyterServer, name: str
 ) -> None:
     async with serving_app(App()) as app, caller_of(server, app) as caller:
@@ -226,7 +226,7 @@ async def test_the_request_to_the_app_ends_with_the_client(server: JupyterServer
             app.may_continue.clear()
             caller.send_request("", authorization_header(server))
             await wait_until_async(lambda: len(app.received) == 2, 60, "the second request")
-        # Disconnect before the app sends the rest.
+        # The client is disconnected before the app sends the rest of its response.
         await wait_until_async(app.readers[0].at_eof, 60, "the app's connection to be closed")
         app.may_continue.set()
     assert app.connections == 1

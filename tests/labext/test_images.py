@@ -36,7 +36,7 @@ APPS = {
     },
     "minimal": {"jupyterlab"},
 }
-# Offered in every image, even if not in the label.
+# Apps that every image offers, even if its label does not name them.
 ALWAYS = {"jupyterlab", "terminal", "filebrowser", "ssh"}
 # Scripts whose pages respond to a click, which needs the app's websocket or event stream.
 SCRIPTS = {
@@ -117,7 +117,7 @@ async def test_pages_of_scripts_respond_to_a_click(running: RunningImage, browse
         await page.close()
 
 
-# Writes an event file with TensorBoard's own writer; the test finds the tag on the page.
+# Writes an event file with TensorBoard's own writer. The test looks for its tag on the page.
 EVENTS = """
 from tensorboard.summary import Writer
 writer = Writer("/home/work/logs/first")
@@ -147,7 +147,7 @@ async def test_tensorboard_shows_an_event_file(running: RunningImage, browser: B
     start_app(running, "tensorboard")
 
     def is_read() -> bool:
-        # A page opened before TensorBoard has read the file stays empty until it is reloaded.
+        # A page that is opened before TensorBoard has read the file stays empty.
         tags = running.server.get("tensorboard/data/plugin/scalars/tags")
         return "lost_and_found" in tags.text
 
@@ -197,7 +197,7 @@ async def test_vs_code_opens_a_file_and_runs_a_terminal(
         await terminal.first.wait_for(state="attached", timeout=TIMEOUT_MS)
 
         async def command_was_run() -> bool:
-            # Repeat the input, because the shell may drop it before showing its prompt.
+            # Repeat the input: the shell may drop input until it shows its prompt.
             await terminal.first.press_sequentially("echo $((6 * 7)) > ~/typed.txt\n")
             return running.run("sh", "-c", "cat /home/work/typed.txt || true").strip() == "42"
 
@@ -205,7 +205,7 @@ async def test_vs_code_opens_a_file_and_runs_a_terminal(
 
 
 def start_app(running: RunningImage, name: str) -> None:
-    """Start an app and wait until it runs; idempotent."""
+    """Start an app, if it does not run yet, and wait until it runs."""
     arguments = {}
     if name in SCRIPTS:
         arguments = {"script": f"{name}_page.py"}
@@ -218,7 +218,7 @@ def start_app(running: RunningImage, name: str) -> None:
         timeout=60,
     )
     assert started.status_code == 202, started.text
-    # MLflow reads many files, which takes minutes with a cold page cache.
+    # MLflow reads many files: this takes minutes if none of them is in the page cache.
     wait_until_running(running, name)
 
 

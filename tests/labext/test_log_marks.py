@@ -1,4 +1,4 @@
-"""Marks of logs: a repeated request returns only new output."""
+"""Marks of logs, with which a repeated request returns only the new output."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bai_labext.manager_link import known_length, log_mark
     [
         pytest.param("one\n", "one\ntwo\n", 4, id="output was appended"),
         pytest.param("one\n", "one\n", 4, id="no new output"),
-        pytest.param("한글\n", "한글\ntwo\n", 3, id="characters, not bytes"),
+        pytest.param("한글\n", "한글\ntwo\n", 3, id="characters are counted"),
         pytest.param("one\ntwo\n", "two\nthree\n", 0, id="beginning was dropped"),
-        pytest.param("one\ntwo\n", "one\n", 0, id="shorter log"),
-        pytest.param("", "one\n", 0, id="empty before"),
+        pytest.param("one\ntwo\n", "one\n", 0, id="end was dropped"),
+        pytest.param("", "one\n", 0, id="log was empty"),
     ],
 )
 def test_known_length_is_the_length_of_the_marked_prefix(before: str, now: str, known: int) -> None:

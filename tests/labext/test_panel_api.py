@@ -22,7 +22,7 @@ from tests.testbed.wait import wait_until
 pytestmark = pytest.mark.e2e
 
 PORT = free_port()
-# Runs the file `broken` if it exists; otherwise serves its socket.
+# Runs the file `broken` first, if it exists, and then serves a Unix socket.
 PROGRAM = """#!/bin/sh
 echo "starting up"
 if [ -e "$HOME/broken" ]; then . "$HOME/broken"; fi
@@ -35,7 +35,7 @@ class Server(socketserver.UnixStreamServer):
 Server(sys.argv[1], http.server.SimpleHTTPRequestHandler).serve_forever()
 ' "$2"
 """
-# Accepts RStudio's command line and responds to requests with this command line.
+# Responds to each request with its own command line, which must be RStudio's.
 RSERVER = """#!/bin/sh
 exec {python} -c '
 import http.server, json, socketserver, sys
@@ -84,7 +84,7 @@ def server(home: Path) -> Iterator[JupyterServer]:
 
 @pytest.fixture
 def server_without_ports(tmp_path: Path) -> Iterator[JupyterServer]:
-    """A server for one test: its messages about closed ports must not list ports of other tests."""
+    """A server for one test: on a shared one, the programs of other tests could listen on ports."""
     home = with_programs(tmp_path)
     with session_server(home, {"PATH": f"{home}/bin:/usr/bin:/bin"}) as running:
         yield running
@@ -189,7 +189,7 @@ def test_poll_returns_changed_sections_only(
         assert answer.status_code == 200
         assert "secret-of-the-session" not in answer.text
         sections: dict[str, Any] = answer.json()
-        # The sections of the manager are missing; the sections of this server are present.
+        # The error is about the sections of the manager; those of this server must be present.
         assert sections.pop("error") == "unavailable"
         assert "cannot be reached" in sections.pop("message")
         return sections
@@ -203,7 +203,7 @@ def test_poll_returns_changed_sections_only(
     wait_for_state(server, "running")
     changed = poll(mark)
     assert set(changed) == {"apps", "marks"} and changed["marks"]["apps"] != mark
-    # A use of the app does not change the section.
+    # A use of the app does not count as a change of the section.
     assert server.get("vscode/").status_code == 200
     assert poll(changed["marks"]["apps"]) == {"marks": {}}
     server.request("DELETE", "bai/api/apps/vscode")
@@ -256,7 +256,7 @@ def test_tensorboard_shows_the_chosen_folder(server: JupyterServer, home: Path) 
     assert post(server, "tensorboard", arguments={"log_dir": "runs/one"}).status_code == 202
     wait_until(lambda: app(server, "tensorboard")["state"] == "running", 60, "TensorBoard")
     assert folder() == f"{home}/runs/one"
-    # The same arguments change nothing; other arguments need `restart`.
+    # With the same arguments, the app keeps running; other arguments require `restart`.
     assert post(server, "tensorboard", arguments={"log_dir": "runs/one"}).status_code == 202
     refused = post(server, "tensorboard", arguments={"log_dir": "runs/two"})
     assert refused.status_code == 409 and "restart it" in refused.json()["message"]
@@ -283,7 +283,7 @@ def test_invalid_arguments_start_nothing(
     assert app(server, "tensorboard")["state"] == "stopped"
 
 
-def test_polls_of_an_open_page_are_not_activity(server: JupyterServer) -> None:
+def test_polls_of_an_open_page_do_not_count_as_activity(server: JupyterServer) -> None:
     def activity() -> str:
         return str(server.get("api/status?no_track_activity=1").json()["last_activity"])
 
@@ -325,7 +325,7 @@ def name_server(
 
 
 def test_rstudio_gets_its_command_line(server: JupyterServer, home: Path) -> None:
-    """The program is a fake, because no image of this repository contains RStudio."""
+    """A fake replaces RStudio, which no image of this repository contains."""
     assert post(server, "rstudio").status_code == 202
     wait_until(lambda: app(server, "rstudio")["state"] == "running", 60, "RStudio")
     arguments = server.get("rstudio/").json()
@@ -344,7 +344,7 @@ def test_rstudio_gets_its_command_line(server: JupyterServer, home: Path) -> Non
 
 
 def test_nni_is_running_when_an_experiment_listens(server: JupyterServer) -> None:
-    """A fake server listens on the port in the image's label."""
+    """A fake of NNI's server listens on the port that the image's label names."""
     board = app(server, "nniboard")
     assert (board["title"], board["port"], board["state"]) == ("NNI", NNI_PORT, "stopped")
     with name_server("127.0.0.1", NNI_PORT):
@@ -362,7 +362,7 @@ def test_a_named_port_is_running_when_a_program_listens(server: JupyterServer, h
     with name_server(host, PORT):
         wait_until(lambda: app(server, name)["state"] == "running", 60, "the port")
         path = app(server, name)["path"]
-        # The cached address of the port may belong to the listener of the previous parametrization.
+        # The server may still use the address at which the program of another test case listened.
         wait_until(
             lambda: server.get(path).status_code == 200, 30, "a response at the address of the port"
         )
@@ -377,7 +377,7 @@ def test_a_named_port_is_running_when_a_program_listens(server: JupyterServer, h
 def test_ipv4_is_preferred_if_two_programs_listen_on_one_port(
     server: JupyterServer, tmp_path: Path
 ) -> None:
-    """The program on IPv6 responds only while the program on IPv4 does not run."""
+    """The program on IPv6 receives requests only while no program listens on IPv4."""
     for name in ("four", "six"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "who").write_text(name)
@@ -390,7 +390,7 @@ def test_ipv4_is_preferred_if_two_programs_listen_on_one_port(
         with name_server("127.0.0.1", PORT, tmp_path / "four"):
             wait_until(lambda: responds_with("four"), 30, "a response of the IPv4 program")
             with name_server("127.0.0.1", PORT, tmp_path / "six") as third:
-                assert third.wait(30) != 0  # the address is in use
+                assert third.wait(30) != 0  # because the address is in use
             assert all(responds_with("four") for _ in range(20))
             assert app(server, f"port-{PORT}")["state"] == "running"
         wait_until(lambda: responds_with("six"), 30, "the IPv6 program to respond again")
@@ -408,5 +408,5 @@ def test_shared_apps_are_unavailable_without_a_manager(server: JupyterServer) ->
         )
         forged = httpx.get(server.url + path, headers={"Cookie": "bai-visit=made.up"}, timeout=60)
         assert forged.status_code == 503
-    # Apps with access to the whole session cannot be shared.
+    # An app with access to the whole session cannot be shared.
     assert server.get("shared/vscode/healthz").status_code == 404

@@ -1,4 +1,4 @@
-"""Every text key in the panel's sources exists, and every text is used."""
+"""Every key of a text in the panel's sources exists, and every text is used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bai_services.i18n.catalogue import translator
 
 SOURCES = Path(__file__).resolve().parents[2] / "bai_labext" / "frontend" / "src"
 SOURCE = "\n".join(path.read_text() for path in sorted(SOURCES.glob("*.ts*")))
-# Keys that the sources compute at run time.
+# Keys that the sources compose at run time, which a search cannot find.
 COMPOSED = {
     *(f"app-{state}" for state in AppState if state is not AppState.MISSING),
     *(f"enforcement-{level}" for level in (*Level, "unknown")),

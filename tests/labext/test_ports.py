@@ -44,7 +44,7 @@ async def test_a_listener_makes_a_port_reachable_over_ipv4_or_ipv6(
 
 
 async def test_a_port_that_accepts_no_connection_does_not_block_the_event_loop() -> None:
-    """The listener's accept queue is full, so a connection attempt ends only at its timeout."""
+    """The listener's queue is full: an attempt to connect ends only at its timeout."""
     with socket.socket(socket.AF_INET6) as server, ExitStack() as clients:
         server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         server.bind(("::", 0))
@@ -55,14 +55,14 @@ async def test_a_port_that_accepts_no_connection_does_not_block_the_event_loop()
             client.setblocking(False)
             client.connect_ex(("127.0.0.1", port))
         finding = asyncio.ensure_future(Hosts().of(port))
-        # If the attempt blocked the event loop, it would have ended before this timeout is handled.
+        # If the attempt blocked the event loop, it would be over when this wait ends.
         done, _ = await asyncio.wait([finding], timeout=0.02)
         assert not done
         assert await finding == "[::1]"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1", "::"])
-def test_netlink_and_procfs_agree(host: str) -> None:
+def test_netlink_and_procfs_list_the_same_listener(host: str) -> None:
     with listener_on(host) as port:
         (listener,) = (each for each in listeners() if each.port == port)
         assert listener == Listener(port, ip_address(host))
@@ -96,7 +96,7 @@ def test_port_problem_names_the_reason_and_other_ports() -> None:
     )
 
 
-def test_ports_are_named_by_label_and_request() -> None:
+def test_named_ports_come_from_the_label_and_the_request() -> None:
     environ = {
         "BAI_SERVICE_PORTS": (
             "jupyterlab:http:8090,nniboard:http:9090,triton:http:[8000,8001],x:preopen:3000,"

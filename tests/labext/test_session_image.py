@@ -64,7 +64,7 @@ async def test_the_websocket_of_vs_code_opens_for_its_owner_only(server: Jupyter
     with pytest.raises(HTTPClientError) as refused:
         async with server.websocket(path, token=None):
             pass
-    # Jupyter redirects a request without a token to its login page, so no websocket opens.
+    # Jupyter redirects a request without a token to its login page, or denies it.
     assert refused.value.code in (302, 403)
     async with server.websocket(path):
         pass
@@ -96,7 +96,7 @@ def test_the_image_contains_no_build_tools_and_no_client_settings(
     search = (
         (
             "for tool in gcc g++ make npm; do command -v $tool; done;"
-            # The published wheel of gradio contains such files; they are not left from our build.
+            # Gradio's published package contains such files; they do not come from our build.
             "find / -xdev -path '*/site-packages/gradio' -prune -o"
             " ( -name pip.conf -o -name .npmrc -o -name .package-lock.json ) -print;"
             "ls -d /client /node /src 2>/dev/null; true"

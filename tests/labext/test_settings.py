@@ -60,7 +60,7 @@ def test_import_jupyterlab_skips_slow_imports_and_restores_path() -> None:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
     home = tmp_path_factory.mktemp("home")
-    # The environment of the test process is not inherited; PATH has no code-server.
+    # The server does not inherit the environment of the test; its PATH has no code-server.
     environ = {
         "HOME": str(home),
         "PATH": "/usr/bin:/bin",

@@ -15,7 +15,7 @@ VISIT = Visit("tensorboard", "192.0.2.7", "token")
 
 
 class FakeManager:
-    """A manager that admits every visitor unless ``error`` is set; it records the requests."""
+    """A manager that admits each visitor, or raises ``error`` if set; it records the requests."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -62,7 +62,7 @@ async def test_a_denied_visit_is_removed_from_the_cache(
     manager.error = Forbidden("revoked")
     with pytest.raises(Forbidden):
         await visits.check(VISIT)
-    # The denied visit gets no grace period while the manager is unavailable.
+    # When the manager becomes unavailable, a denied visit has no grace period.
     manager.error = Unavailable("unavailable")
     with pytest.raises(Unavailable):
         await visits.check(VISIT)

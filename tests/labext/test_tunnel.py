@@ -40,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
 
 
 class Echo:
-    """Server that echoes its input, then sends the number of bytes."""
+    """A server that echoes its input, and at the end of the input sends the number of bytes."""
 
     def __init__(self) -> None:
         self.open = 0
@@ -64,8 +64,7 @@ class Echo:
 @asynccontextmanager
 async def echo(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, Echo]]:
     serve = Echo()
-    # The backlog must be large enough for all connections of a test: further connections would
-    # hang.
+    # The queue of the listener must hold all connections of a test: others would hang.
     server = await asyncio.start_server(serve, host, 0, backlog=1024)
     async with server:
         yield server.sockets[0].getsockname()[1], serve
@@ -106,7 +105,7 @@ async def connection_to(
 
 
 async def echo_through(port: int, content: bytes) -> bytes:
-    """Send the content and the end of the stream, then read to the end."""
+    """Send the content and end the stream; return everything that is received."""
     async with connection_to(port) as (reader, writer):
 
         async def send() -> None:
@@ -147,7 +146,7 @@ async def test_a_blocked_reader_does_not_delay_other_streams(server: JupyterServ
         tunnel_port(server, f"tcp:{port}") as local,
         connection_to(local) as (_, writer),
     ):
-        # Nothing reads the echo, so the echo server blocks, then the tunnel, then this writer.
+        # The test does not read the echo: echo server, tunnel and this writer block in turn.
         writer.write(PAYLOAD * 20)
         assert await echo_through(local, b"hello") == b"hello5 bytes"
         writer.transport.abort()
@@ -229,7 +228,10 @@ Disturb = Callable[[Relay, TunnelClient, int], Awaitable[object]]
 
 
 async def send_with_disturbance(server: JupyterServer, disturb: Disturb) -> list[str]:
-    """Send content through a relay; call ``disturb`` twice; return the messages to the user."""
+    """Send content through a relay; call ``disturb`` in the middle and near the end.
+
+    Return the messages for the user.
+    """
     there = int(server.url.rstrip("/").rpartition(":")[2])
     relay, said = Relay(there), []
     await relay.start()
@@ -321,7 +323,7 @@ async def test_only_stream_bytes_count_as_activity(server: JupyterServer) -> Non
         for _ in range(3):
             await send(encode(FrameKind.PING))
             await next_of(FrameKind.PONG)
-        # The stream is open, but only keepalives are sent.
+        # The stream is open, but only keepalives have been sent.
         assert activity() == before
         await send(encode(FrameKind.DATA, 1, b"hello"))
         assert bytes((await next_of(FrameKind.DATA)).payload) == b"hello"

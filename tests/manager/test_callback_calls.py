@@ -1,4 +1,4 @@
-"""One callback request: slow, failing and redirecting receivers, and denied addresses."""
+"""One callback request: receivers that are slow, fail or redirect, and denied addresses."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ async def test_request_has_body_and_headers(receiver: Receiver) -> None:
     assert "Cookie" not in call.headers
 
 
-async def test_error_contains_the_status_but_not_the_response_body(receiver: Receiver) -> None:
+async def test_error_contains_the_status_but_not_the_body_of_the_response(
+    receiver: Receiver,
+) -> None:
     receiver.answers.extend([500, 404])
     async with callback_calls() as calls:
         for status in (500, 404):
@@ -133,7 +135,7 @@ async def test_only_allowed_addresses_of_a_name_are_called(receiver: Receiver) -
 
 async def test_name_is_resolved_only_once(receiver: Receiver) -> None:
     async with serve_receiver() as other:
-        # A second lookup would return an address that is not allowed.
+        # A second lookup would return another address, which is not allowed.
         resolver = FakeResolver(["127.0.0.1"], ["127.0.0.2"])
         async with callback_calls(resolver=resolver) as calls:
             await calls.post(f"http://hooks.example.org:{receiver.port}/", b"", {})

@@ -1,4 +1,4 @@
-"""Time limits under faults: a killed step, two managers at the same time, a concurrent stop."""
+"""Time limits when a step is killed, two managers act at once, or a user stops a session."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def make_overdue(url: str) -> World:
 
 
 async def check(world: World, left: Sequence[Status] = ()) -> None:
-    """Check that each session except "fails" was stopped once or has a status in ``left``."""
+    """Check that each session except "fails" was stopped once, or has a status in ``left``."""
     assert await AllocationStore(world.database).audit() == []
     for row in await world.sessions.in_status(*Status):
         if row.name == "fails":
@@ -119,7 +119,7 @@ def test_step_is_complete_after_a_kill_at_any_point(database_url: str) -> None:
 
 @asynccontextmanager
 async def overdue(url: str) -> AsyncIterator[tuple[World, Database]]:
-    """Yield overdue sessions and the database of a second manager; check the result at the end."""
+    """Yield overdue sessions and another connection to their database; check them at the end."""
     world = await make_overdue(url)
     other = Database(url)
     yield world, other
@@ -129,7 +129,7 @@ async def overdue(url: str) -> AsyncIterator[tuple[World, Database]]:
 
 
 async def test_two_managers_at_once_stop_each_session_once(database_url: str) -> None:
-    # While the lease is taken over, both managers may believe that they hold it.
+    # While one manager takes over the lease, the other may still believe that it holds the lease.
     async with overdue(database_url) as (world, other):
         lease = Lease(LeaseStore(world.database), later, seconds=600)
         await asyncio.gather(
@@ -149,7 +149,7 @@ async def test_first_of_two_concurrent_stops_sets_the_reason(database_url: str) 
         for row in rows:
             ended = await world.sessions.find(row.id)
             stops = [s for s in await world.sessions.history(row.id) if s.to_status in STOPS]
-            # The first stop set the reason and the result.
+            # The reason and the result are those of the first stop.
             assert ended.status_info == stops[0].reason
             is_failure = ended.status_info != "stopped by ann" and row.status is Status.RUNNING
             assert ended.result == ("failure" if is_failure else "undefined")

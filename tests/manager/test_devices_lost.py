@@ -1,4 +1,4 @@
-"""Loss of an agent with devices, and devices that change while in use."""
+"""An agent with devices is lost, and devices change while a session uses them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_sessions_of_a_lost_agent_fail_after_an_hour(
     soft = Sharing(Level.SOFT)
     await cluster.agent.beat(devices=[gpu("g1", soft)])
     first = await cluster.create("on-g1", resources=ONE)
-    # Run a pass now, because the first pass may JIT-compile its code, which can take a minute.
+    # Run the first pass now: it may JIT-compile its code, which can take a minute.
     await cluster.manager.scheduling.scheduler.run_pass()
     item = await cluster.agent.prepare()
     await cluster.until(first.id, Status.RUNNING)
@@ -45,7 +45,7 @@ async def test_sessions_of_a_lost_agent_fail_after_an_hour(
     await cluster.manager.cluster.agents.check_deadlines()
     second = await cluster.create("on-g2", resources=ONE)
     assert await devices_of(cluster, second) == ["g2"]
-    # No session is placed on the lost agent.
+    # No other session is placed on the lost agent.
     third = await cluster.create("waiting", resources=ONE)
     await cluster.manager.scheduling.scheduler.run_pass()
     assert (await cluster.store.find(third.id)).status is Status.PENDING

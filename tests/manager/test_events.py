@@ -1,4 +1,4 @@
-"""Event streams: status changes in order, then one event for each changed queue position."""
+"""Event streams: status changes in order, then one event per session whose position changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def every_change(change: Change) -> bool:
     return True
 
 
-async def test_status_changes_are_ordered_and_positions_are_deduplicated() -> None:
+async def test_status_changes_come_in_order_before_one_event_per_position() -> None:
     events = Events()
     with events.follow(None, every_change) as subscription:
         events.publish_positions(position_changes(1, 2))
@@ -38,7 +38,7 @@ async def test_status_changes_are_ordered_and_positions_are_deduplicated() -> No
         assert await received_changes(subscription) == []
 
 
-async def test_many_changed_positions_do_not_evict_status_changes() -> None:
+async def test_many_changed_positions_displace_no_status_change() -> None:
     events = Events()
     with events.follow(None, every_change) as subscription:
         events.publish(change(0))

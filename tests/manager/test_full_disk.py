@@ -1,4 +1,4 @@
-"""Full disk of the database: writes fail with a clear error, and succeed once there is space."""
+"""When the disk of the database is full, writes fail with a clear error; later they succeed."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def api(disk: SmallDisk, tmp_path: Path, clock: MovableClock) -> AsyncIter
 
 
 async def fill_with_objects(client: Client, path: str, **spec: object) -> tuple[list[str], str]:
-    """Create objects until the disk is full; return the created names and the rejected one."""
+    """Create objects until the disk is full; return their names and that of the rejected one."""
     made: list[str] = []
     for number in range(MAX_TRIES):
         name = f"full-{number}"
@@ -131,14 +131,14 @@ async def test_writes_fail_while_the_disk_is_full_and_succeed_with_free_space(
     manager, store = api.world.manager, SessionStore(api.world.manager.database)
     agent = FakeAgent(api.agent)
     await agent.beat()
-    await warm_up()  # JIT compilation may take longer than the timeouts below
+    await warm_up()  # JIT-compiles, which may take longer than the timeouts below
     await manager.start()
     admin, user = await api.client("admin"), await api.client("user")
 
     async def is_scheduled(session_id: str) -> bool:
         return (await store.find(session_id)).status is Status.SCHEDULED
 
-    # Only the disk may limit the number of sessions.
+    # No policy may limit the number of sessions.
     await admin.patch("/keypair-policies/default", {"max_concurrent_sessions": MAX_TRIES})
     waiting = await user.post("/sessions", {"name": "before", "project": "default"})
     await wait_until_async(lambda: is_scheduled(waiting["id"]), 120, "the first session")
@@ -148,7 +148,7 @@ async def test_writes_fail_while_the_disk_is_full_and_succeed_with_free_space(
     created, not_created = await fill_with_objects(
         user, "/sessions", project="default", enqueue_only=True
     )
-    # Reads succeed, even with a keypair whose time of last use cannot be updated.
+    # Reads succeed, although the time of the keypair's last use cannot be stored.
     api.world.clock.advance(minutes=6)
     monitor = await api.client("monitor")
     assert (await monitor.get("/me"))["username"] == "monitor"

@@ -118,7 +118,7 @@ async def test_password_is_exchanged_for_a_token_with_the_rights_of_its_user(
 
 async def test_token_can_revoke_itself(running: HubAndManager, hub: Hub) -> None:
     async with await token_of(running, "user2") as mine, await token_of(running, "user2") as other:
-        assert (await mine.get("/me"))["username"] == "user2"  # caches the token
+        assert (await mine.get("/me"))["username"] == "user2"  # the manager caches the token
         await mine.delete("/auth/token")
         for _ in range(2):
             with pytest.raises(NotSignedIn):
@@ -146,7 +146,9 @@ async def test_bai_logout_revokes_the_token(
     assert profile.load_saved(environ) is None
 
 
-async def test_foreign_and_invalid_tokens_are_rejected(running: HubAndManager, hub: Hub) -> None:
+async def test_tokens_that_are_invalid_or_have_no_account_are_rejected(
+    running: HubAndManager, hub: Hub
+) -> None:
     await hub.ensure_user("stranger")
     await hub.ensure_user("user")
     limited = {"note": "of a session", "scopes": ["read:users:name!user=user"]}
@@ -166,7 +168,7 @@ async def test_foreign_and_invalid_tokens_are_rejected(running: HubAndManager, h
 async def test_session_token_has_few_of_its_owners_permissions(
     running: HubAndManager, hub: Hub
 ) -> None:
-    """A program in a superadmin's session can read the token; it must not become a superadmin."""
+    """A program in a superadmin's session can read its token, but gains no other rights."""
     async with await token_of(running, "admin") as admin:
         mine = await admin.post("/sessions", {"name": "of-admin", "project": "default"})
         async with await token_of(running, "user") as user:
@@ -309,7 +311,7 @@ async def test_cli_signs_in_through_the_browser(running: HubAndManager) -> None:
             await anyone.post("/auth/code/redeem", body)
     async with Client(running.manager_url, Token(token)) as client:
         assert (await client.get("/me"))["username"] == "user"
-        # A token cannot authorize the creation of another token.
+        # A request with a token cannot create another token; only a browser may ask for a code.
         with pytest.raises(NotSignedIn):
             await client.post("/auth/code", {"challenge": request["challenge"]})
 
@@ -333,7 +335,7 @@ async def test_invalid_sign_in_request_of_the_cli_is_rejected(
 
 
 async def test_code_is_only_sent_to_a_signed_in_browser(running: HubAndManager) -> None:
-    """A request without a sign-in is rejected before its parameters are checked."""
+    """A request without a sign-in is rejected, whether its parameters are valid or not."""
     async with httpx.AsyncClient() as browser:
         for request in (_sign_in_request("x" * 43), _sign_in_request("short")):
             response = await browser.post(f"{running.manager_url}/cli-login", data=request)

@@ -1,4 +1,4 @@
-"""Starter, Hub servers and reconciler against a fake Hub."""
+"""The starter and the reconciler of sessions' servers, with a fake Hub."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Cluster:
         return session
 
     async def running(self, name: str) -> tuple[Session, dict[str, Any]]:
-        """Return a running session, and its kernel as the agent reports it."""
+        """Start a session; return it and its kernel as the agent reports it."""
         session = await self.create(name)
         item = await self.agent.prepare()
         await self.until(session.id, Status.RUNNING)
@@ -148,7 +148,7 @@ async def test_manager_does_not_start_a_server_that_the_hub_is_starting(cluster:
     assert cluster.hub.start_requests == []
 
 
-async def test_manager_takes_over_a_start_without_a_spawner(cluster: Cluster) -> None:
+async def test_manager_takes_over_a_start_that_no_spawner_continues(cluster: Cluster) -> None:
     request = SessionSpec(name="lab1", owner="user", hub_server="srv")
     session, _ = await cluster.manager.sessions.sessions.create(HUB, request)
     await cluster.agent.prepare()
@@ -215,7 +215,7 @@ async def test_hub_servers_of_ended_sessions_are_deleted(cluster: Cluster) -> No
     key = key_of(session)
     await cluster.manager.sessions.launch.exited(HUB, session.id, SessionEnd(1, text="died"))
     await wait_until_async(lambda: cluster.hub.deleted_servers == [key], 10, "the deletion")
-    # After a crash, the Hub has lost the deletion and lists the server again, stopped or running.
+    # A Hub that has crashed may not remember the deletion: it lists the server, stopped or running.
     for facts in ({}, {"ready": True}):
         cluster.hub.add(*key, {"bai_session_id": session.id}, **facts)
 
@@ -224,7 +224,7 @@ async def test_hub_servers_of_ended_sessions_are_deleted(cluster: Cluster) -> No
             return key not in cluster.hub.servers
 
         await wait_until_async(is_deleted, 10, "the deletion by the reconciler")
-    # No other server was deleted. This one was deleted at the session's end and by the reconciler.
+    # Only this server was deleted: at the session's end, and twice by the reconciler.
     assert set(cluster.hub.deleted_servers) == {key} and len(cluster.hub.deleted_servers) >= 3
 
 

@@ -42,7 +42,7 @@ def test_ready_tasks_run_before_long_work(monkeypatch: pytest.MonkeyPatch) -> No
     assert done == ["answer", "long work", "long work"]
 
 
-def test_long_work_continues_although_the_loop_is_never_idle(
+def test_long_work_waits_no_longer_than_the_maximum(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(idle_scheduling, "MAX_PAUSE_SECONDS", NONE)
@@ -94,7 +94,7 @@ def test_thread_continues_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch)
         thread = asyncio.create_task(asyncio.to_thread(work))
         while not has_begun.is_set():  # noqa: ASYNC110  # keeps the loop busy
             await asyncio.sleep(0)
-        done.append("loop")  # up to this point the loop was never idle
+        done.append("loop")  # the loop has not been idle so far
         await thread
 
     run_in_loop(run_all)
@@ -102,7 +102,7 @@ def test_thread_continues_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch)
 
 
 class NeverIdle(threading.Event):
-    """An idle event that is never set; counts the waits."""
+    """An event for an idle loop that is never set; it counts the calls of ``wait``."""
 
     waits = 0
 
@@ -114,8 +114,8 @@ class NeverIdle(threading.Event):
 @pytest.mark.parametrize(
     ("slice_seconds", "waits"),
     [
-        pytest.param(LONG, 1, id="runs for a slice after a pause"),
-        pytest.param(NONE, 3, id="pauses again after the slice"),
+        pytest.param(LONG, 1, id="one pause in a long slice"),
+        pytest.param(NONE, 3, id="a pause in each short slice"),
     ],
 )
 def test_busy_loop_slows_a_thread_down(

@@ -54,7 +54,7 @@ async def test_lockout_does_not_apply_to_a_known_address(user_world: World) -> N
     assert await attempt(user_world, "user", PASSWORD, HOME) is None
     # The sign-in from the known address does not unlock the account for other addresses.
     assert await attempt(user_world, "user", PASSWORD, ABROAD) is SignInBlocked
-    # A wrong password gives the same error from every address.
+    # A wrong password gives the same error at the known address as at any other.
     assert await attempt(user_world, "user", WRONG, HOME) is SignInBlocked
     assert await attempt(user_world, "nobody", WRONG, HOME) is SignInRefused
 
@@ -87,7 +87,7 @@ async def test_address_that_tries_many_names_is_blocked(user_world: World) -> No
 async def test_lockout_of_a_user_name_does_not_reveal_its_email(
     user_world: World,
 ) -> None:
-    """Otherwise, an attacker could lock a user name and then find its email address by trying."""
+    """Otherwise, an attacker could lock a name, and then try which email address is locked."""
     await fail_sign_ins(user_world, "user", FAILURES_ALLOWED)
     for password in (WRONG, PASSWORD):
         assert await attempt(user_world, "user@example.com", password) is SignInRefused

@@ -24,7 +24,7 @@ LIMIT_SECONDS = 30
 
 @pytest.fixture
 async def manager(tmp_path: Path) -> AsyncIterator[Manager]:
-    """Provide a manager with one full agent and 20 pending sessions."""
+    """A manager with one full agent and 20 pending sessions; no loops run."""
     url, clock = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite", MovableClock()
     async with manager_on(url, tmp_path, clock) as made:
         await Commands(await make_world(made, clock)).queue(pending=CORES + 20, agents=1)
@@ -54,7 +54,7 @@ async def test_pass_does_not_wait_for_a_query(manager: Manager) -> None:
         await manager.scheduling.scheduler.step()
     assert len(await in_status(manager, Status.PENDING)) == 19
     may_continue.set()
-    # The result describes the queue at the time of the query.
+    # The result is about the queue at the beginning of the query, before the pass.
     assert await result == 20
 
 

@@ -1,4 +1,4 @@
-"""Two managers on one database: one schedules, the other is on standby; stale writes fail."""
+"""Two managers on one database: only the one with the lease schedules sessions."""
 
 from __future__ import annotations
 

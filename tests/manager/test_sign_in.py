@@ -43,7 +43,7 @@ NEW = "another horse 2?"
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of an attempt, as the client sees it."""
+    """What a client sees of an attempt to sign in: the type of the error, if any, and its text."""
 
     kind: type[BaiError] | None
     text: str = ""
@@ -113,7 +113,7 @@ async def test_administrators_cannot_act_as_others_in_the_hub(
 async def test_domain_administrator_gets_a_hub_role_for_the_domains_group(world: World) -> None:
     (role,) = (await world.manager.accounts.sign_ins.account(HUB, "domain-admin")).hub_roles
     assert all(scope == "admin-ui" or scope.endswith("!group=d-default") for scope in role.scopes)
-    # Server options contain the environment variables of the session.
+    # The options of a server contain the environment variables of its session.
     assert not any("servers" in scope for scope in role.scopes)
     with pytest.raises(NotFound):
         await world.manager.accounts.sign_ins.account(HUB, "nobody")
@@ -142,7 +142,7 @@ async def test_unknown_name_costs_the_same_computation_as_a_known_one(
     await attempt(user_world, "no-such-user", "wrong horse 1!")
     await attempt(user_world, "user2", "wrong horse 1!")
     known, unknown, without_password = hashed
-    # Both hashes have the same algorithm and parameters, so the checks take the same time.
+    # Both hashes have the same algorithm and parameters: their checks take the same time.
     assert known.rsplit("$", 2)[0] == unknown.rsplit("$", 2)[0]
     assert unknown == without_password
 
@@ -199,15 +199,18 @@ async def test_old_failures_expire(user_world: World, clock: MovableClock) -> No
 @pytest.mark.parametrize(
     "changes, reason, text",
     [
-        pytest.param({"status": "inactive"}, "inactive", "not active", id="inactive"),
+        pytest.param({"status": "inactive"}, "inactive", "not active", id="account is inactive"),
         pytest.param(
             {"status": "before-verification"},
             "before-verification",
             "not verified yet",
-            id="before verification",
+            id="account is not verified",
         ),
         pytest.param(
-            {"allowed_client_ip": ["192.168.0.0/16"]}, "address", f"from {IP}", id="other network"
+            {"allowed_client_ip": ["192.168.0.0/16"]},
+            "address",
+            f"from {IP}",
+            id="address is not allowed",
         ),
     ],
 )
@@ -334,7 +337,7 @@ async def test_code_is_valid_for_one_use_in_two_minutes_with_its_verifier(
     for code, proof in ((late, verifier), (stolen, "x" * 43), (stolen, verifier), ("made-up", "")):
         with pytest.raises(SignInRefused, match="run bai login again"):
             await sign_ins.redeem_code(code, proof, IP)
-    # The code is accepted: the error is only that no Hub is running to create the token.
+    # The code is accepted: the error is about the Hub, which is not running.
     with pytest.raises(Unavailable):
         await sign_ins.redeem_code(good, verifier, IP)
     with pytest.raises(SignInRefused):

@@ -23,9 +23,9 @@ async def statuses(world: World, username: str) -> list[str]:
 @pytest.mark.parametrize(
     "how",
     [
-        pytest.param("inactive", id="deactivated"),
-        pytest.param("deleted", id="deleted"),
-        pytest.param("domain", id="whole domain"),
+        pytest.param("inactive", id="user deactivated"),
+        pytest.param("deleted", id="user deleted"),
+        pytest.param("domain", id="domain deactivated"),
     ],
 )
 async def test_pending_sessions_of_deactivated_users_are_cancelled(world: World, how: str) -> None:
@@ -69,7 +69,7 @@ async def test_sign_ins_end_when_an_address_is_no_longer_allowed(world: World) -
     store, users = UserStore(world.manager.database), world.manager.accounts.users
 
     async def revoked_after(allowed: list[str] | None) -> list[str | None]:
-        """Change the allowed addresses; return which kinds of tokens are revoked."""
+        """Change the allowed addresses; return which tokens this revokes, in one item per user."""
         await users.update(SUPERADMIN, "user", {"allowed_client_ip": allowed})
         pending = await store.pending_revocations()
         for each in pending:
@@ -80,5 +80,5 @@ async def test_sign_ins_end_when_an_address_is_no_longer_allowed(world: World) -
     assert await revoked_after(["10.0.0.0/8", "192.168.1.7"]) == []
     assert await revoked_after(["10.0.0.0/8"]) == ["all"]
     assert await revoked_after(None) == []
-    # Servers are not stopped.
+    # No server is stopped.
     assert await store.pending_sign_outs() == []

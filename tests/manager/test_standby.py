@@ -1,4 +1,4 @@
-"""A manager without the lease starts no servers, does not reconcile and enforces no deadlines."""
+"""A manager without the lease starts no servers, reconciles nothing and enforces no deadlines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.testbed.wait import wait_until_async
 
 pytestmark = pytest.mark.both_databases
 
-# Lease durations in seconds: longer than any test, and short enough to wait for the expiry.
+# Durations of a lease in seconds: one longer than any test, one that a test can wait for.
 LONG, SHORT = 600.0, 3.0
 
 
@@ -59,7 +59,7 @@ async def create_prepared(cluster: Cluster, name: str) -> Session:
 
 
 async def finish_start_tasks() -> None:
-    """Wait until all start tasks of the managers in this process have sent their requests."""
+    """Wait until all tasks with which managers of this process start servers have ended."""
     await asyncio.gather(*(t for t in asyncio.all_tasks() if t.get_name().startswith("start-")))
 
 
@@ -88,8 +88,8 @@ async def test_session_created_by_a_standby_is_scheduled_at_once(
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
         await cluster.manager.start()
         assert cluster.user is not None
-        # The scheduler is notified of the session of its own manager. It finds the session of the
-        # standby manager in the database.
+        # Only a new session of its own manager wakes the scheduler, which then also finds the
+        # session of the standby manager in the database.
         for number in range(3):
             theirs = SessionSpec(name=f"theirs-{number}", resources={"cpu": "1", "mem": "512m"})
             created, _ = await standby.sessions.sessions.create(cluster.user, theirs)
@@ -189,7 +189,7 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                 await cluster.agent.beat(None)
 
         async def wait_for_status(session: Session, status: Status) -> None:
-            # Placement may be JIT-compiled first, and an agent without heartbeats is LOST.
+            # The placement code may be JIT-compiled: without heartbeats, the agent is LOST.
             async def has_status() -> bool:
                 await beat()
                 return (await cluster.store.find(session.id)).status is status
@@ -231,8 +231,8 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                     lambda: "was lost" in log_of("a"), 60, "manager a to log the loss of the lease"
                 )
                 await beat(after_seconds=0)
-                # Manager b must retry 40 times. In this time, a start request by manager a would
-                # reach the Hub.
+                # Manager b must retry 40 times: enough time for a start request of manager a, if it
+                # sent one.
                 hub.start_statuses = [429] * 40
                 two = await create_prepared_at_once("lab2")
                 await wait_for_status(two, Status.RUNNING)

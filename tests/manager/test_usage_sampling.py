@@ -32,7 +32,7 @@ class World:
         return UsageSampling(self.store, self.lease, self.clock)
 
     async def condensed(self, kernel: str) -> list[datetime]:
-        """Return the intervals of the coarse samples of a kernel."""
+        """Return the start times of the coarse samples of a kernel."""
         first, last = START - timedelta(days=1), START + timedelta(days=1)
         return [s.at for s in await self.store.between([kernel], COARSE, first, last)]
 
@@ -51,7 +51,7 @@ async def test_manager_that_was_killed_while_it_condensed_leaves_no_kernel_out(
 ) -> None:
     samples = [Sample(name, START, {"cpu_cores": 1.0}) for name in ("k1", "k2")]
     await world.store.add(samples, FINE)
-    # Kernels are condensed in several transactions; only the first one was committed.
+    # Each kernel may be condensed in another transaction; only that of "k1" was committed.
     await world.store.add(samples[:1], COARSE)
     world.clock.advance(minutes=6)
     await world.new_sampling().step()

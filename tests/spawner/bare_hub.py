@@ -61,7 +61,7 @@ c.BaiSpawner.pre_spawn_hook = choose
 
 
 class BareHub:
-    """Starts, kills and calls a Hub; the Hub's folder and sessions survive `kill`."""
+    """Starts, kills and calls a Hub, whose folder and sessions remain after `kill`."""
 
     def __init__(self, folder: Path, manager_url: str, hub_token: str) -> None:
         self.folder = folder
@@ -89,7 +89,7 @@ class BareHub:
         )
 
     async def start_with_user(self) -> None:
-        """Start the Hub and create the user ``user``, whose servers `post_server` starts."""
+        """Start the Hub and create ``user``, for whom `post_server` starts servers."""
         await asyncio.to_thread(self.start)
         await self.api.post("/users/user")
         answer = await self.api.post("/users/user/tokens")
@@ -98,7 +98,10 @@ class BareHub:
     def start(self) -> None:
         """Start the Hub and wait until it responds.
 
-        If it exits, raise an error that contains its log.
+        Raises
+        ------
+        RuntimeError
+            If the Hub exits; the message contains the end of its log.
         """
         config = self.folder / "config.py"
         config.write_text(
@@ -142,14 +145,14 @@ class BareHub:
     async def post_server(
         self, server: str, options: Any = None, *, as_service: bool = False
     ) -> httpx.Response:
-        """Start a server of ``user``, as that user or as a service; return the Hub's response."""
+        """Ask the Hub to start a server of ``user``, as that user or as a service."""
         path = f"/users/user/servers/{server}" if server else "/users/user/server"
         body = {} if options is None else {"user_options": options}
         assert self._as_user is not None
         return await (self.api if as_service else self._as_user).post(path, json=body)
 
     async def server(self, server: str) -> dict[str, Any]:
-        """Return the Hub's model of a server, empty if there is none."""
+        """Return the Hub's model of a server of ``user``, or an empty model if there is none."""
         answer = await self.api.get("/users/user", params={"include_stopped_servers": "1"})
         found: dict[str, Any] = answer.json()["servers"].get(server, {})
         return found

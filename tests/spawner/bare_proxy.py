@@ -1,4 +1,4 @@
-"""A proxy without routing, for a Hub whose servers are accessed directly."""
+"""A proxy that forwards nothing, for a Hub whose servers the tests access directly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jupyterhub.proxy import Proxy
 
 
 class BareProxy(Proxy):
-    """Proxy that only stores the routes, without a process or a port."""
+    """A proxy that only stores routes; it has no process and no port."""
 
     should_start = False
 

@@ -18,8 +18,8 @@ from tests.testbed.manager import HUB_TOKEN, Api
 
 @pytest.fixture
 async def agent(api: Api) -> AsyncIterator[FakeAgent]:
-    """A registered agent that does not prepare sessions; the manager's loops are running."""
-    # Loading compiled code blocks this process. Load it before a request could wait for it.
+    """An agent that prepares no sessions; the loops of the manager run."""
+    # Load the compiled code now: loading it blocks this process, and a request would have to wait.
     await warm_up()
     fake_agent = FakeAgent(api.agent)
     await fake_agent.beat()
@@ -30,7 +30,7 @@ async def agent(api: Api) -> AsyncIterator[FakeAgent]:
 
 @pytest.fixture
 async def preparing(agent: FakeAgent) -> AsyncIterator[FakeAgent]:
-    """The agent of the fixture ``agent``, which now prepares every session that it gets."""
+    """The same agent as ``agent``, except that it prepares every session that it gets."""
 
     async def prepare() -> None:
         while True:
@@ -46,7 +46,7 @@ async def preparing(agent: FakeAgent) -> AsyncIterator[FakeAgent]:
 
 @pytest.fixture
 async def bare_hub(api: Api, tmp_path: Path) -> AsyncIterator[BareHub]:
-    """A Hub that is not started yet; its remaining sessions are stopped after the test."""
+    """A Hub that the test must start; sessions that it leaves are killed after the test."""
     folder = tmp_path / "hub"
     folder.mkdir()
     hub = BareHub(folder, api.url, HUB_TOKEN)
@@ -58,6 +58,6 @@ async def bare_hub(api: Api, tmp_path: Path) -> AsyncIterator[BareHub]:
 
 @pytest.fixture
 async def hub(bare_hub: BareHub) -> BareHub:
-    """A running Hub with the user ``user``."""
+    """The Hub of ``bare_hub``, running, with the user ``user``."""
     await bare_hub.start_with_user()
     return bare_hub

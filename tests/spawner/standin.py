@@ -1,4 +1,4 @@
-"""A small server that replaces Jupyter in a session; the path of a URL selects its action."""
+"""A small server that replaces Jupyter in a session; the path of a request names an action."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ http.server.ThreadingHTTPServer((host, int(port)), Handler).serve_forever()
 
 
 async def ask(running: Running, what: str, **query: str) -> tuple[int, Any]:
-    """Return status and body of a request to the server in the session."""
+    """Ask the server of a session for an action; return the status and the body of the response."""
     async with httpx.AsyncClient(timeout=10) as client:
         response = await client.get(f"{running.url}/user/ada/{what}", params=query)
     return response.status_code, response.json()

@@ -1,4 +1,4 @@
-"""The host's address on Docker's bridge, as different engine versions report it."""
+"""The host's address on Docker's bridge, from what different versions of Docker report."""
 
 from __future__ import annotations
 

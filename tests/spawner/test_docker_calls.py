@@ -1,4 +1,4 @@
-"""The number of calls of one user that run at the same time."""
+"""The limit of simultaneous calls to Docker for each user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.testbed.wait import wait_until_async
 
 
 class VersionHandler(RequestHandler):
-    """Responds with the version of the Docker API, which each client requests first."""
+    """Responds with the version of Docker's API, for which each client asks first."""
 
     def get(self) -> None:
         self.write({"ApiVersion": "1.44"})
@@ -52,7 +52,7 @@ async def test_cancelled_call_counts_until_its_thread_has_ended(endpoint: str) -
         following = asyncio.create_task(
             calls.run(endpoint, "ann", lambda client: steps.append("next call"))
         )
-        # The limit is for each user.
+        # The limit of a user does not delay another user.
         await calls.run(endpoint, "bob", lambda client: steps.append("other user"))
         assert steps == ["other user"]
         may_end.set()

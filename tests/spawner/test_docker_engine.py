@@ -31,7 +31,7 @@ from tests.testbed import images
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.wait import wait_until_async
 
-# Docker's client leaves sockets of failed calls to the garbage collector.
+# After a failed call, Docker's client leaves its socket to the garbage collector.
 pytestmark = [
     pytest.mark.usefixtures("refused_sockets"),
     pytest.mark.filterwarnings(
@@ -129,7 +129,7 @@ async def test_container_has_its_limits_and_no_privileges(
     assert facts["Config"]["Labels"]["bai.session-id"] == given.session_id
     assert facts["Config"]["Labels"]["bai.kernel-id"] == given.kernel_id
 
-    # Values as seen by a process inside.
+    # The values that a process in the container sees.
     _, (_, status) = await ask(running, "run", command="cat /proc/self/status")
     fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     assert fields["CapEff"] == fields["CapBnd"] == "0000000000000000"
@@ -143,7 +143,7 @@ async def test_container_has_its_limits_and_no_privileges(
     assert environ["BAI_SESSION_ID"] == given.session_id
 
 
-# Prints the result of each system call: the name of the error, or "ok".
+# Prints the result of each system call: the name of its error, or "ok".
 SYSTEM_CALLS = """
 import ctypes, errno, json, multiprocessing, os, platform, socket, subprocess, threading
 libc = ctypes.CDLL(None, use_errno=True)
@@ -212,7 +212,7 @@ async def test_container_has_only_the_privileges_that_its_devices_require(
         assert (host["GroupAdd"] or []) == given.get("groups", [])
         assert not host["Ulimits"]
 
-        # Values as seen by a process inside.
+        # The values that a process in the container sees.
         _, (_, status) = await ask(running, "run", command="cat /proc/self/status")
         assert f"CapBnd:\t{caps:016x}\n" in status and "NoNewPrivs:\t1\n" in status
         assert await ask(running, "run", command="id -G") == (200, [0, f"{groups}\n"])
@@ -269,8 +269,8 @@ async def test_locked_memory_is_unlimited_if_devices_require_it(
     try:
         _, running = await start_plan(given)
     except EngineError as caught:
-        # A daemon without the privilege to raise hard limits rejects the start. The error shows
-        # that the daemon received the limit.
+        # A daemon that may not raise hard limits rejects the start. Its error shows that it has
+        # received the limit.
         assert f"rlimit type {resource.RLIMIT_MEMLOCK}: operation not permitted" in str(caught)
         assert resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY
     else:
@@ -437,7 +437,7 @@ async def test_failed_start_leaves_no_container(
 
 def containers_of(docker_engine: DockerEngine, given: LaunchPlan) -> list[Any]:
     label = f"bai.session-id={given.session_id}"
-    # A container is listed slightly before it can be inspected.
+    # Ignore containers that are removed while they are listed.
     return list(
         docker_engine.client.containers.list(
             all=True, filters={"label": label}, ignore_removed=True
@@ -461,7 +461,7 @@ async def test_exit_at_start_is_reported_with_code_and_output(
 ) -> None:
     try:
         engine, running = await start_plan(make_plan(command=words), False)
-    except EngineError as error:  # the container exited before it had an address
+    except EngineError as error:  # if the container exits before it has an address
         assert f"code {code}" in str(error) and printed in str(error)
         assert error.reason == "exited-at-start"
     else:
@@ -502,7 +502,7 @@ async def test_unreachable_engine_is_an_error(shared: dict[str, Any], tmp_path: 
 async def test_silent_endpoint_does_not_block_others(
     docker_engine: DockerEngine, tmp_path: Path, shared: dict[str, Any]
 ) -> None:
-    """Thirty pending calls to an endpoint do not delay a call to another one."""
+    """Thirty calls wait for one endpoint; they do not delay a call to another endpoint."""
     path = str(tmp_path / "silent.sock")
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(path)

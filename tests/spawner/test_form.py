@@ -143,9 +143,9 @@ def test_secret_values_are_not_in_the_stored_options() -> None:
     )
     assert options == {"environ": {"SEED": "1"}, "secret_environ": ["TOKEN"]}
     assert "s3cret" not in json.dumps(showable(options))
-    # ``parse`` keeps the secret values for a start in the same request.
+    # ``parse`` keeps the secret values until the start in the same request.
     assert with_secrets(options)["environ"] == {"SEED": "1", "TOKEN": "s3cret"}
-    # Each call of ``parse`` discards the values of the previous one, so a later start has no value.
+    # The next call of ``parse`` discards them: a start after it finds no value.
     parse({})
     with pytest.raises(InvalidRequest, match="TOKEN are not stored"):
         with_secrets(options)

@@ -31,7 +31,7 @@ PATCHED: tuple[tuple[Any, str], ...] = (
 
 @pytest.fixture
 def hub_patches(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The patches change this process, so restore the original functions after the test.
+    # The patches change functions in this process; restore the functions after the test.
     for owner, name in PATCHED:
         monkeypatch.setattr(owner, name, getattr(owner, name))
     apply_hub_patches()
@@ -85,7 +85,7 @@ def test_sqlite_connection_is_not_pinged(db: Session) -> None:
 
 
 def test_postgresql_connection_is_pinged(hub_patches: None) -> None:
-    # Only the dialect matters; the test opens no connection.
+    # The patch looks only at the dialect: the test opens no connection.
     engine = sa.create_engine("postgresql+psycopg://nobody@127.0.0.1:1/none")
     assert not engine.dispatch.engine_connect
     orm.register_ping_connection(engine)
@@ -169,10 +169,8 @@ RELIED_ON = [
 @pytest.mark.parametrize(
     ("name", "dependent", "digest"), RELIED_ON, ids=[name for name, *_ in RELIED_ON]
 )
-def test_functions_that_patches_rely_on_are_unchanged(
-    name: str, dependent: str, digest: str
-) -> None:
-    """The source files are compared, because another test may have patched the functions."""
+def test_sources_on_which_we_rely_are_unchanged(name: str, dependent: str, digest: str) -> None:
+    """Compares the source files, because another test may have patched the functions in memory."""
     module, _, path = name.partition(":")
     source = importlib.import_module(module).__spec__.origin  # type: ignore[union-attr]
     found = source_of(Path(str(source)).read_text(), path.split("."))
@@ -187,7 +185,7 @@ def test_functions_that_patches_rely_on_are_unchanged(
 
 
 def source_of(text: str, path: Sequence[str]) -> str | None:
-    """Return the source of a function or class with whitespace normalized."""
+    """Return the source of a function or class; each whitespace in it becomes one space."""
     nodes: list[ast.stmt] = ast.parse(text).body
     found: ast.stmt | None = None
     for name in path:

@@ -44,7 +44,7 @@ UID = images.SSH_UID
 def kernel_group_plan(
     size: int, injections: Callable[[str], dict[str, Any]], **shared: Any
 ) -> LaunchPlan:
-    """Return the plan of a cluster session, with the fields that the manager sends."""
+    """Return a plan for a cluster session, with the fields that the manager sends."""
     names = kernel_names(size)
     hosts = [name.hostname for name in names]
     base = {
@@ -200,7 +200,7 @@ async def test_the_main_kernel_connects_to_the_sub_kernels_with_ssh(
         return text if code == 0 else ""
 
     for host in ("sub1", "sub2"):
-        # The SSH server starts slightly after the container.
+        # The SSH server of a container starts later than the container.
         assert (
             await wait_until_async(
                 lambda host=host: name_of(host), 30, "the SSH server of the other kernel"
@@ -209,7 +209,7 @@ async def test_the_main_kernel_connects_to_the_sub_kernels_with_ssh(
         )
         output = await run(f"ssh {host} 'echo $BAI_CLUSTER_HOST $BAI_CLUSTER_SIZE; id -u'")
         assert output == (0, f"{host} 3\n{UID}")
-    # The login fails without the session's key.
+    # The sign-in fails with any key other than the session's.
     await run("ssh-keygen -q -t ed25519 -N '' -f /tmp/other")
     for key in ("/dev/null", "/tmp/other"):
         code, text = await run(f"ssh -F none -p 2200 -i {key} -o StrictHostKeyChecking=no sub1 id")
@@ -265,7 +265,7 @@ async def test_a_second_start_replaces_remaining_sub_kernels(
 ) -> None:
     engine, make = docker
     given = make()
-    for sub in given.subs:  # simulates a Hub that was killed before it had started the main kernel
+    for sub in given.subs:  # like a Hub that was killed before it started the main kernel
         await engine.start(sub, {}, ())
     running = await start_group(engine, given)
     assert len(containers_of(docker_engine, given.session_id)) == 3

@@ -36,7 +36,7 @@ Start = Callable[..., Any]
 
 @pytest.fixture
 async def start_plan(tmp_path: Path) -> AsyncIterator[Start]:
-    """Return a function that starts a plan with or without sandbox; stop all kernels at the end."""
+    """A function that starts a plan with or without sandbox; all kernels are stopped at the end."""
     begun: list[tuple[ProcessEngine, Running]] = []
 
     async def start(
@@ -118,10 +118,10 @@ async def test_saved_state_is_enough_to_poll_and_stop(start_plan: Start, kind: s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_setting_the_clock_ends_no_session(
+async def test_no_session_ends_when_the_clock_is_set(
     start_plan: Start, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Setting the clock changes the boot time that Linux reports."""
+    """When the clock is set, Linux reports another boot time."""
     engine, running = await start_plan(kind)
     booted = psutil.boot_time()
     monkeypatch.setattr("psutil._pslinux.boot_time", lambda: booted - 7)
@@ -154,7 +154,7 @@ def test_invalid_log_size_is_rejected(size: str) -> None:
 def test_kill_ignores_a_process_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
-    # Simulate a process that ends after the check.
+    # The process seems to be alive when it is checked, but ends before it is killed.
     monkeypatch.setattr(processes, "is_alive", lambda pid, started: True)
     processes.kill(ended.pid, "")
 
@@ -261,7 +261,7 @@ async def test_two_sandboxes_share_no_files(start_plan: Start) -> None:
     await ask(first, "write", path="/tmp/secret")
 
     assert (await ask(second, "ls", path="/home/work"))[1] == []
-    # /tmp is not empty if Python itself is installed below it.
+    # /tmp may contain other entries, for example if Python is installed below it.
     assert "secret" not in (await ask(second, "ls", path="/tmp"))[1]
 
 
@@ -327,7 +327,7 @@ async def test_start_fails_if_required_bubblewrap_does_not_work(start_plan: Star
 
 @needs_sandbox
 async def test_session_survives_the_hub_process(tmp_path: Path) -> None:
-    """A subprocess in the role of the Hub kills itself after starting a session."""
+    """A subprocess takes the role of the Hub: it starts a session and then kills itself."""
     given = plan()
     code = (
         "import asyncio, sys, json\n"

@@ -76,7 +76,7 @@ async def test_the_unnamed_server_is_the_session_named_default(
 
     await hub.delete_server("")
     await wait_for_status(user, session["id"], "TERMINATED")
-    # Sessions with the same creation time are listed in the order of their random ids.
+    # Sessions that are created at the same time are listed in the order of their random ids.
     clock.advance(seconds=1)
     assert (await hub.post_server("")).status_code == 201
     again = await newest_session(user, "")
@@ -91,7 +91,7 @@ async def test_a_late_start_request_for_a_stopped_session_starts_nothing(
     await user.delete(f"/sessions/{session['id']}")
     await wait_for_status(user, session["id"], "CANCELLED")
 
-    # Send the request that the manager may have sent before the user stopped the session.
+    # Send the request that the manager would have sent before the user stopped the session.
     server = session["hub_server"]
     late = await hub.post_server(server, {"bai_session_id": session["id"]}, as_service=True)
     assert late.status_code == 409, late.text
@@ -102,21 +102,21 @@ async def test_a_late_start_request_for_a_stopped_session_starts_nothing(
 async def test_only_the_owner_creates_a_session_through_the_hub(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
-    """A service with the scope start:servers represents all callers that are not the owner."""
+    """A service with the scope start:servers is the example of a caller that is not the owner."""
     chosen = {**SMALL, "environ": {"PYTHONPATH": "/home/work/theirs"}}
     answer = await hub.post_server("lab", chosen, as_service=True)
     assert answer.status_code == 403, answer.text
     assert "only its owner" in message_of(answer)
     assert (await user.get("/sessions"))["total"] == 0
 
-    # The Hub must not store the denied options: the owner's next start would use them.
+    # The Hub must not have stored the denied options: the owner's next start would use them.
     assert not (await hub.server("lab"))["user_options"]
     assert (await hub.post_server("lab", SMALL)).status_code == 201
     session = await newest_session(user, "lab")
     await hub.delete_server("lab")
     await wait_for_status(user, session["id"], "TERMINATED")
 
-    # The service cannot start a new session from stored options or by the id of an ended session.
+    # The service can start a session neither from stored options nor with an ended session's id.
     for options in (None, {"bai_session_id": session["id"]}):
         answer = await hub.post_server("lab", options, as_service=True)
         assert answer.status_code == 403, answer.text
@@ -274,7 +274,7 @@ async def test_a_server_cannot_start_the_session_of_another_server(
 
 
 async def test_unavailable_manager_is_reported(bare_hub: BareHub) -> None:
-    # Nothing listens on the discard port.
+    # Nothing listens on port 9, the discard port.
     bare_hub.manager_url = "http://127.0.0.1:9/services/bai"
     await bare_hub.start_with_user()
 

@@ -58,7 +58,7 @@ def nodes(docker_engine: DockerEngine) -> Iterator[list[DockerEngine]]:
 
 
 class Nodes:
-    """The networks of each agent, and the Hub's engine, which starts kernels on all nodes."""
+    """The networks of the agents on all nodes, and the Hub's engine, which starts the kernels."""
 
     def __init__(self, nodes: list[DockerEngine], image: str) -> None:
         self.nodes = nodes
@@ -76,7 +76,10 @@ class Nodes:
         self._shared["docker"].close()
 
     async def prepare_network(self, user: str, *nodes: int) -> LaunchPlan:
-        """Prepare the network of a session with a kernel on each of these nodes, as agents do."""
+        """Prepare the network of a session, as the agents do; return its plan.
+
+        ``nodes`` has the number of the node for each kernel.
+        """
         cluster = Cluster(f"bai-c-{uuid.uuid4()}", is_spread=len(set(nodes)) > 1)
         agents = [self.networks[n].ensure_cluster(cluster, user) for n in sorted(set(nodes))]
         assert set(await asyncio.gather(*agents)) == {cluster.network}
@@ -151,10 +154,10 @@ async def test_kernels_on_two_nodes_reach_only_their_own_session(
             code, text = await swarm_nodes.run(kernel, "hostname", "-i")
             assert code == 0
             addresses[kernel.kernel_id] = text.split()
-        # Other sessions have kernels of the same names: the names resolve within the session.
+        # Kernels of other sessions have the same names; a name means the kernel of this session.
         code, entry = await swarm_nodes.run(my_sub, "getent", "hosts", "main1")
         assert code == 0 and entry.split()[0] in addresses[mine.kernel_id]
-        # The node of the main kernel can connect to it, and so can a Hub on that node.
+        # The node of the main kernel, on which the Hub may run, can connect to that kernel.
         machine = swarm_nodes.nodes[0].client.info()["Name"]
         inside = ["nsenter", f"--net=/var/run/netns/{machine}", "python3", "-c", CONNECT]
         host = urlsplit(mine.url).hostname or ""
@@ -174,7 +177,7 @@ async def test_unused_overlay_network_is_removed(swarm_nodes: Nodes) -> None:
     manager = swarm_nodes.networks[0]
     async with swarm_nodes.running(plan):
         assert plan.injection.network not in await manager.remove_unused(0)
-    # Only the agent that created the network may remove it.
+    # An agent that did not create the network does not remove it.
     assert await swarm_nodes.networks[1].remove_unused(0) == []
 
     async def is_removed() -> bool:
@@ -197,7 +200,7 @@ async def test_concurrent_creations_of_a_network_create_one(swarm_nodes: Nodes) 
 
 
 async def test_start_without_a_swarm_manager_names_the_missing_network(swarm_nodes: Nodes) -> None:
-    # The Swarm manager, which would create the network, has no kernel of the session.
+    # The network would be created by the Swarm manager, which has no kernel of the session.
     cluster = Cluster(f"bai-c-{uuid.uuid4()}", is_spread=True)
     await swarm_nodes.networks[1].ensure_cluster(cluster, "ann")
     plan = swarm_nodes.plan(cluster.network, "ann", 1, 1)

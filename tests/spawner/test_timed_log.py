@@ -17,7 +17,7 @@ STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
 
 
 def log_of_chunks(path: Path, *chunks: bytes, max_bytes: int = 2**20) -> str:
-    """Return the log of output that arrives in chunks."""
+    """Write output that arrives in these chunks; return the log."""
     log = TimedLog(str(path), max_bytes)
     for chunk in chunks:
         log.write(chunk)

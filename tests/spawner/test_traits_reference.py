@@ -1,4 +1,4 @@
-"""docs/traits.md documents exactly the configurable traits of the spawner and its engines."""
+"""docs/traits.md documents the traits of the spawner and its engines, and no others."""
 
 from __future__ import annotations
 

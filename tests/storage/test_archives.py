@@ -1,4 +1,4 @@
-"""Archive downloads, and unpacking of valid, invalid and hostile archives."""
+"""Downloads of archives, and the unpacking of valid, invalid and hostile archives."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ END = b"\0" * 1024
 
 
 def unpack_here(host: StorageHost, folder: Location, archive: bytes, path: str = "") -> None:
-    """Unpack in this process: a separate process for each of the many small cases would be slow."""
+    """Unpack in this process: another process for each of the many small cases would be slow."""
     staging = host.staging(folder)
     source, place = staging.new_path(".tar"), staging.new_path(".unpacked")
     source.write_bytes(archive)
@@ -129,7 +129,7 @@ BAD = [
     pytest.param(member("x" * 300), "too long", id="name too long"),
     pytest.param(member("/".join(["x" * 100] * 50)), "too long", id="path too long"),
     pytest.param(member("a") + member("a"), "twice", id="duplicate path"),
-    pytest.param(member("a") + member("./a"), "twice", id="duplicate path in another spelling"),
+    pytest.param(member("a") + member("./a"), "twice", id="same path in another spelling"),
     pytest.param(b"no archive at all" * 100, "not a tar archive", id="not a tar archive"),
     pytest.param(b"", "not a tar archive", id="empty file"),
     pytest.param(member("a", b"x" * 5000)[:2000], "not a tar archive", id="truncated archive"),
@@ -222,7 +222,7 @@ async def test_unpacking_never_follows_link_that_replaces_directory(
 
 
 def long_header(kind: bytes, size: int = 64 * 2**20) -> bytes:
-    """Return an extension header that states ``size``, followed by at most 1 MiB of content."""
+    """Return an extension header that states ``size`` bytes, with at most 1 MiB of content."""
     info = tarfile.TarInfo("header")
     info.type, info.size = kind, size
     content = b"30 comment=" if kind in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE) else b"n"
@@ -250,7 +250,7 @@ def records(value: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
 
 
 def members_with_global_headers(count: int) -> bytes:
-    """Return members that each follow one global pax header of 128 KiB."""
+    """Return ``count`` members, each after a global pax header of 128 KiB."""
     header = records(b"a" * (128 * 2**10 - len("131072 comment=\n")), tarfile.XGLTYPE)
     return b"".join(header + member(f"member-{number}") for number in range(count))
 
@@ -264,7 +264,7 @@ def negative_size() -> bytes:
 
 
 def sparse_map(text: bytes) -> bytes:
-    """Return a GNU sparse file (1.0) whose map is ``text``."""
+    """Return a sparse file in GNU format 1.0 whose map is ``text``."""
     body = text + b"\0" * (-len(text) % 512)
     info = tarfile.TarInfo("GNUSparseFile.0/s")
     info.size = len(body)
@@ -334,13 +334,13 @@ async def test_archive_may_expand_at_most_200_times(
         unpack_here(host, folder, archive)
     monkeypatch.undo()
     unpack_here(host, folder, archive)
-    # The zeros of the archive become holes in the file.
+    # The zeros in the archive become a hole in the file.
     made = os.stat(f"{host.source_path(folder)}/zeros")
     assert (made.st_size, made.st_blocks) == (32 * 2**20, 0)
 
 
 def test_archive_that_needs_too_much_memory_is_rejected(tmp_path: Path) -> None:
-    """The header of the archive claims a dictionary of 1.5 GiB."""
+    """The archive claims in a header that it needs a dictionary of 1.5 GiB."""
     made = StorageHost("local", LocalBackend(tmp_path / "root"))
     archive = archive_that_claims_a_large_dictionary()
 
@@ -426,7 +426,7 @@ async def download_archive(host: StorageHost, folder: Location, form: str, *path
 def tree(host: StorageHost, folder: Location, tmp_path: Path) -> dict[str, bytes]:
     """Create files, an empty directory, a link and a pipe; return the files.
 
-    Archives contain the link as a link, and must not read the pipe.
+    The link leads out of the folder. Nothing writes to the pipe, so reading it would never end.
     """
     root = Path(host.source_path(folder))
     files = {"a/big": os.urandom(3 * 2**20 + 1), "a/b/한글.txt": b"hi", "top": b"", "z/x": b"9"}
@@ -491,7 +491,7 @@ async def test_downloaded_tar_can_be_unpacked(
 
 @pytest.mark.parametrize("form", ["zip", "tar"])
 def test_deep_directories_are_archived_without_recursion(tmp_path: Path, form: str) -> None:
-    # In memory if possible: a disk takes about 1 s for 1,000 directories.
+    # Use a file system in memory if possible: a disk takes about 1 s for 1,000 directories.
     shared = Path("/dev/shm")
     top = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else tmp_path))
     depth = 4000

@@ -1,4 +1,4 @@
-"""Tests that every backend must pass, on a real file system of its type; CephFS is simulated."""
+"""Tests that each backend must pass on a real file system of its type; CephFS is simulated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IMAGE_BYTES = 400 * MIB
 
 
 class FakeCephfs(CephfsBackend):
-    """CephFS with user attributes: limits are stored, but usage is not counted or limited."""
+    """CephFS simulated by user attributes: limits are stored, but nothing is counted or limited."""
 
     filesystems = ("ext4", "xfs", "btrfs", "tmpfs", "overlay", "ext3", "ext2")
     limit_attribute = "user.ceph.quota.max_bytes"
@@ -68,7 +68,7 @@ BACKENDS = [
 
 
 def run(*words: str) -> str | None:
-    """Run a command; return None after success, else the reason of the failure."""
+    """Run a command; return why it failed, or None if it succeeded."""
     if shutil.which(words[0]) is None:
         return f"{words[0]} is not installed"
     done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
@@ -79,7 +79,7 @@ def run(*words: str) -> str | None:
 def mounted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[BackendCase, Path]]:
-    """A backend, and the root of a new file system for it."""
+    """A backend, and the root of a new file system of its type."""
     case: BackendCase = request.param
     place = tmp_path_factory.mktemp(case.name)
     if not case.make:
@@ -166,7 +166,7 @@ async def test_folders_of_one_scope_share_its_quota(
     assert host.backend.quota(root.joinpath(*one.scope.parts)) == 8 * MIB
     with pytest.raises(QuotaExceeded, match="quota is used up"):
         await put(host, other, "second", os.urandom(5 * MIB))
-    # A session that writes directly gets the operating system's error for the same limit.
+    # A session writes without the manager; the operating system enforces the same limit.
     failure = run(
         "dd", "if=/dev/urandom", f"of={host.source_path(other)}/by-hand", "bs=1M", "count=6",
         "conv=fsync",
@@ -203,7 +203,7 @@ async def test_clone_is_complete_and_independent(host: StorageHost) -> None:
     (path / "run").chmod(0o755)
     progress = CopyProgress()
     await host.copy_folder(source, host, target, progress)
-    await host.copy_folder(source, host, target, progress)  # after an interrupted copy
+    await host.copy_folder(source, host, target, progress)  # like a retry after an interruption
     there = Path(host.source_path(target))
     assert (there / "a/b").read_bytes() == b"one"
     assert os.readlink(there / "link") == "a/b"
@@ -273,7 +273,7 @@ async def test_calls_on_dead_mount_time_out(tmp_path: Path) -> None:
         for _ in range(8):
             with pytest.raises(Unavailable, match="does not respond"):
                 await host.workers.run(backend.create, tmp_path, seconds=0.05)
-        # All threads hang, so every call fails immediately.
+        # All worker threads hang: further calls fail immediately.
         with pytest.raises(Unavailable, match="does not respond"):
             await host.check_access(fresh(), 5)
         assert (await host.probe()).status is HostStatus.GONE

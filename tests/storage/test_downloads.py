@@ -1,4 +1,4 @@
-"""Closing a descriptor while worker threads still use it, after a disconnect or a timeout."""
+"""Closing a descriptor that worker threads may still use after a disconnect or a timeout."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_open(number: int) -> bool:
     return Path(f"/proc/self/fd/{number}").exists()
 
 
-async def test_descriptor_stays_open_while_abandoned_step_uses_it(
+async def test_descriptor_stays_open_while_step_of_cancelled_call_uses_it(
     workers: Workers, tmp_path: Path
 ) -> None:
     number = os.open(tmp_path, os.O_RDONLY)
@@ -64,7 +64,7 @@ class LockTakenByStep:
         return False
 
     def release(self) -> None:
-        """Leave the lock acquired, as if the queued step had acquired it at once."""
+        """Keep the lock acquired, as if the queued step had acquired it at once."""
 
     def __enter__(self) -> bool:
         return self.acquire()
@@ -88,7 +88,7 @@ async def test_queued_step_fails_after_close(workers: Workers, tmp_path: Path) -
     may_end = threading.Event()
     busy = asyncio.create_task(workers.run(may_end.wait, 30))
     late = asyncio.create_task(workers.run(descriptor.use, used.append))
-    await asyncio.sleep(0)  # both are queued now
+    await asyncio.sleep(0)  # both calls are queued now
     await descriptor.close()
     may_end.set()
     await busy

@@ -98,7 +98,7 @@ def succeeds(words: list[str]) -> bool:
 
 
 def leftovers(storage: StorageHost) -> list[str]:
-    """Return the paths in the staging areas."""
+    """Return the paths of the files in all staging directories."""
     return [str(path) for path in storage.backend.root.glob(f"*/*/{DIRECTORY}/*")]
 
 
@@ -185,7 +185,7 @@ ESCAPES = [
 
 @pytest.fixture
 def escape_target(storage: StorageHost, folder: Location, tmp_path: Path) -> Path:
-    """Create links in the folder, most of them to places outside; return a file outside."""
+    """Create links in the folder, most of which lead out; return a file outside of the folder."""
     outside = tmp_path / "outer" / "outside"
     outside.parent.mkdir()
     outside.write_bytes(b"secret")
@@ -237,7 +237,7 @@ async def test_link_is_listed_and_removed_but_not_written(
     assert content_of(escape_target) == b"secret"
 
 
-async def test_link_inside_folder_works_only_with_openat2(
+async def test_link_within_folder_is_followed_only_with_openat2(
     storage: StorageHost, folder: Location, opener: Opener
 ) -> None:
     here = path_of(storage, folder)
@@ -291,7 +291,7 @@ async def test_directory_swapped_with_link_never_leads_out(
     finally:
         stop.set()
         attacker.join()
-    # `way` was seen as a directory and as a link, and the link was never followed.
+    # Requests met `way` as a directory and as a link, but never followed the link.
     assert seen == {b"mine"}
     assert n_denied
     assert os.listdir(escape_target.parent) == ["outside"]
@@ -304,7 +304,9 @@ async def test_special_files_are_listed_but_not_opened(
     here = path_of(storage, folder)
     os.mkfifo(here / "pipe")
     with socket.socket(socket.AF_UNIX) as listener:
-        with contextlib.chdir(here):  # the absolute path is too long for a socket address
+        with contextlib.chdir(
+            here
+        ):  # an absolute path would be too long for the address of a socket
             listener.bind("socket")
         names = ["pipe", "socket"]
         if os.geteuid() == 0:
@@ -410,7 +412,7 @@ async def test_host_that_is_not_started_raises_unavailable(tmp_path: Path) -> No
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MiB."""
+    """The root of a file system of 2 MiB."""
     path = tmp_path / "small"
     path.mkdir()
     done = subprocess.run(
@@ -454,7 +456,7 @@ async def test_only_members_of_shared_group_have_access(
     location = fresh_location()
     await storage.create(location)
     await put(storage, location, "a/up", b"up", uid=100_001)
-    # A container mounts the folder; this test makes the folder's parents accessible instead.
+    # Containers get the folder itself; here, users need access to its parent directories.
     for path in (
         tmp_path,
         *tmp_path.parents,
@@ -473,7 +475,7 @@ async def test_only_members_of_shared_group_have_access(
     assert can_run(100_001, 4711, "cat a/up && chmod +x a/up && echo mine > mine")
     assert can_run(100_002, 4711, "cat a/up mine && echo more >> mine && echo x > a/theirs")
     assert not can_run(100_003, 100_003, "ls")
-    # Sessions of the process engine run as the manager's user without root's capabilities.
+    # A session of the process engine runs as the manager's user, without root's capabilities.
     bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--clear-groups"]
     assert succeeds([*bare, "sh", "-c", f"cd {here} && cat a/up mine a/theirs && echo >> mine"])
     await storage.stop()
@@ -498,7 +500,7 @@ async def test_unmanaged_folder_may_be_on_another_file_system(
     assert sorted(os.listdir(small_disk)) == ["a", "b", "c"]
     await storage.remove(location, "b", is_recursive=True)
     assert sorted(os.listdir(small_disk)) == ["a", "c"]
-    # Staged files are outside the folder, where sessions cannot replace them by a link.
+    # Staged files are not in the folder: a session could replace them by a link.
     assert Path(storage.staging(location).new_path()).is_relative_to(tmp_path / "root")
     await storage.delete(location)
     assert await get(storage, location, "a/f") == b"two"

@@ -72,7 +72,7 @@ class Containers:
     image: str
 
     async def mounts(self, username: str, *requested: MountRequest) -> list[Mount]:
-        """Return the Docker mounts that a session of the user gets."""
+        """Return the Docker mounts that a new session of the user would get."""
         owner = await self.world.user_id(username)
         project = await self.world.project_id()
         mounts = self.world.manager.folders.mounts
@@ -125,12 +125,12 @@ async def test_permissions_are_enforced_inside_containers(containers: Containers
     code, output = await containers.sh(100_001, mine, "cd /home/work/data && echo mine > f && ls")
     assert (code, output) == (0, "f\n")
 
-    # With read-only permission every write fails, also as root of the container.
+    # With read-only permission each write fails, even by root in the container.
     await share(world, Permission.RO)
     with pytest.raises(Forbidden):
         await containers.mounts("user2", MountRequest("data", permission=Permission.RW))
     reading = await containers.mounts("user2", MountRequest("data"))
-    # One stream for output and errors, because Docker does not keep their order.
+    # Use one stream: Docker does not keep the order of outputs and errors in two streams.
     tries = "cd /home/work/data; cat f; echo x > g; echo x >> f; rm f; chmod 777 f; mkdir d; ls"
     _, output = await containers.sh(100_002, reading, f"exec 2>&1; {tries}")
     assert output.count("Read-only file system") == 5 and output.endswith("\nf\n")
@@ -139,7 +139,7 @@ async def test_permissions_are_enforced_inside_containers(containers: Containers
     )
     assert "Read-only file system" in output
 
-    # With read-write permission both users can change each other's files.
+    # With read-write permission, each user can change the files of the other.
     await share(world, Permission.RW)
     writing = await containers.mounts("user2", MountRequest("data"))
     code, output = await containers.sh(
@@ -166,7 +166,7 @@ async def test_revoked_share_stays_mounted_only_in_running_sessions(
     assert (await containers.sh(100_002, held, "echo x > /home/work/data/f"))[0] == 0
     with pytest.raises(BaiError):
         await containers.mounts("user2", MountRequest("data"))
-    # A session that was created before the revocation, but starts after it, is denied too.
+    # A session that was created before the revocation and starts after it does not get the folder.
     with pytest.raises(Forbidden, match="no longer shared"):
         await mounts.sources(guest, [mount.as_row() for mount in created])
 

@@ -1,4 +1,4 @@
-"""Stateful property test: random operations have the same effect on a folder and on a model."""
+"""Random sequences of operations have the same effect on a folder and on a model of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Path_ = tuple[str, ...]
 
 
 class Model:
-    """A folder as a mapping from path to content; the content of a directory is None."""
+    """A folder as a mapping from paths to contents; a directory has the content None."""
 
     def __init__(self) -> None:
         self.tree: dict[Path_, bytes | None] = {(): None}
@@ -36,7 +36,7 @@ class Model:
         return path in self.tree and self.tree[path] is None
 
     def can_create(self, path: Path_) -> bool:
-        """Return whether an entry may be created at the path: no parent is a file."""
+        """Return whether an entry can be created at the path, because no parent is a file."""
         return all(self.tree.get(path[:n]) is None for n in range(len(path)))
 
     def make_parents(self, path: Path_) -> None:
@@ -118,7 +118,7 @@ class FolderMachine(RuleBasedStateMachine):
         done = model()
         assert self.succeeds(work) is done
         if not done:
-            # Parent directories may have been created before the error.
+            # The failed operation may have created parent directories before the error.
             self.model.tree = before
             self._add_new_directories()
 

@@ -1,7 +1,7 @@
-"""Project quotas without kernel support.
+"""Project quotas, tested on any kernel.
 
-An LD_PRELOAD library decodes the structures passed to ioctl and quotactl with the kernel's headers.
-On a kernel that supports the file systems, test_backends.py also tests these backends.
+A library loaded with LD_PRELOAD replaces ioctl and quotactl: it decodes their arguments with the
+kernel's headers. On a kernel with project quotas, test_backends.py also tests these backends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ assert backend.quota(one) is None
 
 @pytest.fixture(scope="module")
 def quota_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the LD_PRELOAD library; without a C compiler skip, or fail in CI."""
+    """Compile the library; without a C compiler, skip the test or fail (see `skip_or_fail`)."""
     if shutil.which("gcc") is None:
         skip_or_fail("gcc", "it is not installed")
     library = tmp_path_factory.mktemp("quota") / "quota_calls.so"
@@ -70,7 +70,7 @@ def test_kernel_receives_the_expected_structures(
     done = subprocess.run(words, env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     limit, smallest_limit, used, project = map(int, done.stdout.split())
-    # Limits are in blocks of 1024 bytes, rounded up; a limit of 0 is set as one block.
+    # Limits are rounded up to blocks of 1024 bytes; 0 becomes one block, as 0 would mean no limit.
     assert (limit, smallest_limit, used) == (50 * MIB + 1024, 1024, 123456789)
     assert project >= 2**20
     recorded = calls.read_text().splitlines()

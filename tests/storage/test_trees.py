@@ -93,11 +93,11 @@ def make_deep(top: Path, depth: int = DEEP) -> None:
 
 @pytest.fixture
 def in_memory(tmp_path: Path) -> Iterator[Path]:
-    """A directory in memory if possible: a disk takes about 1 s for 1,000 directories."""
+    """A directory, if possible in memory: a disk takes about 1 s for 1,000 directories."""
     shared = Path("/dev/shm")
     made = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else tmp_path))
     yield made
-    remove_tree(made)  # pytest itself cannot remove deep trees
+    remove_tree(made)  # pytest cannot remove deep trees itself
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ async def test_deep_folder_is_copied_moved_and_deleted(in_memory: Path) -> None:
         assert (await host.usage(three)).files == 2 * (DEEP + 1)
         await host.remove(three, "f", is_recursive=True)
         for location in (one, three):
-            # Remains of an interrupted deletion of the same folder.
+            # Create what an interrupted deletion of the same folder would leave.
             left = host.staging(location).new_path().with_name(f"{location.vfolder_id}.trash")
             (left / "d").mkdir(parents=True)
             await host.delete(location)
@@ -149,7 +149,7 @@ async def test_deep_folder_is_copied_moved_and_deleted(in_memory: Path) -> None:
 
 
 def test_interrupted_removal_is_resumed(deep: Path) -> None:
-    # Simulate an interruption half-way down, which left a locked directory on the path.
+    # Simulate a removal that was interrupted half-way down, at a locked directory.
     with descriptor(os.open(deep, os.O_RDONLY)) as top, Descent(top) as at:
         for _ in range(DEEP // 2):
             at.enter("d")
@@ -167,7 +167,7 @@ def test_walk_stays_in_tree_if_directory_is_moved_out(tmp_path: Path) -> None:
     with descriptor(os.open(tree, os.O_RDONLY)) as top, Descent(top) as at:
         for _ in range(levels):
             at.enter("d")
-        # After this rename, ``..`` of the third directory is outside the tree.
+        # After this rename, the parent of the third directory is outside the tree.
         os.rename(tree / "d/d/d", outside / "d")
         (tree / "d/d/d").symlink_to(outside / "d")
         while at.depth > 2:
@@ -256,7 +256,7 @@ def test_append_preserves_holes(tmp_path: Path) -> None:
 
 
 def test_removal_continues_after_a_directory_that_cannot_be_listed(tmp_path: Path) -> None:
-    # With three descriptors, an entry of the tree can be opened but not listed.
+    # With three free descriptors, an entry of the tree can be opened, but not listed.
     script = """
 import os, pathlib, resource
 from bai_services.system.descent import remove_tree

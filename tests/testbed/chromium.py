@@ -1,4 +1,4 @@
-"""Headless Chromium of the system, driven by Playwright."""
+"""The Chromium of this machine, without a window, controlled by Playwright."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # /dev/shm is small in many containers, and pages then crash
+    # in many containers, /dev/shm is so small that pages crash
     "--disable-dev-shm-usage",
 ]
 
@@ -60,7 +60,7 @@ async def launch() -> AsyncIterator[Browser]:
 class SharedBrowser:
     """A browser for many tests: launched at its first use, and again after a crash.
 
-    A launch with Playwright's driver takes 1.5 s of CPU time.
+    A launch takes 1.5 s of CPU time.
     """
 
     def __init__(self) -> None:
@@ -82,9 +82,10 @@ class SharedBrowser:
         return self._browser
 
     async def profile(self, **options: Any) -> BrowserContext:
-        """Return the profile with these options, with its cookies and cached files.
+        """Return the profile with these options; it keeps its cookies and cached files.
 
-        Options are those of a browser context; ``name`` distinguishes profiles with equal options.
+        The options are those of a browser context; ``name`` distinguishes profiles with the same
+        options.
         """
         key = json.dumps(options, sort_keys=True)
         if key not in self._profiles:
@@ -93,7 +94,7 @@ class SharedBrowser:
         return self._profiles[key]
 
     async def close_pages(self) -> None:
-        """Close all pages, and the profiles that `profile` did not return."""
+        """Close all pages, and each profile that was not created by `profile`."""
         if self._browser is None:
             return
         kept = list(self._profiles.values())

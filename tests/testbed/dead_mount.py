@@ -1,6 +1,6 @@
 """A file system that never responds, like a network share whose server is down.
 
-It is a FUSE mount without a FUSE server: every access blocks until the FUSE connection ends.
+It is a FUSE mount without a FUSE server: an access blocks until the FUSE connection ends.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextmanager
 def dead_mount(directory: Path) -> Iterator[None]:
-    """Mount the file system on a directory until the ``with`` block ends.
+    """Mount the file system on a directory for the ``with`` block.
 
-    At its end, blocked accesses fail.
+    At the end of the block, accesses that are still blocked fail.
 
     Raises
     ------

@@ -15,7 +15,10 @@ def install(
     entry_points: Mapping[str, Mapping[str, str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Make ``module`` importable from ``place``; ``entry_points`` is group -> name -> object."""
+    """Make ``module`` importable from ``place``.
+
+    ``entry_points`` is a mapping group -> name -> object.
+    """
     facts = place / f"{module}-1.0.dist-info"
     facts.mkdir(parents=True)
     (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")

@@ -1,4 +1,4 @@
-"""A Docker engine for tests: one that is already running, or one that the tests start and stop.
+"""A Docker engine for tests: one that already runs, or one that the tests start and stop.
 
 ``python -m tests.testbed.docker_engine start|stop|status`` manages an engine that keeps running
 between test runs.
@@ -63,7 +63,7 @@ class DockerEngine:
     def release(self) -> None:
         """Release the engine.
 
-        The last release stops the testbed's engine, unless the command ``start`` keeps it running.
+        Stop the testbed's engine if no test run uses it any more and ``start`` does not keep it.
         """
         if "client" in self.__dict__:
             self.client.close()
@@ -82,7 +82,7 @@ class DockerEngine:
 
 def responds(host: str) -> bool:
     """Return whether a Docker engine responds at ``host``."""
-    # Not docker-py, which leaks the socket of a failed connection.
+    # Use the command: docker-py leaks the socket of a failed connection.
     command = ["docker", "--host", host, "version", "--format", "{{.Server.Version}}"]
     try:
         return subprocess.run(command, capture_output=True, timeout=20).returncode == 0
@@ -91,9 +91,9 @@ def responds(host: str) -> bool:
 
 
 def acquire() -> DockerEngine:
-    """Return the engine at ``DOCKER_HOST``, else the machine's engine, else the testbed's engine.
+    """Return the first engine that responds: at ``DOCKER_HOST``, the machine's, the testbed's.
 
-    If necessary, start the testbed's engine.
+    If none responds, start the testbed's engine.
 
     Raises
     ------
@@ -123,9 +123,9 @@ def _locked(name: str, how: int) -> Iterator[None]:
 
 
 def start() -> None:
-    """Start an engine with separate folders, and return when it responds.
+    """Start the testbed's engine, with its own folders, and return when it responds.
 
-    It outlives the process that starts it, because other test runs may be using it.
+    The engine outlives this process, because other test runs may use it by then.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def main(arguments: list[str]) -> int:
     if verb == "start":
         if not responds(OWN_HOST):
             start()
-        # With this file, the last test run does not stop the engine.
+        # While this file exists, no test run stops the engine.
         (RUN_DIR / "keep").touch()
         print(OWN_HOST)
     elif verb == "stop":

@@ -1,4 +1,4 @@
-"""A fake agent, which sends requests of the agent protocol to a real manager."""
+"""A fake agent, which sends the requests of an agent to a real manager."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class FakeAgent:
         }
 
     async def beat(self, kernels: Sequence[Kernel] | None = (), **facts: Any) -> None:
-        """Send a heartbeat. ``facts`` are also part of all later heartbeats.
+        """Send a heartbeat. ``facts`` are part of this heartbeat and of all later ones.
 
-        ``kernels`` None: the engine of the agent does not respond.
+        If ``kernels`` is None, the engine of the agent does not respond.
         """
         self._beat.update(facts)
         listed = None if kernels is None else list(kernels)
@@ -66,8 +66,8 @@ class FakeAgent:
         await self.client.post(f"/agents/{self.id}/reports", body)
 
     async def prepare(self) -> dict[str, Any]:
-        """Fetch the only work item, which must be a `prepare`, and report it as done."""
-        # 60 s: the first placement in a process may compile the placement code.
+        """Wait for a work item, report it as done and return it; it must be a single `prepare`."""
+        # 60 s, because the first placement in a process may compile the placement code.
         items = await wait_until_async(lambda: self.work(5), 60, "a work item")
         assert [item["kind"] for item in items] == ["prepare"], items
         await self.report(items[0], injection={"environ": {"CUDA_VISIBLE_DEVICES": "0"}})
@@ -75,7 +75,7 @@ class FakeAgent:
 
     @staticmethod
     def running(item: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
-        """Return a running kernel, as it is reported in a heartbeat."""
+        """Return the entry for a running kernel in a heartbeat; ``item`` is its `prepare`."""
         return {
             "kernel_id": item["kernel_id"],
             "session_id": item["session_id"],

@@ -1,4 +1,4 @@
-"""A fake Hub: a server with the part of the Hub's REST API that the manager uses."""
+"""A fake Hub: a server with those parts of the Hub's REST API that the manager uses."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Key = tuple[str, str]
 
 @dataclass
 class FakeHub:
-    """State of the Hub. ``start_statuses`` has the HTTP statuses for the next start requests."""
+    """The state of a fake Hub. ``start_statuses`` are the HTTP statuses of the next starts."""
 
     url: str = ""
     users: set[str] = field(default_factory=set)
     servers: dict[Key, dict[str, Any]] = field(default_factory=dict)
     start_statuses: list[int] = field(default_factory=list)
     start_requests: list[Key] = field(default_factory=list)
-    # The token of each start request.
+    # The token that came with each start request.
     start_tokens: list[str] = field(default_factory=list)
     deleted_servers: list[Key] = field(default_factory=list)
-    # Token -> the Hub's user model with ``kind`` and ``scopes``.
+    # For each token, the Hub's model of its user, with ``kind`` and ``scopes``.
     tokens: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, user: str, server: str, options: dict[str, Any], **facts: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A fake session server that responds with its session id, instead of a Jupyter server."""
+"""A fake of a session's Jupyter server: it responds with the id of its session."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ class HubAndManager:
     """A running Hub and its manager; ``token`` has the manager's permissions in the Hub."""
 
     process: subprocess.Popen[bytes]
-    hub_url: str  # ends with /hub/api
-    manager_url: str  # ends with /services/bai
+    hub_url: str  # ends with "/hub/api"
+    manager_url: str  # ends with "/services/bai"
     log: Path
     token: str = TEST_TOKEN
 
@@ -52,7 +52,7 @@ class HubAndManager:
 
 
 class Router(httpx.AsyncBaseTransport):
-    """Transport that acts as the proxy: it sends each request to the Hub or the manager by path."""
+    """A transport in the role of the proxy: the path of a request selects Hub or manager."""
 
     def __init__(self, hub: HubAndManager) -> None:
         self._hub = urljoin(hub.hub_url, "/")
@@ -62,7 +62,7 @@ class Router(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         is_for_manager = request.url.path.startswith("/services/bai")
         target = httpx.URL(self._manager if is_for_manager else self._hub)
-        # Send a copy: cookies belong to the original URL of the request.
+        # Send a copy: httpx stores cookies for the URL of the original request.
         sent = httpx.Request(
             request.method,
             request.url.copy_with(host=target.host, port=target.port),
@@ -77,7 +77,7 @@ class Router(httpx.AsyncBaseTransport):
 
 @asynccontextmanager
 async def signed_in_browser(hub: HubAndManager, username: str) -> AsyncIterator[httpx.AsyncClient]:
-    """Yield a client with the cookies of a user who signed in on the Hub's login page."""
+    """Sign in on the Hub's login page; yield a client with the cookies."""
     async with httpx.AsyncClient(
         transport=Router(hub), base_url="http://hub.test", follow_redirects=True
     ) as browser:

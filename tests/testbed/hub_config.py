@@ -9,7 +9,7 @@ from jupyterhub.spawner import Spawner
 
 
 class NoProxy(Proxy):
-    """A proxy that only records routes: tests send requests directly to Hub and manager."""
+    """A proxy that only stores routes: tests send requests directly to the Hub or the manager."""
 
     should_start = False
 
@@ -28,7 +28,7 @@ class NoProxy(Proxy):
 
 
 class InProcessSpawner(Spawner):
-    """Starts a server inside the Hub process that answers every request with 200."""
+    """Starts a server inside the process of the Hub; it responds to each request with 200."""
 
     http_server = None
 

@@ -23,7 +23,7 @@ BUILD = ROOT / "images" / "session" / "build"
 MINIMAL = ROOT / "images" / "minimal" / "build"
 BASE = "bai-testbed-base:bookworm"
 NAME = "bai-session"
-# The uid of the image's user; kernels sign in to each other by SSH as this user.
+# The uid of the user in the image, as whom kernels sign in to each other by SSH.
 SSH_UID = 1500
 _SSH = f"""\
 ARG BASE
@@ -46,7 +46,7 @@ def has_image(engine: DockerEngine, name: str) -> bool:
 
 
 def base_image(engine: DockerEngine) -> str:
-    """Return the name of a base image. It is built once with debootstrap, so no registry is needed.
+    """Return the name of a base image, which is built once, with debootstrap instead of a registry.
 
     ``BAI_TESTBED_BASE`` names another image, which the engine has or can pull.
 
@@ -118,8 +118,8 @@ def _base_archive() -> Path:
 def session_image(engine: DockerEngine) -> str:
     """Return the name of this working tree's session image; build it if it does not exist.
 
-    The tag is a hash of the image's sources, so an outdated image is never tested; the tag
-    ``latest`` is set to the same image.
+    The tag is a hash of the image's sources, so an outdated image is never tested. The image also
+    gets the tag ``latest``.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def session_image(engine: DockerEngine) -> str:
 
 
 def minimal_image(engine: DockerEngine) -> str:
-    """Return the name of this working tree's image without apps, like ``session_image``."""
+    """Like `session_image`, return the name of this working tree's image without apps."""
     return _built(engine, MINIMAL, "bai-minimal")
 
 

@@ -1,4 +1,4 @@
-"""A client of a running Jupyter server: HTTP requests and websockets, with or without token."""
+"""A client of a running Jupyter server: HTTP requests and websockets, with or without a token."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class JupyterServer:
     def page(self, path: str) -> httpx.Response:
         """Return a page, requested with the server's token.
 
-        A redirect may only change the query, to which VS Code adds its folder.
+        A redirect may only change the query: VS Code adds its folder there.
         """
         answer = httpx.get(
             self.url + path, headers=self.headers(), timeout=60, follow_redirects=True
@@ -52,7 +52,7 @@ class JupyterServer:
 
     def is_ready(self) -> bool:
         address = urlsplit(self.url)
-        # Use http.client: httpx leaks the socket of a connection that a starting server resets.
+        # Use http.client: httpx leaks its socket if the starting server resets the connection.
         connection = HTTPConnection(address.hostname or "", address.port, timeout=10)
         try:
             connection.request("GET", f"{address.path}lab", headers=self.headers())
@@ -80,12 +80,12 @@ class JupyterServer:
             yield connection
         finally:
             connection.close()
-            # The socket is closed only when the server has sent its close frame too.
+            # The socket is closed when the server has also sent its close frame.
             while await connection.read_message() is not None:
                 pass
 
     async def run_in_terminal(self, command: str, until: str) -> str:
-        """Run a command in a new terminal and return its output up to ``until``."""
+        """Run a command in a new terminal; return its output when this contains ``until``."""
         name = self.request("POST", "api/terminals").json()["name"]
         shown = ""
         async with self.websocket(f"terminals/websocket/{name}") as terminal:

@@ -34,14 +34,17 @@ HUB_TOKEN = "hub-secret"
 AGENT_TOKEN = "agent-secret"
 PASSWORD = "correct horse 1!"
 
-# The default key of managers in a test process, so each can decrypt the secrets of the others.
+# All managers in a test process have this key by default: they can decrypt each other's secrets.
 KEY = Fernet.generate_key()
-# The minimum cost of argon2: tests hash many passwords.
+# The lowest cost of argon2, because tests hash many passwords.
 CHEAP_HASHES = {"password_memory_kib": 8, "password_rounds": 1}
 
 
 class MovableClock:
-    """A clock that only `advance` changes. It starts at the real time, which signatures require."""
+    """A clock that stands still until a test moves it.
+
+    It starts at the real time, because signatures would be rejected at another time.
+    """
 
     def __init__(self) -> None:
         self.now = datetime.now(UTC).replace(microsecond=0)
@@ -93,11 +96,11 @@ class World:
     keys: dict[str, NewKeypair] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Failed sign-ins cause no delay; the tests of the delay set another function here.
+        # Failed sign-ins are not delayed. The tests of the delay set another function here.
         self.manager.accounts.sign_ins.lockouts.pause = no_pause
 
     async def caller(self, username: str) -> Caller:
-        """Return a user as the caller of the manager's methods, read from the database."""
+        """Return a user, read from the database, as a caller of the manager's methods."""
         return await self.manager.accounts.callers.by_username(username, "127.0.0.1")
 
     async def user_id(self, username: str) -> str:
@@ -106,7 +109,7 @@ class World:
         return row.id
 
     async def project_id(self, key: str = "default/default") -> str:
-        """Return the id of ``DOMAIN/NAME``."""
+        """Return the id of the project with the key ``DOMAIN/NAME``."""
         row = await self.manager.accounts.projects.get(SUPERADMIN, key)
         return row.id
 
@@ -120,7 +123,7 @@ AGENT = Caller(Role.AGENT)
 
 
 async def no_pause(seconds: float) -> None:
-    """Return immediately."""
+    """Cause no delay."""
 
 
 async def make_world(manager: Manager, clock: MovableClock, engine: str = "process") -> World:
@@ -129,7 +132,7 @@ async def make_world(manager: Manager, clock: MovableClock, engine: str = "proce
 
 
 async def known_world(manager: Manager, clock: MovableClock) -> World:
-    """Return the world of a database with the demo data of `create_demo`."""
+    """Return the world of a manager whose database has the demo data of `create_demo`."""
     store, secrets = KeypairStore(manager.database), KeypairSecrets(KEY)
     keys = {}
     for row in (await store.page(ListQuery())).items:
@@ -140,7 +143,7 @@ async def known_world(manager: Manager, clock: MovableClock) -> World:
 
 
 async def create_demo(database_url: str, home: Path) -> None:
-    """Create the demo data in a template database, which tests copy, because copying is faster."""
+    """Create the demo data in a database that tests then copy, which is faster than creating it."""
     clock = MovableClock()
     async with manager_on(database_url, home, clock) as manager:
         await make_world(manager, clock)

@@ -1,10 +1,10 @@
 """The pytest plugin of this test suite: real components, databases, managers and HTTP servers.
 
-Tests whose component is missing are skipped. ``BAI_REQUIRE=docker,postgres,browser,btrfs``
-turns these skips into failures, so that CI cannot pass without having run them.
+A test whose component is missing is skipped. With ``BAI_REQUIRE=docker,postgres,browser,btrfs``
+it fails instead: CI cannot pass without these components.
 
-Tests run on SQLite. The tests in ``tests/db`` and those marked ``both_databases`` (races, lists,
-permissions) also run on PostgreSQL.
+Tests with a database run on SQLite. The tests in ``tests/db`` and those marked ``both_databases``
+(races, lists, permissions) also run on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ default.create_ssl_context = functools.cache(default.create_ssl_context)  # type
 
 TESTS = Path(__file__).resolve().parents[1]
 DATABASE_ENGINES = ["sqlite", "postgres"]
-# Markers are added to tests by their fixtures, so that `-m "not docker"` deselects them.
+# A test with such a fixture gets the marker, so that `-m "not docker"` deselects the test.
 MARKER_OF_FIXTURE = {
     "docker_engine": "docker",
     "session_image": "docker",
@@ -61,8 +61,8 @@ MARKER_OF_FIXTURE = {
 }
 FIXTURE_OF_MARKER = {"docker": "docker_engine", "postgres": "postgres_server"}
 BUILD_TIMEOUT_SECONDS = 1200
-# Files that take longer than 20 s on two cores, the longest first: with --no-loadscope-reorder
-# the workers run them first, which shortens the whole run.
+# Files that take more than 20 s on two cores, the longest first. With --no-loadscope-reorder, the
+# workers begin with these files, which shortens the whole run.
 LONGEST_FIRST = (
     "spawner/test_spawner.py",
     "api/test_fuzz.py",
@@ -156,16 +156,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker in markers:
             item.add_marker(marker)
         if "browser" in names:
-            # All tests of a worker share one Chromium, which belongs to one event loop.
+            # The tests of a worker share one Chromium, which belongs to one event loop.
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
-        # The first test that uses the session image waits until it is built.
+        # The first test that uses the session image waits until the image is built.
         may_build = item.get_closest_marker("docker") or item.get_closest_marker("e2e")
         if may_build and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(BUILD_TIMEOUT_SECONDS))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show the failures of tests that were run again."""
+    """Show the failures of tests that have been run again."""
     for report in terminalreporter.getreports("rerun"):
         terminalreporter.section(f"RERUN {report.nodeid}", sep="-")
         terminalreporter.write_line(report.longreprtext)
@@ -230,7 +230,8 @@ async def shared_browser() -> AsyncIterator[SharedBrowser]:
 async def browser(shared_browser: SharedBrowser) -> AsyncIterator[Browser]:
     """A headless Chromium, through Playwright's async interface.
 
-    The test's pages and profiles are deleted at its end.
+    At the end of the test, all pages are closed, and the profiles that are not those of
+    `shared_browser`.
     """
     try:
         launched = await shared_browser.get()
@@ -258,26 +259,26 @@ def postgres_server() -> Iterator[Postgres]:
 
 @pytest.fixture
 def postgres_url(postgres_server: Postgres) -> Iterator[str]:
-    """The SQLAlchemy URL of a fresh, empty PostgreSQL database."""
+    """The SQLAlchemy URL of a new PostgreSQL database without tables."""
     with postgres_server.database() as url:
         yield url
 
 
 @pytest.fixture
 def database_engine(request: pytest.FixtureRequest) -> str:
-    """``sqlite``, or each of `DATABASE_ENGINES` in turn: see `pytest_generate_tests`."""
+    """``sqlite``, or each of `DATABASE_ENGINES` in turn (see `pytest_generate_tests`)."""
     return str(getattr(request, "param", "sqlite"))
 
 
 @pytest.fixture
 def empty_database_url(request: pytest.FixtureRequest, database_engine: str, tmp_path: Path) -> str:
-    """The SQLAlchemy URL of a fresh database without tables."""
+    """The SQLAlchemy URL of a new database without tables."""
     if database_engine == "sqlite":
         return f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
     return str(request.getfixturevalue("postgres_url"))
 
 
-# Templates: copying a database takes 20 ms, migrating one or creating the demo takes seconds.
+# Tests copy these databases in 20 ms; migrating one or creating the demo data takes seconds.
 
 
 @pytest.fixture(scope="session")
@@ -314,7 +315,7 @@ def demo_postgres(
 def migrated_database_url(
     request: pytest.FixtureRequest, database_engine: str, tmp_path: Path
 ) -> Iterator[str]:
-    """The SQLAlchemy URL of a fresh database with all tables and no rows."""
+    """The SQLAlchemy URL of a new database with all tables and no rows."""
     yield from _copied(request, "migrated", database_engine, tmp_path)
 
 
@@ -322,7 +323,7 @@ def migrated_database_url(
 def demo_database_url(
     request: pytest.FixtureRequest, database_engine: str, tmp_path: Path
 ) -> Iterator[str]:
-    """The SQLAlchemy URL of a fresh database with the demo data; `known_world` reads its keys."""
+    """The SQLAlchemy URL of a new database with the demo data; see `known_world`."""
     yield from _copied(request, "demo", database_engine, tmp_path)
 
 
@@ -342,7 +343,10 @@ def _copied(
 def database_url(
     request: pytest.FixtureRequest, database_engine: str, tmp_path: Path
 ) -> Iterator[str]:
-    """The database of `manager`: with the demo data if the test uses `world`, else without rows."""
+    """The URL of the database of `manager`.
+
+    The database has the demo data if the test uses `world`, and no rows otherwise.
+    """
     stage = "demo" if "world" in request.fixturenames else "migrated"
     yield from _copied(request, stage, database_engine, tmp_path)
 
@@ -364,20 +368,20 @@ async def manager(database_url: str, tmp_path: Path, clock: MovableClock) -> Asy
 
 @pytest.fixture
 async def world(manager: Manager, clock: MovableClock) -> World:
-    """The manager with the demo data."""
+    """The `manager`, with the demo data."""
     return await known_world(manager, clock)
 
 
 @pytest.fixture
 async def api(world: World) -> AsyncIterator[Api]:
-    """A server and its clients: ``await api.client("user")``, ``api.hub``, ``api.agent``."""
+    """The HTTP server of `world`, with clients: ``await api.client("user")``, ``api.hub``, …"""
     async with serving(world) as served:
         yield served
 
 
 @pytest.fixture
 async def agent(api: Api) -> AsyncIterator[FakeAgent]:
-    """A fake agent of the demo's group after its first heartbeat; the manager's loops run."""
+    """A fake agent that has sent a heartbeat; the manager's loops run."""
     fake_agent = FakeAgent(api.agent)
     await fake_agent.beat()
     await api.world.manager.start()

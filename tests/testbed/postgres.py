@@ -17,7 +17,7 @@ from tests.testbed.wait import wait_until
 
 USER = "bai"
 
-# Tests need no durability, and flushing to disk would take most of their time.
+# Tests do not need data to survive a crash: writing it to disk would take most of their time.
 NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 SETTINGS = {
     "max_connections": "200",
@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 class Postgres:
-    """A running server that creates fresh databases."""
+    """A running server, in which tests create databases."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,17 +50,17 @@ class Postgres:
     def create_database(self, template: str = "template0") -> str:
         """Create a database and return its name; a copy of ``template`` takes about 20 ms."""
         name = f"bai_{os.getpid()}_{next(self._numbers)}"
-        # For a small database, copying its files is faster than writing its pages to the log.
+        # For a small database, it is faster to copy the files than to write the pages to the log.
         self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
         return name
 
     def drop_database(self, name: str) -> None:
-        """Drop a database and disconnect its clients."""
+        """Disconnect all clients of a database and delete it."""
         self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     @contextmanager
     def database(self, template: str = "template0") -> Iterator[str]:
-        """Yield the URL of a fresh database; drop it at the end."""
+        """Yield the URL of a new database; delete it at the end."""
         name = self.create_database(template)
         try:
             yield self.url(name)
@@ -96,7 +96,7 @@ def find_programs() -> Path:
 
 
 def _unprivileged_prefix(folder: Path) -> list[str]:
-    """Return the command prefix that stops the server with this process and drops root privileges.
+    """Return words to put before a command, so that it ends with this process and is not root.
 
     PostgreSQL does not run as root.
     """
@@ -114,9 +114,9 @@ def _unprivileged_prefix(folder: Path) -> list[str]:
 
 @contextmanager
 def running(is_durable: bool = False) -> Iterator[Postgres]:
-    """Start a server and stop it at the end; it also stops with the process that started it.
+    """Start a server and stop it at the end of the block, or when this process ends.
 
-    With ``is_durable`` each commit is flushed to disk, like on a production server.
+    With ``is_durable``, each commit is written to disk, as on a production server.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def running(is_durable: bool = False) -> Iterator[Postgres]:
         If PostgreSQL is not installed or does not start.
     """
     programs = find_programs()
-    # A short path: the path of a Unix socket may have at most 107 characters.
+    # Use a short path: that of a Unix socket may have at most 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="bai-pg-", dir="/tmp"))
     try:
         prefix = _unprivileged_prefix(folder)

@@ -1,4 +1,4 @@
-"""An HTTP server for callbacks that records requests and sends the responses set by a test."""
+"""An HTTP server for callbacks, which records requests and sends the responses that a test sets."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Call:
 
 @dataclass
 class Receiver:
-    """Responds with 204, or with the next of ``answers``: a status, or a URL to redirect to."""
+    """Responds with the next of ``answers``, a status or a URL to redirect to, or else with 204."""
 
     url: str
     port: int
     calls: list[Call] = field(default_factory=list)
     answers: deque[int | str] = field(default_factory=deque)
-    # While this event is not set, requests get no response.
+    # Requests get no response until this event is set.
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
-    # Whether the body of each response never ends.
+    # Whether responses have a body that never ends.
     is_endless: bool = False
 
     @property

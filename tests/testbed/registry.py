@@ -23,7 +23,7 @@ LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 
 @dataclass
 class Registry:
-    """Serves the single-layer image ``name``; blob requests block until released."""
+    """Serves the image ``name`` with one layer; requests for blobs wait for the test."""
 
     port: int
     layer_bytes: int = 3_000_000
@@ -57,7 +57,7 @@ class Registry:
 
     @property
     def name(self) -> str:
-        """The image reference; on loopback, because Docker allows plain HTTP only there."""
+        """The reference of the image, on 127.0.0.1: only there, Docker needs no TLS."""
         return f"127.0.0.1:{self.port}/team/tiny:1"
 
     def _store(self, data: bytes) -> str:
@@ -101,7 +101,7 @@ def _layer(size: int) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         about = tarfile.TarInfo("data")
         about.size = size
-        # Random content: an engine does not request a layer that it already has.
+        # Random, because an engine does not request a layer that it already has.
         tar.addfile(about, io.BytesIO(os.urandom(size)))
     return buffer.getvalue()
 

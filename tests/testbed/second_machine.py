@@ -16,7 +16,7 @@ from tests.testbed import ComponentMissing
 
 @dataclass(frozen=True)
 class SecondMachine:
-    """A second machine at ``address``; this machine has ``peer_address`` on their link."""
+    """A second machine at ``address``, which reaches this machine at ``peer_address``."""
 
     namespace: str
     address: str
@@ -39,7 +39,7 @@ class SecondMachine:
 
 @contextmanager
 def running(network: str = "198.18") -> Iterator[SecondMachine]:
-    """Yield a second machine with an address in ``network`` (two octets); remove it at the end.
+    """Yield a second machine with an address in ``network`` (two numbers); remove it at the end.
 
     Raises
     ------

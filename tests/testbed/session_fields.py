@@ -1,4 +1,4 @@
-"""Example values of the fields of a session request, to test that every layer handles them."""
+"""An example for each field of a session request, to test that each layer handles it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bai_services.client import Client
 
 from .manager import Api
 
-# Names of the requested session and of the session on which it depends.
+# The names of the requested session and of the session on which this depends.
 NAME = "full"
 FIRST = "first"
 SECRET = {"TOKEN": "swordfish"}
@@ -18,7 +18,7 @@ SECRET = {"TOKEN": "swordfish"}
 
 @dataclass(frozen=True, slots=True)
 class FieldExample:
-    """A value that differs from the default, and the words of `bai session create` for it."""
+    """A value other than the default, and the words for it in `bai session create`."""
 
     value: Any
     words: Sequence[str] = ()
@@ -50,7 +50,7 @@ FIELD_EXAMPLES: Mapping[str, FieldExample] = {
     "callback_url": FieldExample(
         "https://callbacks.example.org/", ("--callback-url", "https://callbacks.example.org/")
     ),
-    # 0 is a priority, not a missing value.
+    # 0 must be taken as a priority, not as a missing value.
     "priority": FieldExample(0, ("--priority", "0")),
     "reuse": FieldExample(True, ("--reuse",)),
 }
@@ -62,7 +62,7 @@ def request_of(*, without: Sequence[str] = ()) -> dict[str, Any]:
 
 
 async def ready_admin(api: Api) -> Client:
-    """Return the client of a superadmin who has the project, limits and folder of the examples."""
+    """Return the client of a superadmin, prepared with project, limits and folder of the examples."""
     client = await api.client("admin")
     await client.put("/projects/research/members/admin", {})
     for policy in (await client.get("/keypair-policies"))["items"]:

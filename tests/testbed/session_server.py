@@ -1,4 +1,4 @@
-"""A session's Jupyter server with the extension, with token authentication instead of a Hub."""
+"""A session's Jupyter server with our extension, and with a token instead of a Hub."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .wait import wait_until
 
 @contextmanager
 def session_server(home: Path, environ: Mapping[str, str] | None = None) -> Iterator[JupyterServer]:
-    """Start a session's server in ``home``; its manager is not reachable."""
+    """Run a session's server in ``home`` in the block; its manager cannot be reached."""
     port = free_port()
     own = {
         "HOME": str(home),

@@ -16,9 +16,9 @@ from tests.testbed import ComponentMissing
 from tests.testbed.docker_engine import DockerEngine, responds
 from tests.testbed.wait import wait_until
 
-# Script that starts an engine. It mounts a new sysfs, which shows the network devices of the
-# engine's namespace, and the cgroups of the machine below it. The engine's data is on a tmpfs: it
-# disappears with the mount namespace, so nobody must delete its thousands of files.
+# Starts an engine. A new sysfs shows the network devices of the engine's namespace; the cgroups of
+# the machine are mounted in it. The engine's data is on a tmpfs: its thousands of files disappear
+# with the mount namespace.
 _ENGINE = """
 set -e
 hostname {name}
@@ -33,7 +33,7 @@ exec dockerd --data-root {folder}/data --exec-root {folder}/exec -H {host} -p {f
 
 @contextmanager
 def running(size: int) -> Iterator[list[DockerEngine]]:
-    """Yield the engines of a Swarm, its only manager first; remove them at the end.
+    """Yield the engines of a Swarm, the only Swarm manager first; remove them at the end.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def _make_bridge(stack: ExitStack, bridge: str, address: str) -> None:
     stack.callback(_run, "ip", "link", "delete", bridge)
     _run("ip", "address", "add", address, "dev", bridge)
     _run("ip", "link", "set", bridge, "up")
-    # Docker sets the policy of the chain FORWARD to DROP, which also drops bridged frames.
+    # Docker sets the policy of the chain FORWARD to DROP, which would also drop bridged frames.
     rule = ["FORWARD", "-i", bridge, "-o", bridge, "-j", "ACCEPT"]
     _run("iptables", "-w", "-I", *rule)
     stack.callback(_run, "iptables", "-w", "-D", *rule)
@@ -121,7 +121,7 @@ def _node(stack: ExitStack, home: Path, token: str, prefix: str, number: int) ->
 
 
 def _remove_containers(engine: DockerEngine) -> None:
-    # Without this, a stopping engine waits 10 s for each container, and longer for other members
+    # Otherwise, an engine that stops waits 10 s for each container, and longer for other members
     # of the Swarm.
     if containers := engine.run("ps", "--all", "--quiet").split():
         engine.run("rm", "--force", "--volumes", *containers)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# The pauses grow, because each check of the condition takes CPU time from the tested processes.
+# The pauses grow, because each check takes CPU time away from the tested processes.
 FIRST_PAUSE_SECONDS = 0.02
 MAX_PAUSE_SECONDS = 0.25
 PAUSE_GROWTH = 1.4

@@ -1,4 +1,4 @@
-"""A websocket that is completely closed when its block ends."""
+"""A websocket whose socket is closed when its block ends."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ async def open_websocket(url: str, authorization: str) -> AsyncIterator[WebSocke
         yield socket
     finally:
         socket.close()
-        # The socket is closed only when the server has sent its close frame too.
+        # The socket is closed when the server has also sent its close frame.
         while await socket.read_message() is not None:
             pass

@@ -1,4 +1,4 @@
-"""Chunks of a command's output: parsing of arbitrarily split data."""
+"""Chunks of a command's output are parsed, wherever the received data is split."""
 
 from __future__ import annotations
 

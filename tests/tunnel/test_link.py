@@ -32,7 +32,7 @@ FIRST = limits.FIRST_WINDOW_BYTES
 
 
 class Endpoint:
-    """One endpoint, with a record of the data and ends of each stream."""
+    """One endpoint, which records the data and the end of each stream."""
 
     def __init__(self, *, is_client: bool) -> None:
         self.link = Link(KEY, Streams(is_client=is_client))
@@ -166,7 +166,7 @@ def test_hanging_receiver_gets_at_most_its_window() -> None:
     while server.receive_frame(client, consumes=False):
         pass
     assert len(server.got[stuck]) == FIRST
-    # The full stream does not block other streams.
+    # The stream whose window is full does not block other streams.
     client.streams.send(free, b"y" * 100)
     while client.send_frame():
         pass
@@ -175,12 +175,12 @@ def test_hanging_receiver_gets_at_most_its_window() -> None:
     assert server.got[free] == b"y" * 100
 
 
-def test_streams_send_round_robin() -> None:
+def test_streams_send_frames_in_turn() -> None:
     streams = Streams(is_client=True)
     numbers = [streams.open(str(n)) for n in range(3)]
     for number in numbers:
         assert number
-        # Credit for two full frames: no stream has to wait for more credit after its first frame.
+        # Give credit for two full frames, so that no stream waits for credit after its first frame.
         streams.receive(decode(encode_credit(number, 2 * MAX_DATA_BYTES)))
         streams.send(number, b"z" * 2 * MAX_DATA_BYTES)
     order = []
@@ -199,7 +199,7 @@ def test_windows_of_fast_streams_grow_within_the_total_limit() -> None:
             assert number
             tunnel.client.streams.send(number, b"w" * limits.MAX_WINDOW_BYTES)
         tunnel.settle()
-    # From here on, the receiver consumes nothing, so the bytes in transit fill the windows.
+    # Now the receiver consumes nothing: the bytes in transit fill the windows.
     before = sum(map(len, tunnel.server.got.values()))
     for number in numbers:
         assert number
@@ -279,7 +279,7 @@ def test_data_and_finish_after_finish_are_protocol_errors() -> None:
             streams.receive(decode(message))
 
 
-# Random bytes, and frames of streams 0 to 2 with a random payload.
+# Random bytes, or frames of streams 0 to 2 with a random payload.
 MESSAGES = st.binary(max_size=40) | st.builds(
     encode, st.sampled_from(FrameKind), st.integers(0, 2), st.binary(max_size=40)
 )

@@ -1,4 +1,4 @@
-"""Rewriting and rejection of a browser's requests."""
+"""Requests of a browser are rewritten or rejected."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ STREAM = (
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=30))
-def test_split_requests_are_rewritten_like_whole_ones(cuts: list[int]) -> None:
+def test_requests_are_rewritten_in_the_same_way_wherever_they_are_split(cuts: list[int]) -> None:
     positions = [0, *sorted(cuts), len(STREAM)]
     chunks = [STREAM[a:b] for a, b in zip(positions, positions[1:], strict=False)]
     done = rewrite(*chunks)

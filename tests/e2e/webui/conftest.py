@@ -1,4 +1,4 @@
-"""Signed-in pages of the shared demo; a script error fails the test."""
+"""Signed-in pages of the shared demo; a script error in a page fails the test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.testbed.chromium import SharedBrowser
 
-# Animations are off, so that a test never sees an intermediate state.
+# Animations are off: a test would see their intermediate states.
 DEFAULTS: dict[str, Any] = {"locale": "en-US", "reduced_motion": "reduce"}
 
 ShellT = TypeVar("ShellT", bound=Shell)
@@ -28,7 +28,9 @@ Opener = Callable[..., Awaitable[ShellT]]
 async def opened(
     hub: RunningHub, browser: Browser, shared_browser: SharedBrowser
 ) -> AsyncIterator[Opener[Any]]:
-    """Open a page as a signed-in user: ``await opened(Sessions, "user2", "/sessions")``.
+    """A function that opens a page as a signed-in user.
+
+    Example: ``await opened(Sessions, "user2", "/sessions")``.
 
     Further options, such as ``color_scheme``, ``viewport`` and ``locale``, are those of a
     browser context. Tests with the same user and options share a sign-in and cached files, but

@@ -49,7 +49,7 @@ class Explorer(Data):
         await self.page.get_by_test_id("files").set_input_files(list(files))
 
     async def show(self, name: str) -> None:
-        """Close the shown file, if any, and show a file of the open directory."""
+        """Close the file that is shown, if any, and show a file of the open directory."""
         if "file=" in self.page.url:
             await self.page.keyboard.press("Escape")
             await self.page.wait_for_function("() => !location.search.includes('file=')")

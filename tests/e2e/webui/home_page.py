@@ -25,7 +25,7 @@ class Dashboard(Shell):
         return [title.strip() for title in titles]
 
     async def use_menu(self, title: str, action: str) -> None:
-        """Move or resize a card with its menu."""
+        """Choose an action, such as moving or resizing, from the menu of a card."""
         await self.handle(title).click()
         await self.page.get_by_role("menuitem", name=action, exact=True).click()
 

@@ -41,13 +41,13 @@ class Shell:
         await self.page.get_by_role("menuitem", name=name).click()
 
     async def go_to(self, text: str, option: str) -> None:
-        """Use the command palette."""
+        """Type a text into the command palette and click an option that contains another text."""
         await self.page.keyboard.press("Control+k")
         await self.page.get_by_role("combobox").fill(text)
         await self.page.locator(".ant-select-item-option", has_text=option).first.click()
 
     async def filter_by(self, title: str, choice: str) -> None:
-        """Filter a list by a property with given choices."""
+        """Filter a list by a choice of a property, given the title of the property."""
         await self.page.get_by_label("Property").click()
         await self.page.locator(".ant-select-item-option", has_text=title).click()
         await self.page.get_by_role("combobox", name=title, exact=True).click()
@@ -69,7 +69,7 @@ class Sessions(Shell):
         await self.drawer.get_by_text(name, exact=True).first.wait_for()
 
     def fact(self, label: str) -> Locator:
-        """Return the row with this label in the drawer."""
+        """Return the item of the drawer that has this label."""
         title = self.page.get_by_text(label, exact=True)
         return self.drawer.locator(".ant-descriptions-item", has=title)
 

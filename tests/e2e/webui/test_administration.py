@@ -26,7 +26,7 @@ def admin(hub: RunningHub) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def new_user(admin: httpx.Client) -> Iterator[str]:
-    """The name of a user that the test creates."""
+    """The name of a user that the test will create."""
     # The name of a deleted user cannot be used again, so each run needs another name.
     name = f"webui-{secrets.token_hex(4)}"
     yield name
@@ -83,7 +83,7 @@ async def test_users_are_imported_after_a_preview(
     await ui.drawer.locator("input[type=file]").set_input_files(file)
     await ui.drawer.get_by_text(new_user).first.wait_for()
     await ui.drawer.locator(".ant-drawer-footer button.ant-btn-primary").click()
-    # The server rejects the second row; the row shows the reason.
+    # The server rejects the second row of the file; that row shows the reason.
     await ui.drawer.get_by_text("is taken").wait_for()
     assert checked(admin.get(f"/users/{new_user}"), 200)["status"] == "active"
 

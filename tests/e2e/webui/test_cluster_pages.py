@@ -32,7 +32,7 @@ def admin(hub: RunningHub) -> Iterator[httpx.Client]:
 
 @asynccontextmanager
 async def held_reads(page: Page, path: str) -> AsyncIterator[None]:
-    """Hold the reads of a list until the end of the block."""
+    """Delay each GET request for the list at this path until the end of the block."""
     release = asyncio.Event()
 
     async def hold(route: Route) -> None:
@@ -75,7 +75,7 @@ async def test_image_gets_aliases_apps_and_minimum_resources(
             await apps.get_by_role("button", name="Save apps").click()
             async with ui.page.expect_response(lambda answer: answer.request.method == "PATCH"):
                 await ui.confirm("Save apps")
-            # This form opens with the old apps, and must not undo the change.
+            # The form opens with the old list of apps, and must not restore that list.
             await ui.drawer.get_by_role("button", name="Edit", exact=True).click()
             await ui.fill(Minimum_resources="cpu=2 mem=2g")
         await ui.page.get_by_text("board", exact=True).wait_for()

@@ -35,7 +35,7 @@ FOLDER = "webui-once"
 
 @contextmanager
 def manager_down(hub: RunningHub) -> Iterator[None]:
-    """Kill the manager; at the end, let its supervisor start it again."""
+    """Kill the manager; at the end of the block, let its supervisor start it again."""
     supervisor = hub.process_of("manager").parent()
     assert supervisor is not None
     supervisor.suspend()
@@ -72,7 +72,7 @@ async def test_open_pages_survive_a_restart_of_the_manager(
     assert await launcher.field("name").input_value() == "kept-session"
     await launcher.preview.get_by_text("It would start now.").wait_for()
 
-    # Events arrive again.
+    # The pages receive events again.
     with hub.rest("user2") as rest:
         # Each run uses a new name, because an ended session of an earlier run keeps its name.
         name = f"after-restart-{secrets.token_hex(3)}"
@@ -105,7 +105,7 @@ async def test_page_whose_script_cannot_be_loaded_appears_when_the_manager_is_ba
 
 @asynccontextmanager
 async def slow_network(page: Page) -> AsyncIterator[None]:
-    """Delay every response of the network."""
+    """Delay every response by ``LATENCY_MILLIS`` in the block."""
     session = await page.context.new_cdp_session(page)
     unlimited = {"offline": False, "downloadThroughput": -1, "uploadThroughput": -1}
     await session.send("Network.enable")
@@ -116,7 +116,7 @@ async def slow_network(page: Page) -> AsyncIterator[None]:
 
 
 class HeldChanges:
-    """Counts requests to one path, except GET, and holds them until ``release`` is set."""
+    """Counts the requests to one path, except GET, and delays them until ``release`` is set."""
 
     def __init__(self, path: str) -> None:
         self.path = path

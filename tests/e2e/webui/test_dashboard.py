@@ -124,7 +124,7 @@ async def test_widgets_are_moved_resized_explained_and_refreshed(
     assert await ui.width(first) == narrow
     height = await cell.evaluate("element => element.clientHeight")
     await ui.page.reload()
-    # The browser keeps order and sizes.
+    # The browser has stored the order and the sizes.
     await ui.card(first).wait_for()
     assert (await ui.titles())[:2] == [second, first]
     assert await cell.evaluate("element => element.clientHeight") == height
@@ -133,7 +133,7 @@ async def test_widgets_are_moved_resized_explained_and_refreshed(
     await ui.page.get_by_role("tooltip").get_by_text("Your sessions by type").wait_for()
     async with ui.page.expect_response("**/sessions/quotas*"):
         await ui.page.get_by_role("button", name="Refresh: My quotas").click()
-    # Without a click, the widgets are read again every 15 seconds.
+    # The widgets also read their data again every 15 seconds.
     async with ui.page.expect_response("**/sessions/quotas*", timeout=20_000):
         pass
 

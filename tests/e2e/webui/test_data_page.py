@@ -57,8 +57,8 @@ async def test_folder_is_created_cloned_renamed_trashed_and_restored(
     await ui.dialog.get_by_label("Name").press("Enter")
     await ui.row(PREFIX).get_by_text("Ready").wait_for()
 
-    # The name of the clone starts with a dot, so the clone is mounted into all of the owner's
-    # sessions.
+    # A name that starts with a dot means that the folder is mounted into each new session of its
+    # owner.
     await ui.choose(PREFIX, "Clone")
     await ui.dialog.get_by_label("Name").fill(".webui-data")
     await ui.dialog.get_by_label("Name").press("Enter")
@@ -148,7 +148,7 @@ async def test_members_see_folders_of_their_project_without_an_invitation(
         ui = await opened(Explorer, "user2", "/data")
         await ui.choose_tab("Project")
         await ui.page.get_by_role("link", name=name, exact=True).click()
-        # The folder's permission applies to all members.
+        # The folder's permission, "ro", applies to all members.
         await ui.page.get_by_role("button", name="Upload files", disabled=True).wait_for()
     finally:
         admin.delete(f"/vfolders/{folder}")
@@ -167,7 +167,7 @@ def text_file(name: str, content: str) -> FilePayload:
     return {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
 
 
-# Drops a file on the list of files.
+# Drops a file with this name on the list of files.
 DROP = """name => {
   const transfer = new DataTransfer();
   transfer.items.add(new File(['dropped'], name));
@@ -326,7 +326,7 @@ async def test_files_are_previewed(opened: Opener[Explorer], rest: httpx.Client)
     await ui.page.get_by_role("button", name="Discard").click()
     await ui.page.wait_for_function("() => !location.search.includes('file=')")
 
-    # The page responds while a worker parses the text, until the deadline ends the worker.
+    # A worker parses the text while the page stays usable; the deadline ends the worker.
     await ui.show("hostile.md")
     await ui.dialog.get_by_text("too complex for a preview").wait_for()
 
@@ -414,7 +414,7 @@ async def test_large_directory_is_scrolled_and_read_only_folder_has_no_write_act
 async def test_upload_needs_the_permission_on_the_storage_host(
     opened: Opener[Explorer], hub: RunningHub
 ) -> None:
-    """The account has a domain and a keypair policy that do not grant uploads."""
+    """Neither the domain nor the keypair policy of the account grants uploads."""
     name = f"webui-{secrets.token_hex(4)}"
     granted = {"local": ["create-vfolder", "delete-vfolder"]}
     account = {"username": name, "email": f"{name}@example.com", "password": hub.password}

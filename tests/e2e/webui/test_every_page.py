@@ -23,7 +23,7 @@ AXE = FRONTEND / "node_modules/axe-core/axe.min.js"
 IS_SHOWN_IN = "scheme => document.documentElement.style.colorScheme === scheme"
 NARROW: ViewportSize = {"width": 390, "height": 844}
 WCAG = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
-# Of these rules, only the contrast depends on the theme.
+# Of the rules `WCAG`, only this one depends on the theme.
 CONTRAST = {"type": "rule", "values": ["color-contrast"]}
 HEADING = "#content h1, #content h2, #content h3"
 THEMES: tuple[tuple[Literal["light", "dark"], dict[str, Any]], ...] = (
@@ -33,7 +33,7 @@ THEMES: tuple[tuple[Literal["light", "dark"], dict[str, Any]], ...] = (
 
 
 async def page_names(ui: Shell) -> list[str]:
-    """Return the paths of all pages in the sidebar, of the settings and of the replay form."""
+    """Return the paths of the pages in the sidebar, of the settings and of the replay form."""
     links = ui.page.locator("nav a")
     await links.first.wait_for()
     hrefs = [await link.get_attribute("href") for link in await links.all()]
@@ -51,13 +51,13 @@ async def navigate(ui: Shell, name: str) -> None:
     """Change to another page as a link does, without loading the scripts again."""
     previous = await ui.page.locator(HEADING).first.element_handle()
     await ui.page.evaluate("path => history.pushState({}, '', path)", f"{ui.url}/{name}")
-    # Until the new page can be shown, the previous one remains.
+    # The previous page stays visible until the new page can be shown.
     await ui.page.wait_for_function("heading => !heading.isConnected", arg=previous)
     await has_loaded(ui)
 
 
 async def every_page(ui: Shell) -> AsyncIterator[str]:
-    """Show each page of the sidebar, the settings and the replay form, and yield its name."""
+    """Show each page of the sidebar, the settings and the replay form; yield its path."""
     names = await page_names(ui)
     await visit(ui, names[-1])
     for name in names:
@@ -75,7 +75,7 @@ async def has_loaded(ui: Shell) -> None:
 
 
 async def violations(page: Page, rules: Mapping[str, Any]) -> list[str]:
-    """Return the violations of these rules that axe-core finds, with the first element of each."""
+    """Return the rules that the page violates, each with the first element at fault."""
     result: dict[str, Any] = await page.evaluate(
         "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", rules
     )
@@ -116,7 +116,7 @@ async def test_hub_pages_have_the_brand_link_and_no_wcag_violation(
 ) -> None:
     """The pages of the Hub and of the manager that are not part of the web UI.
 
-    The test is signed in as an administrator, who sees all of them.
+    The test is signed in as an administrator, who may open all of them.
     """
     ui = await opened(Shell, "admin", "/start")
     wrong = {}

@@ -46,7 +46,7 @@ def session(hub: RunningHub) -> Iterator[dict[str, Any]]:
 
 
 class Tour(Shell):
-    """Checks the visible texts at both widths."""
+    """Opens pages and dialogs, checks their texts in two widths and collects the problems."""
 
     texts: Language
     wrong: dict[str, list[str]]
@@ -61,7 +61,7 @@ class Tour(Shell):
     async def settled(self) -> None:
         """Wait until every request except the event stream has its response.
 
-        The load state "networkidle" would wait another 0.5 s each time.
+        Waiting for the load state "networkidle" would take another 0.5 s each time.
         """
         await wait_until_async(
             lambda: all(request.resource_type == "eventsource" for request in self._requests),
@@ -176,7 +176,7 @@ async def check_settings(tour: Tour) -> None:
         await tour.visit(f"settings?tab={tab}")
         await tour.check(f"settings: {tab}")
         if tab == "keypairs":
-            # An open bubble does not follow its button when the page is resized.
+            # Open the bubble for each size: it does not follow its button to a new place.
             for size in (WIDE, NARROW):
                 await tour.page.set_viewport_size(size)
                 await tour.button("settings.new-secret").first.click()

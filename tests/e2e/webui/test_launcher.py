@@ -66,7 +66,9 @@ def bai(environment: Mapping[str, str], *words: str, entered: str = "") -> str:
 
 
 @pytest.mark.checklist("LCH-03", "LCH-10", "LCH-19", "LCH-25")
-@pytest.mark.parametrize("viewport", [{"width": 1440, "height": 900}, NARROW], ids=["wide", "390"])
+@pytest.mark.parametrize(
+    "viewport", [{"width": 1440, "height": 900}, NARROW], ids=["wide", "narrow"]
+)
 async def test_session_is_launched_with_a_new_folder(
     opened: Opener[Launcher], rest: httpx.Client, viewport: dict[str, int]
 ) -> None:
@@ -169,7 +171,7 @@ async def test_template_and_recent_session_fill_in_the_form(
 async def test_command_requests_the_same_session(
     hub: RunningHub, opened: Opener[Launcher], rest: httpx.Client, tmp_path: Path
 ) -> None:
-    """Run the displayed command with ``--preview``: the manager accepts every option."""
+    """Run the displayed command with ``--preview``; the manager must accept every option."""
     ui = await opened(Launcher, "user2", "/launch")
     await ui.page.get_by_text("Batch", exact=True).click()
     await ui.item("starts_at").get_by_text("It may start later").wait_for()
@@ -230,7 +232,7 @@ async def test_failed_start_is_reported_on_the_page_to_which_the_user_has_gone(
         await ui.launch_without_folder()
         await ui.page.locator("nav").get_by_role("link", name="Start", exact=True).first.click()
         await ui.page.wait_for_url("**/start")
-        # Another session has the name when the request arrives.
+        # When the request arrives, another session already has the name.
         create(rest, "/sessions", name=name, project="default", priority=1)
         requests.release.set()
         await ui.page.get_by_role("alert").get_by_text(name).wait_for()
@@ -328,7 +330,7 @@ async def test_resources_outside_their_limits_are_reported(
     await ui.fill(resources__mem="512m", shared_memory="600m")
     await ui.problem("shared_memory", "must be less than")
     await ui.fill(shared_memory="")
-    # The image requires 768 MiB: a smaller amount is a problem, and the default is raised.
+    # The image requires 768 MiB: a smaller amount is rejected, and the default becomes 768 MiB.
     await ui.field("image").click()
     await ui.page.locator(".ant-select-item-option", has_text=images).click()
     await ui.page.get_by_label("Version", exact=True).click()
@@ -378,7 +380,7 @@ async def test_administrator_chooses_the_agent(hub: RunningHub, opened: Opener[L
 async def test_threads_are_set_and_a_start_without_folder_is_confirmed(
     opened: Opener[Launcher], rest: httpx.Client
 ) -> None:
-    """The batch sessions print the numbers of threads that their libraries would use."""
+    """The batch sessions print the variables that set the numbers of threads of libraries."""
     ui = await opened(Launcher, "user2", "/launch")
     for name, cores, manual, printed in (
         ("threads-auto", "2", "", "2 and 2"),
@@ -432,7 +434,7 @@ async def test_folders_that_can_be_mounted_are_listed(
     await dotted.get_by_text("always mounted").wait_for()
     await ui.preview.get_by_role("listitem").filter(has_text="ready-one").wait_for()
 
-    # Files can be uploaded in place.
+    # Files can be uploaded without leaving the launcher.
     async with ui.page.expect_file_chooser() as chooser:
         await ui.page.get_by_role("button", name="Upload files to ready-one").click()
     note = {"name": "note.txt", "mimeType": "text/plain", "buffer": b"from the launcher"}

@@ -79,7 +79,7 @@ class Touch(Mouse):
 
 
 class Keyboard(Mouse):
-    """Uses only keys; the focus must be visible at each stop."""
+    """Uses only keys; notes each element that has the focus without showing it."""
 
     def __init__(self, page: Page) -> None:
         super().__init__(page)
@@ -216,7 +216,7 @@ async def test_main_flow_works_with_each_input_device(
 
 
 async def check_keyboard(hands: Keyboard, ui: Sessions, name: str) -> None:
-    """Assert that focus returns from a drawer, Tab leaves each element and the skip link works."""
+    """Check that the focus returns from a drawer, that Tab leaves each element, the skip link."""
     link = ui.row(name).get_by_role("link", name=name)
     await hands.press(link)
     await ui.drawer.wait_for()
@@ -229,7 +229,7 @@ async def check_keyboard(hands: Keyboard, ui: Sessions, name: str) -> None:
     skip = ui.page.get_by_role("link", name="Skip to content")
     await hands.reach(skip)
     await ui.page.keyboard.press("Tab")
-    # After all elements of the page, the focus is at its beginning again.
+    # Tab leads through all elements of the page and back to the first one.
     await hands.reach(skip)
     await ui.page.keyboard.press("Enter")
     await ui.page.locator("#content:focus").wait_for()

@@ -113,8 +113,10 @@ def shared_folder(hub: RunningHub, owner: httpx.Client, guest: str, permission: 
 @pytest.mark.parametrize(
     "end",
     [
-        pytest.param(lambda rest, f, user: rest.delete(f"/vfolders/{f}/grants/{user}"), id="grant"),
-        pytest.param(lambda rest, f, _: rest.delete(f"/vfolders/{f}"), id="deleted"),
+        pytest.param(
+            lambda rest, f, user: rest.delete(f"/vfolders/{f}/grants/{user}"), id="grant-withdrawn"
+        ),
+        pytest.param(lambda rest, f, _: rest.delete(f"/vfolders/{f}"), id="folder-deleted"),
     ],
 )
 async def test_withdrawn_or_deleted_folder_disappears_from_open_pages(

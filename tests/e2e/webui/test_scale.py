@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 SESSIONS = 5_000
 USERS = 2_000
-# Copies a user; `add_users` fills in the columns and their values.
+# Copies `user2`; `add_users` fills in the columns and their values.
 COPY_USER = """
 WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)
 INSERT INTO users ({columns}) SELECT {values} FROM users, numbers WHERE username = 'user2'
@@ -41,7 +41,7 @@ WHERE users.username LIKE 'many-%' AND projects.name = 'default' AND projects.do
 
 
 def add_users(hub: RunningHub) -> None:
-    """Copy a user ``USERS`` times in the demo's database, as members of the project *default*."""
+    """Copy `user2` ``USERS`` times in the demo's database, into the project *default*."""
     (path,) = (path for path in hub.home.rglob("*.sqlite") if path.name != "jupyterhub.sqlite")
     with closing(sqlite3.connect(path, timeout=60)) as database, database:
         columns = [row[1] for row in database.execute("PRAGMA table_info(users)")]
@@ -78,7 +78,7 @@ def large_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
 
 
 class Loaded:
-    """Records the largest number of rows in a response, and the ids of all rows of each route."""
+    """Records the largest number of rows in a response, and the ids of the rows of each path."""
 
     def __init__(self, page: Page) -> None:
         self.largest = 0
@@ -108,7 +108,7 @@ async def test_lists_are_bounded_and_their_rows_can_be_found(
     ui = Sessions(page, large_hub)
     await ui.sign_in("admin", "/sessions")
 
-    # Above 1,000 rows, the total is not exact.
+    # Totals above 1,000 are shown as "1000+".
     await page.get_by_role("tab", name="All (1000+)").wait_for()
     await page.get_by_role("tab", name="Ended (1000+)").wait_for()
     await ui.find("copy-4321")
@@ -146,5 +146,5 @@ async def test_lists_are_bounded_and_their_rows_can_be_found(
         await page.locator("#content .ant-skeleton-active").first.wait_for(state="detached")
         assert await page.locator("#content *").count() < 5_000, path
     assert 0 < loaded.largest <= MAX_LIMIT
-    # No list is loaded completely, page by page.
+    # The pages have not loaded a complete list in many requests, either.
     assert max(map(len, loaded.ids.values())) < USERS / 2

@@ -40,7 +40,7 @@ class Scheduler(Sessions):
         await self.page.get_by_role("button", name="Start the replay").press("Enter")
 
     def measure(self, name: str) -> Locator:
-        """Return the cells of one row (a measure) in the table that compares policies."""
+        """Return the cells of one measure, which is a row of the table that compares policies."""
         row = self.page.get_by_role("row").filter(
             has=self.page.get_by_role("rowheader", name=name, exact=True)
         )
@@ -140,8 +140,8 @@ async def test_history_is_compared_with_other_policies(
     await ui.choose("Order of policy 2", "last in, first out")
     await ui.start_replay()
     started = ui.measure("Started / all sessions")
-    # The columns are the history, the current policy, policy 1 and policy 2. The two pending
-    # sessions have not started in the history.
+    # The columns are the history, the current policy, policy 1 and policy 2. In the history, the
+    # two pending sessions have not started.
     await expect(started).to_have_count(4, timeout=REPLAY_MILLIS)
     texts = await started.all_inner_texts()
     (history, count) = map(int, texts[0].split("/"))
@@ -152,7 +152,7 @@ async def test_history_is_compared_with_other_policies(
     await ui.page.get_by_role("rowheader", name="user (default)").wait_for()
     assert await violations_in_both_themes(ui.page) == []
 
-    # The URL contains the state of the page, so a monitor who opens it sees the result too.
+    # The URL contains the state of the page: a monitor who opens the URL sees the result, too.
     url = ui.page.url
     assert "view=try" in url and "since=1d" in url and "spread" in url and "replay=" in url
     await ui.page.set_viewport_size(NARROW)

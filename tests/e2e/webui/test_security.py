@@ -74,7 +74,7 @@ def test_no_page_can_be_framed_and_no_page_of_the_web_ui_runs_inline_scripts(
             assert re.search(r"<script(?![^>]* src=)|\son\w+=|javascript:", page.text) is None
 
 
-# Content types that a form of a foreign page can send without a preflight request.
+# Content types that a page of another site can send without a preflight request.
 FORM_TYPES = ("application/x-www-form-urlencoded", "text/plain")
 
 
@@ -103,7 +103,7 @@ def test_scripts_of_other_sites_read_nothing(browser_client: httpx.Client) -> No
     preflight = {**foreign, "Access-Control-Request-Method": "POST"}
     answer = browser_client.options(f"{API}/vfolders", headers=preflight)
     assert not [name for name in answer.headers if name.lower().startswith("access-control")]
-    # A user may follow a link on another site: the browser labels the request a navigation.
+    # A user may follow a link on another site; the browser marks such a request "navigate".
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     answer = browser_client.get(f"{API}/sessions", params={"format": "csv"}, headers=link)
     assert answer.status_code == 200
@@ -146,9 +146,9 @@ def list_paths() -> list[str]:
 
 
 def create_hostile_objects(hub: RunningHub, text: str, name: str) -> dict[str, str]:
-    """Create objects with a text in fields that accept any text.
+    """Create objects that contain the text wherever a field accepts any text.
 
-    Return the path of each object with a user who may delete the object.
+    Return the paths of the objects; the value is a user who may delete the object.
     """
     made = {}
     with hub.rest("admin") as admin:
@@ -169,7 +169,7 @@ def create_hostile_objects(hub: RunningHub, text: str, name: str) -> dict[str, s
         command = {"type": "batch", "startup_command": f"echo '{text}'", "project": "default"}
         tomorrow = datetime.now(UTC) + timedelta(days=1)
         command |= {"name": name, "starts_at": tomorrow.isoformat(), "environ": {"X": text}}
-        # The API may refuse the text here and in the template, which is safe as well.
+        # The API may also reject the text, here and in the template.
         session = rest.post("/sessions", json=command)
         if session.status_code == 201:
             made[f"/sessions/{session.json()['id']}"] = "user2"
@@ -202,7 +202,7 @@ async def test_markup_is_shown_as_text_on_every_page(opened: Opener[Any], hub: R
         await data.page.get_by_role("link", name=name).click()
         await data.page.get_by_text(MARKUP.replace("/", "")).first.wait_for()
         await assert_nothing_injected(data, "files")
-        # Error messages repeat the input.
+        # Error messages repeat what the user has entered.
         await data.open(f"/sessions?session={MARKUP}")
         await data.page.get_by_role("dialog").get_by_role("alert").wait_for()
         await assert_nothing_injected(data, "error")
@@ -293,8 +293,7 @@ async def test_foreign_page_can_neither_frame_nor_change_anything(
     await context.close()
 
 
-# Opens a window and returns the text of its page when the page has loaded; "" if the page cannot be
-# read.
+# Opens a window, and returns the HTML of the loaded page; "" if the script may not read it.
 READ_WINDOW = """
 async url => {
     const opened = window.open(url);
@@ -316,7 +315,7 @@ async url => {
 async def test_an_app_cannot_read_pages_that_it_opens_in_a_window(
     browser: Browser, hub: RunningHub
 ) -> None:
-    """An app of a session has the origin of the hub; the pages contain the XSRF token."""
+    """An app has the same origin as the Hub's pages, which contain the XSRF token."""
     context = await browser.new_context(locale="en-US")
     try:
         page = await context.new_page()
@@ -327,7 +326,7 @@ async def test_an_app_cannot_read_pages_that_it_opens_in_a_window(
             lambda route: route.fulfill(
                 body="<p>app",
                 content_type="text/html",
-                # The app cannot read the pages, even if it has the same policy.
+                # This is the header of the pages. It does not help an app that sends it, too.
                 headers={"Cross-Origin-Opener-Policy": "noopener-allow-popups"},
             ),
         )

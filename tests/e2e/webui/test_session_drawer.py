@@ -23,7 +23,7 @@ from .pages import Sessions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
-# A command that prints a red line, then more lines than the page renders, and then waits.
+# Prints a red line, then more lines than the page renders at once, and then waits.
 PRINTER = (
     "printf '\\033[31mred line\\033[0m <b>markup</b>\\n'; for n in $(seq 300); do echo step $n; "
     "done; echo on the last line; sleep 300"
@@ -88,7 +88,7 @@ async def test_log_is_followed_and_searched_and_has_a_download_link(
     cpu = ui.drawer.get_by_role("region", name="CPU")
     await cpu.get_by_role("img", name="CPU: mean").locator("svg").wait_for()
     assert "of 1 core" in await cpu.inner_text()
-    # Means over five minutes include the interval that has not ended.
+    # A point is the mean of five minutes; the current five minutes are shown, too.
     async with ui.page.expect_response(re.compile("/usage-history[?]")):
         await ui.drawer.get_by_text("24 hours").click()
     await cpu.get_by_role("img", name="CPU: mean").locator("svg").wait_for()
@@ -132,7 +132,7 @@ def delete_folder(rest: httpx.Client, folder: str) -> None:
 
 @contextmanager
 def changed(admin: httpx.Client, path: str, **values: object) -> Iterator[None]:
-    """Change fields of an object, and restore them at the end."""
+    """Change fields of an object, and restore them at the end of the block."""
     before = checked(admin.get(path), 200)
     checked(admin.patch(path, json=values), 200)
     try:
@@ -251,7 +251,7 @@ async def test_apps_are_connected_shared_and_opened(
     await ui.press("Connect to VS Code (desktop) of drawer-apps")
     await ui.page.get_by_role("link", name="Open VS Code").wait_for()
     await ui.page.get_by_role("button", name="Close").last.click()
-    # Each dialog starts with the default port of its app, not with the port chosen previously.
+    # Each dialog begins with the default port of its app, not with the last chosen port.
     await ui.press("Connect to database of drawer-apps")
     await ui.page.get_by_text("--tcp 5432 --bind 5432").wait_for()
     await ui.page.get_by_role("button", name="Close").last.click()
@@ -278,7 +278,7 @@ async def test_apps_are_connected_shared_and_opened(
 async def share_publicly(
     hub: RunningHub, ui: Sessions, rest: httpx.Client, app: str, title: str
 ) -> None:
-    """Share an app with everyone in a network, check that the form is reset, revoke the share."""
+    """Share an app with a network, check that this resets the form, and revoke the share."""
     with hub.rest("admin") as admin:
         policy = checked(admin.get("/users/user2"), 200)["resource_policy"]
         with changed(admin, f"/user-policies/{policy}", app_sharing="none"):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
-# Texts of the statuses in English.
+# The English text of each status.
 STATUSES = {
     Status.PENDING: "Pending",
     Status.SCHEDULED: "Scheduled",
@@ -118,7 +118,7 @@ async def test_panel_shows_limits_usage_and_free_resources(
         text = panel.get_by_text(f"{cpu['free']} of {cpu['total']} free", exact=True).first
         await text.wait_for()
     await ui.page.reload()
-    # The choice is stored in the browser.
+    # The browser has stored the choice.
     await text.wait_for()
     async with ui.page.expect_response("**/sessions/quotas*"):
         await panel.get_by_role("button", name="Refresh: Resource group").click()
@@ -130,7 +130,7 @@ async def test_panel_shows_limits_usage_and_free_resources(
 async def test_tabs_count_the_sessions_of_each_type(
     opened: Opener[SessionList], rest: httpx.Client
 ) -> None:
-    """The only types are interactive and batch; a session of another type is rejected."""
+    """There are only two types: interactive and batch. The API rejects any other type."""
     name = secrets.token_hex(3)
     (batch,) = create_pending(rest, f"{name}-batch")
     body = {"name": f"{name}-interactive", "project": "default", "dependencies": [batch]}
@@ -175,7 +175,7 @@ async def test_administrators_filter_choose_columns_and_export(
     await page.get_by_role("button", name="Columns").click()
     dialog = page.get_by_role("dialog", name="Columns")
     await dialog.get_by_placeholder("Find a column").fill("name")
-    # The first column is locked.
+    # The first column cannot be hidden.
     assert await dialog.get_by_role("checkbox").count() == 1
     assert await dialog.get_by_role("checkbox", name="Name").is_disabled()
     await dialog.get_by_role("button", name="Close", exact=True).click()
@@ -226,7 +226,7 @@ async def test_administrators_filter_choose_columns_and_export(
     await ui.row(names[0]).wait_for()
     for title in ("ID", "Result", "Ended since", "Ended before", "Created before"):
         await ui.choose_property(title)
-    # The page size is kept for the next list in this browser.
+    # The browser has stored the page size for the next list.
     await ui.open(f"/sessions?name={name}")
     await page.get_by_text("1–10 of 11", exact=True).wait_for()
 
@@ -249,7 +249,7 @@ async def test_every_status_is_shown_with_its_reason(
         page["items"] = [{**item, **shown} for item in page["items"]]
         await route.fulfill(response=answer, json=page)
 
-    # Change the status in the responses: real sessions pass most statuses too quickly to check.
+    # Change the status in the responses: a real session has most statuses too briefly to check.
     await ui.page.route("**/api/v1/sessions?*", change)
     assert set(STATUSES) == set(Status)
     cases: list[tuple[str, str, dict[str, Any]]] = [
@@ -360,7 +360,7 @@ async def test_a_new_session_is_announced_with_its_actions(
         has_text=session["name"]
     )
     await notice.get_by_text("Running", exact=True).wait_for()
-    await notice.hover()  # The notice stays while the pointer is on it.
+    await notice.hover()  # keeps the notice open
     terminal = notice.get_by_role("link", name="Terminal")
     address = await terminal.get_attribute("href")
     assert address is not None
@@ -391,7 +391,7 @@ async def test_users_see_agents_without_controls(
         await row.get_by_text(text, exact=True).wait_for()
     for slot in agent["slots"]:
         await row.get_by_role("progressbar", name=slot).wait_for()
-    # The list has no controls, and no link that opens a drawer with controls.
+    # There are no controls in the list and no links to a drawer with controls.
     assert await row.get_by_role("button").count() == 0
     assert await row.get_by_role("link").count() == 0
     assert await ui.page.get_by_role("switch").count() == 0
@@ -411,6 +411,6 @@ async def test_users_see_agents_without_controls(
     await ui.page.get_by_role("button", name="Columns").click()
     await ui.page.get_by_role("dialog", name="Columns").wait_for()
 
-    # Administrators have the page of agents instead.
+    # Administrators have another page of agents instead.
     ui = await opened(SessionList, "admin", "/agent-summary")
     await ui.page.get_by_text("You may not open this page").wait_for()

@@ -83,7 +83,7 @@ async def test_new_session_appears_without_reload_and_stops_from_its_drawer(
     assert await ui.drawer.get_by_label("passed", exact=True).count() > 2
     await ui.drawer.get_by_role("button", name="Cancel").click()
     await ui.page.get_by_text("Files that are not in a folder are lost.").wait_for()
-    # The drawer is also a dialog; the confirmation is the last dialog.
+    # The drawer has the role of a dialog, too; the confirmation is the last dialog.
     await ui.page.get_by_role("button", name="Cancel", exact=True).last.wait_for()
     await ui.page.locator(".ant-modal-confirm-btns .ant-btn-dangerous").click()
     await ui.drawer.get_by_text("Cancelled").first.wait_for()
@@ -251,5 +251,5 @@ async def test_tabs_filter_sessions_and_chosen_columns_are_remembered(
     await ui.page.get_by_role("checkbox", name="Project").check()
     await ui.page.get_by_role("columnheader", name="Project").wait_for()
     await ui.page.reload()
-    # The choice is kept in the browser.
+    # The browser has stored the choice.
     await ui.page.get_by_role("columnheader", name="Project").wait_for()

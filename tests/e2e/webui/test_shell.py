@@ -43,7 +43,7 @@ async def test_invitation_appears_as_an_unread_notice(
     opened: Opener[Shell], inviter: httpx.Client, hub: RunningHub
 ) -> None:
     with hub.rest("user2") as guest:
-        # Other tests may have left invitations.
+        # Decline invitations that other tests have left.
         for left in checked(guest.get("/vfolder-invitations", params={"status": "pending"}), 200)[
             "items"
         ]:
@@ -53,7 +53,7 @@ async def test_invitation_appears_as_an_unread_notice(
     await bell.wait_for()
     body = {"user": "user2", "permission": "ro"}
     checked(inviter.post(f"/vfolders/{FOLDER}/invitations", json=body), 201)
-    # The page receives the notice and the invitation through the event stream.
+    # The page receives the notice and the invitation as events.
     await ui.page.get_by_role("button", name="Notifications, 1 unread").wait_for()
     await ui.page.locator("#content").get_by_text(FOLDER).first.wait_for()
     await ui.page.get_by_role("button", name="Accept").wait_for()

@@ -116,7 +116,7 @@ async def test_a_new_user_is_guided_and_starts_the_recommended_session(
     with hub.rest(newcomer) as rest:
         (session,) = checked(rest.get("/sessions"), 200)["items"]
         stop(rest, session["id"])
-    # The guide is not shown again, and the card "One click" offers to start the same session again.
+    # The steps are not shown again, and the card "One click" offers the same session.
     await ui.card("One click").get_by_role("button", name="Start again").wait_for()
     await steps.wait_for(state="detached")
     await ui.card("Recent sessions").get_by_text(session["name"]).wait_for()
@@ -159,7 +159,7 @@ async def test_storage_quotas_that_are_nearly_full_need_attention(
 
 
 def fill_storage(hub: RunningHub, username: str) -> None:
-    """Give a user a storage quota of 100 bytes, and fill 95 of them."""
+    """Give a user a storage quota of 100 bytes, of which a file of 95 bytes is in use."""
     with hub.rest(username) as rest, hub.rest("admin") as admin:
         folder = checked(rest.post("/vfolders", json={"name": "full"}), 201)
         content = f"/vfolders/{folder['id']}/content"

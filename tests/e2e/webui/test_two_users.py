@@ -85,7 +85,7 @@ async def test_two_users_of_a_folder_see_each_others_changes(
     await owner.dialog.get_by_role("button", name="Save", exact=True).click()
     notice = guest.dialog.get_by_text("changed by somebody else")
     await notice.wait_for()
-    # The notice is not about the user's own change.
+    # The user who made the change gets no notice.
     assert await owner.dialog.get_by_text("changed by somebody else").count() == 0
     await guest.dialog.get_by_role("button", name="Load the new version").click()
     await guest.editor.get_by_text("# edited").wait_for()
@@ -120,7 +120,7 @@ async def test_open_folder_page_follows_permission_changes_and_trashing(
     trash(rest, shared)
     await guest.page.get_by_role("alert").get_by_text("there is no folder").wait_for()
 
-    # The same for a folder of a project, which its members use without a grant.
+    # The same happens in a folder of a project, whose members need no grant.
     admin = hub.rest("domain-admin")
     team = create(admin, f"team-{secrets.token_hex(3)}", project="default")
     try:

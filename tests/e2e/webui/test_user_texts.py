@@ -19,7 +19,7 @@ from .pages import Sessions
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 FOLDER = "webui-odd"
-# The name moc<U+202E>gpj.exe would be shown as "mocexe.jpg".
+# Without protection, the name moc<U+202E>gpj.exe would look like "mocexe.jpg".
 COMMAND = (
     rf"cd ~/{FOLDER} && touch $(printf 'moc\342\200\256gpj.exe') '<i>x' $(printf '\327\251x') "
     r"&& printf 'safe\342\200\256 line\033]0;owned\007\n' && sleep 300"
@@ -37,7 +37,7 @@ def rest(hub: RunningHub) -> Iterator[httpx.Client]:
         client.post(f"/vfolders/{folder}/purge")
 
 
-async def test_odd_file_names_and_log_lines_are_shown_safely(
+async def test_file_names_and_log_lines_cannot_imitate_other_texts(
     opened: Opener[Explorer], hub: RunningHub, rest: httpx.Client
 ) -> None:
     body = {"name": "odd-texts", "project": "default", "type": "batch", "startup_command": COMMAND}
@@ -53,14 +53,14 @@ async def test_odd_file_names_and_log_lines_are_shown_safely(
     await ui.page.get_by_role("link", name=FOLDER, exact=True).click()
     for shown in ("moc[U+202E]gpj.exe", "<i>x", "שx"):
         await ui.page.locator("bdi", has_text=shown).first.wait_for()
-    # In sentences, a right-to-left name is isolated.
+    # In a sentence, isolating characters surround a right-to-left name.
     await ui.page.get_by_role("checkbox", name="Select \u2068שx\u2069").wait_for()
     await ui.choose("moc[U+202E]gpj.exe", "Delete")
     question = ui.page.locator(".ant-modal-confirm-title", has_text="Delete moc[U+202E]gpj.exe?")
     await question.wait_for()
     await ui.answer("Delete")
     await ui.page.locator("bdi", has_text="[U+202E]").wait_for(state="detached")
-    # The form rejects such a name.
+    # The form rejects a name with U+202E.
     await ui.page.get_by_role("button", name="New directory").click()
     await ui.dialog.get_by_role("textbox").fill("moc\u202egpj")
     await ui.dialog.locator(".ant-modal-footer .ant-btn-primary").click()

@@ -24,7 +24,7 @@ ANTD_LOCALES = (
     "@rc-component/picker/es/locale",
 )
 
-# At least two words of lower-case letters after another word: a sentence, not a name.
+# A word that at least two words in lower case follow: a sentence, not a name.
 SENTENCE = re.compile(r"\b[A-Za-z]{2,}(?: [a-z']{2,}){2,}")
 # Product names and technical terms that are the same in every language.
 SAME_IN_EVERY_LANGUAGE = frozenset(
@@ -120,9 +120,9 @@ class Language:
         return text
 
     def problems(self, texts: Iterable[str], allowed: Iterable[str] = ()) -> list[str]:
-        """Return keys that are shown as texts, and texts that are in English.
+        """Return messages about keys that are shown as texts, and about texts in English.
 
-        ``allowed`` are patterns of sentences that users or administrators wrote.
+        ``allowed`` are patterns of texts that may be in English, for example those of users.
         """
         found = []
         ours = set(self.texts.values())
@@ -162,6 +162,6 @@ def language(name: str) -> Language:
 
 
 async def problems(page: Page, shown_in: Language, allowed: Iterable[str] = ()) -> list[str]:
-    """Return everything that is wrong about the visible texts of a page."""
+    """Return messages about the visible texts that are keys, in English or cut off."""
     found: dict[str, Any] = await page.evaluate(READ_TEXTS)
     return shown_in.problems(found["texts"], allowed) + list(dict.fromkeys(found["outside"]))
