@@ -62,7 +62,7 @@ def request_of(*, without: Sequence[str] = ()) -> dict[str, Any]:
 
 
 async def ready_admin(api: Api) -> Client:
-    """Return the client of a superadmin, prepared with project, limits and folder of the examples."""
+    """Return the client of a superadmin with the project, limits and folder of the examples."""
     client = await api.client("admin")
     await client.put("/projects/research/members/admin", {})
     for policy in (await client.get("/keypair-policies"))["items"]:
