@@ -54,7 +54,7 @@ async def test_lockout_does_not_apply_to_a_known_address(user_world: World) -> N
     assert await attempt(user_world, "user", PASSWORD, HOME) is None
     # The sign-in from the known address does not unlock the account for other addresses.
     assert await attempt(user_world, "user", PASSWORD, ABROAD) is SignInBlocked
-    # A wrong password gives the same error at the known address as at any other.
+    # A wrong password gives the error of the lockout, even at the known address.
     assert await attempt(user_world, "user", WRONG, HOME) is SignInBlocked
     assert await attempt(user_world, "nobody", WRONG, HOME) is SignInRefused
 

@@ -326,7 +326,7 @@ async def test_an_app_cannot_read_pages_that_it_opens_in_a_window(
             lambda route: route.fulfill(
                 body="<p>app",
                 content_type="text/html",
-                # This is the header of the pages. It does not help an app that sends it, too.
+                # The pages send this header. An app that also sends it still cannot read them.
                 headers={"Cross-Origin-Opener-Policy": "noopener-allow-popups"},
             ),
         )

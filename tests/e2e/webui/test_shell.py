@@ -97,7 +97,7 @@ async def test_header_has_project_theme_and_account(opened: Opener[Shell]) -> No
 async def test_preferences_are_kept_and_reset(opened: Opener[Shell]) -> None:
     ui = await opened(Shell, "user2", "/settings")
     page = ui.page
-    # The header has a button for the language, too.
+    # The header also has a button for the language.
     for name in ("Language", "Theme", "Desktop notifications"):
         await page.locator("#content").get_by_label(name, exact=True).wait_for()
     await page.get_by_label("Compact sidebar", exact=True).click()
