@@ -118,7 +118,7 @@ async def assert_panel_has_contrast(page: Page, theme: str, folder: Path) -> Non
     await assert_contrast(shown, f"panel-{theme}", folder)
     if theme == "dark":
         await choose_theme(page, HIGH_CONTRAST)
-        await assert_contrast(shown, f"panel-high-contrast", folder)
+        await assert_contrast(shown, "panel-high-contrast", folder)
     await page.unroute_all(behavior="wait")
     await panel.evaluate("node => node.scrollTo(0, node.scrollHeight)")
     await take_screenshot(page, f"panel-{theme}-end", folder)
