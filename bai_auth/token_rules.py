@@ -1,8 +1,8 @@
 """Validation of the request body on the Hub's route that creates API tokens.
 
 JupyterHub 6 (tested: 6.1.1) fails with HTTP 500 if the body is not an object or the note is not a
-text. No upstream issue is known. `tests/spawner/test_hub_patches.py` fails when the overridden
-method changes.
+text, and does not check whether the database can store the note. No upstream issue is known.
+`tests/spawner/test_hub_patches.py` fails when the overridden method changes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 
 from jupyterhub.apihandlers.users import UserTokenListAPIHandler
 from tornado import web
+
+from bai_services.core.display_text import text_problem
 
 MAX_NOTE_LENGTH = 200
 
@@ -25,7 +27,11 @@ class TokenListHandler(UserTokenListAPIHandler):
 
 
 def reject_malformed(body: Any) -> None:
-    """Raise a 400 if the body of a request for a token, its note or its lifetime is invalid."""
+    """Raise a 400 if the body of a request for a token, its note or its lifetime is invalid.
+
+    A note is invalid if it is too long, or contains characters that the database cannot store (lone
+    surrogates; NUL on PostgreSQL) or that have no glyph.
+    """
     if body is None:
         return
     if not isinstance(body, dict):
@@ -38,6 +44,8 @@ def reject_malformed(body: Any) -> None:
             HTTPStatus.BAD_REQUEST,
             f"note has {len(note)} characters; at most {MAX_NOTE_LENGTH} are allowed",
         )
+    if note is not None and (problem := text_problem(note)):
+        raise web.HTTPError(HTTPStatus.BAD_REQUEST, f"note: {problem}")
     seconds = body.get("expires_in")
     if isinstance(seconds, bool) or (isinstance(seconds, int) and seconds < 1):
         raise web.HTTPError(

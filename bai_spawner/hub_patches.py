@@ -1,8 +1,8 @@
-"""Patches of JupyterHub: omit two needless costs of every spawn, translate its own pages, and keep
-their XSRF tokens from scripts.
+"""Patches of JupyterHub: omit two needless costs of every spawn, translate its own pages, keep
+their XSRF tokens from scripts, and end failed transactions.
 
 JupyterHub has no settings for this, so the Hub's configuration file calls `apply_hub_patches`,
-which replaces four functions of JupyterHub before they are used. A function that a later
+which replaces five functions of JupyterHub before they are used. A function that a later
 JupyterHub no longer has is not replaced. The patches are written for JupyterHub 6 (tested: 6.1.1);
 `tests/spawner/test_hub_patches.py` fails if a function changes on which a patch relies.
 """
@@ -31,6 +31,7 @@ def apply_hub_patches() -> None:
     _do_not_ping_sqlite()
     _translate_every_page()
     _hide_xsrf_token_from_scripts()
+    _roll_back_failed_transactions()
 
 
 def _hash_generated_secrets_once() -> None:
@@ -116,3 +117,24 @@ def _hide_xsrf_token_from_scripts() -> None:
 
 async def _without(page: Awaitable[str], text: str) -> str:
     return (await page).replace(text, "")
+
+
+def _roll_back_failed_transactions() -> None:
+    """Roll back a failed transaction at the end of the request that caused it.
+
+    All requests share one database session. JupyterHub rolls it back after an error of SQLAlchemy,
+    but not if a flush raises another error (a lone surrogate in a text: `UnicodeEncodeError`), or
+    if a handler turns the error into a response. The next request, of any user, then fails with 403
+    (jupyterhub/jupyterhub#3566 is a similar fix).
+    """
+    original = vars(BaseHandler).get("finish")
+    if original is None:
+        return
+
+    def finish(handler: BaseHandler, *args: Any, **options: Any) -> Any:
+        if not handler.db.is_active:
+            handler.log.warning("Rolling back a failed transaction")
+            handler.db.rollback()
+        return original(handler, *args, **options)
+
+    BaseHandler.finish = finish

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -210,12 +211,27 @@ def test_requests_for_hub_tokens_are_checked_and_tokens_expire(hub: RunningHub) 
             ([], "JSON object"),
             ({"note": {"a": 1}}, "note must be a text"),
             ({"note": "a" * 201}, "at most 200"),
+            ({"note": "lone \ud800 surrogate"}, "U+D800 at position 6"),
+            ({"note": "nul \0"}, "U+0000 at position 5"),
             ({"expires_in": 0}, "from 1"),
             ({"expires_in": 366 * 24 * 3600}, "must not exceed"),
         ):
-            answer = checked(api.post("/users/user/tokens", json=body), 400)
+            answer = checked(api.post("/users/user/tokens", content=json.dumps(body)), 400)
             assert reason in answer["message"]
         token = checked(api.post("/users/user/tokens", json={"note": "a" * 200}), 201)
         checked(api.delete(f"/users/user/tokens/{token['id']}"), 204)
     end = datetime.fromisoformat(token["expires_at"]) - datetime.fromisoformat(token["created"])
     assert timedelta(days=364) < end <= timedelta(days=365)
+
+
+def test_a_text_that_the_hub_cannot_store_breaks_no_later_request(hub: RunningHub) -> None:
+    """SQLite cannot store a lone surrogate: the transaction fails, and must be rolled back."""
+    with hub_api_of(hub) as api, hub.rest("acme-user") as other:
+        other.base_url = httpx.URL(f"{hub.url}/hub/api")
+        path = "/users/user/servers/cannot-store"
+        checked(api.put(path), 201)
+        for _ in range(3):
+            failed = api.patch(path, content=r'{"display_name": "\ud800"}')
+            assert failed.status_code >= HTTPStatus.BAD_REQUEST, failed.text
+            assert checked(other.get("/user"), 200)["name"] == "acme-user"
+        checked(api.request("DELETE", path, json={"remove": True}), 204)

@@ -26,6 +26,7 @@ PATCHED: tuple[tuple[Any, str], ...] = (
     (orm, "register_ping_connection"),
     (BaseHandler, "template_namespace"),
     (BaseHandler, "render_template"),
+    (BaseHandler, "finish"),
 )
 
 
@@ -98,7 +99,7 @@ def test_functions_missing_in_jupyterhub_are_not_added(
     for owner, name in PATCHED:
         monkeypatch.delattr(owner, name)
     apply_hub_patches()
-    assert not any(hasattr(owner, name) for owner, name in PATCHED)
+    assert not any(name in vars(owner) for owner, name in PATCHED)
 
 
 # Functions and classes of JupyterHub on which our patches and overrides rely. Each row has the
@@ -116,6 +117,11 @@ RELIED_ON = [
         "jupyterhub.handlers.base:BaseHandler.render_template",
         "bai_spawner/hub_patches.py",
         "50aeeb5ce3a22dcc",
+    ),
+    (
+        "jupyterhub.handlers.base:BaseHandler.finish",
+        "bai_spawner/hub_patches.py",
+        "77012bc432e33a9c",
     ),
     ("jupyterhub.orm:Hashed", "bai_spawner/hub_patches.py", "f80e139ff61c88eb"),
     ("jupyterhub.utils:hash_token", "bai_spawner/hub_patches.py", "c4651ca3c9d9ecbc"),
