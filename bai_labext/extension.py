@@ -27,6 +27,7 @@ from bai_labext.tunnel import targets
 from bai_labext.tunnel.commands import Commands
 from bai_labext.tunnel.sshd import SshHandler, SshServer
 from bai_services.core.apps.catalogue import AppKind
+from bai_services.core.user_input import read_whole
 
 
 class NotOfferedHandler(JupyterHandler):
@@ -99,18 +100,15 @@ def with_ports(offers: list[Offer], environ: Mapping[str, str]) -> list[Offer]:
 
 
 def idle_seconds(environ: Mapping[str, str]) -> float:
-    """Return the idle timeout of apps in seconds; 0 means no timeout.
-
-    ``BAI_APP_IDLE_MINUTES`` sets it in minutes; the default is 60 minutes.
-    """
-    text = environ.get("BAI_APP_IDLE_MINUTES", "60")
-    return 60.0 * int(text) if text.isdecimal() else 0.0
+    """Return the idle timeout of apps from ``BAI_APP_IDLE_MINUTES`` (default 60; 0: none)."""
+    minutes = read_whole(environ.get("BAI_APP_IDLE_MINUTES", "60"))
+    return 60.0 * (minutes or 0)
 
 
 def log_bytes(environ: Mapping[str, str]) -> int:
     """Return the maximum size of an app's log in bytes, from ``BAI_APP_LOG_MIB``."""
-    text = environ.get("BAI_APP_LOG_MIB", "")
-    return int(text) * 2**20 if text.isdecimal() and int(text) else MAX_LOG_BYTES
+    mib = read_whole(environ.get("BAI_APP_LOG_MIB", ""))
+    return mib * 2**20 if mib else MAX_LOG_BYTES
 
 
 def _tunnel(

@@ -10,6 +10,7 @@ from pathlib import Path
 from bai_services.branding import read_brand
 from bai_services.client_address import TrustedProxies
 from bai_services.core.sessions.callbacks import AllowedTargets
+from bai_services.core.user_input import read_whole, shown
 from bai_services.home import Home
 from bai_services.manager.settings import Settings, StorageHostSettings
 
@@ -69,9 +70,12 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 
 def _whole_number(variable: str, text: str, minimum: int) -> int:
-    if not text.isdecimal() or int(text) < minimum:
-        raise SystemExit(f"{variable} must be a whole number of at least {minimum}, not {text!r}")
-    return int(text)
+    number = read_whole(text)
+    if number is None or number < minimum:
+        raise SystemExit(
+            f"{variable} must be a whole number of at least {minimum}, not {shown(text)!r}"
+        )
+    return number
 
 
 def _is_on(variable: str, text: str) -> bool:

@@ -160,12 +160,13 @@ def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     [
         ({"BAI_ENGINE": "odd"}, "BAI_ENGINE=odd is unknown"),
         ({"BAI_PORT": "many"}, "BAI_PORT=many is not a valid port"),
+        ({"BAI_PORT": "9" * 5000}, "is not a valid port"),
         (
             {"BAI_ENGINE": "docker", "DOCKER_HOST": "unix:///no/such/socket"},
             "BAI_ENGINE=docker, but no Docker engine responds",
         ),
     ],
-    ids=["unknown engine", "invalid port", "Docker required but not available"],
+    ids=["unknown engine", "invalid port", "very long port", "Docker required but not available"],
 )
 def test_an_invalid_configuration_is_reported(
     tmp_path: Path, environment: dict[str, str], text: str

@@ -16,7 +16,7 @@ from bai_labext.apps.apps import Offer
 from bai_labext.apps.arguments import Arguments
 from bai_labext.apps.catalogue import BY_NAME
 from bai_labext.apps.running_apps import RunningApps
-from bai_labext.extension import log_bytes
+from bai_labext.extension import idle_seconds, log_bytes
 from bai_labext.tunnel.targets import Targets
 from bai_services.tunnel.channels import Channel, pack
 from bai_services.tunnel.endpoint import Stream, TunnelEndpoint
@@ -143,6 +143,11 @@ def test_a_log_is_truncated_while_an_app_appends_to_it(tmp_path: Path) -> None:
     running_apps.truncate_log(tmp_path / "missing", max_bytes)
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "much", "²"])
-def test_an_invalid_log_size_is_replaced_by_the_default(text: str) -> None:
+@pytest.mark.parametrize("text", ["", "0", "-1", "much", "²", "9" * 5000])
+def test_an_invalid_log_size_means_the_default(text: str) -> None:
     assert log_bytes({"BAI_APP_LOG_MIB": text}) == log_bytes({}) == running_apps.MAX_LOG_BYTES
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("2", 120), ("0", 0), ("much", 0), ("9" * 5000, 0)])
+def test_an_invalid_idle_timeout_means_none(text: str, seconds: float) -> None:
+    assert idle_seconds({"BAI_APP_IDLE_MINUTES": text}) == seconds

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 import httpx
 import pytest
 
-from bai_services.core.errors import Forbidden
+from bai_services.core.errors import Forbidden, InvalidRequest
 from bai_services.tunnel.client import TunnelClient
 from bai_services.tunnel.frames import (
     Frame,
@@ -373,3 +373,6 @@ def test_the_local_port_is_on_loopback_by_default() -> None:
     assert parse_listen_address(None)[0] == "127.0.0.1" == parse_listen_address("8080")[0]
     assert parse_listen_address("[::1]:80") == ("::1", 80)
     assert socket.inet_aton(parse_listen_address("0.0.0.0:1")[0])
+    for wrong in ("65536", "localhost:http", "1" * 5000):
+        with pytest.raises(InvalidRequest):
+            parse_listen_address(wrong)

@@ -11,6 +11,7 @@ from tornado.iostream import StreamClosedError
 from bai_services.core import errors
 from bai_services.core.sessions import records
 from bai_services.core.sessions.kernel_group import MAIN_HOST
+from bai_services.core.user_input import read_whole, shown
 from bai_services.manager.sessions.logs import LogChunk
 
 from ..base import APIHandler, operation
@@ -153,12 +154,13 @@ class LogStreamHandler(LogHandler):
 def _lines(text: str) -> int | None:
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= MAX_LINES):
+    number = read_whole(text)
+    if number is None or not 0 < number <= MAX_LINES:
         raise errors.InvalidRequest(
-            f"lines={text[:40]!r} must be a whole number from 1 to {MAX_LINES}",
+            f"lines={shown(text)!r} must be a whole number from 1 to {MAX_LINES}",
             field="lines",
         )
-    return int(text)
+    return number
 
 
 _KEY = r"/sessions/(?P<key>[^/]+)"

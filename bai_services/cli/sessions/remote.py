@@ -13,6 +13,7 @@ import httpx
 from bai_services.client import Token, raise_for_error
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest, RateLimited, Unavailable
 from bai_services.core.sessions.lifecycle import ENDED, Status
+from bai_services.core.user_input import read_whole, shown
 from bai_services.tunnel.client import TunnelClient
 
 from .. import output
@@ -127,10 +128,11 @@ def parse_listen_address(text: str | None) -> tuple[str, int]:
     InvalidRequest
         If ``text`` does not have this form.
     """
-    host, _, port = (text or "0").rpartition(":")
-    if not (port.isascii() and port.isdecimal() and int(port) < 65536):
-        raise InvalidRequest(f"-b {text!r} is not [HOST:]PORT; for example -b 8080")
-    return host.strip("[]") or "127.0.0.1", int(port)
+    host, _, digits = (text or "0").rpartition(":")
+    port = read_whole(digits)
+    if port is None or port > 65535:
+        raise InvalidRequest(f"-b {shown(text)!r} is not [HOST:]PORT; for example -b 8080")
+    return host.strip("[]") or "127.0.0.1", port
 
 
 async def listen(tunnel: TunnelClient, target: str, host: str, port: int) -> asyncio.Server:
