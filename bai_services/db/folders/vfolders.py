@@ -488,20 +488,25 @@ async def require_name_free_for_invitee(
 ) -> None:
     """Raise ``AlreadyExists`` if the invitee owns another folder with the name of ``folder``.
 
-    Otherwise the name would be ambiguous for the invitee.
+    Otherwise the invitee could use the folder only by its id: the name means the own folder.
     """
-    own_id = await tx.scalar(
-        sa.select(vfolders.c.id).where(
-            vfolders.c.scope == f"user:{invitee_id}", vfolders.c.live_name == folder["live_name"]
-        )
-    )
-    if own_id is not None and own_id != folder["id"]:
+    if await owns_another_named(tx, folder, invitee_id):
         raise AlreadyExists(
             f"that user already has a folder named {folder['live_name']}; rename one of the two "
             "folders",
             field="user",
             name=folder["live_name"],
         )
+
+
+async def owns_another_named(tx: AsyncConnection, folder: sa.RowMapping, user_id: str) -> bool:
+    """Return whether a user owns another folder with the name of ``folder``, not in the trash."""
+    own_id = await tx.scalar(
+        sa.select(vfolders.c.id).where(
+            vfolders.c.scope == f"user:{user_id}", vfolders.c.live_name == folder["live_name"]
+        )
+    )
+    return own_id is not None and own_id != folder["id"]
 
 
 async def _require_unmounted(tx: AsyncConnection, vfolder_id: str, what: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core.audit import AuditEntry
-from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from bai_services.core.errors import AlreadyExists, Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.folders.mounts import MountRequest
 from bai_services.db.folders.grants import GrantStore
 from tests.testbed.manager import SUPERADMIN, Api
@@ -130,3 +130,78 @@ async def test_only_the_owner_may_rename_a_folder_to_a_dot_name(api: Api, user: 
     await admin.put(f"{path}/owner", {"user": "admin"})
     await api.world.manager.folders.vfolders.wait_for_tasks()
     assert (await admin.get(path))["owner"] == "admin"
+
+
+async def invited(owner: Client, guest: str, name: str = "data") -> tuple[str, str]:
+    """Create a folder and invite a user; return the paths of the folder and of the invitation."""
+    folder = await owner.post("/vfolders", {"name": name})
+    offer = await owner.put(f"/vfolders/{folder['id']}/grants/{guest}", {"permission": "rw"})
+    return f"/vfolders/{folder['id']}", f"/vfolder-invitations/{offer['invitation_id']}"
+
+
+async def test_invitation_to_a_folder_with_the_name_of_an_own_folder_cannot_be_accepted(
+    api: Api, user: Client
+) -> None:
+    path, invitation = await invited(user, "user2")
+    guest = await api.client("user2")
+    own = await guest.post("/vfolders", {"name": "data"})
+    with pytest.raises(AlreadyExists, match="you already have a folder named data"):
+        await guest.post(f"{invitation}/accept")
+    assert (await guest.get(invitation))["status"] == "pending"
+    with pytest.raises(NotFound):
+        await guest.get(path)
+    await guest.patch(f"/vfolders/{own['id']}", {"name": "old-data"})
+    assert (await guest.post(f"{invitation}/accept"))["status"] == "accepted"
+    assert f"/vfolders/{(await guest.get('/vfolders/data'))['id']}" == path
+
+
+async def test_a_name_means_the_own_folder_and_is_ambiguous_for_several_shared_ones(
+    api: Api, user: Client
+) -> None:
+    guest = await api.client("user2")
+    for owner in (user, await api.client("domain-admin")):
+        _, invitation = await invited(owner, "user2")
+        await guest.post(f"{invitation}/accept")
+    for ask in (guest.get("/vfolders/data"), mounts_of_new_session(api, "user2", "data")):
+        with pytest.raises(Conflict, match="use the id") as caught:
+            await ask
+        owners = {candidate["owner"] for candidate in caught.value.details["candidates"]}
+        assert owners == {"user", "domain-admin"}
+    own = await guest.post("/vfolders", {"name": "data"})
+    assert (await guest.get("/vfolders/data"))["id"] == own["id"]
+    owner_id, project = await api.world.user_id("user2"), await api.world.project_id()
+    (mount,) = await api.world.manager.folders.mounts.resolve_mounts(
+        SUPERADMIN, owner_id, project, [MountRequest("data")]
+    )
+    assert mount.vfolder_id == own["id"]
+
+
+@pytest.mark.parametrize("moved", ["folder", "guest"])
+async def test_invitation_across_domains_cannot_be_accepted(
+    api: Api, user: Client, moved: str
+) -> None:
+    path, invitation = await invited(user, "user2")
+    guest, admin = await api.client("user2"), await api.client("admin")
+    if moved == "folder":
+        await admin.put(f"{path}/owner", {"user": "acme-user"})
+        await api.world.manager.folders.vfolders.wait_for_tasks()
+    else:
+        await admin.patch("/users/user2", {"domain": "acme"})
+        guest = await api.client("user2")
+    with pytest.raises(Conflict, match="belongs to domain"):
+        await guest.post(f"{invitation}/accept")
+    assert (await guest.get(invitation))["status"] == "pending"
+    await guest.post(f"{invitation}/decline")
+    assert (await admin.get(f"{path}/grants"))["items"] == []
+
+
+async def test_the_new_owner_of_a_folder_cannot_accept_an_invitation_to_it(
+    api: Api, user: Client
+) -> None:
+    path, invitation = await invited(user, "user2")
+    guest, admin = await api.client("user2"), await api.client("admin")
+    await admin.put(f"{path}/owner", {"user": "user2"})
+    await api.world.manager.folders.vfolders.wait_for_tasks()
+    with pytest.raises(Conflict, match="is now your own"):
+        await guest.post(f"{invitation}/accept")
+    assert (await guest.get(f"{path}/grants"))["items"] == []
