@@ -154,17 +154,17 @@ class OpenFolder:
         """Move or rename an entry inside the folder; create missing parents of the target."""
         if tuple(target[: len(source)]) == tuple(source):
             raise InvalidRequest("the target is the source or a path inside it", field="target")
-        with (
-            self.directory(source[:-1]) as outer,
-            self.directory(target[:-1], create_missing=True) as inner,
-        ):
-            if replaces:
-                os.rename(source[-1], target[-1], src_dir_fd=outer, dst_dir_fd=inner)
-            else:
-                rename_new(outer, source[-1], inner, target[-1])
-            os.fsync(inner)
-            os.fsync(outer)
-            entry = entry_of(target[-1], inner)
+        with self.directory(source[:-1]) as outer:
+            # A missing source must not leave new directories behind.
+            os.stat(source[-1], dir_fd=outer, follow_symlinks=False)
+            with self.directory(target[:-1], create_missing=True) as inner:
+                if replaces:
+                    os.rename(source[-1], target[-1], src_dir_fd=outer, dst_dir_fd=inner)
+                else:
+                    rename_new(outer, source[-1], inner, target[-1])
+                os.fsync(inner)
+                os.fsync(outer)
+                entry = entry_of(target[-1], inner)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, "gone")
         return entry

@@ -129,7 +129,19 @@ BAD = [
     pytest.param(member("x" * 300), "too long", id="name too long"),
     pytest.param(member("/".join(["x" * 100] * 50)), "too long", id="path too long"),
     pytest.param(member("a") + member("a"), "twice", id="duplicate path"),
-    pytest.param(member("a") + member("./a"), "twice", id="same path in another spelling"),
+    pytest.param(member("a") + member("./a"), "twice", id="duplicate path in another spelling"),
+    pytest.param(member("a") + member("a/b"), "file and as a directory", id="file, then below it"),
+    pytest.param(member("a/b/c") + member("a"), "file and as a directory", id="below a later file"),
+    pytest.param(
+        member("a") + member("a/", b"", tarfile.DIRTYPE),
+        "file and as a directory",
+        id="file, then directory",
+    ),
+    pytest.param(
+        member("a/", b"", tarfile.DIRTYPE) + member("a"),
+        "file and as a directory",
+        id="directory, then file",
+    ),
     pytest.param(b"no archive at all" * 100, "not a tar archive", id="not a tar archive"),
     pytest.param(b"", "not a tar archive", id="empty file"),
     pytest.param(member("a", b"x" * 5000)[:2000], "not a tar archive", id="truncated archive"),
@@ -137,6 +149,11 @@ BAD = [
     pytest.param(member("out"), "is a link", id="path of an existing link"),
     pytest.param(member("out/x"), "leads out", id="path through a link of the folder"),
     pytest.param(member("file/x"), "not a directory", id="path below a file"),
+    pytest.param(
+        member("new/", b"", tarfile.DIRTYPE) + member("file/", b"", tarfile.DIRTYPE),
+        "not a directory",
+        id="directory at the path of a file",
+    ),
 ]
 
 
@@ -152,6 +169,7 @@ async def test_invalid_archive_changes_no_file(
     with pytest.raises(BaiError, match=reason):
         unpack_here(host, folder, (member("good") + bad + END) if bad else b"")
     assert files_below(host, folder) == {"file": b"old"}
+    assert set(os.listdir(root)) == {"dir", "out", "file"}
     assert list(outside.iterdir()) == []
     assert staged_files(host) == []
 

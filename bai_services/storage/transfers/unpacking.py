@@ -212,13 +212,16 @@ class Unpacking:
         Raises
         ------
         InvalidRequest
-            If the file is not a tar archive, exceeds a limit, or contains a forbidden member.
+            If it is not a tar archive, exceeds a limit, contains a forbidden member, or contains a
+            path both as a file and as a directory.
         Conflict
-            If a directory, link or special file exists at the path of a file.
+            If a directory, link or special file exists at the path of a file, or something else
+            than a directory at the path of a directory.
         """
         self._staging.mkdir(mode=0o700)
         with descriptor(os.open(self._staging, os.O_RDONLY | os.O_DIRECTORY)) as here:
             total = self._extract(archive, here)
+            self._check_members()
             self._check_targets()
             # Flush before the first file is moved, so that a crash leaves no partial file.
             sync_file_system(here)
@@ -307,7 +310,20 @@ class Unpacking:
                 limit=MAX_MEMBERS,
             )
 
+    def _check_members(self) -> None:
+        """Raise ``InvalidRequest`` if a file is also a directory or the parent of a member."""
+        for parts in self._files:
+            if parts in self._parents or parts in self._directories:
+                name = "/".join(parts[len(self._above) :])
+                raise InvalidRequest(
+                    f"the archive contains {name[:100]!r} as a file and as a directory"
+                )
+
     def _check_targets(self) -> None:
+        """Raise the errors of ``_move_all`` for existing entries, before anything is moved."""
+        for parts in self._directories:
+            with contextlib.suppress(FileNotFoundError), self._folder.directory(parts):
+                pass
         for above, names in self._by_directory().items():
             try:
                 with self._folder.directory(above) as parent:

@@ -422,3 +422,9 @@ async def test_reads_and_writes_are_in_the_audit_log(api: Api, user: Client) -> 
         ("vfolder.move-file", "user", "f"),
         ("vfolder.remove-file", "user", "g"),
     } <= seen
+
+
+async def test_a_move_of_a_missing_file_creates_no_directory(api: Api, user: Client) -> None:
+    with pytest.raises(NotFound):
+        await user.post("/vfolders/data/move", {"source": "missing", "target": "new/dir/file"})
+    assert (await user.get("/vfolders/data/files"))["items"] == []
