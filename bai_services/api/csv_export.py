@@ -18,8 +18,14 @@ from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import MAX_LIMIT, ListQuery
 from bai_services.core.user_input import shown
 
-# Spreadsheets run cells that begin with these characters as formulas.
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+# Spreadsheets run cells that begin with these signs as formulas. In Chinese, Japanese and Korean
+# locales, they accept the full-width signs, too; the last one is the minus sign U+2212.
+FORMULA_SIGNS = "=+\\-@\uff1d\uff0b\uff0d\uff20\u2212"
+# Spreadsheets skip blanks and invisible characters before a formula, and some start a new cell at a
+# control character.
+_MAY_BE_FORMULA = re.compile(
+    rf"[\x00-\x1f]|[\s\x00-\x1f\u200b-\u200f\u2060\ufeff]*[{FORMULA_SIGNS}]"
+)
 # Without this mark, spreadsheets use the encoding of the system instead of UTF-8.
 BYTE_ORDER_MARK = "\ufeff"
 MAX_FILENAME_LENGTH = 255
@@ -91,7 +97,7 @@ def cell(value: Any) -> str:
     if isinstance(value, (int, float)):
         return str(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return "'" + text if text.startswith(FORMULA_STARTS) else text
+    return "'" + text if _MAY_BE_FORMULA.match(text) else text
 
 
 def _fields(item: Any, columns: Sequence[str], encode: Callable[[Any], Any]) -> list[str]:
