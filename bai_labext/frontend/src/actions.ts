@@ -25,11 +25,11 @@ import type { Translate } from './i18n';
 import { FileToUpload, Upload, Uploads } from './uploads';
 
 const EXTENSION_SECONDS = 3600;
-/** Apps that a command of JupyterLab opens. */
-const JUPYTERLAB_COMMANDS: Record<string, string> = {
-  terminal: 'terminal:create-new',
-  filebrowser: 'filebrowser:activate'
-};
+/** Apps that a command of JupyterLab opens. A Map: labels of images contain any app name. */
+const JUPYTERLAB_COMMANDS = new Map([
+  ['terminal', 'terminal:create-new'],
+  ['filebrowser', 'filebrowser:activate']
+]);
 
 /** Actions of the panel's buttons and commands; errors are shown in a dialog. */
 export class Actions {
@@ -50,7 +50,7 @@ export class Actions {
 
   openApp(app: App): void {
     const { baseUrl } = this.model.api;
-    const command = JUPYTERLAB_COMMANDS[app.name];
+    const command = JUPYTERLAB_COMMANDS.get(app.name);
     if (command && this.app.commands.hasCommand(command)) {
       void this.showErrors(() => this.app.commands.execute(command));
     } else {

@@ -19,7 +19,7 @@ const TEXTS: Record<Language, () => Promise<{ default: ResourceKey }>> = {
 };
 
 export const languageOf = (name: string): Language =>
-  name in LANGUAGES ? (name as Language) : 'en';
+  Object.hasOwn(LANGUAGES, name) ? (name as Language) : 'en';
 
 export async function loadLanguage(name: string): Promise<void> {
   const language = languageOf(name);

@@ -13,19 +13,19 @@ export function appsQuery(id: string) {
   });
 }
 
-/** Keys of the titles that are not product names. */
-const TITLES: Record<string, string> = {
-  Terminal: 'terminal',
-  'File browser': 'filebrowser',
-  'SSH and SFTP': 'ssh',
-  'VS Code (desktop)': 'vscode-desktop',
-  'Desktop (VNC)': 'vnc',
-  'Desktop (RDP)': 'rdp'
-};
+/** Keys of the titles that are not product names. A Map: labels of images contain any title. */
+const TITLES = new Map([
+  ['Terminal', 'terminal'],
+  ['File browser', 'filebrowser'],
+  ['SSH and SFTP', 'ssh'],
+  ['VS Code (desktop)', 'vscode-desktop'],
+  ['Desktop (VNC)', 'vnc'],
+  ['Desktop (RDP)', 'rdp']
+]);
 
 /** The title of an app in the user's language. */
 export function appTitle(t: TFunction, { name, title, port }: SessionApp): string {
-  const key = name === `port-${port}` ? 'port' : TITLES[title];
+  const key = name === `port-${port}` ? 'port' : TITLES.get(title);
   return key ? t(`apps.title-${key}`, { port }) : title;
 }
 

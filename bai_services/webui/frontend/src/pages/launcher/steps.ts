@@ -6,23 +6,23 @@ export type Step = (typeof STEPS)[number];
 
 export const elementOf = (step: Step) => `section-${step}`;
 
-/** The step that contains a field of the request. All other fields are in the step `resources`. */
-const FIELDS: Partial<Record<string, Step>> = {
-  type: 'type',
-  name: 'type',
-  startup_command: 'type',
-  starts_at: 'type',
-  batch_timeout: 'type',
-  mounts: 'folders',
-  preopen_ports: 'network',
-  dependencies: 'network',
-  priority: 'network',
-  callback_url: 'network'
-};
+/** The steps of the fields of a request. Fields that are missing here are in `resources`. */
+const FIELDS = new Map<string, Step>([
+  ['type', 'type'],
+  ['name', 'type'],
+  ['startup_command', 'type'],
+  ['starts_at', 'type'],
+  ['batch_timeout', 'type'],
+  ['mounts', 'folders'],
+  ['preopen_ports', 'network'],
+  ['dependencies', 'network'],
+  ['priority', 'network'],
+  ['callback_url', 'network']
+]);
 
 /** The steps whose fields have problems. */
 export function stepsWithProblems(preview: SessionPreview | undefined): Set<Step> {
   return new Set(
-    preview?.problems.map(({ field }) => FIELDS[field.split('.')[0] ?? ''] ?? 'resources')
+    preview?.problems.map(({ field }) => FIELDS.get(field.split('.')[0] ?? '') ?? 'resources')
   );
 }

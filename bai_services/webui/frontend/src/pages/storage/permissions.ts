@@ -16,8 +16,11 @@ type Hosts = Record<string, string[]>;
 
 const hostsOf = (item: Item | undefined) => (item?.['allowed_vfolder_hosts'] ?? {}) as Hosts;
 
-export const grantedOn = (item: Item | undefined, host: string): string[] =>
-  hostsOf(item)[host] ?? [];
+export const grantedOn = (item: Item | undefined, host: string): string[] => {
+  const hosts = hostsOf(item);
+  // An object inherits keys such as `constructor`.
+  return Object.hasOwn(hosts, host) ? (hosts[host] ?? []) : [];
+};
 
 /** The change that grants or revokes one permission and leaves other hosts unchanged. */
 export function changedHosts(item: Item, host: string, permission: string, isGranted: boolean) {

@@ -42,18 +42,22 @@ export interface UserFile {
 }
 
 const REQUIRED: readonly Column[] = ['email', 'username'];
-const ALIASES: Record<string, Column> = { domain_name: 'domain', project: 'projects' };
-const BOOLEANS: Record<string, boolean> = {
-  true: true,
-  yes: true,
-  '1': true,
-  false: false,
-  no: false,
-  '0': false
-};
+// Maps, because an object inherits keys such as `constructor`.
+const ALIASES = new Map<string, Column>([
+  ['domain_name', 'domain'],
+  ['project', 'projects']
+]);
+const BOOLEANS = new Map([
+  ['true', true],
+  ['yes', true],
+  ['1', true],
+  ['false', false],
+  ['no', false],
+  ['0', false]
+]);
 const columnOf = (title: string) => {
   const name = title.toLowerCase();
-  return ALIASES[name] ?? COLUMNS.find(column => column === name);
+  return ALIASES.get(name) ?? COLUMNS.find(column => column === name);
 };
 
 /** Parse a file of users, and make the checks that need no server. */
@@ -80,7 +84,7 @@ function problemsOf(cells: ImportRow['cells'], hasMoreCells: boolean): Problem[]
   return [
     ...(cells.email?.includes('@') ? [] : ['email' as const]),
     ...(cells.username ? [] : ['username' as const]),
-    ...(flag === undefined || flag in BOOLEANS ? [] : ['boolean' as const]),
+    ...(flag === undefined || BOOLEANS.has(flag) ? [] : ['boolean' as const]),
     ...(hasMoreCells ? ['cells' as const] : [])
   ];
 }
@@ -102,7 +106,7 @@ export function newUser({ cells }: ImportRow): NewUser {
   const { need_password_change: flag, projects, ...texts } = cells;
   return {
     ...texts,
-    ...(flag === undefined ? {} : { need_password_change: BOOLEANS[flag.toLowerCase()] }),
+    ...(flag === undefined ? {} : { need_password_change: BOOLEANS.get(flag.toLowerCase()) }),
     ...(projects === undefined ? {} : { projects: projects.split(/[\s;]+/).filter(Boolean) })
   } as NewUser;
 }

@@ -2,26 +2,27 @@ const MIB = 2 ** 20;
 
 export type Kind = 'image' | 'pdf' | 'notebook' | 'markdown' | 'table' | 'text';
 
-const MEDIA_TYPES: Record<string, string> = {
-  avif: 'image/avif',
-  bmp: 'image/bmp',
-  gif: 'image/gif',
-  ico: 'image/x-icon',
-  jpeg: 'image/jpeg',
-  jpg: 'image/jpeg',
-  png: 'image/png',
-  svg: 'image/svg+xml',
-  webp: 'image/webp'
-};
-const KINDS: Record<string, Kind> = {
-  csv: 'table',
-  ipynb: 'notebook',
-  markdown: 'markdown',
-  md: 'markdown',
-  pdf: 'pdf',
-  tsv: 'table',
-  ...Object.fromEntries(Object.keys(MEDIA_TYPES).map(extension => [extension, 'image' as const]))
-};
+// Maps, because an object inherits keys, and a file may be named `data.constructor`.
+const MEDIA_TYPES = new Map([
+  ['avif', 'image/avif'],
+  ['bmp', 'image/bmp'],
+  ['gif', 'image/gif'],
+  ['ico', 'image/x-icon'],
+  ['jpeg', 'image/jpeg'],
+  ['jpg', 'image/jpeg'],
+  ['png', 'image/png'],
+  ['svg', 'image/svg+xml'],
+  ['webp', 'image/webp']
+]);
+const KINDS = new Map<string, Kind>([
+  ['csv', 'table'],
+  ['ipynb', 'notebook'],
+  ['markdown', 'markdown'],
+  ['md', 'markdown'],
+  ['pdf', 'pdf'],
+  ['tsv', 'table'],
+  ...Array.from(MEDIA_TYPES.keys(), extension => [extension, 'image'] as const)
+]);
 
 /** Maximum number of bytes that are read for a preview. */
 export const MAX_BYTES: Record<Kind, number> = {
@@ -37,8 +38,8 @@ export const MAX_EDIT_BYTES = MIB;
 
 const extensionOf = (name: string) => /\.([^.]+)$/.exec(name)?.[1]?.toLowerCase() ?? '';
 
-export const kindOf = (name: string): Kind => KINDS[extensionOf(name)] ?? 'text';
-export const imageTypeOf = (name: string) => MEDIA_TYPES[extensionOf(name)] ?? '';
+export const kindOf = (name: string): Kind => KINDS.get(extensionOf(name)) ?? 'text';
+export const imageTypeOf = (name: string) => MEDIA_TYPES.get(extensionOf(name)) ?? '';
 export const separatorOf = (name: string) => (extensionOf(name) === 'tsv' ? '\t' : ',');
 
 /**
