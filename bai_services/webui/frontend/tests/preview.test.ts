@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { parseCsv } from '../src/components/list/csvText';
 import { kindOf, lineSeparatorOf, textOf } from '../src/pages/data/preview/kinds';
-import { cellsOf } from '../src/pages/data/preview/notebook';
+import { cellsOf, type Notebook } from '../src/pages/data/preview/notebook';
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
@@ -58,7 +58,7 @@ test('the cells of a notebook are parsed', () => {
     ]
   };
   expect(cellsOf(JSON.stringify(notebook))).toEqual({
-    isCut: false,
+    omitted: { cells: 0, outputs: 0, characters: 0 },
     cells: [
       { type: 'markdown', source: '# Title', count: null, outputs: [] },
       {
@@ -75,7 +75,50 @@ test('the cells of a notebook are parsed', () => {
       { type: 'raw', source: '', count: null, outputs: [] }
     ]
   });
-  expect(cellsOf(JSON.stringify({ cells: Array(501).fill({}) }))?.isCut).toBe(true);
+});
+
+const code = (...outputs: object[]) => ({ cell_type: 'code', source: 'x', outputs });
+const stream = (text: string) => ({ output_type: 'stream', text });
+const image = { output_type: 'display_data', data: { 'image/png': 'aGk=' } };
+const preview = (...cells: object[]) => {
+  const found = cellsOf(JSON.stringify({ cells }));
+  expect(found).not.toBeNull();
+  return found as Notebook;
+};
+
+test('a notebook shows a limited number of cells, outputs and images', () => {
+  const many = preview(...Array<object>(503).fill({}));
+  expect([many.cells.length, many.omitted]).toEqual([500, { cells: 3, outputs: 0, characters: 0 }]);
+  const outputs = preview(code(...Array<object>(53).fill(stream('1'))));
+  expect(outputs.omitted).toEqual({ cells: 0, outputs: 3, characters: 0 });
+  const images = preview(...Array<object>(52).fill(code(image, image, stream('1'))));
+  expect(images.cells.flatMap(cell => cell.outputs).filter(output => output.image)).toHaveLength(
+    100
+  );
+  expect(images.omitted).toEqual({ cells: 0, outputs: 4, characters: 0 });
+});
+
+test('a notebook shows a limited number of characters and of lines and styles', () => {
+  const line = `${'x'.repeat(999)}\n`;
+  const long = preview(code(stream(line.repeat(900))), code(stream(line.repeat(200))), code());
+  expect(long.cells.map(cell => cell.outputs.map(output => output.text?.length))).toEqual([
+    [900_000],
+    [99_998]
+  ]);
+  expect(long.omitted).toEqual({ cells: 1, outputs: 0, characters: 100_002 });
+
+  const styled = '\u001b[1mx\u001b[0my\n'.repeat(600);
+  const colourful = preview(...Array<object>(20).fill(code(stream(styled), stream(styled))));
+  const shown = colourful.cells.flatMap(cell => cell.outputs.map(output => output.text ?? ''));
+  // eslint-disable-next-line no-control-regex
+  const elements = shown.join('').match(/[\n\u001b]/g)?.length ?? 0;
+  expect(elements).toBeLessThanOrEqual(20_000);
+  expect(elements).toBeGreaterThan(19_000);
+  expect(colourful.omitted.cells + colourful.cells.length).toBe(20);
+
+  // An output has at most 1,000 lines.
+  const lines = preview(code(stream('x\n'.repeat(1500))));
+  expect(lines.omitted).toEqual({ cells: 0, outputs: 0, characters: 1000 });
 });
 
 test.each(['', '{', '[]', 'null', '{"cells": 1}'])('%s is not a notebook', text => {

@@ -1,11 +1,9 @@
 import { Fragment, useMemo } from 'react';
-import { spansOf } from './ansi';
-
-const MAX_LINES = 1_000;
+import { MAX_OUTPUT_LINES, spansOf } from './ansi';
 
 /** Terminal output in its colours; at most the first 1,000 lines. */
 export function AnsiText({ text }: { text: string }) {
-  const lines = useMemo(() => spansOf(text.split('\n').slice(0, MAX_LINES)), [text]);
+  const lines = useMemo(() => spansOf(text.split('\n').slice(0, MAX_OUTPUT_LINES)), [text]);
   return (
     <pre className="bai-preview-text">
       {lines.map((spans, number) => (

@@ -19,6 +19,8 @@ const COLORS = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'w
 /** Longer lines are truncated: a log can be one line of many megabytes. */
 export const MAX_LINE_LENGTH = 10_000;
 const MAX_SPANS = 500;
+/** Maximum number of lines of an output in a preview. */
+export const MAX_OUTPUT_LINES = 1_000;
 // SGR sequences set the style. Other escape sequences, and control characters except tab and line
 // feed, are removed.
 const SEQUENCE =

@@ -29,13 +29,16 @@ function Cells({ notebook }: { notebook: Notebook }) {
   if (trees === undefined) {
     return <Skeleton active />;
   }
+  const { omitted } = notebook;
   return (
     <>
+      {(omitted.cells > 0 || omitted.outputs > 0 || omitted.characters > 0) && (
+        <Alert type="info" showIcon title={t('preview.omitted', { ...omitted })} />
+      )}
       {trees === null && <TooComplex />}
       {notebook.cells.map((cell, index) => (
         <Cell key={index} cell={cell} tree={trees?.[index]} />
       ))}
-      {notebook.isCut && <p>{t('preview.first-cells', { count: notebook.cells.length })}</p>}
     </>
   );
 }
@@ -56,7 +59,7 @@ function Cell({ cell, tree }: { cell: NotebookCell; tree: Root | undefined }) {
       <pre className="bai-preview-text bai-cell-source">{cell.source}</pre>
       {cell.outputs.map((output, index) =>
         output.image ? (
-          <img key={index} src={output.image} alt={t('preview.output')} />
+          <img key={index} src={output.image} alt={t('preview.output')} loading="lazy" />
         ) : (
           output.text && <AnsiText key={index} text={output.text} />
         )

@@ -1,5 +1,13 @@
+import { MAX_OUTPUT_LINES } from '../../../components/ansi';
+
 const MAX_CELLS = 500;
+/** Maximum number of outputs of one cell. */
 const MAX_OUTPUTS = 50;
+// Maximums of the whole notebook: more make the page slow.
+const MAX_IMAGES = 100;
+const MAX_CHARACTERS = 1_000_000;
+/** Cells, outputs, and lines and styled parts of outputs: each is an element of the page. */
+const MAX_ELEMENTS = 20_000;
 
 export interface NotebookOutput {
   /** Base64 of a PNG or JPEG image, as a data URL. */
@@ -14,10 +22,16 @@ export interface NotebookCell {
   outputs: NotebookOutput[];
 }
 
+/** What is left out because of the limits. `characters`: those of texts that are shown in part. */
+export interface Omitted {
+  cells: number;
+  outputs: number;
+  characters: number;
+}
+
 export interface Notebook {
   cells: NotebookCell[];
-  /** Whether the notebook has more cells than these. */
-  isCut: boolean;
+  omitted: Omitted;
 }
 
 type Json = Record<string, unknown>;
@@ -32,6 +46,67 @@ function textOf(value: unknown): string {
 }
 
 const BASE64 = /^[A-Za-z0-9+/=\s]+$/;
+
+/** Counts what is shown of a notebook, and what is left out. */
+class Budget {
+  readonly omitted: Omitted = { cells: 0, outputs: 0, characters: 0 };
+  private characters = MAX_CHARACTERS;
+  private elements = MAX_ELEMENTS;
+  private images = MAX_IMAGES;
+
+  get isSpent(): boolean {
+    return this.characters <= 0 || this.elements <= 0;
+  }
+
+  /** The beginning of a source that fits. */
+  source(text: string): string {
+    this.elements -= 1;
+    return this.beginning(text, text.length);
+  }
+
+  /** The outputs of a cell that fit. */
+  outputs(outputs: readonly Json[]): NotebookOutput[] {
+    const shown: NotebookOutput[] = [];
+    for (const output of outputs) {
+      if (shown.length >= MAX_OUTPUTS || this.isSpent) {
+        this.omitted.outputs += 1;
+        continue;
+      }
+      const { image, text = '' } = outputOf(output);
+      this.elements -= 1;
+      if (image === undefined) {
+        shown.push({ text: this.beginning(text, this.endOfLines(text)) });
+      } else if (this.images > 0) {
+        this.images -= 1;
+        shown.push({ image });
+      } else {
+        this.omitted.outputs += 1;
+      }
+    }
+    return shown;
+  }
+
+  private beginning(text: string, end: number): string {
+    const shown = text.slice(0, Math.min(end, this.characters));
+    this.characters -= shown.length;
+    this.omitted.characters += text.length - shown.length;
+    return shown;
+  }
+
+  /** The end of the lines of an output that fit. Each escape sequence may start a styled part. */
+  private endOfLines(text: string): number {
+    let lines = 0;
+    // eslint-disable-next-line no-control-regex
+    for (const { 0: found, index } of text.matchAll(/[\n\u001b]/g)) {
+      lines += found === '\n' ? 1 : 0;
+      this.elements -= 1;
+      if (lines >= MAX_OUTPUT_LINES || this.elements <= 0) {
+        return index + 1;
+      }
+    }
+    return text.length;
+  }
+}
 
 function outputOf(output: Json): NotebookOutput {
   if (output['output_type'] === 'stream') {
@@ -63,16 +138,22 @@ export function cellsOf(text: string): Notebook | null {
     return null;
   }
   const found = (notebook['cells'] as unknown[]).filter(isObject);
-  const cells = found.slice(0, MAX_CELLS).map((cell): NotebookCell => {
+  const budget = new Budget();
+  const cells: NotebookCell[] = [];
+  for (const cell of found) {
+    if (cells.length >= MAX_CELLS || budget.isSpent) {
+      budget.omitted.cells += 1;
+      continue;
+    }
     const type = cell['cell_type'];
     const count = cell['execution_count'];
     const outputs = Array.isArray(cell['outputs']) ? (cell['outputs'] as unknown[]) : [];
-    return {
+    cells.push({
       type: type === 'markdown' || type === 'code' ? type : 'raw',
-      source: textOf(cell['source']),
+      source: budget.source(textOf(cell['source'])),
       count: typeof count === 'number' ? count : null,
-      outputs: outputs.filter(isObject).slice(0, MAX_OUTPUTS).map(outputOf)
-    };
-  });
-  return { cells, isCut: found.length > MAX_CELLS };
+      outputs: budget.outputs(outputs.filter(isObject))
+    });
+  }
+  return { cells, omitted: budget.omitted };
 }
