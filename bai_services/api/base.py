@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, is_dataclass
 from datetime import datetime
@@ -58,6 +59,13 @@ HTTP_STATUS: dict[type[errors.BaiError], HTTPStatus] = {
 def status_of(error: type[errors.BaiError]) -> HTTPStatus:
     """Return the status of an error class or of its nearest base class that has one."""
     return next(HTTP_STATUS[cls] for cls in error.__mro__ if cls in HTTP_STATUS)
+
+
+def set_retry_after(handler: RequestHandler, error: errors.BaiError) -> None:
+    """Set ``Retry-After`` if the error contains the number of seconds to wait."""
+    seconds = error.details.get("retry_after_seconds")
+    if isinstance(seconds, int | float):
+        handler.set_header("Retry-After", str(max(1, math.ceil(seconds))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +312,7 @@ class APIHandler(RequestHandler):
         error = (kwargs.get("exc_info") or (None, None, None))[1]
         if isinstance(error, errors.BaiError):
             self.set_status(self.error_status(error))
+            set_retry_after(self, error)
             content = {"error": error.code, "message": error.message, "details": error.details}
         elif isinstance(error, HTTPError):
             text = error.log_message or self._reason
