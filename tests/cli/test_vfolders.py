@@ -12,6 +12,7 @@ import pytest
 from bai_services.cli.folders import transfer
 from bai_services.cli.folders.local_files import PartialFile
 from bai_services.core.errors import Unavailable
+from bai_services.core.listing import MAX_LIMIT
 from tests.testbed.manager import Api
 
 from .conftest import Bai
@@ -119,6 +120,15 @@ async def test_grantee_can_read_folder_info(bai: Bai) -> None:
     assert invitation is not None
     await bai("vfolder", "accept", invitation[1], by="user2")
     assert (await bai("vfolder", "info", "data", "--json", by="user2")).document["name"] == "data"
+
+
+async def test_folder_info_has_all_grants_and_invitations(bai: Bai, api: Api) -> None:
+    folder = (await bai("vfolder", "create", "data", "--json", by="user")).document
+    await api.world.share_with_many(folder["id"], grants=MAX_LIMIT + 1, invitations=MAX_LIMIT + 2)
+    info = (await bai("vfolder", "info", "data", "--json", by="user")).document
+    assert (len(info["grants"]), len(info["invitations"])) == (MAX_LIMIT + 1, MAX_LIMIT + 2)
+    shown = (await bai("vfolder", "info", "data", by="user")).stdout
+    assert shown.count(" (ro)") == 2 * MAX_LIMIT + 3
 
 
 async def test_folder_is_trashed_restored_and_purged(bai: Bai, files: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import sqlalchemy as sa
 from cryptography.fernet import Fernet
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
@@ -25,6 +26,8 @@ from bai_services.db import schema
 from bai_services.db.accounts.keypairs import KeypairStore
 from bai_services.db.accounts.users import UserStore
 from bai_services.db.database import Database
+from bai_services.db.tables.accounts import users
+from bai_services.db.tables.folders import vfolder_grants, vfolder_invitations
 from bai_services.demo import Demo, DemoPasswords
 from bai_services.manager.accounts.keypair_secrets import KeypairSecrets
 from bai_services.manager.manager import Manager
@@ -112,6 +115,33 @@ class World:
         """Return the id of the project with the key ``DOMAIN/NAME``."""
         row = await self.manager.accounts.projects.get(SUPERADMIN, key)
         return row.id
+
+    async def share_with_many(self, vfolder_id: str, grants: int, invitations: int = 0) -> None:
+        """Share a folder with copies of *user2*; the last ``invitations`` of them have not accepted
+        yet.
+        """
+        async with self.manager.database.write() as tx:
+            result = await tx.execute(sa.select(users).where(users.c.username == "user2"))
+            user = result.mappings().one()
+            names = [f"copy-{number}" for number in range(grants + invitations)]
+            emails = [f"{name}@example.com" for name in names]
+            copies = zip(names, emails, strict=True)
+            await tx.execute(
+                users.insert(),
+                [{**user, "id": name, "username": name, "email": email} for name, email in copies],
+            )
+            shared = {"vfolder_id": vfolder_id, "created_at": self.clock(), "permission": "ro"}
+            granted = {**shared, "granted_by": "user"}
+            await tx.execute(
+                vfolder_grants.insert(), [{**granted, "user_id": name} for name in names[:grants]]
+            )
+            if invitations:
+                offered = {**shared, "inviter_id": "", "inviter": "user", "status": "pending"}
+                offered["status_changed_at"] = self.clock()
+                await tx.execute(
+                    vfolder_invitations.insert(),
+                    [{**offered, "id": name, "invitee_id": name} for name in names[grants:]],
+                )
 
     async def set_password(self, username: str, password: str = PASSWORD) -> None:
         await DemoPasswords(self.manager).set(username, password)

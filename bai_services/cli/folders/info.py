@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -26,11 +26,12 @@ _PERMISSIONS = {"ro": "read", "rw": "read and write", "wd": "read, write and del
 @connected
 async def info(connection: Connection, name: str, *, verbose: bool, as_json: bool) -> None:
     """Show a folder, the users it is shared with, and pending invitations."""
-    path = f"/vfolders/{segment(name)}"
-    vfolder = await connection.client.get(path)
-    grants = await connection.client.get(f"{path}/grants")
-    pending = await connection.client.get(f"{path}/invitations", status="pending")
-    folder = {**vfolder, "grants": grants["items"], "invitations": pending["items"]}
+    client, path = connection.client, f"/vfolders/{segment(name)}"
+    folder = {
+        **await client.get(path),
+        "grants": [one async for one in client.items(f"{path}/grants")],
+        "invitations": [one async for one in client.items(f"{path}/invitations", status="pending")],
+    }
     if as_json or verbose:
         output.print_fields(folder, as_json=as_json)
     else:
@@ -61,7 +62,8 @@ def folder_screen(folder: Mapping[str, Any]) -> Screen:
         ("You may", _PERMISSIONS.get(folder["permission"], folder["permission"])),
         ("Mount permission", _PERMISSIONS.get(mount, mount)),
     )
-    screen.add("Shared with", "\n".join(map(_grant, folder["grants"])))
+    screen.add("Shared with", _users(folder["grants"], "user"))
+    screen.add("Invited", _users(folder["invitations"], "invitee"))
     screen.pair(
         ("Created", units.relative_text(folder["created_at"])),
         ("Last used", units.relative_text(folder["last_used_at"])),
@@ -80,6 +82,6 @@ def folder_screen(folder: Mapping[str, Any]) -> Screen:
     return screen
 
 
-def _grant(grant: Mapping[str, Any]) -> str:
-    pending = ", invitation pending" if grant["is_pending"] else ""
-    return f"{grant['user']} ({grant['permission']}{pending})"
+def _users(rows: Sequence[Mapping[str, Any]], field: str) -> str:
+    """Return one line per row: the user in ``field`` and the permission."""
+    return "\n".join(f"{row[field]} ({row['permission']})" for row in rows)
