@@ -1,12 +1,13 @@
 import { Clipboard, Dialog, showDialog } from '@jupyterlab/apputils';
 import * as React from 'react';
 
+import { allItems } from './allItems';
 import { Button } from './button';
 import { useEnterKey } from './useEnterKey';
 import { Form } from './form';
 import type { UserClient } from './userClient';
 import type { Translate } from './i18n';
-import type { App, AppShare, Items, Session } from './types';
+import type { App, AppShare, Session } from './types';
 
 const DAY_SECONDS = 86_400;
 const DAYS = [1, 7, 30];
@@ -58,8 +59,8 @@ function Shares({ app, session, client, t }: Props): React.ReactElement {
     const request = (latestRequest.current += 1);
     setProblem('');
     action()
-      .then(() => client.get<Items<AppShare>>(`${base}?limit=200`))
-      .then(({ items }) => items.filter(share => share.app === app.name))
+      .then(() => allItems<AppShare>(client.get, base))
+      .then(shares => shares.filter(share => share.app === app.name))
       // Ignore the list of a request that is not the latest.
       .then(loaded => request === latestRequest.current && setShares(loaded))
       .catch((error: unknown) =>

@@ -1,12 +1,13 @@
 import { Dialog, showDialog } from '@jupyterlab/apputils';
 import * as React from 'react';
 
+import { allItems } from './allItems';
 import { Button } from './button';
 import { useEnterKey } from './useEnterKey';
 import { Form } from './form';
 import type { UserClient } from './userClient';
 import type { Translate } from './i18n';
-import type { Folder, Items } from './types';
+import type { Folder } from './types';
 
 interface Grant {
   user: string;
@@ -62,12 +63,12 @@ function Shares(props: { folder: Folder; client: UserClient; t: Translate }): Re
 
   const load = async (done: string): Promise<SharingState> => {
     const [grants, invitations] = await Promise.all([
-      client.get<Items<Grant>>(`${base}/grants?limit=100`),
-      client.get<Items<Invitation>>(`${base}/invitations?limit=100&status=pending`)
+      allItems<Grant>(client.get, `${base}/grants`),
+      allItems<Invitation>(client.get, `${base}/invitations?status=pending`)
     ]);
-    const isShared = grants.items.length + invitations.items.length > 0;
+    const isShared = grants.length + invitations.length > 0;
     const message = done || (isShared ? '' : t('not-shared'));
-    return { grants: grants.items, invitations: invitations.items, message };
+    return { grants, invitations, message };
   };
   const runAndReload = (action: () => Promise<unknown>, done = ''): void => {
     const request = (latestRequest.current += 1);

@@ -1,11 +1,11 @@
 import { Dialog, showDialog } from '@jupyterlab/apputils';
 import * as React from 'react';
 
+import { allItems } from './allItems';
 import { Button } from './button';
 import { Form } from './form';
 import type { UserClient } from './userClient';
 import type { Translate } from './i18n';
-import type { Items } from './types';
 
 interface Invitation {
   id: string;
@@ -47,8 +47,7 @@ function Invitations(props: { client: UserClient; t: Translate }): React.ReactEl
   const load = async (): Promise<Invitation[]> => {
     const me = await client.get<{ username: string }>('/me');
     const invitee = encodeURIComponent(me.username);
-    const path = `/vfolder-invitations?limit=100&status=pending&invitee=${invitee}`;
-    return (await client.get<Items<Invitation>>(path)).items;
+    return allItems(client.get, `/vfolder-invitations?status=pending&invitee=${invitee}`);
   };
   const runAndReload = (action: () => Promise<unknown>): void => {
     setProblem('');

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from tests.e2e.engines import checked, stop
 from tests.hub import RunningHub
 
 from .conftest import DEFAULTS
+from .data_page import Data
 from .entities_page import Entities
 from .pages import Sessions
 
@@ -38,12 +39,26 @@ INSERT INTO memberships (user_id, project_id)
 SELECT users.id, projects.id FROM users, projects
 WHERE users.username LIKE 'many-%' AND projects.name = 'default' AND projects.domain = users.domain
 """
+# More users than the longest page of the API has.
+SHARED = MAX_LIMIT + 1
+GRANT = """
+INSERT INTO vfolder_grants (vfolder_id, user_id, created_at, permission, granted_by)
+SELECT id, :user, created_at, 'ro', 'user' FROM vfolders WHERE id = :folder
+"""
+LINK = "INSERT INTO resource_group_links (resource_group, kind, target) VALUES ('wide', 'user', ?)"
+
+
+@contextmanager
+def database_of(hub: RunningHub) -> Iterator[sqlite3.Connection]:
+    """Yield the demo's database in one transaction."""
+    (path,) = (path for path in hub.home.rglob("*.sqlite") if path.name != "jupyterhub.sqlite")
+    with closing(sqlite3.connect(path, timeout=60)) as database, database:
+        yield database
 
 
 def add_users(hub: RunningHub) -> None:
-    """Copy `user2` ``USERS`` times in the demo's database, into the project *default*."""
-    (path,) = (path for path in hub.home.rglob("*.sqlite") if path.name != "jupyterhub.sqlite")
-    with closing(sqlite3.connect(path, timeout=60)) as database, database:
+    """Copy a user ``USERS`` times in the demo's database, as members of the project *default*."""
+    with database_of(hub) as database:
         columns = [row[1] for row in database.execute("PRAGMA table_info(users)")]
         changed = {
             "id": "'many-' || n",
@@ -148,3 +163,40 @@ async def test_lists_are_bounded_and_their_rows_can_be_found(
     assert 0 < loaded.largest <= MAX_LIMIT
     # The pages have not loaded a complete list in many requests, either.
     assert max(map(len, loaded.ids.values())) < USERS / 2
+
+
+async def test_long_lists_in_dialogs_and_drawers_are_complete(
+    large_hub: RunningHub, browser: Browser
+) -> None:
+    with large_hub.rest("user") as rest:
+        folder = checked(rest.post("/vfolders", json={"name": "popular"}), 201)["id"]
+    with large_hub.rest("admin") as rest:
+        checked(rest.post("/resource-groups", json={"name": "wide", "is_public": False}), 201)
+    users = [f"many-{number}" for number in range(1, SHARED + 1)]
+    with database_of(large_hub) as database:
+        database.executemany(GRANT, [{"user": user, "folder": folder} for user in users])
+        database.executemany(LINK, [(user,) for user in users])
+    last = f"many-{SHARED:04}"
+
+    context = await browser.new_context(**DEFAULTS)
+    data = Data(await context.new_page(), large_hub)
+    await data.sign_in("user", "/data")
+    await data.choose("popular", "Share")
+    await data.dialog.get_by_text("many-0001").wait_for()
+    await data.dialog.get_by_title("26", exact=True).click()
+    stop = data.dialog.get_by_role("row").filter(has_text=last).get_by_role("button")
+    await stop.click()
+    # The last page is empty now, so the page before it appears.
+    await data.dialog.get_by_text(f"many-{SHARED - 1:04}").wait_for()
+    await context.close()
+
+    context = await browser.new_context(**DEFAULTS)
+    groups = Entities(await context.new_page(), large_hub)
+    await groups.sign_in("admin", "/resource-groups")
+    await groups.show("wide")
+    await groups.drawer.get_by_title("26", exact=True).click()
+    # Links are sorted by id.
+    last = f"many-{int(max(users).removeprefix('many-')):04}"
+    await groups.drawer.get_by_role("button", name=f"Remove {last}").click()
+    await groups.drawer.get_by_text(f"481–{SHARED - 1} of {SHARED - 1}").wait_for()
+    await context.close()

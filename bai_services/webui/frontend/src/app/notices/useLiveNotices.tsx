@@ -4,12 +4,12 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { useNow } from '../../components/time';
 import { onChange } from '../../data/events';
-import { invitationsQuery } from '../../data/folders/folders';
+import { receivedInvitationsQuery } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
 import { addNotice, openNotices, type Notice } from '../../data/notices';
 import { currentPreferences } from '../../data/accounts/preferences';
 import { queries } from '../../data/queries';
-import { endOf, sessionQuery, sessionsQuery } from '../../data/sessions/sessions';
+import { endOf, runningSessionsQuery, sessionQuery } from '../../data/sessions/sessions';
 import { NoticeLink, noticeText } from './noticeText';
 import { SessionNotice } from '../SessionNotice';
 
@@ -24,7 +24,6 @@ const NOTICE_SECONDS = 15;
 const WARNING_MILLIS = 10 * 60_000;
 // Poll: activity in a session postpones its end without an event.
 const REFRESH_MILLIS = 60_000;
-const MAX_SESSIONS = 50;
 
 type NewNotice = Omit<Notice, 'at' | 'isRead'>;
 
@@ -89,14 +88,13 @@ function useNotify(): Notify {
 
 function useStopWarnings(owner: string | undefined, show: Notify): void {
   const now = useNow(REFRESH_MILLIS / 2);
-  const filters = { owner: owner ?? '', status: 'RUNNING' };
   const running = useQuery({
-    ...sessionsQuery({ limit: MAX_SESSIONS, offset: 0, sort: '-created_at', filters }),
+    ...runningSessionsQuery(owner ?? ''),
     enabled: owner !== undefined,
     refetchInterval: REFRESH_MILLIS
   });
   useEffect(() => {
-    for (const session of running.data?.items ?? []) {
+    for (const session of running.data ?? []) {
       const end = endOf(session);
       if (end && Date.parse(end) - now < WARNING_MILLIS) {
         const { id, name, notices } = session;
@@ -108,12 +106,13 @@ function useStopWarnings(owner: string | undefined, show: Notify): void {
 }
 
 function useShareNotices(userId: string | undefined, show: Notify): void {
-  const { data } = useQuery(invitationsQuery);
+  const { data } = useQuery({
+    ...receivedInvitationsQuery(userId ?? ''),
+    enabled: userId !== undefined
+  });
   useEffect(() => {
-    for (const { id, invitee_id, status, vfolder, inviter } of data?.items ?? []) {
-      if (invitee_id === userId && status === 'pending') {
-        show({ key: id, kind: 'share', name: vfolder, info: inviter, session: '' });
-      }
+    for (const { id, vfolder, inviter } of data ?? []) {
+      show({ key: id, kind: 'share', name: vfolder, info: inviter, session: '' });
     }
-  }, [data, userId, show]);
+  }, [data, show]);
 }

@@ -1,11 +1,10 @@
 import { queryOptions, useMutation } from '@tanstack/react-query';
+import { allItems } from '../allItems';
 import { api, unwrap, type Schemas } from '../client';
 import { queries } from '../queries';
 
 export type SshKey = Schemas['SshKey'];
 export type Keypair = Schemas['Keypair'];
-
-const MAX_KEYPAIRS = 100;
 
 export const sshKeysQuery = queryOptions({
   queryKey: ['account', 'ssh-keys'],
@@ -15,10 +14,11 @@ export const sshKeysQuery = queryOptions({
 export const ownKeypairsQuery = (username: string) =>
   queryOptions({
     queryKey: ['account', 'keypairs', username],
-    queryFn: ({ signal }) => {
-      const query = { limit: MAX_KEYPAIRS, sort: '-is_active,created_at', user: username };
-      return unwrap(api.GET('/keypairs', { signal, params: { query } }));
-    }
+    queryFn: ({ signal }) =>
+      allItems(page => {
+        const query = { ...page, sort: '-is_active,created_at', user: username };
+        return unwrap(api.GET('/keypairs', { signal, params: { query } }));
+      })
   });
 
 export const healthQuery = queryOptions({

@@ -1,4 +1,4 @@
-import { queryOptions, useMutation } from '@tanstack/react-query';
+import { keepPreviousData, queryOptions, useMutation } from '@tanstack/react-query';
 import { api, unwrap } from '../client';
 import { queries } from '../queries';
 
@@ -24,15 +24,16 @@ export function useChangeAlias(image: string) {
 
 /** Kinds of objects that an administrator can link to a non-public group to allow its use. */
 export const LINK_KINDS = ['domain', 'project', 'user', 'keypair'] as const;
-const MAX_LINKS = 500;
 
-export const linksQuery = (group: string) =>
+/** A page of the objects that are linked to a group. */
+export const linksQuery = (group: string, page: { limit: number; offset: number }) =>
   queryOptions({
-    queryKey: ['entities', '/resource-groups', 'links', group],
+    queryKey: ['entities', '/resource-groups', 'links', group, page],
     queryFn: ({ signal }) => {
-      const params = { path: { key: group }, query: { limit: MAX_LINKS } };
+      const params = { path: { key: group }, query: page };
       return unwrap(api.GET('/resource-groups/{key}/links', { signal, params }));
-    }
+    },
+    placeholderData: keepPreviousData
   });
 
 export interface LinkChange {

@@ -1,4 +1,5 @@
 import { keepPreviousData, queryOptions, useMutation } from '@tanstack/react-query';
+import { allItems } from '../allItems';
 import { api, unwrap, type Schemas } from '../client';
 import { queries } from '../queries';
 
@@ -63,48 +64,50 @@ export const folderCountQuery = (filters: Record<string, string>) =>
 
 export const hostsQuery = queryOptions({
   queryKey: ['folders', 'hosts'],
-  queryFn: ({ signal }) => unwrap(api.GET('/storage-hosts', { signal }))
+  queryFn: ({ signal }) =>
+    allItems(query => unwrap(api.GET('/storage-hosts', { signal, params: { query } })))
 });
-
-/** Usage and limits of the quota scopes that match the filters. */
-export const quotasQuery = (filters: Record<string, string>) =>
-  queryOptions({
-    queryKey: ['folders', 'quotas', filters],
-    queryFn: ({ signal }) =>
-      unwrap(api.GET('/quota-scopes', { signal, params: { query: { limit: 100, ...filters } } }))
-  });
 
 /** Usage and limits of the user and of the user's projects on all storage hosts. */
-export const ownQuotasQuery = quotasQuery({ mine: 'true' });
-
-export const invitationsQuery = queryOptions({
-  queryKey: ['folders', 'invitations'],
-  queryFn: ({ signal }) => unwrap(api.GET('/vfolder-invitations', { signal }))
+export const ownQuotasQuery = queryOptions({
+  queryKey: ['folders', 'quotas'],
+  queryFn: ({ signal }) =>
+    allItems(page => {
+      const query = { ...page, mine: 'true' };
+      return unwrap(api.GET('/quota-scopes', { signal, params: { query } }));
+    })
 });
+
+/** Pending invitations that a user has received. */
+export const receivedInvitationsQuery = (userId: string) =>
+  queryOptions({
+    queryKey: ['folders', 'invitations', userId],
+    queryFn: ({ signal }) =>
+      allItems(page => {
+        const query = { ...page, status: 'pending', invitee_id: userId };
+        return unwrap(api.GET('/vfolder-invitations', { signal, params: { query } }));
+      })
+  });
 
 /** Pending invitations to a folder. */
 export const pendingInvitationsQuery = (id: string) =>
   queryOptions({
     queryKey: ['folders', 'pending-invitations', id],
     queryFn: ({ signal }) =>
-      unwrap(
-        api.GET('/vfolders/{key}/invitations', {
-          signal,
-          params: { path: { key: id }, query: { limit: 100, status: 'pending' } }
-        })
-      )
+      allItems(page => {
+        const params = { path: { key: id }, query: { ...page, status: 'pending' } };
+        return unwrap(api.GET('/vfolders/{key}/invitations', { signal, params }));
+      })
   });
 
 export const grantsQuery = (id: string) =>
   queryOptions({
     queryKey: ['folders', 'grants', id],
     queryFn: ({ signal }) =>
-      unwrap(
-        api.GET('/vfolders/{key}/grants', {
-          signal,
-          params: { path: { key: id }, query: { limit: 100 } }
-        })
-      )
+      allItems(query => {
+        const params = { path: { key: id }, query };
+        return unwrap(api.GET('/vfolders/{key}/grants', { signal, params }));
+      })
   });
 
 // The options of a new session contain the mountable folders.

@@ -1,4 +1,5 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query';
+import { allItems } from '../allItems';
 import { api, unwrap, type Schemas } from '../client';
 
 export type Schedule = Schemas['Schedule'];
@@ -22,15 +23,13 @@ export const scheduleQuery = (group: string) =>
     placeholderData: keepPreviousData
   });
 
-/** The names of up to 500 resource groups; the default group is the first. */
+/** The names of all resource groups; the default group is the first. */
 export const groupNamesQuery = queryOptions({
   queryKey: ['entities', '/resource-groups', 'names'],
   queryFn: ({ signal }) =>
-    unwrap(
-      api.GET('/resource-groups', {
-        signal,
-        params: { query: { limit: 500, sort: '-is_default,name' } }
-      })
-    ),
-  select: page => page.items.map(group => group.name)
+    allItems(page => {
+      const query = { ...page, sort: '-is_default,name' };
+      return unwrap(api.GET('/resource-groups', { signal, params: { query } }));
+    }),
+  select: groups => groups.map(group => group.name)
 });

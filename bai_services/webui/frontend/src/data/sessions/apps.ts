@@ -1,5 +1,6 @@
 import { queryOptions, useMutation } from '@tanstack/react-query';
 import type { TFunction } from 'i18next';
+import { allItems } from '../allItems';
 import { api, unwrap, type Schemas, type Session } from '../client';
 import { queries } from '../queries';
 
@@ -37,16 +38,15 @@ export function appAddress(session: Session, app: SessionApp): string {
 export type AppShare = Schemas['AppShare'];
 export type NewAppShare = Partial<Schemas['NewAppShare']> & { app: string };
 
-const MAX_SHARES = 100;
-
 /** The shares of a session's apps. */
 export const sharesQuery = (id: string) =>
   queryOptions({
     queryKey: ['app-shares', id],
-    queryFn: ({ signal }) => {
-      const params = { path: { key: id }, query: { limit: MAX_SHARES } };
-      return unwrap(api.GET('/sessions/{key}/app-shares', { signal, params }));
-    }
+    queryFn: ({ signal }) =>
+      allItems(query => {
+        const params = { path: { key: id }, query };
+        return unwrap(api.GET('/sessions/{key}/app-shares', { signal, params }));
+      })
   });
 
 /** Share an app of a session, or revoke a share. */

@@ -1,4 +1,5 @@
 import { keepPreviousData, queryOptions, useMutation } from '@tanstack/react-query';
+import { allItems } from '../allItems';
 import { api, unwrap, type Schemas } from '../client';
 import { queries } from '../queries';
 
@@ -43,30 +44,25 @@ export const previewQuery = (request: SessionRequest) =>
     placeholderData: keepPreviousData
   });
 
-const MAX_AGENTS = 100;
-
 /** The agents of a resource group that accept sessions, with their free resources. */
 export const placeableAgentsQuery = (group: string) =>
   queryOptions({
     queryKey: ['sessions', 'agents', group],
-    queryFn: ({ signal }) => {
-      const filters = { resource_group: group, status: 'ALIVE', schedulable: 'true' };
-      const query = { limit: MAX_AGENTS, sort: 'id', ...filters };
-      return unwrap(api.GET('/agents', { signal, params: { query } }));
-    }
+    queryFn: ({ signal }) =>
+      allItems(page => {
+        const filters = { resource_group: group, status: 'ALIVE', schedulable: 'true' };
+        const query = { ...page, sort: 'id', ...filters };
+        return unwrap(api.GET('/agents', { signal, params: { query } }));
+      })
   });
-
-const MAX_TEMPLATES = 100;
 
 export const templatesQuery = queryOptions({
   queryKey: ['session-templates'],
   queryFn: ({ signal }) =>
-    unwrap(
-      api.GET('/session-templates', {
-        signal,
-        params: { query: { limit: MAX_TEMPLATES, sort: 'name' } }
-      })
-    )
+    allItems(page => {
+      const query = { ...page, sort: 'name' };
+      return unwrap(api.GET('/session-templates', { signal, params: { query } }));
+    })
 });
 
 /**

@@ -68,10 +68,10 @@ export function MyStorage() {
   const quotas = useQuery({ ...ownQuotasQuery, refetchInterval: WIDGET_REFRESH_MILLIS });
   return (
     <Widget title={t('dashboard.storage')} help={t('dashboard.help-storage')} query={quotas}>
-      {({ items }) =>
-        items.length === 0
+      {scopes =>
+        scopes.length === 0
           ? t('dashboard.no-storage')
-          : items.map(scope => (
+          : scopes.map(scope => (
               <UsageBar
                 key={`${scope.host} ${scope.scope}`}
                 name={`${scope.host} · ${scopeTitle(t, scope)}`}

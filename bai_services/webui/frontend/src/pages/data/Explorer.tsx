@@ -109,7 +109,7 @@ function OpenFolder({ folder }: { folder: Folder }) {
 function useUploadRefusal(folder: Folder, canWrite: boolean): string {
   const { t } = useTranslation();
   const hosts = useQuery(hostsQuery);
-  const host = hosts.data?.items.find(({ name }) => name === folder.host);
+  const host = hosts.data?.find(({ name }) => name === folder.host);
   if (!canWrite) {
     return t('data.upload-read-only');
   }

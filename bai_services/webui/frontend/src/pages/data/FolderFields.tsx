@@ -41,13 +41,13 @@ export function FolderError({ error }: { error: Error | null }) {
 export function HostField({ needed, error }: { needed: string; error: Error | null }) {
   const { t, i18n } = useTranslation();
   const { data } = useQuery(hostsQuery);
-  const usual = data?.items.find(host => host.is_default)?.name;
+  const usual = data?.find(host => host.is_default)?.name;
   return (
     <Form.Item name="host" label={t('data.host')} {...errorProps('host', error)}>
       <Select
         placeholder={usual}
         allowClear
-        options={(data?.items ?? []).map(host => ({
+        options={(data ?? []).map(host => ({
           value: host.name,
           disabled: !host.permissions.includes(needed),
           label: t(host.permissions.includes(needed) ? 'data.host-choice' : 'data.host-forbidden', {

@@ -1,7 +1,7 @@
 import { Alert, App, Button, Flex } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { invitationsQuery, useAnswerInvitation } from '../../data/folders/folders';
+import { receivedInvitationsQuery, useAnswerInvitation } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
 
 /** Pending invitations of the user to folders. */
@@ -9,11 +9,11 @@ export function Invitations() {
   const { t } = useTranslation();
   const { message } = App.useApp();
   const { data: me } = useQuery(meQuery);
-  const { data } = useQuery(invitationsQuery);
+  const { data: received = [] } = useQuery({
+    ...receivedInvitationsQuery(me?.id ?? ''),
+    enabled: me !== undefined
+  });
   const answer = useAnswerInvitation();
-  const received = (data?.items ?? []).filter(
-    invitation => invitation.invitee_id === me?.id && invitation.status === 'pending'
-  );
   const reply = (id: string, accept: boolean) =>
     answer.mutate({ id, accept }, { onError: error => void message.error(error.message) });
   return received.map(({ id, vfolder, inviter, permission }) => (

@@ -11,6 +11,7 @@ import {
 } from '../../data/folders/folders';
 
 const PERMISSIONS: SharePermission[] = ['ro', 'rw'];
+const PAGE_SIZE = 20;
 
 interface SharedUser {
   id: string;
@@ -25,13 +26,13 @@ export function ShareFolder({ folder, onClose }: { folder: Folder; onClose: () =
   const grants = useQuery(grantsQuery(folder.id));
   const invitations = useQuery(pendingInvitationsQuery(folder.id));
   const users: SharedUser[] = [
-    ...(grants.data?.items ?? []).map(({ user, user_id: id, permission }) => ({
+    ...(grants.data ?? []).map(({ user, user_id: id, permission }) => ({
       id,
       name: user,
       permission,
       isPending: false
     })),
-    ...(invitations.data?.items ?? []).map(({ invitee, invitee_id: id, permission }) => ({
+    ...(invitations.data ?? []).map(({ invitee, invitee_id: id, permission }) => ({
       id,
       name: invitee,
       permission,
@@ -102,7 +103,7 @@ function SharedUsers(props: { folder: Folder; users: SharedUser[]; isLoading: bo
       size="small"
       style={{ marginTop: 16 }}
       className="bai-table"
-      pagination={false}
+      pagination={{ pageSize: PAGE_SIZE, hideOnSinglePage: true, showSizeChanger: false }}
       loading={props.isLoading}
       dataSource={props.users}
       locale={{ emptyText: t('data.not-shared') }}

@@ -15,13 +15,13 @@ import {
 export function StorageUsage() {
   const { t, i18n } = useTranslation();
   const hosts = useQuery(hostsQuery);
-  const scopes = useQuery(ownQuotasQuery).data?.items ?? [];
+  const scopes = useQuery(ownQuotasQuery).data ?? [];
   if (hosts.error) {
     return <ErrorNotice error={hosts.error} onRetry={() => void hosts.refetch()} />;
   }
   return (
     <section className="bai-cards" aria-label={t('data.storage')} style={{ marginBottom: 8 }}>
-      {hosts.data?.items.map(host => (
+      {hosts.data?.map(host => (
         <Card key={host.name} size="small" title={host.name} extra={<HostStatus host={host} />}>
           <Typography.Text type="secondary">
             {t('data.free', {

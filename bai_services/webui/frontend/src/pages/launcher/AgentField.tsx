@@ -26,10 +26,11 @@ export function AgentField() {
       <Select
         id={idOf('agent_list')}
         allowClear
+        showSearch
         placeholder={t('launcher.agent-automatic')}
         value={form.agent_list[0]}
         onChange={(agent: string | undefined) => change({ agent_list: agent ? [agent] : [] })}
-        options={(agents.data?.items ?? []).map(({ id, free }) => ({
+        options={(agents.data ?? []).map(({ id, free }) => ({
           value: id,
           label: t('launcher.agent-free', {
             agent: id,

@@ -53,8 +53,7 @@ export function RecentSessions({ onChoose }: SourceProps) {
 export function Sources({ onChoose }: SourceProps) {
   const { t } = useTranslation();
   const { form, change, options } = useLauncher();
-  const { data } = useQuery(templatesQuery);
-  const templates = data?.items ?? [];
+  const { data: templates = [] } = useQuery(templatesQuery);
   const presets = options?.presets ?? [];
   return (
     <>

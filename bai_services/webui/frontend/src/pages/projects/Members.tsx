@@ -2,14 +2,11 @@ import { useState } from 'react';
 import { App, Button, Flex, Input, List, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { ErrorNotice } from '../../components/ErrorNotice';
-import { countText } from '../../components/list/listSearch';
+import { PagedList, rangeOf } from '../../components/list/PagedList';
 import { membersQuery, useChangeMember } from '../../data/entities';
 import { meQuery } from '../../data/accounts/me';
 import { PROJECTS } from './projects';
 import { UserText } from '../../components/UserText';
-
-const PAGE_SIZE = 20;
 
 /** The members of a project, page by page; administrators add and remove them. */
 export function Members({ project }: { project: string }) {
@@ -18,8 +15,7 @@ export function Members({ project }: { project: string }) {
   const { data: me } = useQuery(meQuery);
   const [find, setFind] = useState('');
   const [page, setPage] = useState(1);
-  const offset = (page - 1) * PAGE_SIZE;
-  const members = useQuery(membersQuery(project, find, { limit: PAGE_SIZE, offset }));
+  const members = useQuery(membersQuery(project, find, rangeOf(page)));
   const change = useChangeMember(project);
   const [name, setName] = useState('');
   const isWriter = PROJECTS.writers.some(role => role === me?.role);
@@ -34,7 +30,6 @@ export function Members({ project }: { project: string }) {
   return (
     <>
       <Typography.Title level={5}>{t('projects.members')}</Typography.Title>
-      {members.error && <ErrorNotice error={members.error} />}
       {isWriter && (
         <Flex gap="small">
           <Input
@@ -59,21 +54,10 @@ export function Members({ project }: { project: string }) {
         }}
         style={{ marginTop: 8 }}
       />
-      <List
-        size="small"
-        loading={members.isPending}
-        dataSource={members.data?.items ?? []}
-        pagination={{
-          current: page,
-          pageSize: PAGE_SIZE,
-          total: members.data?.total ?? 0,
-          onChange: setPage,
-          showSizeChanger: false,
-          hideOnSinglePage: true,
-          size: 'small',
-          showTotal: (total, [first, last]) =>
-            t('table.range', { first, last, total: countText(total, last) })
-        }}
+      <PagedList
+        query={members}
+        page={page}
+        onPage={setPage}
         renderItem={member => (
           <List.Item
             actions={

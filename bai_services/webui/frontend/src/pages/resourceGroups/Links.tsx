@@ -3,7 +3,7 @@ import { App, Button, Flex, List, Select, Tag, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ReferenceSelect } from '../../components/entities/FieldControl';
-import { ErrorNotice } from '../../components/ErrorNotice';
+import { PagedList, rangeOf } from '../../components/list/PagedList';
 import { LINK_KINDS, linksQuery, useChangeLink } from '../../data/cluster/cluster';
 import type { Item } from '../../data/entities';
 
@@ -26,7 +26,8 @@ export function Links({ group, isWriter }: LinksProps) {
   const { t } = useTranslation();
   const { message } = App.useApp();
   const name = String(group['name']);
-  const links = useQuery(linksQuery(name));
+  const [page, setPage] = useState(1);
+  const links = useQuery(linksQuery(name, rangeOf(page)));
   const change = useChangeLink(name);
   const set = (kind: string, target: string, isLinked: boolean) =>
     change.mutate(
@@ -39,12 +40,11 @@ export function Links({ group, isWriter }: LinksProps) {
       <Typography.Paragraph type="secondary">
         {t(group['is_public'] === true ? 'resource-groups.for-all' : 'resource-groups.for-some')}
       </Typography.Paragraph>
-      {links.error && <ErrorNotice error={links.error} />}
       {isWriter && <NewLink isPending={change.isPending} onLink={set} />}
-      <List
-        size="small"
-        loading={links.isPending}
-        dataSource={links.data?.items ?? []}
+      <PagedList
+        query={links}
+        page={page}
+        onPage={setPage}
         locale={{ emptyText: t('resource-groups.no-links') }}
         renderItem={link => (
           <List.Item

@@ -120,8 +120,8 @@ interface SharesProps {
 
 function Shares({ session, app, onRevoke }: SharesProps) {
   const { t, i18n } = useTranslation();
-  const { data } = useQuery(sharesQuery(session.id));
-  const shares = (data?.items ?? []).filter(share => share.app === app.name);
+  const { data = [] } = useQuery(sharesQuery(session.id));
+  const shares = data.filter(share => share.app === app.name);
   const nameOf = (share: AppShare) =>
     share.user ?? share.project ?? t('apps.anyone', { addresses: share.allowed_addresses });
   return shares.map(share => (

@@ -28,7 +28,7 @@ export function Keypairs() {
           size="middle"
           loading={keypairs.isPending}
           pagination={false}
-          dataSource={keypairs.data?.items ?? []}
+          dataSource={keypairs.data ?? []}
           columns={[
             {
               key: 'access_key',

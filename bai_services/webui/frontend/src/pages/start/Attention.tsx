@@ -102,7 +102,7 @@ function FullQuotas() {
       return `${t(`dashboard.scope-${kind}`, { name })}: ${slot} ${usage}`;
     })
   );
-  const folders = (storage.data?.items ?? []).filter(isNearlyFull).map(scope => {
+  const folders = (storage.data ?? []).filter(isNearlyFull).map(scope => {
     const usage = usageText(t, i18n.language, scope);
     return `${t('start.storage', { host: scope.host })}, ${scopeTitle(t, scope)}: ${usage}`;
   });

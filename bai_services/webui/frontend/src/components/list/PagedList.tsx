@@ -1,0 +1,56 @@
+import { useEffect, type ReactNode } from 'react';
+import { List, type ListProps } from 'antd';
+import type { UseQueryResult } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../ErrorNotice';
+import { countText } from './listSearch';
+
+export const PAGE_SIZE = 20;
+
+/** The range of a page; pages count from 1. */
+export const rangeOf = (page: number) => ({ limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE });
+
+interface PagedListProps<T> {
+  /** The query of the range of `page`. */
+  query: UseQueryResult<{ items: T[]; total: number }>;
+  page: number;
+  onPage: (page: number) => void;
+  renderItem: (item: T) => ReactNode;
+  locale?: NonNullable<ListProps<T>['locale']>;
+}
+
+/** A list that the server pages. */
+export function PagedList<T>({ query, page, onPage, ...list }: PagedListProps<T>) {
+  const { t } = useTranslation();
+  const { data, error, isPending } = query;
+  const last = Math.max(1, Math.ceil((data?.total ?? 0) / PAGE_SIZE));
+  const isGone = data !== undefined && page > last;
+  useEffect(() => {
+    // The last item of the last page was removed.
+    if (isGone) {
+      onPage(last);
+    }
+  }, [isGone, last, onPage]);
+  return (
+    <>
+      {error && <ErrorNotice error={error} />}
+      <List<T>
+        size="small"
+        loading={isPending}
+        dataSource={data?.items ?? []}
+        pagination={{
+          current: page,
+          pageSize: PAGE_SIZE,
+          total: data?.total ?? 0,
+          onChange: onPage,
+          showSizeChanger: false,
+          hideOnSinglePage: true,
+          size: 'small',
+          showTotal: (total, [first, end]) =>
+            t('table.range', { first, last: end, total: countText(total, end) })
+        }}
+        {...list}
+      />
+    </>
+  );
+}

@@ -1,0 +1,50 @@
+import { expect, test, vi } from 'vitest';
+import { ownKeypairsQuery } from '../src/data/accounts/account';
+import { MAX_LIMIT } from '../src/data/allItems';
+import {
+  grantsQuery,
+  hostsQuery,
+  ownQuotasQuery,
+  pendingInvitationsQuery,
+  receivedInvitationsQuery
+} from '../src/data/folders/folders';
+import { groupNamesQuery } from '../src/data/scheduling/schedule';
+import { sharesQuery } from '../src/data/sessions/apps';
+import { placeableAgentsQuery, templatesQuery } from '../src/data/sessions/launch';
+
+const TOTAL = MAX_LIMIT + 1;
+const DEFAULT_LIMIT = 50;
+
+interface Request {
+  params?: { query?: { limit?: number; offset?: number } };
+}
+
+vi.mock('../src/config', () => ({ config: { base: '', api: '' } }));
+// Every list of the server has one item more than the longest page.
+vi.mock('../src/data/client', () => ({
+  api: {
+    GET: (_path: string, { params }: Request) => {
+      const { limit = DEFAULT_LIMIT, offset = 0 } = params?.query ?? {};
+      const numbers = Array.from({ length: TOTAL }, (_, number) => number);
+      const items = numbers.slice(offset, offset + limit).map(number => ({ id: number }));
+      return Promise.resolve({ items, total: TOTAL });
+    }
+  },
+  unwrap: (response: unknown) => response
+}));
+
+test.each([
+  ['grants of a folder', grantsQuery('id')],
+  ['pending invitations to a folder', pendingInvitationsQuery('id')],
+  ['received invitations', receivedInvitationsQuery('id')],
+  ['storage hosts', hostsQuery],
+  ['storage quotas', ownQuotasQuery],
+  ['shares of apps', sharesQuery('id')],
+  ['agents of a resource group', placeableAgentsQuery('group')],
+  ['templates', templatesQuery],
+  ['resource groups', groupNamesQuery],
+  ['own keypairs', ownKeypairsQuery('user')]
+])('the query of the %s reads all items', async (_name, { queryFn }) => {
+  const read = queryFn as unknown as (context: object) => Promise<unknown[]>;
+  expect(await read({})).toHaveLength(TOTAL);
+});
