@@ -39,7 +39,7 @@ OTHER_SESSION_FIELDS = (
 )
 FOLDER_FIELDS = (
     *("id", "name", "host", "owner", "project", "permission", "is_owner", "status"),
-    *("used_bytes", "used_files"),
+    *("is_managed", "used_bytes", "used_files"),
 )
 QUOTA_SCOPE_FIELDS = ("host", "scope", "kind", "owner", "project", "limit_bytes", "used_bytes")
 KERNEL_FIELDS = ("hostname", "role", "agent")

@@ -180,7 +180,9 @@ async def test_session_token_has_few_of_its_owners_permissions(
         async with Client(running.manager_url, Token(token)) as session:
             seen = await session.get("/sessions")
             assert [item["name"] for item in seen["items"]] == ["of-admin"]
-            assert "of-admin" in [f["name"] for f in (await session.get("/vfolders"))["items"]]
+            (listed,) = (await session.get("/vfolders", name="of-admin"))["items"]
+            # The fields describe what the owner may do, for the panel in JupyterLab.
+            assert (listed["permission"], listed["is_managed"]) == ("wd", True)
             with pytest.raises(NotFound):
                 await session.get(f"/sessions/{theirs['id']}")
             for method, path in (

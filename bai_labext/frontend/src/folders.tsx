@@ -63,7 +63,7 @@ function FolderRow(props: Props & { folder: Folder }): React.ReactElement {
   const { folder, actions, t } = props;
   const [isDragTarget, setDragTarget] = React.useState(false);
   const fileInput = React.useRef<HTMLInputElement>(null);
-  const canWrite = folder.is_owner || folder.permission === 'rw' || folder.permission === 'wd';
+  const canWrite = folder.permission === 'rw' || folder.permission === 'wd';
   const canUpload = canWrite && folder.status === 'ready';
 
   const onDragOver = (event: React.DragEvent): void => {
@@ -108,7 +108,7 @@ function FolderRow(props: Props & { folder: Folder }): React.ReactElement {
             onClick={() => fileInput.current?.click()}
           />
         )}
-        {folder.is_owner && !folder.project && folder.status === 'ready' && (
+        {folder.is_managed && !folder.project && folder.status === 'ready' && (
           <Button
             label={t('share-button')}
             target={folder.name}

@@ -127,6 +127,7 @@ export interface Folder {
   project: string | null;
   permission: string | null;
   is_owner: boolean;
+  is_managed: boolean;
   status: string;
   used_bytes: number | null;
   used_files: number | null;

@@ -16,7 +16,7 @@ from ..command import Connection, connected, example, json_option, segment, verb
 from ..screen import Screen
 from ..text import printable
 
-_PERMISSIONS = {"ro": "read", "rw": "read and write", "wd": "read, write and delete"}
+_PERMISSIONS = {"ro": "read", "rw": "read and write", "wd": "read and write"}
 
 
 @click.command(epilog=example("bai vfolder info data"))
@@ -57,9 +57,10 @@ def folder_screen(folder: Mapping[str, Any]) -> Screen:
     else:
         content = f"{counted(files, 'files')}, {units.size(folder['used_bytes'])}"
         screen.pair(("Content", content), ("Counted", units.relative_text(folder["counted_at"])))
-    mount = folder["mount_permission"]
+    permission, mount = folder["permission"], folder["mount_permission"]
+    allowed = "read, write and manage" if folder["is_managed"] else _PERMISSIONS.get(permission)
     screen.pair(
-        ("You may", _PERMISSIONS.get(folder["permission"], folder["permission"])),
+        ("You may", allowed or "see the folder"),
         ("Mount permission", _PERMISSIONS.get(mount, mount)),
     )
     screen.add("Shared with", _users(folder["grants"], "user"))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ..accounts.roles import Caller, Target, reaches
 from ..errors import InvalidRequest, InvalidTransition
 
 MAX_NAME = 64
@@ -18,11 +19,11 @@ _RESERVED_PATTERNS = (re.compile(r"\.[a-z0-9]+rc"), re.compile(r"\.[a-z0-9]+_pro
 
 
 class Permission(StrEnum):
-    """A user's permission on a folder; each value includes those listed before it."""
+    """A user's permission on the files of a folder; each value includes those listed before it."""
 
     RO = "ro"
     RW = "rw"
-    WD = "wd"  # rw, and manage the folder itself: rename, share, delete
+    WD = "wd"  # the permission of those who manage the folder; a grant of it permits the same as rw
 
     @property
     def is_writable(self) -> bool:
@@ -33,6 +34,14 @@ class Permission(StrEnum):
 
 
 _ORDER = {permission: rank for rank, permission in enumerate(Permission)}
+
+
+def manages(caller: Caller, folder: Target) -> bool:
+    """Return whether the caller may rename, share, delete and restore a folder.
+
+    No grant is sufficient, not even of ``Permission.WD``.
+    """
+    return reaches(caller, "vfolder.write", folder)
 
 
 def effective_permission(granted: Permission, requested: Permission | None) -> Permission:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
-from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
+from bai_services.core.accounts.roles import Caller, Owner, Role, Target
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
-from bai_services.core.folders.vfolders import Permission, VfolderStatus
+from bai_services.core.folders.vfolders import Permission, VfolderStatus, manages
 from bai_services.db.database import Database
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore, VfolderVisibility
 
@@ -118,13 +119,26 @@ def target_of(row: VfolderRow) -> Target:
     return Target(domain=row.domain, project_id=row.project_id, owner=owner)
 
 
+def manages_row(caller: Caller, row: VfolderRow) -> bool:
+    return manages(caller, target_of(row))
+
+
+def user_of(caller: Caller) -> Caller:
+    """Return a session's owner with the permissions of a user; return other callers unchanged.
+
+    Programs in a session show what its user may do with a folder; the session's own token permits
+    much less.
+    """
+    return replace(caller, role=Role.USER) if caller.role is Role.SESSION else caller
+
+
 def permission_of(caller: Caller, row: VfolderRow) -> Permission | None:
     """Return the caller's permission on a folder's files; None if there is none.
 
     Callers who manage the folder have all permissions. A grant takes precedence over the permission
     of project members.
     """
-    if reaches(caller, "vfolder.write", target_of(row)):
+    if manages_row(caller, row):
         return Permission.WD
     if row.grant is not None:
         return Permission(row.grant)
@@ -141,7 +155,7 @@ def require_manages(caller: Caller, row: VfolderRow) -> None:
     Forbidden
         If the caller may only use the folder.
     """
-    if not reaches(caller, "vfolder.write", target_of(row)):
+    if not manages_row(caller, row):
         raise Forbidden(
             f"only {owner_text(row)} or an administrator may change folder {row.name}",
             action="vfolder.write",

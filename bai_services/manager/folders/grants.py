@@ -7,7 +7,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.audit import AuditEntry
-from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
+from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.folders.sharing import Grant
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.listing import ListQuery, Page
@@ -16,7 +16,7 @@ from bai_services.db.folders.vfolders import VfolderRow
 
 from ..context import ManagerContext
 from ..events import FOLDER
-from .access import VFolderAccess, permission_of, require_manages, require_ready
+from .access import VFolderAccess, manages_row, require_manages, require_ready
 from .folder_changes import FolderChanges
 from .storage_hosts import StorageHosts
 
@@ -36,10 +36,10 @@ class Grants:
         self._events = context.events
 
     async def page(self, caller: Caller, key: str, query: ListQuery) -> Page[Grant]:
-        """Return a folder's grants; without ``Permission.WD``, only the caller's own grant."""
+        """Return a folder's grants; callers who do not manage it get only their own grant."""
         row = await self._access.find(caller, key)
-        manages = permission_of(caller, row) is Permission.WD
-        return await self._store.grants(row.id, query, None if manages else caller.user_id or "")
+        user_id = None if manages_row(caller, row) else caller.user_id or ""
+        return await self._store.grants(row.id, query, user_id)
 
     async def get(self, caller: Caller, key: str, user_key: str) -> Grant:
         row = await self._access.find(caller, key)
@@ -58,8 +58,7 @@ class Grants:
         Raises
         ------
         Forbidden
-            If the caller may not change the folder, lacks the permission on its storage host, or
-            does not have the granted permission.
+            If the caller may not change the folder, or lacks the permission on its storage host.
         NotFound
             If the folder's domain has no such active user.
         InvalidRequest
@@ -70,7 +69,6 @@ class Grants:
         require_ready(row)
         needed = "invite-others" if row.project_id is None else "set-user-specific-permission"
         await self._hosts.require(caller, row.host, needed, row.project_id)
-        require_not_above_own_permission(caller, row, permission)
         user = await find_invitee(self._store, row, user_key)
         values = {
             "vfolder_id": row.id,
@@ -151,14 +149,3 @@ async def find_invitee(store: GrantStore, row: VfolderRow, key: str) -> Any:
     if user["status"] != "active":
         raise NotFound(f"{key} is not active in domain {row.domain}")
     return user
-
-
-def require_not_above_own_permission(
-    caller: Caller, row: VfolderRow, permission: Permission
-) -> None:
-    """Raise ``Forbidden`` if ``permission`` exceeds the caller's own permission."""
-    own = permission_of(caller, row)
-    if own is None or not own.allows(permission):
-        raise Forbidden(
-            f"your permission on folder {row.name} is {own}, so you cannot grant {permission}"
-        )

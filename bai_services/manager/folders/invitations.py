@@ -17,8 +17,8 @@ from bai_services.db.folders.vfolders import VfolderRow
 
 from ..context import ManagerContext
 from ..events import FOLDER, INVITATION
-from .access import VFolderAccess, permission_of, require_manages, require_ready
-from .grants import find_invitee, require_not_above_own_permission
+from .access import VFolderAccess, manages_row, require_manages, require_ready
+from .grants import find_invitee
 from .storage_hosts import StorageHosts
 
 
@@ -46,8 +46,7 @@ class Invitations:
         A caller who does not manage the folder gets only those that the caller received or sent.
         """
         row = await self._access.find(caller, key)
-        manages = permission_of(caller, row) is Permission.WD
-        user_id = None if manages else caller.user_id or ""
+        user_id = None if manages_row(caller, row) else caller.user_id or ""
         return await self._store.page(query, user_id=user_id, vfolder_id=row.id)
 
     async def get(self, caller: Caller, invitation_id: str) -> Invitation:
@@ -64,7 +63,7 @@ class Invitations:
         NotFound
             If the caller may not see the folder, or the user does not exist in the domain.
         Forbidden
-            If the caller may not invite users to the folder, or not with this permission.
+            If the caller may not invite users to the folder.
         Conflict
             If the folder is not ready.
         AlreadyExists
@@ -82,7 +81,6 @@ class Invitations:
                 field="user",
             )
         await self._hosts.require(caller, row.host, "invite-others", row.project_id)
-        require_not_above_own_permission(caller, row, permission)
         user = await find_invitee(self._grants, row, user_key)
         values = {
             "id": str(uuid.uuid4()),
@@ -109,7 +107,6 @@ class Invitations:
         if row is None:
             raise Forbidden("only users who may share the folder can change its invitations")
         require_manages(caller, row)
-        require_not_above_own_permission(caller, row, permission)
         entry = self._entry(
             caller, "vfolder.invite", row, user=invitation.invitee, permission=str(permission)
         )
@@ -183,8 +180,8 @@ class Invitations:
             row = await self._access.find(caller, invitation.vfolder_id)
         except (NotFound, Forbidden):
             row = None
-        is_own = caller.user_id in (invitation.invitee_id, invitation.inviter_id)
-        if not is_own and (row is None or permission_of(caller, row) is not Permission.WD):
+        is_party = caller.user_id in (invitation.invitee_id, invitation.inviter_id)
+        if not is_party and (row is None or not manages_row(caller, row)):
             raise NotFound("there is no such invitation, or it is not for you")
         return invitation, row
 

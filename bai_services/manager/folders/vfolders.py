@@ -33,9 +33,11 @@ from .access import (
     REMOVABLE,
     USABLE,
     VFolderAccess,
+    manages_row,
     permission_of,
     require_manages,
     require_ready,
+    user_of,
     visible_to,
 )
 from .folder_changes import FolderChanges
@@ -48,7 +50,9 @@ from .tasks import TaskView, VFolderTasks
 class VFolder:
     """A folder in the API.
 
-    ``permission`` is the caller's permission (None: the caller may only see the folder).
+    ``permission`` is the caller's permission on the files (None: the caller may only see the
+    folder). ``is_managed``: whether the caller may rename, share, delete and restore the folder.
+    For a session, both are those of its owner.
     ``mount_permission`` is the default permission of a mount, and the permission of project members
     in a project folder.
     """
@@ -66,6 +70,7 @@ class VFolder:
     mount_permission: Permission
     cloneable: bool
     is_owner: bool
+    is_managed: bool
     relation: FolderRelation
     is_mounted: bool
     is_auto_mounted: bool
@@ -411,10 +416,11 @@ def to_vfolder(caller: Caller, row: VfolderRow, task: TaskView | None) -> VFolde
         project=row.project,
         project_id=row.project_id,
         usage_mode=row.usage_mode,
-        permission=permission_of(caller, row),
+        permission=permission_of(user_of(caller), row),
         mount_permission=Permission(row.permission),
         cloneable=row.cloneable,
         is_owner=row.owner_id is not None and row.owner_id == caller.user_id,
+        is_managed=manages_row(user_of(caller), row),
         relation=_relation(caller, row),
         is_mounted=row.is_mounted,
         is_auto_mounted=is_auto_mounted(row.name),

@@ -113,12 +113,26 @@ async def outcome_of(http: httpx.AsyncClient, key: str, call: str, options: Any)
 async def test_every_folder_operation_has_the_expected_outcome(api: Api, relation: str) -> None:
     column, errors = RELATIONS.index(relation), []
     client, key = await folder_for(api, relation)
+    if relation != "none":
+        is_managed = (await client.get(f"/vfolders/{key}"))["is_managed"]
+        assert is_managed == (MANAGES.split()[column] == "ok")
     for call, outcomes, options in TABLE:
         expected = outcomes.split()[column]
         outcome = await outcome_of(client.http, key, call, options)
         if outcome != expected:
             errors.append(f"{call}: {outcome}, expected {expected}")
     assert not errors, "\n".join(errors)
+
+
+async def test_grantee_with_every_permission_sees_only_the_own_grant(api: Api) -> None:
+    client, key = await folder_for(api, "wd")
+    await api.share_folder("user", key, "monitor")
+    await (await api.client("user")).put(f"/vfolders/{key}/grants/domain-admin", {})
+    assert [grant["user"] for grant in (await client.get(f"/vfolders/{key}/grants"))["items"]] == [
+        "user2"
+    ]
+    invitations = (await client.get(f"/vfolders/{key}/invitations"))["items"]
+    assert [invitation["invitee"] for invitation in invitations] == ["user2"]
 
 
 async def test_user_is_invited_by_email_address_in_any_case(api: Api) -> None:

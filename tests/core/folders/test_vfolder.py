@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bai_services.core.accounts.roles import Caller, Owner, Role, Target
 from bai_services.core.errors import InvalidRequest, InvalidTransition
 from bai_services.core.folders.vfolders import (
     TRANSITIONS,
@@ -16,6 +17,7 @@ from bai_services.core.folders.vfolders import (
     VfolderStatus,
     check_name,
     effective_permission,
+    manages,
     next_status,
     valid_statuses,
 )
@@ -89,7 +91,36 @@ def test_permissions_are_ordered() -> None:
     assert not Permission.RO.allows(Permission.RW)
 
 
-def test_every_folder_status_can_lead_to_complete_deletion() -> None:
+@pytest.mark.parametrize(
+    ("role", "relation", "expected"),
+    [
+        pytest.param(Role.USER, "own", True, id="owners manage their folders"),
+        pytest.param(Role.MONITOR, "own", True, id="also monitors"),
+        pytest.param(Role.USER, "domain", False, id="users do not manage folders of others"),
+        pytest.param(Role.USER, "project", False, id="members do not manage project folders"),
+        pytest.param(Role.ADMIN, "domain", True, id="domain admins manage folders of the domain"),
+        pytest.param(Role.ADMIN, "project", True, id="and of its projects"),
+        pytest.param(Role.ADMIN, "other domain", False, id="but not of other domains"),
+        pytest.param(Role.ADMIN, "superadmin", False, id="nor of a user with a higher role"),
+        pytest.param(Role.MONITOR, "domain", False, id="monitors only read"),
+        pytest.param(Role.SUPERADMIN, "other domain", True, id="superadmins manage all folders"),
+        pytest.param(Role.SESSION, "own", False, id="sessions manage no folders"),
+    ],
+)
+def test_who_manages_a_folder(role: Role, relation: str, *, expected: bool) -> None:
+    caller = Caller(role, user_id="me", domain="d", projects=frozenset({"p"}))
+    other = Owner("other", Role.USER)
+    targets = {
+        "own": Target(domain="d", owner=Owner("me", role)),
+        "domain": Target(domain="d", owner=other),
+        "project": Target(domain="d", project_id="p"),
+        "other domain": Target(domain="e", owner=other),
+        "superadmin": Target(domain="d", owner=Owner("other", Role.SUPERADMIN)),
+    }
+    assert manages(caller, targets[relation]) is expected
+
+
+def test_every_folder_can_be_deleted_for_good() -> None:
     def reachable(start: VfolderStatus) -> set[VfolderStatus]:
         found, waiting = {start}, [start]
         while waiting:

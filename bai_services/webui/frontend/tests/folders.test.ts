@@ -1,5 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import { formatBytes } from '../src/components/bytes';
+import type { Folder } from '../src/data/folders/folders';
+import { actionsFor } from '../src/pages/data/FolderActions';
 import { filtersOfTab, readDataSearch } from '../src/pages/data/search';
 
 vi.mock('../src/data/client', () => ({ api: {}, unwrap: () => undefined }));
@@ -25,4 +27,16 @@ test('a tab selects folders by their state and by the relation to the user', () 
     relation: 'shared'
   });
   expect(filtersOfTab('trash')).not.toHaveProperty('relation');
+});
+
+test('only a folder that the user manages has actions that change it', () => {
+  // A grant can have the permission of those who manage the folder, without the right to manage it.
+  const folder = { status: 'ready', permission: 'wd', relation: 'shared', cloneable: false };
+  expect(actionsFor({ ...folder, is_managed: false } as Folder, false)).toEqual(['leave']);
+  expect(actionsFor({ ...folder, is_managed: true } as Folder, false)).toEqual([
+    'share',
+    'change',
+    'leave',
+    'trash'
+  ]);
 });

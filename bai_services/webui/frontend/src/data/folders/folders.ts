@@ -26,9 +26,6 @@ const BUSY_POLL_MILLIS = 2_000;
 /** Whether the server is still copying, moving or deleting the files. */
 export const isBusy = (folder: Folder) => BUSY.includes(folder.status);
 
-/** Whether the user may rename, share and delete the folder. */
-export const isManaged = (folder: Folder) => folder.permission === 'wd';
-
 export const isWritable = (folder: Folder) =>
   folder.permission === 'rw' || folder.permission === 'wd';
 

@@ -4,7 +4,6 @@ import { App, Button, Dropdown } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import {
-  isManaged,
   useFolderStep,
   useStopSharing,
   type Folder,
@@ -27,23 +26,23 @@ type Action = DialogName | 'trash' | 'restore' | 'leave';
 /** The actions that the user may perform on the folder in its current status. */
 export function actionsFor(folder: Folder, isSuperadmin: boolean): Action[] {
   if (folder.status === 'delete-pending') {
-    return isManaged(folder) ? ['restore', 'purge'] : [];
+    return folder.is_managed ? ['restore', 'purge'] : [];
   }
   if (folder.status === 'delete-error') {
-    return isManaged(folder) ? ['purge'] : [];
+    return folder.is_managed ? ['purge'] : [];
   }
   if (folder.status === 'error') {
-    return isManaged(folder) ? ['trash'] : [];
+    return folder.is_managed ? ['trash'] : [];
   }
   if (folder.status !== 'ready') {
     return [];
   }
   return [
-    ...(isManaged(folder) ? (['share', 'change'] as const) : []),
+    ...(folder.is_managed ? (['share', 'change'] as const) : []),
     ...(folder.cloneable ? (['clone'] as const) : []),
     ...(isSuperadmin && folder.owner_id ? (['transfer'] as const) : []),
     ...(folder.relation === 'shared' ? (['leave'] as const) : []),
-    ...(isManaged(folder) ? (['trash'] as const) : [])
+    ...(folder.is_managed ? (['trash'] as const) : [])
   ];
 }
 

@@ -11,7 +11,7 @@ import { FilterBar } from '../../components/list/FilterBar';
 import { ListTable, type ListColumn } from '../../components/list/ListTable';
 import { listQuery } from '../../components/list/listSearch';
 import { formatTime } from '../../components/time';
-import { foldersQuery, isManaged, useFolderStep, type Folder } from '../../data/folders/folders';
+import { foldersQuery, useFolderStep, type Folder } from '../../data/folders/folders';
 import { useChosenProject } from '../../data/accounts/project';
 import { FolderActions } from './FolderActions';
 import { filtersOfTab, readDataSearch, type DataSearch } from './search';
@@ -117,8 +117,8 @@ function BulkActions(props: { folders: Folder[]; isTrash: boolean; onDone: () =>
   const { modal, message } = App.useApp();
   const step = useFolderStep();
   const action = props.isTrash ? 'restore' : 'trash';
-  const managed = props.folders.filter(isManaged);
-  const excluded = props.folders.filter(folder => !isManaged(folder));
+  const managed = props.folders.filter(folder => folder.is_managed);
+  const excluded = props.folders.filter(folder => !folder.is_managed);
   if (props.folders.length === 0) {
     return null;
   }
