@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -489,3 +490,37 @@ async def test_dependencies_are_chosen_and_listed(
     await ui.page.get_by_role("checkbox", name="Dependencies").check()
     row = ui.page.get_by_role("row").filter(has=ui.page.get_by_role("link", name="goes-second"))
     await row.get_by_role("cell", name="goes-first", exact=True).wait_for()
+
+
+def session_with_lent_folder(rest: httpx.Client, other: httpx.Client) -> tuple[str, str, str]:
+    """Create a session with a folder of another user. Its owner has a folder of the same name.
+
+    Return the ids of the other user's folder, the own folder and the session.
+    """
+    lent = checked(other.post("/vfolders", json={"name": "twin"}), 201)["id"]
+    grant = checked(other.put(f"/vfolders/{lent}/grants/user2", json={}), 200)
+    checked(rest.post(f"/vfolder-invitations/{grant['invitation_id']}/accept"), 200)
+    own = checked(rest.post("/vfolders", json={"name": "twin"}), 201)["id"]
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    body = {"name": "with-twin", "type": "batch", "startup_command": "true"}
+    body |= {"starts_at": tomorrow, "mounts": [{"vfolder": lent}]}
+    return lent, own, checked(rest.post("/sessions", json=body), 201)["id"]
+
+
+async def test_session_like_another_one_has_its_folders_among_folders_of_one_name(
+    opened: Opener[Launcher], rest: httpx.Client, hub: RunningHub
+) -> None:
+    from playwright.async_api import expect
+
+    with hub.rest("user") as other:
+        lent, own, session = session_with_lent_folder(rest, other)
+        ui = await opened(Launcher, "user2", f"/sessions?tab=all&session={session}")
+        await ui.page.get_by_role("dialog").get_by_role("button", name="More").click()
+        await ui.page.get_by_role("menuitem", name="New session like this").click()
+        await ui.preview.get_by_text("twin → /home/work/twin").wait_for()
+        for folder, is_chosen in ((lent, True), (own, False)):
+            files = ui.page.locator(f'a[href*="folder={folder}"]')
+            row = ui.page.locator(".ant-flex").filter(has=files).last
+            await expect(row.get_by_role("checkbox")).to_be_checked(checked=is_chosen)
+        stop(rest, session)
+        other.delete(f"/vfolders/{lent}")

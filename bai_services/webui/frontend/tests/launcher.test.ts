@@ -1,6 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { commandOf } from '../src/pages/launcher/command';
-import { EMPTY, formOf, requestOf, withoutSecrets } from '../src/pages/launcher/form';
+import {
+  EMPTY,
+  formOf,
+  requestOf,
+  requestOfSession,
+  withoutSecrets
+} from '../src/pages/launcher/form';
 import { readLauncherSearch } from '../src/pages/launcher/search';
 
 const REQUEST = {
@@ -48,6 +54,18 @@ describe('the form', () => {
     expect(JSON.stringify(withoutSecrets(REQUEST as never))).not.toContain('swordfish');
     expect(JSON.stringify(readLauncherSearch({ request: REQUEST }))).not.toContain('swordfish');
   });
+});
+
+test('a session like another one has its folders, also if they have the same name', () => {
+  const mounts = [
+    { vfolder: 'data', vfolder_id: '1', subpath: '', path: '/home/work/mine', permission: 'rw' },
+    { vfolder: 'data', vfolder_id: '2', subpath: 'raw', path: '/home/work/bobs', permission: 'ro' }
+  ];
+  const request = requestOfSession({ ...REQUEST, requested: REQUEST.resources, mounts } as never);
+  expect(request.mounts).toEqual([
+    { vfolder: '1', subpath: '', path: '/home/work/mine', permission: 'rw' },
+    { vfolder: '2', subpath: 'raw', path: '/home/work/bobs', permission: 'ro' }
+  ]);
 });
 
 test('the command has the options of the request, quoted for the shell', () => {

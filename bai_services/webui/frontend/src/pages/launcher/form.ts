@@ -179,7 +179,10 @@ export function withoutSecrets(request: SessionRequest): SessionRequest {
   return request.environ ? { ...request, environ } : request;
 }
 
-/** The request for a session like an existing one, without name, start time and dependencies. */
+/**
+ * The request for a session like an existing one, without name, start time and dependencies. It has
+ * the ids of the folders, because several folders can have the same name.
+ */
 export function requestOfSession(session: Session): SessionRequest {
   return requestOf(
     formOf({
@@ -188,6 +191,7 @@ export function requestOfSession(session: Session): SessionRequest {
       starts_at: '',
       dependencies: [],
       resources: session.requested,
+      mounts: session.mounts.map(mount => ({ ...mount, vfolder: mount.vfolder_id })),
       shared_memory: session.shared_memory === '0' ? '' : session.shared_memory
     })
   );
