@@ -101,7 +101,7 @@ async def test_a_new_user_is_guided_and_starts_the_recommended_session(
     opened: Opener[Start], newcomer: str, hub: RunningHub
 ) -> None:
     ui = await opened(Start, newcomer, "/start")
-    steps = ui.page.locator(".ant-steps")
+    steps = ui.page.locator(".bai-first-steps")
     await steps.get_by_role("button", name="New folder").click()
     dialog = ui.page.get_by_role("dialog")
     await dialog.get_by_label("Name").fill("first")

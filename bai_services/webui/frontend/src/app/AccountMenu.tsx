@@ -1,15 +1,19 @@
-import { useState } from 'react';
+import { lazy, useState } from 'react';
 import { UserOutlined } from '@ant-design/icons';
 import { Button, Dropdown, type MenuProps } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { config } from '../config';
+import { LazyDialog } from '../components/LazyDialog';
 import { meQuery } from '../data/accounts/me';
-import { About } from './About';
+import { loadScript } from '../data/scripts';
 import { useThemeMode, type ThemeMode } from './theme';
 import { isolated } from '../i18n/userText';
 
+const About = lazy(() =>
+  loadScript(() => import('./About')).then(module => ({ default: module.About }))
+);
 export const THEME_MODES: readonly ThemeMode[] = ['system', 'light', 'dark'];
 const HUB_ADMINS: readonly string[] = ['admin', 'superadmin', 'monitor'];
 
@@ -71,7 +75,9 @@ export function AccountMenu({ hasName }: { hasName: boolean }) {
           {hasName && me?.username}
         </Button>
       </Dropdown>
-      <About isOpen={isAboutOpen} onClose={() => setIsAboutOpen(false)} />
+      <LazyDialog isOpen={isAboutOpen}>
+        <About isOpen={isAboutOpen} onClose={() => setIsAboutOpen(false)} />
+      </LazyDialog>
     </>
   );
 }

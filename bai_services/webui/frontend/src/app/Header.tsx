@@ -1,5 +1,5 @@
 import { GlobalOutlined, MenuOutlined, SearchOutlined } from '@ant-design/icons';
-import { Button, Dropdown, Flex, Grid, Layout, Typography, theme } from 'antd';
+import { Button, Dropdown, Flex, Grid, Layout, theme } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { config } from '../config';
@@ -44,7 +44,7 @@ export function Header(props: { hasMenuButton: boolean; onMenu: () => void }) {
           onClick={openPalette}
           {...(isWide ? {} : { 'aria-label': t('palette.open') })}
         >
-          {isWide && <Typography.Text type="secondary">{t('palette.hint')}</Typography.Text>}
+          {isWide && <span style={{ color: token.colorTextDescription }}>{t('palette.hint')}</span>}
         </Button>
         <Dropdown
           trigger={['click']}

@@ -1,9 +1,11 @@
-import { useState, type MouseEvent } from 'react';
-import { App, Drawer, Grid, Layout } from 'antd';
+import { lazy, useState, type MouseEvent } from 'react';
+import { App, Grid, Layout } from 'antd';
 import { Outlet } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { LazyDialog } from '../components/LazyDialog';
 import { useConnection } from '../data/connection';
 import { changePreferences } from '../data/accounts/preferences';
+import { loadScript } from '../data/scripts';
 import { Breadcrumbs } from './Breadcrumbs';
 import { CommandPalette } from './palette/CommandPalette';
 import { ConnectionNotice } from './ConnectionNotice';
@@ -14,6 +16,9 @@ import { useSidebar } from './sidebar';
 import { useLiveNotices } from './notices/useLiveNotices';
 
 const SIDEBAR_WIDTH = 208;
+const MenuDrawer = lazy(() =>
+  loadScript(() => import('./MenuDrawer')).then(module => ({ default: module.MenuDrawer }))
+);
 
 /** Focus the content: the browser would resolve the link against <base> and leave the page. */
 function skipToContent(event: MouseEvent) {
@@ -27,13 +32,7 @@ function skipToContent(event: MouseEvent) {
  */
 export function Shell() {
   const { state, reason } = useConnection();
-  return state === 'signed-out' ? (
-    <SignedOut reason={reason} />
-  ) : (
-    <App>
-      <Frame />
-    </App>
-  );
+  return <App>{state === 'signed-out' ? <SignedOut reason={reason} /> : <Frame />}</App>;
 }
 
 /** On narrow screens, the sidebar is in a drawer. */
@@ -62,16 +61,13 @@ function Frame() {
             <Navigation />
           </Layout.Sider>
         ) : (
-          <Drawer
-            open={isMenuOpen}
-            onClose={() => setIsMenuOpen(false)}
-            placement="left"
-            size={SIDEBAR_WIDTH + 48}
-            title={t('shell.menu')}
-            styles={{ body: { padding: 0 } }}
-          >
-            <Navigation onNavigate={() => setIsMenuOpen(false)} />
-          </Drawer>
+          <LazyDialog isOpen={isMenuOpen}>
+            <MenuDrawer
+              isOpen={isMenuOpen}
+              onClose={() => setIsMenuOpen(false)}
+              width={SIDEBAR_WIDTH + 48}
+            />
+          </LazyDialog>
         )}
         <Layout.Content id="content" tabIndex={-1} className="bai-page">
           <ConnectionNotice />

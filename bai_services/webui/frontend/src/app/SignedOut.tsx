@@ -24,16 +24,11 @@ export function SignedOut({ reason }: { reason: string }) {
   };
   return (
     <main>
-      <PageResult
-        status="403"
-        title={t('errors.signed-out')}
-        subTitle={t(`errors.${help}`)}
-        extra={
-          <Button type="primary" onClick={signIn}>
-            {t('errors.sign-in')}
-          </Button>
-        }
-      />
+      <PageResult status="403" title={t('errors.signed-out')} help={t(`errors.${help}`)}>
+        <Button type="primary" onClick={signIn}>
+          {t('errors.sign-in')}
+        </Button>
+      </PageResult>
     </main>
   );
 }

@@ -7,15 +7,10 @@ import { PageResult } from './PageResult';
 export function Forbidden() {
   const { t } = useTranslation();
   return (
-    <PageResult
-      status="403"
-      title={t('errors.forbidden')}
-      subTitle={t('errors.forbidden-help')}
-      extra={
-        <Link to="/start">
-          <Button type="primary">{t('pages.start')}</Button>
-        </Link>
-      }
-    />
+    <PageResult status="403" title={t('errors.forbidden')} help={t('errors.forbidden-help')}>
+      <Link to="/start">
+        <Button type="primary">{t('pages.start')}</Button>
+      </Link>
+    </PageResult>
   );
 }

@@ -1,7 +1,8 @@
-import { lazy, Suspense, useState } from 'react';
+import { lazy, useState } from 'react';
 import { BellOutlined } from '@ant-design/icons';
 import { Badge, Button } from 'antd';
 import { useTranslation } from 'react-i18next';
+import { LazyDialog } from '../../components/LazyDialog';
 import { markRead, useNotices } from '../../data/notices';
 import { useShortcut } from '../palette/shortcut';
 import { loadScript } from '../../data/scripts';
@@ -14,10 +15,8 @@ const NoticesDrawer = lazy(() =>
 export function NoticesButton() {
   const { t } = useTranslation();
   const [isOpen, setIsOpen] = useState(false);
-  const [wasOpened, setWasOpened] = useState(false);
   const unread = useNotices().filter(({ isRead }) => !isRead).length;
   const toggle = () => {
-    setWasOpened(true);
     setIsOpen(!isOpen);
     // Closing the list marks all notices as read.
     if (isOpen) {
@@ -35,11 +34,9 @@ export function NoticesButton() {
           onClick={toggle}
         />
       </Badge>
-      {wasOpened && (
-        <Suspense>
-          <NoticesDrawer isOpen={isOpen} onClose={toggle} />
-        </Suspense>
-      )}
+      <LazyDialog isOpen={isOpen}>
+        <NoticesDrawer isOpen={isOpen} onClose={toggle} />
+      </LazyDialog>
     </>
   );
 }

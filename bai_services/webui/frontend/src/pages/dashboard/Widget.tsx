@@ -1,9 +1,9 @@
 import type { ReactNode } from 'react';
 import { QuestionCircleOutlined, ReloadOutlined } from '@ant-design/icons';
-import { Button, Card, Flex, Skeleton, Tooltip } from 'antd';
+import { Button, Skeleton, Tooltip } from 'antd';
 import type { UseQueryResult } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { CardMenu } from '../../components/board/CardMenu';
+import { BoardCard } from '../../components/board/BoardCard';
 import { ErrorNotice } from '../../components/ErrorNotice';
 
 /**
@@ -26,12 +26,10 @@ export function Widget<T>({ title, help, query, extra, children }: WidgetProps<T
   const { t } = useTranslation();
   const refresh = () => void query.refetch();
   return (
-    <Card
-      title={<h2 className="bai-card-title">{title}</h2>}
-      role="region"
-      aria-label={title}
+    <BoardCard
+      title={title}
       extra={
-        <Flex gap={4} align="center">
+        <>
           {extra}
           <Tooltip title={help} trigger={['hover', 'focus', 'click']}>
             <Button
@@ -46,13 +44,12 @@ export function Widget<T>({ title, help, query, extra, children }: WidgetProps<T
             onClick={refresh}
             aria-label={t('dashboard.refresh', { title })}
           />
-          <CardMenu title={title} />
-        </Flex>
+        </>
       }
     >
       {query.error && <ErrorNotice error={query.error} onRetry={refresh} />}
       {query.data !== undefined && !query.error && children(query.data)}
       {query.isPending && <Skeleton active />}
-    </Card>
+    </BoardCard>
   );
 }

@@ -6,15 +6,10 @@ import { PageResult } from '../../components/PageResult';
 export function MissingPage() {
   const { t } = useTranslation();
   return (
-    <PageResult
-      status="404"
-      title={t('errors.missing')}
-      subTitle={t('errors.missing-help')}
-      extra={
-        <Link to="/start">
-          <Button type="primary">{t('pages.start')}</Button>
-        </Link>
-      }
-    />
+    <PageResult status="404" title={t('errors.missing')} help={t('errors.missing-help')}>
+      <Link to="/start">
+        <Button type="primary">{t('pages.start')}</Button>
+      </Link>
+    </PageResult>
   );
 }

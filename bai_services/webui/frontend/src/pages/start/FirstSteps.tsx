@@ -1,7 +1,8 @@
-import { Button, Card, Steps } from 'antd';
+import { Button } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { BoardCard } from '../../components/board/BoardCard';
 import { foldersQuery } from '../../data/folders/folders';
 import { isEnded, type Session } from '../../data/sessions/sessions';
 import { OpenSession } from '../sessions/OpenSession';
@@ -33,23 +34,22 @@ export function FirstSteps({ sessions, onCreateFolder }: FirstStepsProps) {
     first && <OpenSession key="open" session={first} type="primary" />
   ];
   return (
-    <Card
-      title={<h2 className="bai-card-title">{t('start.first-steps')}</h2>}
-      style={{ marginBottom: 16 }}
-    >
-      <Steps
-        current={current}
-        responsive
-        items={['folder', 'session', 'open'].map((step, index) => ({
-          title: t(`start.step-${step}`),
-          content: (
-            <>
-              <div>{t(`start.step-${step}-help`)}</div>
+    <div style={{ marginBottom: 16 }}>
+      <BoardCard title={t('start.first-steps')}>
+        <ol className="bai-first-steps">
+          {['folder', 'session', 'open'].map((step, index) => (
+            <li
+              key={step}
+              {...(index < current ? { 'data-is-done': true } : {})}
+              {...(index === current ? { 'aria-current': 'step' } : {})}
+            >
+              <h3>{t(`start.step-${step}`)}</h3>
+              {t(`start.step-${step}-help`)}
               {index === current && <div style={{ marginTop: 8 }}>{actions[index]}</div>}
-            </>
-          )
-        }))}
-      />
-    </Card>
+            </li>
+          ))}
+        </ol>
+      </BoardCard>
+    </div>
   );
 }

@@ -1,17 +1,19 @@
-import { useState, type ReactNode } from 'react';
-import { Button, Card, Flex, Skeleton, Typography } from 'antd';
+import { lazy, useState } from 'react';
+import { Button, Flex, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { Board } from '../../components/board/Board';
-import { CardMenu } from '../../components/board/CardMenu';
+import { BoardCard } from '../../components/board/BoardCard';
 import { storedLayout } from '../../components/board/layout';
 import { Elapsed } from '../../components/Elapsed';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { LazyDialog } from '../../components/LazyDialog';
+import { PageTitle } from '../../components/PageTitle';
 import { StatusTag } from '../../components/StatusTag';
 import { meQuery } from '../../data/accounts/me';
+import { loadScript } from '../../data/scripts';
 import { sessionsQuery } from '../../data/sessions/sessions';
-import { CreateFolder } from '../data/CreateFolder';
 import { readLauncherSearch } from '../launcher/search';
 import { OpenSession } from '../sessions/OpenSession';
 import { Attention } from './Attention';
@@ -19,6 +21,11 @@ import { FirstSteps } from './FirstSteps';
 import { QuickStart } from './QuickStart';
 import { StartFromLink } from './StartFromLink';
 
+const CreateFolder = lazy(() =>
+  loadScript(() => import('../data/CreateFolder')).then(module => ({
+    default: module.CreateFolder
+  }))
+);
 const RECENT = 5;
 const layout = storedLayout('start');
 const TYPES = ['interactive', 'batch'] as const;
@@ -41,26 +48,26 @@ export function StartPage() {
     {
       key: 'quick',
       content: (
-        <StartCard title={t('start.quick')}>
+        <BoardCard title={t('start.quick')}>
           {recent.data ? <QuickStart last={recent.data.items[0]} /> : <Skeleton active />}
-        </StartCard>
+        </BoardCard>
       )
     },
     ...TYPES.map(type => ({
       key: type,
       content: (
-        <StartCard title={t(`start.${type}`)}>
+        <BoardCard title={t(`start.${type}`)}>
           <p>{t(`start.${type}-help`)}</p>
           <Link to="/launch" search={readLauncherSearch({ request: { type } })}>
             <Button>{t(`start.${type}`)}</Button>
           </Link>
-        </StartCard>
+        </BoardCard>
       )
     })),
     {
       key: 'folder',
       content: (
-        <StartCard title={t('start.folder')}>
+        <BoardCard title={t('start.folder')}>
           <p>{t('start.folder-help')}</p>
           <Flex wrap gap="small">
             <Button onClick={() => setIsCreatingFolder(true)}>{t('start.folder')}</Button>
@@ -68,21 +75,21 @@ export function StartPage() {
               <Button type="link">{t('start.folders')}</Button>
             </Link>
           </Flex>
-        </StartCard>
+        </BoardCard>
       )
     },
     {
       key: 'link',
       content: (
-        <StartCard title={t('start.link')}>
+        <BoardCard title={t('start.link')}>
           <StartFromLink />
-        </StartCard>
+        </BoardCard>
       )
     },
     {
       key: 'recent',
       content: (
-        <StartCard
+        <BoardCard
           title={t('start.recent')}
           extra={<Link to="/sessions">{t('start.all-sessions')}</Link>}
         >
@@ -103,45 +110,23 @@ export function StartPage() {
               </Flex>
             ))}
           </Flex>
-        </StartCard>
+        </BoardCard>
       )
     }
   ];
   return (
     <>
-      <Typography.Title level={3}>
+      <PageTitle>
         {me ? t('start.welcome', { name: me.full_name || me.username }) : t('pages.start')}
-      </Typography.Title>
+      </PageTitle>
       <Attention />
       {recent.data && (
         <FirstSteps sessions={recent.data} onCreateFolder={() => setIsCreatingFolder(true)} />
       )}
       <Board layout={layout} cards={cards} />
-      <CreateFolder isOpen={isCreatingFolder} onClose={() => setIsCreatingFolder(false)} />
+      <LazyDialog isOpen={isCreatingFolder}>
+        <CreateFolder isOpen={isCreatingFolder} onClose={() => setIsCreatingFolder(false)} />
+      </LazyDialog>
     </>
-  );
-}
-
-interface StartCardProps {
-  title: string;
-  extra?: ReactNode;
-  children: ReactNode;
-}
-
-function StartCard({ title, extra, children }: StartCardProps) {
-  return (
-    <Card
-      title={<h2 className="bai-card-title">{title}</h2>}
-      role="region"
-      aria-label={title}
-      extra={
-        <Flex gap={4} align="center">
-          {extra}
-          <CardMenu title={title} />
-        </Flex>
-      }
-    >
-      {children}
-    </Card>
   );
 }
