@@ -4,23 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from bai_labext import config_path
-
-
-@contextmanager
-def _empty_path() -> Iterator[None]:
-    path = os.environ.get("PATH")
-    os.environ["PATH"] = ""
-    try:
-        yield
-    finally:
-        if path is None:
-            del os.environ["PATH"]
-        else:
-            os.environ["PATH"] = path
 
 
 def import_jupyterlab() -> None:
@@ -28,13 +13,22 @@ def import_jupyterlab() -> None:
 
     - If rfc3987_syntax is installed, jsonschema imports it to validate the format `iri`, and the
       module builds a grammar: 0.6 s of CPU time. No schema of Jupyter uses that format.
-    - If node is installed, JupyterLab runs it to read yarn's settings: 0.3 s. They are for builds
-      of extensions, which a session never runs because its extension manager is read-only.
+    - If node is installed, JupyterLab runs it to read yarn's settings: 0.3 s at the import, and
+      again for each look at its extensions, three times when a browser opens it. The settings are
+      for builds of extensions, which a session never runs because its extension manager is
+      read-only. ``jupyter lab build`` in a terminal reads them as before.
     """
     # None makes Python treat the module as not installed.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-    with _empty_path():
-        import jupyterlab.labapp  # noqa: F401
+    from jupyterlab import commands
+
+    commands._yarn_config = _no_yarn_config
+    import jupyterlab.labapp  # noqa: F401
+
+
+def _no_yarn_config(_logger: object) -> dict[str, dict[str, str]]:
+    """Return what JupyterLab uses if node is not installed."""
+    return {"yarn config": {}, "npm config": {}}
 
 
 def main() -> None:
