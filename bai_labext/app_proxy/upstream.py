@@ -30,6 +30,7 @@ LOCAL = "localhost"
 LOOPBACK = ("127.0.0.1", "::1")
 RESPONSE_HOP_BY_HOP = ("Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding")
 HEAD_END = b"\r\n\r\n"
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\n]*)?\r?\n")
 
 AppAddress = tuple[str, int]
 """Host and port of an app, or the path of its Unix socket and 0."""
@@ -308,6 +309,8 @@ class AppResponse:
             self.length = 0
             self._is_chunked = False
         elif coding:
+            # The two lengths can differ: the next response must not be read from this connection.
+            self._is_keep_alive = self._is_keep_alive and "Content-Length" not in self.headers
             remove_headers(self.headers, ("Content-Length",))
         elif (text := self.headers.get("Content-Length")) is not None:
             if not (text.isascii() and text.isdecimal() and len(text) <= MAX_CONTENT_LENGTH_DIGITS):
@@ -321,7 +324,8 @@ class AppResponse:
             while size := _chunk_size(await self.connection.read_line()):
                 async for chunk in self._read(size):
                     yield chunk
-                await self.connection.read_line()
+                if (await self.connection.read_line()).strip():
+                    raise HTTPInputError("a chunk of the app's response is longer than its size")
             while (await self.connection.read_line()).strip():
                 pass  # trailers
         elif self.length is None:
@@ -400,7 +404,7 @@ def remove_headers(headers: HTTPHeaders, names: Iterable[str]) -> None:
 
 
 def _chunk_size(line: bytes) -> int:
-    try:
-        return int(line.partition(b";")[0], 16)
-    except ValueError:
-        raise HTTPInputError("the app's response contains a chunk without a valid size") from None
+    match = _CHUNK_LINE.fullmatch(line)
+    if match is None:
+        raise HTTPInputError("the app's response contains a chunk without a valid size")
+    return int(match[1], 16)

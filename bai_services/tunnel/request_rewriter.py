@@ -8,14 +8,26 @@ I/O.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from enum import Enum, auto
 from http import HTTPStatus
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_CHUNK_LINE_BYTES = 1024
 MAX_CONTENT_LENGTH_DIGITS = 18
+# These parts of a request are checked strictly, because a server that interprets a lenient form in
+# another way would find a second request in the body of the first (RFC 9112, section 11.2).
+_TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
+_REQUEST_LINE = re.compile(rf"({_TOKEN}) (/[^\x00-\x20\x7f]*) (HTTP/1\.[01])")
+_FIELD = re.compile(rf"({_TOKEN}):([^\x00\r\n]*)")
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00\r\n]*)?\r\n")
+# Headers that this module interprets. A request that repeats one of them is rejected, because the
+# server may use another of the values.
+_NOT_REPEATABLE = frozenset(
+    {"host", "content-length", "transfer-encoding", "origin", "sec-fetch-site", "sec-fetch-mode"}
+)
 # Headers that are replaced or removed, because a browser's credentials belong to another server.
 _DROPPED = frozenset({"authorization", "proxy-authorization"})
 _END = b"\r\n\r\n"
@@ -39,6 +51,7 @@ class _State(Enum):
     HEAD = auto()
     BODY = auto()
     CHUNK_LINE = auto()
+    CHUNK_END = auto()
     TRAILERS = auto()
     RAW = auto()  # after an upgrade to a websocket
 
@@ -90,9 +103,9 @@ class RequestRewriter:
         Return the rewritten text (None if it is incomplete) and the rest of ``view``.
         """
         end, max_bytes = (
-            (b"\r\n", MAX_CHUNK_LINE_BYTES)
-            if self._state is _State.CHUNK_LINE or self._state is _State.TRAILERS
-            else (_END, MAX_HEAD_BYTES)
+            (_END, MAX_HEAD_BYTES)
+            if self._state is _State.HEAD
+            else (b"\r\n", MAX_CHUNK_LINE_BYTES)
         )
         before = len(self._buffer)
         self._buffer += view[: max_bytes + 1]
@@ -115,39 +128,44 @@ class RequestRewriter:
         if self._state is _State.TRAILERS:
             if text == b"\r\n":
                 self._state = _State.HEAD
+            elif not _FIELD.fullmatch(text[:-2].decode("latin-1")):
+                raise RequestRejected(HTTPStatus.BAD_REQUEST, "invalid trailer")
             return text
-        try:
-            size = int(text.partition(b";")[0], 16)
-        except ValueError:
-            size = -1
-        if size < 0:
+        if self._state is _State.CHUNK_END:
+            if text != b"\r\n":
+                raise RequestRejected(HTTPStatus.BAD_REQUEST, "invalid end of a chunk")
+            self._state = _State.CHUNK_LINE
+            return text
+        match = _CHUNK_LINE.fullmatch(text)
+        if match is None:
             raise RequestRejected(HTTPStatus.BAD_REQUEST, "invalid chunk size")
-        if size:
-            # The content and the line end after it.
-            self._remaining_bytes, self._state, self._next_state = (
-                size + 2,
-                _State.BODY,
-                _State.CHUNK_LINE,
-            )
+        if size := int(match[1], 16):
+            self._remaining_bytes = size
+            self._state, self._next_state = _State.BODY, _State.CHUNK_END
         else:
             self._state = _State.TRAILERS
         return text
 
     def _rewrite_head(self, head: bytes) -> bytes:
         first, *rest = head[: -len(_END)].decode("latin-1").split("\r\n")
-        try:
-            method, target, version = first.split(" ")
-            lines = [line.partition(":") for line in rest]
-            fields = {name.lower(): value.strip() for name, _, value in lines}
-        except ValueError:
-            raise RequestRejected(HTTPStatus.BAD_REQUEST, "not an HTTP request") from None
-        if not target.startswith("/") or any(not name or name != name.strip() for name in fields):
-            raise RequestRejected(HTTPStatus.BAD_REQUEST, "invalid request target or header")
+        words = _REQUEST_LINE.fullmatch(first)
+        lines = [match.groups() for line in rest if (match := _FIELD.fullmatch(line))]
+        if words is None or len(lines) < len(rest):
+            raise RequestRejected(HTTPStatus.BAD_REQUEST, "invalid request line or header")
+        fields: dict[str, str] = {}
+        for name, value in lines:
+            key = name.lower()
+            if key in fields and key in _NOT_REPEATABLE:
+                raise RequestRejected(
+                    HTTPStatus.BAD_REQUEST, f"the request has more than one header {key!r}"
+                )
+            fields[key] = value.strip(" \t")
         _check_same_site(fields)
-        self._expect_body(fields)
-        kept = [f"{n}:{v}" for n, _, v in lines if n.lower() not in _DROPPED]
-        words = " ".join((method, self._path(target), version))
-        rewritten = "\r\n".join((words, f"Authorization: token {self._token}", *kept))
+        method, target, version = words.groups()
+        self._expect_body(fields, version)
+        kept = [f"{name}:{value}" for name, value in lines if name.lower() not in _DROPPED]
+        request_line = f"{method} {self._path(target)} {version}"
+        rewritten = "\r\n".join((request_line, f"Authorization: token {self._token}", *kept))
         return rewritten.encode("latin-1") + _END
 
     def _path(self, target: str) -> str:
@@ -155,12 +173,12 @@ class RequestRewriter:
             return target
         return self._root.rstrip("/") + target
 
-    def _expect_body(self, fields: dict[str, str]) -> None:
+    def _expect_body(self, fields: dict[str, str], version: str) -> None:
         length, coding = fields.get("content-length"), fields.get("transfer-encoding")
         if "upgrade" in fields:
             self._state = _State.RAW
         elif coding is not None:
-            if coding.lower() != "chunked" or length is not None:
+            if coding.lower() != "chunked" or length is not None or version == "HTTP/1.0":
                 raise RequestRejected(HTTPStatus.BAD_REQUEST, "ambiguous length of the body")
             self._state = _State.CHUNK_LINE
         elif length is not None:
@@ -189,13 +207,13 @@ def _check_same_site(fields: dict[str, str]) -> None:
         is not accepted.
     """
     host = fields.get("host", "")
-    name = urlsplit(f"//{host}").hostname or ""
+    name = _parse(f"//{host}").hostname or ""
     if not _is_ip_address(name) and name != "localhost" and not name.endswith(".localhost"):
         raise RequestRejected(
             HTTPStatus.FORBIDDEN, f"host name {name!r} is not allowed; use 127.0.0.1"
         )
     origin = fields.get("origin")
-    is_cross_site = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+    is_cross_site = origin is not None and _parse(origin).netloc.lower() != host.lower()
     site, mode = fields.get("sec-fetch-site", "none"), fields.get("sec-fetch-mode", "")
     if site not in ("none", "same-origin") and mode != "navigate":
         is_cross_site = True
@@ -203,6 +221,13 @@ def _check_same_site(fields: dict[str, str]) -> None:
         raise RequestRejected(
             HTTPStatus.FORBIDDEN, "pages of other sites may not send requests to this port"
         )
+
+
+def _parse(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise RequestRejected(HTTPStatus.BAD_REQUEST, "invalid host or origin") from None
 
 
 def _is_ip_address(name: str) -> bool:

@@ -185,10 +185,12 @@ async def test_a_disconnected_client_ends_the_request_to_the_app(server: Jupyter
     [
         b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n" + BIG,
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfff\r\nnot all of it",
+        OK + b"Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n",
+        OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nhello\r\n0\r\n\r\n",
     ],
-    ids=["length", "chunked"],
+    ids=["length", "chunked", "chunk-size", "chunk-end"],
 )
-async def test_an_incomplete_response_is_an_error_for_the_client(
+async def test_an_incomplete_or_malformed_body_is_an_error_for_the_client(
     server: JupyterServer, response: bytes
 ) -> None:
     async with serving_app(App(response, requests=1)) as app, client_of(server, app) as client:

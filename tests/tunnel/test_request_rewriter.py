@@ -79,6 +79,34 @@ REJECTED = {
     "negative length": request("POST / HTTP/1.1", "Content-Length: -1"),
     "not HTTP": b"SSH-2.0-OpenSSH\r\n\r\n",
     "folded header": request("GET / HTTP/1.1", " Authorization: x"),
+    "folded header after another": request("GET / HTTP/1.1", "X: a", " b"),
+    "invalid host": b"GET / HTTP/1.1\r\nHost: [\r\n\r\n",
+    "invalid origin": request("POST / HTTP/1.1", "Origin: http://["),
+    "two hosts": request("GET / HTTP/1.1", "Host: 127.0.0.1:8080"),
+    "two hosts, the first of another site": b"GET / HTTP/1.1\r\nHost: evil.example\r\n"
+    b"host: 127.0.0.1:8080\r\n\r\n",
+    "different lengths": request("POST / HTTP/1.1", "Content-Length: 1", "content-length: 50"),
+    "equal lengths": request("POST / HTTP/1.1", "Content-Length: 1", "Content-Length: 1"),
+    "list of lengths": request("POST / HTTP/1.1", "Content-Length: 1, 1"),
+    "length with a sign": request("POST / HTTP/1.1", "Content-Length: +1"),
+    "length after a form feed": request("POST / HTTP/1.1", "Content-Length: \f1"),
+    "two codings": request(
+        "POST / HTTP/1.1", "Transfer-Encoding: gzip", "Transfer-Encoding: chunked"
+    ),
+    "repeated coding": request(
+        "POST / HTTP/1.1", "Transfer-Encoding: chunked", "Transfer-Encoding: chunked"
+    ),
+    "coding of HTTP 1.0": request("POST / HTTP/1.0", "Transfer-Encoding: chunked"),
+    "two origins": request(
+        "POST / HTTP/1.1", "Origin: http://evil.example", "Origin: http://127.0.0.1:8080"
+    ),
+    "line feed in a header": request("POST / HTTP/1.1", "X: a\nTransfer-Encoding: chunked"),
+    "carriage return in a header": request("POST / HTTP/1.1", "X: a\rContent-Length: 5"),
+    "line feed in the request line": b"GET /\nHost: HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    "null in a header": request("POST / HTTP/1.1", "X: a\0b"),
+    "space before the colon": request("POST / HTTP/1.1", "Content-Length : 5"),
+    "header without a colon": request("POST / HTTP/1.1", "Content-Length"),
+    "unknown version": request("GET / HTTP/2.0"),
     "head too long": b"GET / HTTP/1.1\r\nX: " + b"x" * MAX_HEAD_BYTES,
 }
 
@@ -88,6 +116,30 @@ def test_invalid_or_cross_site_request_gets_a_4xx_response(content: bytes) -> No
     with pytest.raises(RequestRejected) as rejected:
         rewrite(content)
     assert rejected.value.response.startswith(b"HTTP/1.1 4")
+
+
+CHUNKED = request("POST / HTTP/1.1", "Transfer-Encoding: chunked")
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        b"0x1\r\na\r\n",
+        b"+1\r\na\r\n",
+        b"1_0\r\n",
+        b"-1\r\n",
+        b"\r\n",
+        b"f" * 16 + b"\r\n",
+        b"1;a\nb\r\na\r\n",
+        b"1\r\nabc\r\n",
+        b"0\r\nX: a\nb\r\n\r\n",
+        b"0\r\nno colon\r\n\r\n",
+    ],
+)
+def test_ambiguous_chunks_are_rejected(chunks: bytes) -> None:
+    with pytest.raises(RequestRejected) as rejected:
+        rewrite(CHUNKED + chunks)
+    assert rejected.value.response.startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize(
