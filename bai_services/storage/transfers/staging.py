@@ -79,10 +79,9 @@ class Staging:
             If the upload does not exist, for example because it was removed after its expiry.
         """
         try:
-            known = json.loads(self._path(upload_id, _FACTS).read_text())
+            facts = _load(self._path(upload_id, _FACTS))
         except (FileNotFoundError, ValueError):
             raise NotFound("there is no such upload, or it has expired") from None
-        facts = UploadFacts(**known)
         if facts.is_done:
             return replace(facts, offset=facts.length)
         try:
@@ -152,8 +151,8 @@ class Staging:
         for name in _list_names(self._directory):
             if name.endswith(_FACTS):
                 # The file may have been removed since the listing, or truncated by a crash.
-                with contextlib.suppress(OSError, ValueError, TypeError):
-                    facts = UploadFacts(**json.loads((self._directory / name).read_text()))
+                with contextlib.suppress(OSError, ValueError):
+                    facts = _load(self._directory / name)
                     if not facts.is_done:
                         uploads.append(facts)
         return uploads
@@ -162,19 +161,20 @@ class Staging:
         """Remove expired resumable uploads, and return their number.
 
         Also remove one-shot uploads and the remains of copies and deletions, which cannot be
-        resumed. With ``is_start`` (the start of the manager), remove all of them; otherwise only
-        those that are older than ``ONE_SHOT_TTL_SECONDS``.
+        resumed, and uploads whose state is unreadable. With ``is_start`` (the start of the
+        manager), remove all of them; otherwise only those that are older than
+        ``ONE_SHOT_TTL_SECONDS``.
         """
         removed = 0
         for name in _list_names(self._directory):
             path = self._directory / name
             with contextlib.suppress(OSError):
-                if name.endswith(_FACTS):
-                    if json.loads(path.read_text())["expires_at"] < now:
+                is_known = _is_readable(path.with_suffix(_FACTS))
+                if name.endswith(_FACTS) and is_known:
+                    if _load(path).expires_at < now:
                         self.remove(name.removesuffix(_FACTS))
                         removed += 1
                     continue
-                is_known = path.with_suffix(_FACTS).exists()
                 is_old = now - os.stat(path).st_mtime > ONE_SHOT_TTL_SECONDS
                 if not is_known and (is_start or is_old):
                     remove_any(path)
@@ -287,6 +287,33 @@ def expiry(seconds: float) -> tuple[float, float]:
     """Return the current time and the time ``seconds`` later."""
     now = time.time()
     return now, now + seconds
+
+
+def _load(path: Path) -> UploadFacts:
+    """Read the state of an upload.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    ValueError
+        If its content is not the state of an upload, for example because the disk lost a part.
+    """
+    try:
+        facts = UploadFacts(**json.loads(path.read_text()))
+    except TypeError as error:
+        raise ValueError(f"{path} is not the state of an upload: {error}") from None
+    uuid.UUID(facts.id)
+    return facts
+
+
+def _is_readable(path: Path) -> bool:
+    """Return False if the state of an upload does not exist or is damaged."""
+    try:
+        _load(path)
+    except (FileNotFoundError, ValueError):
+        return False
+    return True
 
 
 def remove_any(path: Path) -> None:

@@ -197,6 +197,28 @@ async def test_abandoned_upload_expires(api: Api, user: Client) -> None:
     assert (await user.http.head(upload)).status_code == 404
 
 
+@pytest.mark.parametrize("content", ["", '{"id": ', "[]", "{}", "null"])
+async def test_damaged_upload_does_not_stop_the_sweep(api: Api, user: Client, content: str) -> None:
+    damaged = await create_upload(user, 10, "f")
+    whole = [await create_upload(user, 10, f"f{n}") for n in range(3)]
+    (host,) = api.world.manager.folders.storage_hosts.all()
+    (row,) = await VfolderStore(api.world.manager.database).by_id(damaged.split("/")[2])
+    staging = host.staging(location_of(row))
+    data = staging.data_path(damaged.rpartition("/")[2])
+    data.with_suffix(".json").write_text(content)
+    stray = data.with_name("stray.json")
+    stray.write_text(content)
+    assert (await user.http.head(damaged)).status_code == 404
+    # A damaged upload is as old as its files; it is kept for a day, unless the manager starts.
+    assert staging.sweep(time.time(), is_start=False) == 0
+    assert data.exists() and stray.exists()
+    assert staging.sweep(time.time(), is_start=True) == 0
+    assert not data.exists() and not stray.exists()
+    assert not data.with_suffix(".json").exists()
+    assert {(await user.http.head(upload)).status_code for upload in whole} == {200}
+    assert staging.sweep(2**40, is_start=False) == 3
+
+
 async def test_latest_chunk_request_takes_over_an_upload(api: Api, user: Client) -> None:
     content = os.urandom(4 * MIB)
     upload = await create_upload(user, len(content), "f")
