@@ -12,17 +12,22 @@ from collections.abc import Mapping
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _CLONE_NEWNET = 0x40000000
+# The kernel sends SIGXCPU at the soft limit of CPU time, and SIGKILL at the hard limit.
+CPU_GRACE_SECONDS = 5
 
 
 def limit_resources(limits: Mapping[int, int]) -> None:
     """Set resource limits (``resource.RLIMIT_…``) and disable core dumps.
 
-    A limit above the current hard limit is lowered to the hard limit.
+    A limit above the current hard limit is lowered to the hard limit. A process that reaches its
+    limit of CPU time ends with SIGXCPU; SIGKILL then means that something else has killed it.
     """
     for kind, value in {**limits, resource.RLIMIT_CORE: 0}.items():
         _, hard = resource.getrlimit(kind)
-        limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (limit, limit))
+        new_hard = value + CPU_GRACE_SECONDS if kind == resource.RLIMIT_CPU else value
+        if hard != resource.RLIM_INFINITY:
+            new_hard = min(new_hard, hard)
+        resource.setrlimit(kind, (min(value, new_hard), new_hard))
 
 
 def drop_privileges(niceness: int) -> None:

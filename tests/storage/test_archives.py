@@ -7,8 +7,10 @@ import gzip
 import io
 import lzma
 import os
+import signal
 import stat
 import subprocess
+import sys
 import tarfile
 import tempfile
 import threading
@@ -21,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from bai_services.core.errors import BaiError, Conflict, InvalidRequest
+from bai_services.core.errors import BaiError, Conflict, InvalidRequest, Unavailable
 from bai_services.storage.backends.local import LocalBackend
 from bai_services.storage.base import Location, Scope
 from bai_services.storage.folder import OpenFolder
@@ -430,6 +432,44 @@ async def test_cancelled_unpacking_leaves_nothing(host: StorageHost, folder: Loc
     await host.discard(writer)
     assert files_below(host, folder) == {}
     assert staged_files(host) == []
+
+
+def child_process(module: str) -> int:
+    (found,) = [
+        int(pid)
+        for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    return found
+
+
+async def test_killed_unpacking_is_not_reported_as_too_slow(
+    host: StorageHost, folder: Location
+) -> None:
+    """The kernel kills a process with SIGKILL if the machine runs out of memory."""
+    archive = gzip.compress(b"".join(member(f"f{n}") for n in range(50_000)) + END, 1)
+    writer = await host.writer(folder)
+    await host.run(writer.write, archive)
+    task = asyncio.create_task(host.unpack(folder, writer, "", None, GIB))
+    await wait_until_async(
+        lambda: any(list(path.glob("1")) for path in staged_files(host)),
+        20,
+        "the first unpacked files",
+    )
+    os.kill(child_process("unpack_worker"), signal.SIGKILL)
+    with pytest.raises(Unavailable, match="was killed"):
+        await task
+    await host.discard(writer)
+    assert files_below(host, folder) == {}
+
+
+def test_process_that_exceeds_its_cpu_time_ends_with_sigxcpu() -> None:
+    code = (
+        "import resource; from bai_services.system.confinement import limit_resources\n"
+        "limit_resources({resource.RLIMIT_CPU: 1})\n"
+        "while True: pass"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGXCPU
 
 
 async def download_archive(host: StorageHost, folder: Location, form: str, *paths: str) -> bytes:

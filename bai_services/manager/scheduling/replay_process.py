@@ -12,7 +12,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 
 from bai_services.core.counts import counted
-from bai_services.core.errors import TooLarge
+from bai_services.core.errors import TooLarge, Unavailable
 from bai_services.core.scheduling.replay.comparison import FullComparison
 from bai_services.core.scheduling.replay.simulate import OnProgress
 
@@ -35,6 +35,8 @@ async def run_replay(task: ReplayTask, on_progress: OnProgress) -> FullCompariso
     ------
     TooLarge
         If the process exceeds its limit of time or memory, or fails.
+    Unavailable
+        If the process is killed, for example because the machine runs out of memory.
     """
     content = await asyncio.to_thread(pickle.dumps, task)
     # The manager's environment contains secrets.
@@ -56,8 +58,14 @@ async def run_replay(task: ReplayTask, on_progress: OnProgress) -> FullCompariso
         if process.returncode is None:
             process.kill()
             await asyncio.shield(process.wait())
-    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+    if code == -signal.SIGXCPU:
         raise _too_large(task, "time")
+    if code == -signal.SIGKILL:
+        log.error("the process that compares policies was killed")
+        raise Unavailable(
+            "the process that compares the policies was killed, probably because the machine has "
+            "too little free memory; try again later, or choose a shorter period"
+        )
     if code == OUT_OF_MEMORY:
         raise _too_large(task, "memory")
     if code or result is None:

@@ -11,7 +11,7 @@ import signal
 import sys
 from dataclasses import asdict
 
-from bai_services.core.errors import InvalidRequest, by_code
+from bai_services.core.errors import InvalidRequest, Unavailable, by_code
 from bai_services.core.folders.entries import Unpacked
 
 from .unpack_worker import Job
@@ -43,6 +43,8 @@ async def unpack(job: Job) -> Unpacked:
     ------
     InvalidRequest
         If the archive is invalid, or exceeds its limit of time or memory.
+    Unavailable
+        If the process is killed, for example because the machine runs out of memory.
     BaiError
         Any other error that the process reports.
     """
@@ -79,8 +81,14 @@ async def _terminate(process: asyncio.subprocess.Process) -> None:
 
 
 def _result(job: Job, code: int, output: bytes) -> Unpacked:
-    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+    if code == -signal.SIGXCPU:
         raise _too_slow(job)
+    if code == -signal.SIGKILL:
+        log.error("the process that unpacks an archive was killed")
+        raise Unavailable(
+            "the process that unpacks the archive was killed, probably because the machine has too "
+            "little free memory; try again later"
+        )
     if code:
         log.error("the process that unpacks an archive exited with status %d", code)
         raise InvalidRequest(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -187,6 +190,23 @@ async def test_replay_process_over_its_time_limit_is_killed(
     admin = await api.client("admin")
     answer = await result_of(admin, await admin.post(PATH, an_hour(api)), "failed")
     assert "exceeds its limit of time; choose a shorter period" in answer["replay"]["error"]
+
+
+async def test_killed_process_is_not_reported_as_too_slow(api: Api) -> None:
+    """The kernel kills a process with SIGKILL if the machine runs out of memory."""
+    admin = await api.client("admin")
+    replay = await admin.post(PATH, an_hour(api))
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+
+    def worker() -> int | None:
+        for pid in children.read_text().split():
+            if b"replay_worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return int(pid)
+        return None
+
+    os.kill(await wait_until_async(worker, WORKER_SECONDS, "the replay process"), signal.SIGKILL)
+    answer = await result_of(admin, replay, "failed")
+    assert "was killed, probably because" in answer["replay"]["error"]
 
 
 @pytest.mark.parametrize(
