@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import threading
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bai_services.agent.devices.base import Device, DeviceKind, Finding, GrantedDevice
+from bai_services.agent.devices import inventory as inventory_module
+from bai_services.agent.devices.base import (
+    Device,
+    DeviceKind,
+    DeviceProcess,
+    Finding,
+    GrantedDevice,
+)
 from bai_services.agent.devices.device_grants import DeviceGrants
 from bai_services.agent.devices.host_files import HostFiles
 from bai_services.agent.devices.inventory import Inventory
@@ -180,6 +191,91 @@ async def test_used_memory_counts_as_activity_without_utilization(
     await watchdog.check()
     # The device is idle now, so the time of the last activity does not change.
     assert watchdog.usage(key)["devices"][0]["active_at"] == active_at
+
+
+class HungCard(SingleCard):
+    """Card whose driver hangs or fails while it lists processes."""
+
+    reports_processes = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.error: Exception | None = None
+
+    def processes(self) -> list[DeviceProcess]:
+        self.calls += 1
+        assert self.may_answer.wait(60)
+        if self.error is not None:
+            raise self.error
+        return [DeviceProcess("hl0", os.getpid(), 7 * GIB)]
+
+
+class OtherCard(SingleCard):
+    family = "other"
+
+    def discover(self) -> list[Device]:
+        return [replace(device, id="other0", family="other") for device in super().discover()]
+
+    def sample(self) -> dict[str, dict[str, Any]]:
+        return {"other0": dict(self.seen)}
+
+
+class OwnProcesses(ProcessEngine):
+    """Engine to whose only session all processes belong."""
+
+    session_id = "2" * 32
+
+    async def owners(self, pids: Collection[int]) -> dict[int, str]:
+        return dict.fromkeys(pids, self.session_id)
+
+
+@pytest.mark.parametrize("error", [None, OSError("driver failure")], ids=["hangs", "fails"])
+async def test_driver_that_does_not_answer_blocks_neither_watchdog_nor_removal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    hung, other = HungCard(), OtherCard()
+    other.seen = {"memory_used_bytes": 3 * GIB}
+    inventory = Inventory([hung, other])
+    await inventory.refresh()
+    folders = Folders(tmp_path)
+    engine, grants = OwnProcesses("m1", folders, 1.0), DeviceGrants(folders)
+    watchdog = Watchdog(inventory, engine, grants, Action.WARN)
+    key = engine.session_id
+    task = Task("w", "prepare", key, key)
+    folders.create(task, None, None)
+    cards = [*hung.discover(), *other.discover()]
+    grants.add(task, [GrantedDevice(card, 1000, card.slot) for card in cards])
+    await watchdog.check()
+    before = watchdog.usage(key)["devices"]
+    assert [use["processes"] for use in before] == [1, 0]
+
+    if error is None:
+        monkeypatch.setattr(inventory_module, "READ_TIMEOUT_SECONDS", 0.05)
+        hung.may_answer.clear()
+    hung.error = error
+    calls = hung.calls
+    other.seen["memory_used_bytes"] = 4 * GIB
+    await inventory.refresh()
+    async with asyncio.timeout(30):
+        await watchdog.check()
+        await watchdog.check()
+        await watchdog.detach_session(key)
+    # The usage of the hung device is the last known one; the other device is still monitored.
+    first, second = watchdog.usage(key)["devices"]
+    assert first == before[0]
+    assert second["memory_bytes"] == 4 * GIB
+    # A hung call is not repeated, because each one occupies a thread.
+    assert hung.calls == calls + (1 if error is None else 3)
+
+    hung.error = None
+    hung.may_answer.set()
+    monkeypatch.undo()
+    await watchdog.check()
+    assert watchdog.usage(key)["devices"][0]["processes"] == 1
+    await inventory.close()
 
 
 async def test_masked_device_in_use_is_still_monitored(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bai_services.core.cluster.device_sharing import Level
@@ -19,6 +19,14 @@ READ_TIMEOUT_SECONDS = 5.0
 MAINTENANCE_INTERVAL_SECONDS = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessReading:
+    """The processes that use memory of devices, and the families whose driver did not answer."""
+
+    processes: Sequence[DeviceProcess]
+    unread_families: Set[str]
+
+
 class Inventory:
     """The devices of all kinds; the devices of a hung driver are unhealthy."""
 
@@ -30,6 +38,7 @@ class Inventory:
         self._found: dict[str, list[Device]] = {}
         self._usage: dict[str, Mapping[str, Any]] = {}
         self._pending_reads: dict[str, asyncio.Task[None]] = {}
+        self._process_reads: dict[str, asyncio.Task[list[DeviceProcess]]] = {}
 
     async def refresh(self) -> list[dict[str, Any]]:
         """Read all devices and return them in the format of heartbeats."""
@@ -61,10 +70,13 @@ class Inventory:
         """Return the metrics of a device at the last refresh; {} if unknown."""
         return self._usage.get(device_id, {})
 
-    async def processes(self) -> list[DeviceProcess]:
-        """Return the processes that use memory of this machine's devices."""
-        lists = [asyncio.to_thread(kind.processes) for kind in self.kinds.values()]
-        return [process for found in await asyncio.gather(*lists) for process in found]
+    async def processes(self) -> ProcessReading:
+        """Read the processes that use memory of this machine's devices."""
+        lists = await asyncio.gather(*(self._read_processes(kind) for kind in self.kinds.values()))
+        return ProcessReading(
+            [process for found in lists if found is not None for process in found],
+            {family for family, found in zip(self.kinds, lists, strict=True) if found is None},
+        )
 
     async def detach(self, processes: Iterable[DeviceProcess]) -> None:
         """Disconnect processes from their devices gracefully before they are killed."""
@@ -104,9 +116,10 @@ class Inventory:
 
         A driver call that hangs ends when the agent process ends.
         """
-        for task in self._pending_reads.values():
+        tasks = [*self._pending_reads.values(), *self._process_reads.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._pending_reads.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for kind in self.kinds.values():
             await asyncio.to_thread(kind.close)
 
@@ -139,6 +152,23 @@ class Inventory:
             # A driver may raise any exception; the machine's other devices must remain usable.
             log.exception("%s devices cannot be read", kind.family)
         del self._pending_reads[kind.family]
+
+    async def _read_processes(self, kind: DeviceKind) -> list[DeviceProcess] | None:
+        """Return the processes of one family; None if its driver does not answer."""
+        # A read that hangs occupies a thread, so there is at most one per family.
+        task = self._process_reads.get(kind.family)
+        if task is None:
+            task = asyncio.create_task(asyncio.to_thread(kind.processes))
+            self._process_reads[kind.family] = task
+            task.add_done_callback(lambda _: self._process_reads.pop(kind.family))
+        try:
+            return await asyncio.wait_for(asyncio.shield(task), READ_TIMEOUT_SECONDS)
+        except TimeoutError:
+            log.warning("the driver of %s devices does not list its processes", kind.family)
+        except Exception:
+            # A driver may raise any exception; the machine's other devices must remain usable.
+            log.exception("the processes of %s devices cannot be read", kind.family)
+        return None
 
     async def _read(self, kind: DeviceKind) -> None:
         self._found[kind.family] = await asyncio.to_thread(kind.discover)

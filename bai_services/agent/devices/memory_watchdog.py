@@ -97,7 +97,7 @@ class Watchdog:
         """Disconnect a session's programs from their devices before the session is removed."""
         if session_id not in self._grants.sessions():
             return
-        processes = await self._inventory.processes()
+        processes = (await self._inventory.processes()).processes
         owners = await self._engine.owners({process.pid for process in processes})
         await self._inventory.detach(p for p in processes if owners.get(p.pid) == session_id)
 
@@ -122,25 +122,34 @@ class Watchdog:
 
     async def check(self) -> None:
         """Sum up the usage of every session and act on sessions over their limit."""
-        processes = await self._inventory.processes()
-        owners = await self._engine.owners({process.pid for process in processes})
+        reading = await self._inventory.processes()
+        owners = await self._engine.owners({process.pid for process in reading.processes})
         by_session: dict[str, ProcessesByDevice] = defaultdict(lambda: defaultdict(list))
-        for process in processes:
+        for process in reading.processes:
             if process.pid in owners:
                 by_session[owners[process.pid]][process.device_id].append(process)
         for session_id, session in self._current_sessions():
             by_device = by_session.get(session_id, {})
-            active_at = {usage.id: usage.active_at for usage in session.usages}
+            known = {usage.id: usage for usage in session.usages}
             limits = self._grants.limit(session_id)
-            session.usages = [
-                self._with_activity(usage, active_at.get(usage.id))
-                for usage in device_usages(limits, by_device)
-            ]
-            for usage in session.usages:
+            current, unread = [], []
+            for usage in device_usages(limits, by_device):
+                if self._family(usage.id) in reading.unread_families:
+                    unread.append(known.get(usage.id) or replace(usage, memory_bytes=None))
+                else:
+                    previous = known.get(usage.id)
+                    active_at = None if previous is None else previous.active_at
+                    current.append(self._with_activity(usage, active_at))
+            session.usages = sorted([*current, *unread], key=lambda usage: usage.id)
+            for usage in current:
                 checks = session.checks_over_limit.get(usage.id, 0) + 1
                 session.checks_over_limit[usage.id] = checks if usage.is_over_limit else 0
                 if session.checks_over_limit[usage.id] >= CHECKS_BEFORE_ACTING:
                     await self._act(session_id, session, usage, by_device.get(usage.id, ()))
+
+    def _family(self, device_id: str) -> str | None:
+        device = self._inventory.devices.get(device_id)
+        return None if device is None else device.family
 
     def _current_sessions(self) -> list[tuple[str, WatchedSession]]:
         """Return the sessions that have devices with known memory now, and drop all others."""
