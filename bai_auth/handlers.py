@@ -17,9 +17,11 @@ from bai_services.i18n import catalogue
 
 from . import browser_sign_ins
 from .failures import PasswordChangeNeeded, TooManySignIns, password_text, rule_text
-from .pending_sign_ins import Credentials, PendingSignIns
+from .pending_sign_ins import LIFETIME_SECONDS, Credentials, PendingSignIns
 
 YEAR_SECONDS = 365 * 24 * 3600
+# Identifies the browser that sent the password of a sign-in which its user has to confirm.
+PENDING_COOKIE = "bai_pending"
 
 
 class Page(BaseHandler):
@@ -122,11 +124,13 @@ class LoginHandler(Page, HubLoginHandler):
 
     def _restore_credentials(self, key: str) -> None:
         """Replace the form's fields by those of the sign-in that the user has confirmed."""
-        credentials = self._pending_sign_ins.take(key)
+        browser = self.get_cookie(PENDING_COOKIE, "") or ""
+        credentials = self._pending_sign_ins.take(key, browser)
         if credentials is None:
             text = catalogue.translator_for(self)("common.form_expired")
             raise web.HTTPError(HTTPStatus.FORBIDDEN, text)
         self._is_confirmed = True
+        self.clear_cookie(PENDING_COOKIE, path=self._login_url)
         fields = {"username": credentials.username, "password": credentials.password}
         self.request.body_arguments = {name: [text.encode()] for name, text in fields.items()}
         self.request.arguments |= self.request.body_arguments
@@ -134,18 +138,32 @@ class LoginHandler(Page, HubLoginHandler):
     async def _render_confirmation(self, reached: TooManySignIns) -> str:
         name = self.get_body_argument("username", "")
         password = self.get_body_argument("password", "", strip=False)
-        login_url = url_path_join(self.hub.base_url, "login")
+        login_url = self._login_url
         target = self.get_argument("next", "")
+        pending = self._pending_sign_ins.add(Credentials(name, password))
+        self.set_cookie(
+            PENDING_COOKIE,
+            pending.browser,
+            path=login_url,
+            max_age=int(LIFETIME_SECONDS),
+            samesite="Strict",
+            httponly=True,
+            secure=self.request.protocol == "https",
+        )
         page = self.render_template(
             "sign-in-limit.html",
             action=url_concat(login_url, {"next": target}),
             cancel=url_concat(login_url, {"next": target, "username": name}),
             sign_ins=browser_sign_ins.sign_ins_of(self.db, reached.username),
             limit=reached.limit,
-            pending=self._pending_sign_ins.add(Credentials(name, password)),
+            pending=pending.key,
             xsrf=self.xsrf_token.decode("ascii"),
         )
         return str(await page)
+
+    @property
+    def _login_url(self) -> str:
+        return str(url_path_join(self.hub.base_url, "login"))
 
     @property
     def _pending_sign_ins(self) -> PendingSignIns:

@@ -1,11 +1,14 @@
 """Sign-ins with a correct password that the user still has to confirm.
 
 The credentials are kept in memory for two minutes, so that neither the page nor the browser has to
-store the password. The confirmed sign-in is checked again like any other.
+store the password. A sign-in can be confirmed only by the browser that sent the password: the key
+in the page is valid only together with a secret in a cookie of that browser. The confirmed sign-in
+is checked again like any other.
 """
 
 from __future__ import annotations
 
+import hmac
 import secrets
 import time
 from collections.abc import Callable
@@ -21,27 +24,49 @@ class Credentials:
     password: str = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class PendingKeys:
+    """The secrets that confirm a sign-in: ``key`` in the page, ``browser`` in a cookie."""
+
+    key: str = field(repr=False)
+    browser: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    ends_at: float
+    browser: bytes = field(repr=False)
+    credentials: Credentials
+
+
 class PendingSignIns:
-    """Stores credentials under a secret key that can be used once."""
+    """Stores credentials under secrets that can be used once."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._pending: dict[str, tuple[float, Credentials]] = {}
+        self._pending: dict[str, _Pending] = {}
 
-    def add(self, credentials: Credentials) -> str:
-        """Store the credentials and return the key for ``take``.
-
-        If ``MAX_PENDING`` sign-ins are stored already, drop the oldest one.
-        """
+    def add(self, credentials: Credentials) -> PendingKeys:
+        """Return the secrets with which ``take`` returns the credentials."""
         now = self._clock()
-        self._pending = {key: entry for key, entry in self._pending.items() if entry[0] > now}
+        self._pending = {key: entry for key, entry in self._pending.items() if entry.ends_at > now}
         while len(self._pending) >= MAX_PENDING:
             self._pending.pop(next(iter(self._pending)))
-        key = secrets.token_urlsafe(32)
-        self._pending[key] = (now + LIFETIME_SECONDS, credentials)
-        return key
+        keys = PendingKeys(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+        ends_at = now + LIFETIME_SECONDS
+        self._pending[keys.key] = _Pending(ends_at, keys.browser.encode(), credentials)
+        return keys
 
-    def take(self, key: str) -> Credentials | None:
-        """Return and remove the credentials; None if the key is unknown, used or expired."""
-        ends_at, credentials = self._pending.pop(key, (0.0, None))
-        return credentials if ends_at > self._clock() else None
+    def take(self, key: str, browser: str) -> Credentials | None:
+        """Return and remove the credentials.
+
+        Return None if the key is unknown, used or expired. For another browser, also return None,
+        but keep the credentials.
+        """
+        pending = self._pending.get(key)
+        if pending is None or not hmac.compare_digest(
+            pending.browser, browser.encode(errors="replace")
+        ):
+            return None
+        del self._pending[key]
+        return pending.credentials if pending.ends_at > self._clock() else None

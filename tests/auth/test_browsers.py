@@ -55,12 +55,21 @@ class Clock:
 
 def test_a_pending_sign_in_can_be_used_once() -> None:
     pending = PendingSignIns()
-    key, other = pending.add(KIM), pending.add(KIM)
-    assert key != other
-    assert pending.take(key) == KIM
-    assert pending.take(key) is None
-    assert pending.take("made up") is None
-    assert pending.take(other) == KIM
+    first, other = pending.add(KIM), pending.add(KIM)
+    assert len({first.key, first.browser, other.key, other.browser}) == 4
+    assert pending.take(first.key, first.browser) == KIM
+    assert pending.take(first.key, first.browser) is None
+    assert pending.take("made up", first.browser) is None
+    assert pending.take(other.key, other.browser) == KIM
+
+
+def test_a_pending_sign_in_belongs_to_one_browser() -> None:
+    pending = PendingSignIns()
+    sign_in, other = pending.add(KIM), pending.add(KIM)
+    for browser in ("", other.browser, sign_in.browser[:-1], "\u00e9", "\udce9"):
+        assert pending.take(sign_in.key, browser) is None
+    # Attempts of other browsers do not end the sign-in.
+    assert pending.take(sign_in.key, sign_in.browser) == KIM
 
 
 def test_a_pending_sign_in_expires() -> None:
@@ -68,9 +77,9 @@ def test_a_pending_sign_in_expires() -> None:
     pending = PendingSignIns(clock)
     late, early = pending.add(KIM), pending.add(KIM)
     clock.seconds += LIFETIME_SECONDS - 1
-    assert pending.take(early) == KIM
+    assert pending.take(early.key, early.browser) == KIM
     clock.seconds += 2
-    assert pending.take(late) is None
+    assert pending.take(late.key, late.browser) is None
 
 
 def test_pending_sign_ins_are_limited_and_their_repr_contains_no_password() -> None:
@@ -78,6 +87,6 @@ def test_pending_sign_ins_are_limited_and_their_repr_contains_no_password() -> N
     first = pending.add(KIM)
     for _ in range(MAX_PENDING):
         last = pending.add(KIM)
-    assert pending.take(first) is None
-    assert pending.take(last) == KIM
+    assert pending.take(first.key, first.browser) is None
+    assert pending.take(last.key, last.browser) == KIM
     assert KIM.password not in repr(KIM)

@@ -74,9 +74,12 @@ class Account:
             assert page.status_code == 409, page.text
             pending = re.search(r'name="pending" value="([^"]+)"', page.text)
             assert pending is not None
+            cookie = next(c for c in page.headers.get_list("Set-Cookie") if "bai_pending=" in c)
+            for attribute in ("HttpOnly", "SameSite=Strict", "Max-Age=120", "Path=/hub/login"):
+                assert attribute in cookie
             with self.hub.client() as other:
-                # A confirmation can be used once, so the second use is rejected.
-                for sender, status in ((client, 302), (other, 403)):
+                # Only the browser that sent the password can confirm the sign-in, and only once.
+                for sender, status in ((other, 403), (client, 302), (client, 403), (other, 403)):
                     answer = self.hub.post_form(sender, "/hub/login", pending=pending[1])
                     assert answer.status_code == status, answer.text
             yield client
