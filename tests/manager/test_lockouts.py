@@ -112,6 +112,30 @@ async def test_administrator_sees_and_removes_a_lockout(
     assert not (await users.get(SUPERADMIN, "user")).is_locked
 
 
+async def test_unlocking_an_account_unblocks_no_address(user_world: World) -> None:
+    users = user_world.manager.accounts.users
+    await fail_sign_ins(user_world, "user", FAILURES_ALLOWED)
+    for number in range(ADDRESS_FAILURES_ALLOWED):
+        await attempt(user_world, f"name-{number}", WRONG)
+    await users.unlock(SUPERADMIN, "user")
+    assert not (await users.get(SUPERADMIN, "user")).is_locked
+    # The address from which the attack came stays blocked, also for the unlocked account.
+    assert await attempt(user_world, "user", PASSWORD, ATTACKER) is SignInBlocked
+    assert await attempt(user_world, "name-x", WRONG, ATTACKER) is SignInBlocked
+    assert await attempt(user_world, "user", PASSWORD, ABROAD) is None
+    # A sign-in from elsewhere does not unblock it either.
+    assert await attempt(user_world, "user", PASSWORD, ATTACKER) is SignInBlocked
+
+
+async def test_unlocking_an_account_keeps_the_failures_of_addresses(user_world: World) -> None:
+    users = user_world.manager.accounts.users
+    for number in range(ADDRESS_FAILURES_ALLOWED - 1):
+        await attempt(user_world, f"name-{number}", WRONG)
+    await users.unlock(SUPERADMIN, "user")
+    assert await attempt(user_world, "name-x", WRONG) is SignInRefused
+    assert await attempt(user_world, "name-x", WRONG) is SignInBlocked
+
+
 def test_equivalent_names_and_addresses_are_counted_together() -> None:
     assert canonical("\uff35ser\u3000") == canonical(" USER ") == "user"
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff") != network_of("2001:db8:1::")
