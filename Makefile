@@ -45,6 +45,9 @@ TEST_OPTIONS ?=
 # Formatting, layers and types are checked first. The other checks run in parallel with the tests.
 # The end-to-end tests run last, because each of their demos uses nearly the whole capacity of a
 # small machine.
+# Tests start hundreds of Python processes. Without stored bytecode, which this variable disables in
+# many containers, each of them would compile its modules.
+test test-parts test-fast soak: export PYTHONDONTWRITEBYTECODE =
 test: packages
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target install check-style check-types $(STAMP)-compiled
 	@$(MAKE) --no-print-directory --jobs=2 test-parts check

@@ -38,9 +38,11 @@ from tests.testbed.manager import (
     sqlite_copy,
 )
 from tests.testbed.skip import skip_or_fail
+from tests.testbed.work_units import DOCKER_DEMO_FILES, WorkUnits
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
+    from xdist.remote import Producer
 
     from tests.testbed.chromium import SharedBrowser
     from tests.testbed.docker_engine import DockerEngine
@@ -59,6 +61,7 @@ MARKER_OF_FIXTURE = {
     "postgres_server": "postgres",
     "browser": "browser",
 }
+DOCKER_DEMO_FIXTURES = {"docker_hub", "any_hub"}
 FIXTURE_OF_MARKER = {"docker": "docker_engine", "postgres": "postgres_server"}
 BUILD_TIMEOUT_SECONDS = 1200
 # Files that take more than 20 s on two cores, the longest first. With --no-loadscope-reorder, the
@@ -155,6 +158,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             markers.add("postgres")
         for marker in markers:
             item.add_marker(marker)
+        if names & DOCKER_DEMO_FIXTURES and _path(item) not in DOCKER_DEMO_FILES:
+            raise pytest.UsageError(f"add {_path(item)} to DOCKER_DEMO_FILES")
         if "browser" in names:
             # The tests of a worker share one Chromium, which belongs to one event loop.
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
@@ -162,6 +167,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         may_build = item.get_closest_marker("docker") or item.get_closest_marker("e2e")
         if may_build and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(BUILD_TIMEOUT_SECONDS))
+
+
+def _path(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WorkUnits:
+    return WorkUnits(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
