@@ -13,10 +13,10 @@ def import_jupyterlab() -> None:
 
     - If rfc3987_syntax is installed, jsonschema imports it to validate the format `iri`, and the
       module builds a grammar: 0.6 s of CPU time. No schema of Jupyter uses that format.
-    - If node is installed, JupyterLab runs it to read yarn's settings: 0.3 s at the import, and
-      again for each look at its extensions, three times when a browser opens it. The settings are
-      for builds of extensions, which a session never runs because its extension manager is
-      read-only. ``jupyter lab build`` in a terminal reads them as before.
+    - If node is installed, JupyterLab runs it to read yarn's settings: 0.4 s of CPU time at the
+      import, and again for each check for builds and each list of extensions. The settings are for
+      builds of extensions, which a session never runs because its extension manager is read-only.
+      ``jupyter lab build`` in a terminal reads them as before.
     """
     # None makes Python treat the module as not installed.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
