@@ -47,7 +47,7 @@ class Launcher(Shell):
 
     async def requested(self, amount: str) -> None:
         """Wait until the preview shows an amount, such as ``mem 512 MiB``."""
-        await self.preview.locator(".ant-tag").get_by_text(amount).wait_for()
+        await self.preview.locator(".bai-tag").get_by_text(amount).wait_for()
 
     @property
     def start_button(self) -> Locator:

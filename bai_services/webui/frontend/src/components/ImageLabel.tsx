@@ -1,6 +1,7 @@
 import { CodeOutlined, PythonOutlined } from '@ant-design/icons';
-import { Flex, Tag, Typography } from 'antd';
+import { Flex, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
+import { Tag } from './Tag';
 import { partsOfImage } from './imageName';
 
 /** Icon of an image: the Python icon if the name contains a Python product, else a general one. */
@@ -25,9 +26,7 @@ export function ImageLabel({ name, architecture }: { name: string; architecture:
         {[title, version].filter(Boolean).join(' ')}
       </Typography.Text>
       {[architecture, ...tags].filter(Boolean).map(tag => (
-        <Tag key={tag} style={{ marginInlineEnd: 0 }}>
-          {tag}
-        </Tag>
+        <Tag key={tag}>{tag}</Tag>
       ))}
     </Flex>
   );

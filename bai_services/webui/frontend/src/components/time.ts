@@ -47,10 +47,16 @@ const ISO_TIME = /\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)/g;
 export const withLocalTimes = (message: string, language: string) =>
   visible(message).replaceAll(ISO_TIME, text => formatTime(text, language));
 
-/** Return the current time in milliseconds; render the component again every `intervalMillis`. */
-export function useNow(intervalMillis = 1_000): number {
+/**
+ * Return the current time in milliseconds; render the component again every `intervalMillis`, null:
+ * never.
+ */
+export function useNow(intervalMillis: number | null = 1_000): number {
   const [now, setNow] = useState(Date.now);
   useEffect(() => {
+    if (intervalMillis === null) {
+      return undefined;
+    }
     const timer = window.setInterval(() => setNow(Date.now()), intervalMillis);
     return () => window.clearInterval(timer);
   }, [intervalMillis]);

@@ -1,9 +1,12 @@
-import { useState, type ReactNode } from 'react';
+import { useMemo, useState, type Key, type ReactNode } from 'react';
 import { Button, Empty } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { meQuery } from '../../data/accounts/me';
 import { entitiesQuery, type Item } from '../../data/entities';
+import { queries } from '../../data/queries';
+import { useLatest } from '../useLatest';
+import { usePrefetchNextPage } from '../list/usePrefetchNextPage';
 import { ErrorNotice } from '../ErrorNotice';
 import { csvUrl } from '../../data/csv';
 import { FilterBar } from '../list/FilterBar';
@@ -58,6 +61,38 @@ export function EntityList(props: EntityListProps) {
     props.onSearch(changes);
   };
 
+  const open = useLatest((item: Item) => onSearch({ item: idOf(entity, item) }));
+  const columns = useMemo(
+    () =>
+      entity.columns.map(column => ({
+        key: column.key,
+        title: t(labelKey(entity, column.key)),
+        sorter: column.isSortable ?? false,
+        isOptional: column.isOptional ?? false,
+        render: (_: unknown, item: Item) =>
+          column === first && !entity.hasNoDetails ? (
+            <Button type="link" style={{ padding: 0, height: 'auto' }} onClick={() => open(item)}>
+              {showValue(item[column.key], column, item, entity.name)}
+            </Button>
+          ) : (
+            showValue(item[column.key], column, item, entity.name)
+          )
+      })),
+    [entity, first, open, t]
+  );
+  const rowSelection = useMemo(
+    () => ({
+      selectedRowKeys: selected,
+      onChange: (keys: Key[]) => setSelected(keys.map(String)),
+      getCheckboxProps: (item: Item) => ({
+        'aria-label': idOf(entity, item),
+        disabled: !canWrite(entity, item, me?.role)
+      })
+    }),
+    [entity, me?.role, selected]
+  );
+  usePrefetchNextPage(list, query, next => queries.query(entitiesQuery(entity.path, next)));
+
   return (
     <>
       {list.error && <ErrorNotice error={list.error} onRetry={() => void list.refetch()} />}
@@ -79,42 +114,14 @@ export function EntityList(props: EntityListProps) {
             onApply={saved => onSearch({ ...readListSearch({ ...saved, page: 1 }) })}
           />
         }
-        columns={entity.columns.map(column => ({
-          key: column.key,
-          title: t(labelKey(entity, column.key)),
-          sorter: column.isSortable ?? false,
-          isOptional: column.isOptional ?? false,
-          render: (_: unknown, item: Item) =>
-            column === first && !entity.hasNoDetails ? (
-              <Button
-                type="link"
-                style={{ padding: 0, height: 'auto' }}
-                onClick={() => onSearch({ item: idOf(entity, item) })}
-              >
-                {showValue(item[column.key], column, item, entity.name)}
-              </Button>
-            ) : (
-              showValue(item[column.key], column, item, entity.name)
-            )
-        }))}
+        columns={columns}
         empty={
           <Empty
             image={Empty.PRESENTED_IMAGE_SIMPLE}
             description={t(search.filters ? 'entities.none-found' : 'entities.none')}
           />
         }
-        {...(hasSelection
-          ? {
-              rowSelection: {
-                selectedRowKeys: selected,
-                onChange: keys => setSelected(keys.map(String)),
-                getCheckboxProps: item => ({
-                  'aria-label': idOf(entity, item),
-                  disabled: !canWrite(entity, item, me?.role)
-                })
-              }
-            }
-          : {})}
+        {...(hasSelection ? { rowSelection } : {})}
         toolbar={
           <>
             {views.length > 0 && (

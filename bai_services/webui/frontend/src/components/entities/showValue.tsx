@@ -1,8 +1,8 @@
-import { Flex, Tag } from 'antd';
 import i18next from 'i18next';
 import { formatBytes } from '../bytes';
 import { formatTime } from '../time';
 import { SlotTags } from '../SlotTags';
+import { Tag } from '../Tag';
 import type { Item } from '../../data/entities';
 import type { Column } from './entity';
 import { UserText } from '../UserText';
@@ -66,12 +66,12 @@ function Words({ words }: { words: unknown[] }) {
   return texts.length === 0 ? (
     '–'
   ) : (
-    <Flex wrap gap={4}>
+    <div className="bai-tags bai-words">
       {texts.map(text => (
-        <Tag key={text} style={{ marginInlineEnd: 0, whiteSpace: 'normal' }}>
+        <Tag key={text}>
           <UserText text={text} />
         </Tag>
       ))}
-    </Flex>
+    </div>
   );
 }

@@ -1,4 +1,4 @@
-import { useState } from 'react';
+import { useMemo, useState } from 'react';
 import { SettingOutlined } from '@ant-design/icons';
 import { Button, Checkbox, Empty, Flex, Input, Modal } from 'antd';
 import { useTranslation } from 'react-i18next';
@@ -76,8 +76,11 @@ export function ColumnChoice({ columns, hidden, onChange }: ColumnChoiceProps) {
 export function useHiddenColumns(name: string, columns: readonly Column[]) {
   const key = `bai-columns-${name}`;
   const [chosen, setChosen] = useState(() => localStorage.getItem(key)?.split(','));
-  // Until the user chooses columns, the defaults apply, which depend on the user's role.
-  const hidden = chosen ?? columns.filter(column => column.isOptional).map(column => column.key);
+  // Until the user chooses columns, the defaults apply; they may change with the user's role.
+  const hidden = useMemo(
+    () => chosen ?? columns.filter(column => column.isOptional).map(column => column.key),
+    [chosen, columns]
+  );
   const store = (keys: string[]) => {
     localStorage.setItem(key, keys.join(','));
     setChosen(keys);

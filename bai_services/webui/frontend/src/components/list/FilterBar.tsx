@@ -1,4 +1,4 @@
-import { useState } from 'react';
+import { memo, useState } from 'react';
 import { Button, DatePicker, Flex, Input, Select, Space, Tag } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { formatTime } from '../time';
@@ -23,7 +23,11 @@ interface FilterBarProps {
 }
 
 /** Choose a property and a value; each active filter is a removable tag. */
-export function FilterBar({ properties, filters, onChange }: FilterBarProps) {
+export const FilterBar = memo(function FilterBar({
+  properties,
+  filters,
+  onChange
+}: FilterBarProps) {
   const { t, i18n } = useTranslation();
   const [key, setKey] = useState(properties[0]?.key ?? '');
   const [text, setText] = useState('');
@@ -104,4 +108,4 @@ export function FilterBar({ properties, filters, onChange }: FilterBarProps) {
       )}
     </Flex>
   );
-}
+});

@@ -1,9 +1,11 @@
-import type { ReactNode } from 'react';
+import { memo, useMemo, type ReactNode } from 'react';
 import { ReloadOutlined } from '@ant-design/icons';
-import { Button, Flex, Table, type TableColumnType, type TableProps } from 'antd';
+import { Button, Flex, Pagination, Table, type TableColumnType, type TableProps } from 'antd';
+import type { SorterResult, SortOrder } from 'antd/es/table/interface';
 import { useTranslation } from 'react-i18next';
 import { ColumnChoice, useHiddenColumns } from './ColumnChoice';
 import { CsvExport } from './CsvExport';
+import { useLatest } from '../useLatest';
 import { countText, type ListSearch } from './listSearch';
 import { keepPageSize, PAGE_SIZES, usePageSize } from './pageSize';
 
@@ -14,6 +16,12 @@ export interface ListColumn<T> extends TableColumnType<T> {
   isOptional?: boolean;
 }
 
+/** AntD's table, rendered again only if a property changes: the rows take most of the time. */
+const Rows = memo(Table) as unknown as typeof Table;
+const NO_ROWS: readonly never[] = [];
+const NO_LOCALE = {};
+
+/** `columns` and `rowSelection` should be the same objects until their content changes. */
 interface ListTableProps<T> {
   /** Key under which the user's choice of columns is stored. */
   name: string;
@@ -44,8 +52,23 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
   const [hidden, setHidden] = useHiddenColumns(props.name, props.columns);
   const pageSize = usePageSize();
   const sort = props.search.sort ?? props.defaultSort;
-  const orderOf = (field: string) =>
-    sort === field ? 'ascend' : sort === `-${field}` ? 'descend' : null;
+  const items = props.page?.items ?? NO_ROWS;
+  const columns = useMemo(() => {
+    const orderOf = (field: string): SortOrder =>
+      sort === field ? 'ascend' : sort === `-${field}` ? 'descend' : null;
+    return props.columns
+      .filter(column => !hidden.includes(column.key))
+      .map(column => (column.sorter ? { ...column, sortOrder: orderOf(column.key) } : column));
+  }, [props.columns, hidden, sort]);
+  const onSort = useLatest(
+    (_: unknown, _filters: unknown, sorter: SorterResult<T> | SorterResult<T>[]) => {
+      if (!Array.isArray(sorter)) {
+        const { columnKey, order } = sorter;
+        const field = order === 'descend' ? `-${String(columnKey)}` : String(columnKey);
+        props.onChange({ sort: order ? field : props.defaultSort, page: 1 });
+      }
+    }
+  );
   return (
     <>
       <Flex wrap gap="small" align="center" style={{ marginBottom: 12 }}>
@@ -63,41 +86,40 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
           <ColumnChoice columns={props.columns} hidden={hidden} onChange={setHidden} />
         </Flex>
       </Flex>
-      <Table<T>
+      <Rows<T>
         rowKey={props.rowKey}
         size="middle"
-        columns={props.columns
-          .filter(column => !hidden.includes(column.key))
-          .map(column => (column.sorter ? { ...column, sortOrder: orderOf(column.key) } : column))}
-        dataSource={props.page?.items ?? []}
+        columns={columns}
+        dataSource={items}
         loading={props.isLoading}
         className="bai-table"
         showSorterTooltip={false}
-        locale={{ emptyText: props.empty }}
+        locale={items.length === 0 ? { emptyText: props.empty } : NO_LOCALE}
         {...(props.rowSelection ? { rowSelection: props.rowSelection } : {})}
-        pagination={{
-          current: props.search.page ?? 1,
-          pageSize: props.search.size ?? pageSize,
-          total: props.page?.total ?? 0,
-          pageSizeOptions: PAGE_SIZES,
-          showSizeChanger: true,
-          showTotal: (total, [first, last]) =>
+        pagination={false}
+        onChange={onSort}
+      />
+      {props.page !== undefined && props.page.total > 0 && (
+        <Pagination
+          className="bai-pager"
+          align="end"
+          size="small"
+          current={props.search.page ?? 1}
+          pageSize={props.search.size ?? pageSize}
+          total={props.page.total}
+          pageSizeOptions={PAGE_SIZES}
+          showSizeChanger
+          showTotal={(total, [first, last]) =>
             t('table.range', { first, last, total: countText(total, last) })
-        }}
-        onChange={(pagination, _, sorter, { action }) => {
-          if (action === 'sort' && !Array.isArray(sorter)) {
-            const { columnKey, order } = sorter;
-            const field = order === 'descend' ? `-${String(columnKey)}` : String(columnKey);
-            props.onChange({ sort: order ? field : props.defaultSort, page: 1 });
-          } else {
-            const { current = 1, pageSize: size = pageSize } = pagination;
+          }
+          onChange={(page, size) => {
             if (size !== pageSize) {
               keepPageSize(size);
             }
-            props.onChange({ page: current, size });
-          }
-        }}
-      />
+            props.onChange({ page, size });
+          }}
+        />
+      )}
     </>
   );
 }

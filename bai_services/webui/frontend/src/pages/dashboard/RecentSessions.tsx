@@ -4,6 +4,7 @@ import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ScrollArea } from '../../components/ScrollArea';
 import { sessionsQuery, STATUS_GROUPS, type Session } from '../../data/sessions/sessions';
+import { Emails, useEmails } from '../sessions/list/Owner';
 import { useSessionColumns } from '../sessions/list/sessionColumns';
 import { Widget, WIDGET_REFRESH_MILLIS } from './Widget';
 
@@ -41,38 +42,43 @@ export function RecentSessions({ owner, project }: RecentSessionsProps) {
     ...sessionsQuery({ limit: RECENT, offset: 0, sort: '-created_at', filters }),
     refetchInterval: WIDGET_REFRESH_MILLIS
   });
-  const all = useSessionColumns(recent.data?.items ?? []);
+  const emails = useEmails(recent.data?.items ?? []);
+  const all = useSessionColumns();
   const keys = owner === undefined ? [...COLUMNS, 'owner', 'agent'] : COLUMNS;
   const title = t('dashboard.recent');
   return (
     <Widget title={title} help={t('dashboard.help-recent')} query={recent}>
       {({ items }) => (
-        <ScrollArea label={title}>
-          <Table<Session>
-            rowKey="id"
-            size="small"
-            pagination={false}
-            dataSource={items}
-            locale={{ emptyText: <Typography.Text>{t('dashboard.no-sessions')}</Typography.Text> }}
-            columns={[
-              {
-                key: 'name',
-                title: t('sessions.name'),
-                render: (_, session) => (
-                  <Link to="/sessions" search={{ session: session.id }}>
-                    {session.name}
-                  </Link>
+        <Emails value={emails}>
+          <ScrollArea label={title}>
+            <Table<Session>
+              rowKey="id"
+              size="small"
+              pagination={false}
+              dataSource={items}
+              locale={{
+                emptyText: <Typography.Text>{t('dashboard.no-sessions')}</Typography.Text>
+              }}
+              columns={[
+                {
+                  key: 'name',
+                  title: t('sessions.name'),
+                  render: (_, session) => (
+                    <Link to="/sessions" search={{ session: session.id }}>
+                      {session.name}
+                    </Link>
+                  )
+                },
+                ...keys.flatMap(key =>
+                  all
+                    .filter(column => column.key === key)
+                    // The order is fixed. A narrow table scrolls, so no column is hidden.
+                    .map(column => ({ ...column, sorter: false, responsive: EVERY_WIDTH }))
                 )
-              },
-              ...keys.flatMap(key =>
-                all
-                  .filter(column => column.key === key)
-                  // The order is fixed. A narrow table scrolls, so no column is hidden.
-                  .map(column => ({ ...column, sorter: false, responsive: EVERY_WIDTH }))
-              )
-            ]}
-          />
-        </ScrollArea>
+              ]}
+            />
+          </ScrollArea>
+        </Emails>
       )}
     </Widget>
   );

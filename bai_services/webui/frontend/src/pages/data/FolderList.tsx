@@ -1,7 +1,8 @@
-import { useState } from 'react';
+import { useMemo, useState, type Key } from 'react';
 import { App, Button, Empty, Flex, Progress, Tag, Tooltip, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
+import type { TFunction } from 'i18next';
 import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
 import { ErrorNotice } from '../../components/ErrorNotice';
@@ -10,8 +11,10 @@ import { csvUrl } from '../../data/csv';
 import { FilterBar } from '../../components/list/FilterBar';
 import { ListTable, type ListColumn } from '../../components/list/ListTable';
 import { listQuery } from '../../components/list/listSearch';
+import { usePrefetchNextPage } from '../../components/list/usePrefetchNextPage';
 import { formatTime } from '../../components/time';
-import { foldersQuery, useFolderStep, type Folder } from '../../data/folders/folders';
+import { foldersQuery, isManaged, useFolderStep, type Folder } from '../../data/folders/folders';
+import { queries } from '../../data/queries';
 import { useChosenProject } from '../../data/accounts/project';
 import { FolderActions } from './FolderActions';
 import { filtersOfTab, readDataSearch, type DataSearch } from './search';
@@ -26,7 +29,7 @@ interface FolderListProps {
 }
 
 export function FolderList({ search, onChange, onCreate }: FolderListProps) {
-  const { t } = useTranslation();
+  const { t, i18n } = useTranslation();
   const [selected, setSelected] = useState<string[]>([]);
   const tab = search.tab ?? 'all';
   const project = useChosenProject();
@@ -37,7 +40,19 @@ export function FolderList({ search, onChange, onCreate }: FolderListProps) {
     ...filtersOfTab(tab)
   };
   const folders = useQuery(foldersQuery({ ...query, filters }));
-  const columns = useColumns();
+  const columns = useMemo(() => folderColumns(t, i18n.language), [t, i18n.language]);
+  const rowSelection = useMemo(
+    () => ({
+      selectedRowKeys: selected,
+      onChange: (keys: Key[]) => setSelected(keys.map(String)),
+      getCheckboxProps: (folder: Folder) => ({
+        'aria-label': t('data.select', { name: folder.name })
+      }),
+      getTitleCheckboxProps: () => ({ 'aria-label': t('data.select-all') })
+    }),
+    [selected, t]
+  );
+  usePrefetchNextPage(folders, { ...query, filters }, next => queries.query(foldersQuery(next)));
   const chosen = (folders.data?.items ?? []).filter(folder => selected.includes(folder.id));
   return (
     <>
@@ -77,12 +92,7 @@ export function FolderList({ search, onChange, onCreate }: FolderListProps) {
             />
           </>
         }
-        rowSelection={{
-          selectedRowKeys: selected,
-          onChange: keys => setSelected(keys.map(String)),
-          getCheckboxProps: folder => ({ 'aria-label': t('data.select', { name: folder.name }) }),
-          getTitleCheckboxProps: () => ({ 'aria-label': t('data.select-all') })
-        }}
+        rowSelection={rowSelection}
       />
     </>
   );
@@ -171,9 +181,8 @@ function NoFolders({ search, onCreate }: { search: DataSearch; onCreate: () => v
   );
 }
 
-function useColumns(): ListColumn<Folder>[] {
-  const { t, i18n } = useTranslation();
-  const time = (text: string | null) => text && formatTime(text, i18n.language);
+function folderColumns(t: TFunction, language: string): ListColumn<Folder>[] {
+  const time = (text: string | null) => text && formatTime(text, language);
   return [
     {
       key: 'name',
@@ -209,7 +218,7 @@ function useColumns(): ListColumn<Folder>[] {
       sorter: true,
       responsive: ['md'],
       render: (_, { used_bytes: used }) =>
-        used === null ? t('data.not-counted') : formatBytes(used, i18n.language)
+        used === null ? t('data.not-counted') : formatBytes(used, language)
     },
     {
       key: 'usage_mode',

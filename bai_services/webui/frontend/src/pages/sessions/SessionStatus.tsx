@@ -1,5 +1,5 @@
 import { InfoCircleOutlined } from '@ant-design/icons';
-import { Button, Flex, Popover, Progress, Typography } from 'antd';
+import { Button, Popover, Progress } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { StatusTag } from '../../components/StatusTag';
 import { withLocalTimes } from '../../components/time';
@@ -19,7 +19,7 @@ export function SessionStatus({ session }: { session: Session }) {
   const isPulling = session.status === 'PREPARING' && progress.stage === 'pull';
   const reasons = reasonsOf(session).map(text => withLocalTimes(text, i18n.language));
   return (
-    <Flex align="center" gap={4} wrap>
+    <div className="bai-tags">
       <StatusTag status={isPulling ? 'PULLING' : session.status} />
       {reasons.length > 0 && (
         <Popover
@@ -49,11 +49,11 @@ export function SessionStatus({ session }: { session: Session }) {
         />
       )}
       {(isPending(session) || session.status === 'ERROR') && session.status_info && (
-        <Typography.Text type="secondary" className="bai-status-info">
+        <span className="bai-secondary bai-status-info">
           {withLocalTimes(session.status_info, i18n.language)}
-        </Typography.Text>
+        </span>
       )}
-    </Flex>
+    </div>
   );
 }
 

@@ -1,34 +1,30 @@
-import { Input, Tabs, Typography } from 'antd';
-import { useQueries, useQuery } from '@tanstack/react-query';
+import { useCallback } from 'react';
+import { Input } from 'antd';
+import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { PageTitle } from '../../components/PageTitle';
 import { SavedFilters } from '../../components/list/SavedFilters';
 import { csvUrl } from '../../data/csv';
 import { FilterBar } from '../../components/list/FilterBar';
-import { countText, listQuery } from '../../components/list/listSearch';
-import {
-  LIST_REFRESH_MILLIS,
-  sessionCountQuery,
-  sessionsQuery
-} from '../../data/sessions/sessions';
+import { listQuery } from '../../components/list/listSearch';
+import { usePrefetchNextPage } from '../../components/list/usePrefetchNextPage';
+import { queries } from '../../data/queries';
+import { LIST_REFRESH_MILLIS, sessionsQuery, type Session } from '../../data/sessions/sessions';
 import { useChosenProject } from '../../data/accounts/project';
-import {
-  DEFAULT_SORT,
-  filtersOf,
-  readSessionsSearch,
-  TABS,
-  type SessionsSearch,
-  type Tab
-} from './search';
+import { DEFAULT_SORT, filtersOf, readSessionsSearch, type SessionsSearch } from './search';
 import { ResourcePanel } from './list/ResourcePanel';
 import { SessionDrawer } from './drawer/SessionDrawer';
 import { useSessionFilters } from './list/sessionFilters';
+import { SessionTabs } from './list/SessionTabs';
 import { SessionTable } from './list/SessionTable';
 import { StopSessions } from './list/StopSessions';
 import { useSelection } from './list/useSelection';
 
 const route = getRouteApi('/sessions');
+const NONE: readonly Session[] = [];
+const NO_FILTERS = {};
 
 export function SessionsPage() {
   const { t } = useTranslation();
@@ -42,30 +38,31 @@ export function SessionsPage() {
     ...sessionsQuery(list),
     refetchInterval: LIST_REFRESH_MILLIS
   });
-  const counts = useQueries({
-    queries: TABS.map(tab => sessionCountQuery({ ...ofProject, ...filtersOf({ ...search, tab }) }))
-  });
+  usePrefetchNextPage(sessions, list, next => queries.query(sessionsQuery(next)));
   const properties = useSessionFilters();
-  const change = (changes: SessionsSearch, replace = false) =>
-    void navigate({ search: old => readSessionsSearch({ ...old, ...changes }), replace });
-  const selection = useSelection(list, sessions.data?.items ?? []);
+  // The same functions as before: the parts of the page are rendered only when they change.
+  const change = useCallback(
+    (changes: SessionsSearch) =>
+      void navigate({ search: old => readSessionsSearch({ ...old, ...changes }) }),
+    [navigate]
+  );
+  const chooseGroup = useCallback((group: string) => change({ group }), [change]);
+  const filter = useCallback(
+    (filters: Record<string, string>) => change({ filters, page: 1 }),
+    [change]
+  );
+  const selection = useSelection(list, sessions.data?.items ?? NONE);
 
   return (
     <>
-      <Typography.Title level={3} style={{ margin: 0 }}>
-        {t('pages.sessions')}
-      </Typography.Title>
-      <ResourcePanel group={search.group} onGroup={group => change({ group })} />
-      <Tabs
-        activeKey={search.tab ?? 'all'}
-        onChange={tab => change({ tab: tab as Tab, page: 1 })}
-        items={TABS.map((key, index) => {
-          const tab = t(`sessions.tab-${key}`);
-          const count = counts[index]?.data;
-          const label =
-            count === undefined ? tab : t('data.tab-count', { tab, count: countText(count) });
-          return { key, label };
-        })}
+      <PageTitle>{t('pages.sessions')}</PageTitle>
+      <ResourcePanel group={search.group} onGroup={chooseGroup} />
+      <SessionTabs
+        active={search.tab ?? 'all'}
+        name={search.name}
+        filters={search.filters ?? NO_FILTERS}
+        project={project?.name}
+        onChange={change}
       />
       {sessions.error && (
         <ErrorNotice error={sessions.error} onRetry={() => void sessions.refetch()} />
@@ -74,7 +71,7 @@ export function SessionsPage() {
         page={sessions.data}
         isLoading={sessions.isFetching && !sessions.data}
         search={search}
-        selected={selection.sessions.map(({ id }) => id)}
+        selected={selection.ids}
         onSelect={selection.select}
         onChange={change}
         csv={csvUrl('/sessions', list)}
@@ -105,8 +102,8 @@ export function SessionsPage() {
             />
             <FilterBar
               properties={properties}
-              filters={search.filters ?? {}}
-              onChange={filters => change({ filters, page: 1 })}
+              filters={search.filters ?? NO_FILTERS}
+              onChange={filter}
             />
             <StopSessions selection={selection} />
           </>

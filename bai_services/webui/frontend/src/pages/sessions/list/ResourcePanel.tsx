@@ -1,3 +1,4 @@
+import { memo } from 'react';
 import { ReloadOutlined, SettingOutlined } from '@ant-design/icons';
 import { Button, Card, Dropdown, Flex, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
@@ -17,7 +18,7 @@ interface ResourcePanelProps {
 }
 
 /** A card to create a session, and a card with the used or free resources in the chosen view. */
-export function ResourcePanel({ group, onGroup }: ResourcePanelProps) {
+export const ResourcePanel = memo(function ResourcePanel({ group, onGroup }: ResourcePanelProps) {
   const { t } = useTranslation();
   const project = useChosenProject();
   const { panel, isFree } = useStored(panelChoice);
@@ -75,4 +76,4 @@ export function ResourcePanel({ group, onGroup }: ResourcePanelProps) {
       </Card>
     </div>
   );
-}
+});

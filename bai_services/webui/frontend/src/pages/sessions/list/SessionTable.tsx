@@ -1,16 +1,23 @@
-import type { ReactNode } from 'react';
+import { useMemo, type Key, type ReactNode } from 'react';
 import { Button, Empty } from 'antd';
+import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ListTable } from '../../../components/list/ListTable';
 import { isEnded, type Session } from '../../../data/sessions/sessions';
+import { usageTrendsQuery } from '../../../data/sessions/usage';
 import { DEFAULT_SORT, filtersOf, type SessionsSearch } from '../search';
+import { Emails, useEmails } from './Owner';
 import { useSessionColumns } from './sessionColumns';
+import { UsageTrends } from './UsageTrend';
+
+const NONE: readonly Session[] = [];
 
 interface SessionTableProps {
   page: { items: Session[]; total: number } | undefined;
   isLoading: boolean;
   search: SessionsSearch;
+  /** Ids, in a list that is replaced only when it changes, as the other callbacks here. */
   selected: string[];
   onSelect: (ids: string[]) => void;
   onChange: (changes: SessionsSearch) => void;
@@ -27,33 +34,45 @@ interface SessionTableProps {
  */
 export function SessionTable(props: SessionTableProps) {
   const { t } = useTranslation();
-  const columns = useSessionColumns(props.page?.items ?? []);
+  const { selected, onSelect } = props;
+  const sessions = props.page?.items ?? NONE;
+  const columns = useSessionColumns();
+  const running = sessions.filter(({ status }) => status === 'RUNNING').map(({ id }) => id);
+  const { data: trends } = useQuery(usageTrendsQuery(running));
+  const rowSelection = useMemo(
+    () => ({
+      selectedRowKeys: selected,
+      onChange: (keys: Key[]) => onSelect(keys.map(String)),
+      getCheckboxProps: (session: Session) => ({
+        disabled: isEnded(session),
+        'aria-label': t('sessions.select', { name: session.name })
+      }),
+      getTitleCheckboxProps: () => ({ 'aria-label': t('sessions.select-all') })
+    }),
+    [t, selected, onSelect]
+  );
   return (
-    <ListTable<Session>
-      name="sessions"
-      rowKey="id"
-      columns={columns}
-      page={props.page}
-      isLoading={props.isLoading}
-      search={props.search}
-      defaultSort={DEFAULT_SORT}
-      onChange={props.onChange}
-      toolbar={props.toolbar}
-      tools={props.tools}
-      csv={props.csv}
-      onRefresh={props.onRefresh}
-      isRefreshing={props.isRefreshing}
-      empty={<NoSessions hasFilters={Object.keys(filtersOf(props.search)).length > 0} />}
-      rowSelection={{
-        selectedRowKeys: props.selected,
-        onChange: keys => props.onSelect(keys.map(String)),
-        getCheckboxProps: session => ({
-          disabled: isEnded(session),
-          'aria-label': t('sessions.select', { name: session.name })
-        }),
-        getTitleCheckboxProps: () => ({ 'aria-label': t('sessions.select-all') })
-      }}
-    />
+    <Emails value={useEmails(sessions)}>
+      <UsageTrends value={trends}>
+        <ListTable<Session>
+          name="sessions"
+          rowKey="id"
+          columns={columns}
+          page={props.page}
+          isLoading={props.isLoading}
+          search={props.search}
+          defaultSort={DEFAULT_SORT}
+          onChange={props.onChange}
+          toolbar={props.toolbar}
+          tools={props.tools}
+          csv={props.csv}
+          onRefresh={props.onRefresh}
+          isRefreshing={props.isRefreshing}
+          empty={<NoSessions hasFilters={Object.keys(filtersOf(props.search)).length > 0} />}
+          rowSelection={rowSelection}
+        />
+      </UsageTrends>
+    </Emails>
   );
 }
 

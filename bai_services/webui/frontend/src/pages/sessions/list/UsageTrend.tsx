@@ -1,4 +1,4 @@
-import { Flex } from 'antd';
+import { createContext, useContext } from 'react';
 import { useTranslation } from 'react-i18next';
 import { Sparkline } from '../../../components/chart/Sparkline';
 import type { UsageTrend as Trend } from '../../../data/sessions/usage';
@@ -6,11 +6,15 @@ import { lastOf } from '../drawer/usageCharts';
 
 const METRICS = ['cpu', 'mem', 'device'] as const;
 
+/** The trends of the running sessions of a list, by session id. */
+export const UsageTrends = createContext<ReadonlyMap<string, Trend> | undefined>(undefined);
+
 /** Sparklines of CPU, memory and accelerators of a session in the last 15 minutes. */
-export function UsageTrend({ trend }: { trend: Trend | undefined }) {
+export function UsageTrend({ session }: { session: string }) {
   const { t } = useTranslation();
+  const trend = useContext(UsageTrends)?.get(session);
   return (
-    <Flex vertical gap={2}>
+    <div className="bai-trends">
       {METRICS.map(metric => {
         const values = trend?.[`${metric}_percent`] ?? [];
         const last = lastOf(values);
@@ -19,12 +23,12 @@ export function UsageTrend({ trend }: { trend: Trend | undefined }) {
         }
         const text = t(`usage.trend-${metric}`, { percent: Math.round(last) });
         return (
-          <Flex key={metric} gap={6} align="center" style={{ whiteSpace: 'nowrap' }}>
+          <div key={metric} className="bai-trend">
             <Sparkline values={values} label={t('usage.trend', { text })} />
             <small>{text}</small>
-          </Flex>
+          </div>
         );
       })}
-    </Flex>
+    </div>
   );
 }

@@ -1,19 +1,20 @@
-import { Tag, Typography } from 'antd';
+import { useMemo } from 'react';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
+import type { TFunction } from 'i18next';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../../components/amount';
 import { Elapsed } from '../../../components/Elapsed';
 import type { ListColumn } from '../../../components/list/ListTable';
 import { SlotTags } from '../../../components/SlotTags';
+import { Tag } from '../../../components/Tag';
 import { formatTime } from '../../../components/time';
 import { meQuery } from '../../../data/accounts/me';
-import type { Session } from '../../../data/sessions/sessions';
-import { usageTrendsQuery } from '../../../data/sessions/usage';
-import { emailsQuery } from '../../../data/accounts/users';
+import { serverUrl, type Session } from '../../../data/sessions/sessions';
 import { DeviceTags } from './DeviceTags';
 import { IdleCountdown } from './IdleCountdown';
 import { OpenSession } from '../OpenSession';
+import { Owner } from './Owner';
 import { SessionStatus } from '../SessionStatus';
 import { UsageTrend } from './UsageTrend';
 
@@ -32,17 +33,23 @@ export const amountOf = (session: Session, slot: string) =>
   shortAmount(slot, session.requested[slot] ?? '–');
 
 /** The columns of the list. By default, only administrators and monitors see owner and agent. */
-export function useSessionColumns(sessions: readonly Session[]): ListColumn<Session>[] {
+export function useSessionColumns(): ListColumn<Session>[] {
   const { t, i18n } = useTranslation();
   const { data: me } = useQuery(meQuery);
-  const running = sessions.filter(({ status }) => status === 'RUNNING').map(({ id }) => id);
-  const { data: trends } = useQuery(usageTrendsQuery(running));
   const seesOthers = me !== undefined && me.role !== 'user';
-  const { data: emails } = useQuery({
-    ...emailsQuery(sessions.map(({ owner }) => owner)),
-    enabled: seesOthers && sessions.length > 0
-  });
-  const time = (text: string | null) => text && formatTime(text, i18n.language);
+  // The same columns as before leave the rows of the table as they are.
+  return useMemo(
+    () => sessionColumns(t, i18n.language, seesOthers),
+    [t, i18n.language, seesOthers]
+  );
+}
+
+function sessionColumns(
+  t: TFunction,
+  language: string,
+  seesOthers: boolean
+): ListColumn<Session>[] {
+  const time = (text: string | null) => text && formatTime(text, language);
   return [
     {
       key: 'name',
@@ -95,7 +102,7 @@ export function useSessionColumns(sessions: readonly Session[]): ListColumn<Sess
       key: 'usage',
       title: t('sessions.usage'),
       responsive: ['lg'],
-      render: (_, session) => <UsageTrend trend={trends?.get(session.id)} />
+      render: (_, session) => <UsageTrend session={session.id} />
     },
     {
       key: 'elapsed',
@@ -113,12 +120,7 @@ export function useSessionColumns(sessions: readonly Session[]): ListColumn<Sess
       key: 'owner',
       title: t('sessions.owner'),
       isOptional: !seesOthers,
-      render: (_, { owner }) => (
-        <>
-          <div>{owner}</div>
-          <Typography.Text type="secondary">{emails?.get(owner)}</Typography.Text>
-        </>
-      )
+      render: (_, { owner }) => <Owner name={owner} />
     },
     { key: 'agent', title: t('sessions.agent'), dataIndex: 'agent', isOptional: !seesOthers },
     {
@@ -186,7 +188,7 @@ export function useSessionColumns(sessions: readonly Session[]): ListColumn<Sess
     {
       key: 'open',
       title: '',
-      render: (_, session) => <OpenSession session={session} size="small" />
+      render: (_, session) => serverUrl(session) && <OpenSession session={session} size="small" />
     }
   ];
 }

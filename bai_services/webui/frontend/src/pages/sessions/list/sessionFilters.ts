@@ -1,3 +1,5 @@
+import { useMemo } from 'react';
+import type { TFunction } from 'i18next';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import type { FilterProperty } from '../../../components/list/FilterBar';
@@ -11,6 +13,10 @@ export function useSessionFilters(): FilterProperty[] {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
   const seesOthers = me !== undefined && me.role !== 'user';
+  return useMemo(() => properties(t, seesOthers), [t, seesOthers]);
+}
+
+function properties(t: TFunction, seesOthers: boolean): FilterProperty[] {
   const ofAdministrators = [
     { key: 'owner', title: t('sessions.owner') },
     { key: 'agent', title: t('sessions.agent') },

@@ -1,4 +1,4 @@
-import { useState } from 'react';
+import { useCallback, useMemo, useState } from 'react';
 import { useQuery } from '@tanstack/react-query';
 import { MAX_LIMIT } from '../../../data/allItems';
 import {
@@ -12,6 +12,8 @@ import {
 export interface Selection {
   /** The selected sessions of the page. */
   sessions: Session[];
+  /** Their ids. */
+  ids: string[];
   select: (ids: string[]) => void;
   /** All live sessions that match the filters; undefined if they are not selected. */
   all: SessionList | undefined;
@@ -29,17 +31,22 @@ export function useSelection(list: SessionList, page: readonly Session[]): Selec
   const filters = { status__in: LIVE_STATUSES.join(','), ...list.filters };
   const key = JSON.stringify(filters);
   const isAll = allOf === key;
-  const live = page.filter(session => !isEnded(session));
-  const sessions = live.filter(({ id }) => isAll || ids.includes(id));
+  const live = useMemo(() => page.filter(session => !isEnded(session)), [page]);
+  const sessions = useMemo(
+    () => live.filter(({ id }) => isAll || ids.includes(id)),
+    [live, isAll, ids]
+  );
+  const selected = useMemo(() => sessions.map(({ id }) => id), [sessions]);
   const isPageSelected = live.length > 0 && sessions.length === live.length;
   const hasTotal = isAll || isPageSelected;
   const { data: total } = useQuery({ ...sessionCountQuery(filters), enabled: hasTotal });
-  const select = (chosen: string[]) => {
+  const select = useCallback((chosen: string[]) => {
     setIds(chosen);
     setAllOf(undefined);
-  };
+  }, []);
   return {
     sessions,
+    ids: selected,
     select,
     all: isAll ? { limit: MAX_LIMIT, offset: 0, sort: list.sort, filters } : undefined,
     total: hasTotal && total !== undefined && total > live.length ? total : undefined,

@@ -1,0 +1,23 @@
+import { useEffect } from 'react';
+import type { UseQueryResult } from '@tanstack/react-query';
+import { useLatest } from '../useLatest';
+import type { ListQuery } from './listSearch';
+
+/** Read the page after `page` with `read`, so that it is shown at once when the user opens it. */
+export function usePrefetchNextPage(
+  page: UseQueryResult<{ total: number }>,
+  list: ListQuery,
+  read: (list: ListQuery) => Promise<unknown>
+): void {
+  const next = { ...list, offset: list.offset + list.limit };
+  const hasNext =
+    page.data !== undefined && !page.isPlaceholderData && page.data.total > next.offset;
+  const key = JSON.stringify(next);
+  // The error of a page that nobody has opened is not shown.
+  const prefetch = useLatest(() => void read(next).catch(() => undefined));
+  useEffect(() => {
+    if (hasNext) {
+      prefetch();
+    }
+  }, [hasNext, key, prefetch]);
+}

@@ -1,0 +1,10 @@
+import { useCallback, useLayoutEffect, useRef } from 'react';
+
+/** Return a function that stays the same and calls the `action` of the latest rendering. */
+export function useLatest<A extends unknown[], R>(action: (...args: A) => R): (...args: A) => R {
+  const latest = useRef(action);
+  useLayoutEffect(() => {
+    latest.current = action;
+  });
+  return useCallback((...args: A) => latest.current(...args), []);
+}
