@@ -470,8 +470,8 @@ class CapUse(ResponseModel):
 
     ``asked``: amount that the session requests. ``left``: amount that remains without the session.
     ``used_percent``: used percentage of the limit, without the session. ``total_percent``: the same
-    with the session. Both are rounded down, and 100 if the limit is 0. Therefore a session can
-    exceed a limit with a ``total_percent`` of 100.
+    with the session. Both are rounded down, and 100 if the limit is 0. ``is_exceeded``: whether the
+    session would exceed the limit; ``total_percent`` can be 100 in both cases.
     """
 
     scope: str
@@ -483,6 +483,7 @@ class CapUse(ResponseModel):
     left: str
     used_percent: int
     total_percent: int
+    is_exceeded: bool
     message: str
 
 

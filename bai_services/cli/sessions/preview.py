@@ -58,4 +58,5 @@ def _caps(caps: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             yield "quotas:"
         scope, slot = f"{cap['scope']} {cap['scope_id']}", cap["slot"]
         amounts = f"{cap['asked']} of {cap['left']} left (limit {cap['limit']}, used {cap['used']})"
-        yield f"  {scope}: {slot}={amounts}"
+        over = ", over the limit" if cap["is_exceeded"] else ""
+        yield f"  {scope}: {slot}={amounts}{over}"

@@ -96,9 +96,9 @@ class CapUse:
 
     ``asked``: amount that the session requests. ``used`` and ``left``: used and free amounts before
     the session is created. ``used_percent``: used percentage of the limit before the session is
-    created. ``total_percent``: used percentage with the session. Both percentages are rounded down.
-    They are 100 if the limit is 0. Therefore a session can exceed a limit although its
-    ``total_percent`` is 100.
+    created. ``total_percent``: used percentage with the session. Both are rounded down, and 100 if
+    the limit is 0. ``is_exceeded``: whether the session would exceed the limit; ``total_percent``
+    can be 100 in both cases.
     """
 
     scope: str
@@ -110,6 +110,7 @@ class CapUse:
     left: str
     used_percent: int
     total_percent: int
+    is_exceeded: bool
     message: str
 
 

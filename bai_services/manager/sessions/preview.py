@@ -83,7 +83,7 @@ class SessionPreviews:
             starts_now=found.explanation is None,
             session=_previewed(new),
             notices=row.notices,
-            caps=[_cap_use(cap) for cap in found.caps],
+            caps=[_cap_use(cap, is_exceeded=not is_kept) for is_kept, cap in found.caps],
         )
 
 
@@ -100,12 +100,13 @@ def _problems(error: BaiError) -> list[FieldProblem]:
 _FIELDS = {AlreadyExists.code: "name", InUse.code: "mounts"}
 
 
-def _cap_use(cap: Violation) -> CapUse:
+def _cap_use(cap: Violation, *, is_exceeded: bool) -> CapUse:
     used, asked, limit = (_number(cap.slot, text) for text in (cap.used, cap.asked, cap.limit))
     return CapUse(
         **fields_of(cap),
         used_percent=_percent(used, limit),
         total_percent=_percent(used + asked, limit),
+        is_exceeded=is_exceeded,
     )
 
 

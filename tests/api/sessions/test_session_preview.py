@@ -54,6 +54,22 @@ async def test_preview_shows_that_a_session_can_start_now_and_creates_none(
     assert created["name"] == "lab1"
 
 
+async def test_preview_tells_which_limits_a_session_would_exceed(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    await user.post("/sessions", {"name": "first", "resources": {"cpu": "1", "mem": "6950m"}})
+    await wait_for_status(user, "first", "SCHEDULED")
+    await (await api.client("admin")).patch(
+        "/domains/default", {"total_resource_slots": {"cpu": "2", "mem": "7g"}}
+    )
+    # 7206 of 7168 MiB is rounded down to 100 %.
+    result = await preview(user, resources={"cpu": "1", "mem": "256m"}, shared_memory="16m")
+    assert result["problems"] == []
+    caps = {cap["slot"]: cap for cap in result["caps"] if cap["scope"] == "domain"}
+    found = {slot: (cap["total_percent"], cap["is_exceeded"]) for slot, cap in caps.items()}
+    assert found == {"cpu": (100, False), "mem": (100, True)}
+
+
 async def test_preview_of_a_pending_session_equals_its_later_explanation(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:

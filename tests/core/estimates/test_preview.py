@@ -49,8 +49,9 @@ def test_preview_lists_the_caps_of_a_session_that_starts_now() -> None:
     found = preview(Explainer(queue), Changes([pending_session(1)]), Choices(), NOW)
     assert found.estimate == Estimate(NOW, Certainty.KNOWN)
     assert found.explanation is None
-    used = [(cap.scope_id, cap.slot, cap.asked, cap.used, cap.limit) for cap in found.caps]
+    used = [(cap.scope_id, cap.slot, cap.asked, cap.used, cap.limit) for _, cap in found.caps]
     assert used == [("ann", "cpu", "1", "0", "4"), ("ann", "sessions", "1", "0", "3")]
+    assert [is_kept for is_kept, _ in found.caps] == [True, True]
 
 
 def test_preview_explains_a_session_that_stays_pending() -> None:

@@ -16,12 +16,13 @@ from .explainer import Choices, Explainer
 class Preview:
     """Estimated start, caps and explanation of a session as if it were created now.
 
-    ``caps`` are all caps that apply to the session, exceeded or not, with the requested amounts.
+    ``caps`` are all caps that apply to the session, with the requested amounts, each with True if
+    the session does not exceed the cap.
     ``explanation`` is None if the session would start at once.
     """
 
     estimate: Estimate
-    caps: tuple[Violation, ...]
+    caps: tuple[tuple[bool, Violation], ...]
     explanation: Explanation | None
 
 
@@ -42,7 +43,7 @@ def preview(
     (pending,) = changes.pending
     quotas = queue.quotas
     rows, need = quotas.rows(pending.scopes), quotas.need(session_slots(pending))
-    caps = tuple(cap for _, cap in quotas.checks(rows, need))
+    caps = tuple(quotas.checks(rows, need))
     result = queue.run(now)
     if any(decision.session_id == pending.id for decision in result.decisions):
         return Preview(Estimate(now, Certainty.KNOWN), caps, None)

@@ -174,7 +174,7 @@ function Caps({ caps }: { caps: SessionPreview['caps'] }) {
             <Flex wrap justify="space-between" gap="small">
               <span>{name}</span>
               <span>
-                {text} {cap.total_percent > 100 && <Tag color="error">{t('launcher.over')}</Tag>}
+                {text} {cap.is_exceeded && <Tag color="error">{t('launcher.over')}</Tag>}
               </span>
             </Flex>
             <Progress
@@ -182,7 +182,7 @@ function Caps({ caps }: { caps: SessionPreview['caps'] }) {
               showInfo={false}
               percent={Math.min(cap.total_percent, 100)}
               success={{ percent: Math.min(cap.used_percent, 100) }}
-              status={cap.total_percent > 100 ? 'exception' : 'normal'}
+              status={cap.is_exceeded ? 'exception' : 'normal'}
               aria-label={`${name}: ${text}`}
             />
           </div>
