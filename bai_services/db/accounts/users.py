@@ -23,6 +23,7 @@ from bai_services.core.listing import ListQuery, Page
 
 from ..audit import record
 from ..database import Database
+from ..folders.domain_moves import move_folders_of
 from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..records import records
@@ -48,6 +49,8 @@ class UserChange:
     columns: Mapping[str, Any]
     # Ids of all projects of the user; None: memberships stay unchanged.
     projects: Sequence[str] | None = None
+    # The new domain, to which the user's folders move, too; None: the domain stays unchanged.
+    domain: str | None = None
     deactivates_keypairs: bool = False
     # Revoke all tokens and stop the user's servers.
     signs_out: bool = False
@@ -134,6 +137,8 @@ class UserStore:
             if columns:
                 with raise_on_violation(_missing(), _taken()):
                     await tx.execute(users.update().where(users.c.id == user_id).values(columns))
+            if change.domain is not None:
+                await move_folders_of(tx, user_id, change.domain, audit.at)
             if change.projects is not None:
                 await tx.execute(memberships.delete().where(memberships.c.user_id == user_id))
                 await add_memberships(tx, user_id, change.projects)

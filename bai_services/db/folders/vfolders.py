@@ -34,6 +34,7 @@ from ..records import records
 from ..tables.accounts import memberships, project_policies, projects, user_policies, users
 from ..tables.folders import vfolder_grants, vfolder_mounts, vfolders
 from ..tables.sessions import sessions
+from .domain_moves import end_access_between_domains, end_access_of
 
 _SHOWN_SESSIONS = 5
 _REFUSED_WHILE_MOUNTED = {
@@ -154,7 +155,7 @@ _LISTING = Listing(
 
 
 class VfolderStore:
-    """Each public method is one transaction, except ``complete_transfer``, which is two."""
+    """Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -198,10 +199,11 @@ class VfolderStore:
         statuses = set(VfolderStatus) - {VfolderStatus.READY}
         return await self._mountable(user_id, project_id, keys, statuses)
 
-    async def complete_transfer(
-        self, vfolder_id: str, owner_id: str, domain: str, at: datetime
-    ) -> None:
-        """Set the new owner of a folder after its files were transferred.
+    async def complete_transfer(self, vfolder_id: str, owner_id: str, at: datetime) -> set[str]:
+        """Set the new owner of a folder after its files were transferred, and the owner's domain.
+
+        The access of the new owner by grant or invitation ends, and that of users of other domains.
+        Return the ids of the users whose access or invitation has ended.
 
         Raises
         ------
@@ -210,24 +212,25 @@ class VfolderStore:
         InvalidTransition
             If the folder is not being transferred.
         NotFound
-            If the folder no longer exists.
+            If the folder or the new owner no longer exists.
         """
-        changes = {
-            "owner_id": owner_id,
-            "domain": domain,
-            "scope": f"user:{owner_id}",
-            "next_owner_id": None,
-            "status_info": "",
-        }
-        await self.move(vfolder_id, VfolderEvent.ARRIVED, at, changes=changes)
         async with self._db.write() as tx:
-            # An owner needs no grant.
-            await tx.execute(
-                vfolder_grants.delete().where(
-                    vfolder_grants.c.vfolder_id == vfolder_id,
-                    vfolder_grants.c.user_id == owner_id,
-                )
+            # Lock the owner: a concurrent change of the domain must also move this folder.
+            domain = await tx.scalar(
+                sa.select(users.c.domain).where(users.c.id == owner_id).with_for_update()
             )
+            if domain is None:
+                raise NotFound("the new owner no longer exists")
+            changes = {
+                "owner_id": owner_id,
+                "domain": domain,
+                "scope": f"user:{owner_id}",
+                "next_owner_id": None,
+                "status_info": "",
+            }
+            await _move(tx, vfolder_id, VfolderEvent.ARRIVED, at, changes)
+            await end_access_of(tx, vfolder_id, owner_id, at)
+            return await end_access_between_domains(tx, owner_id, at)
 
     async def require_name_free(self, scope: str, name: str) -> None:
         """Raise ``AlreadyExists`` if a scope has a folder with that name."""
@@ -349,32 +352,7 @@ class VfolderStore:
             If the folder no longer exists.
         """
         async with self._db.write() as tx:
-            row = await lock_folder(tx, vfolder_id)
-            after = next_status(VfolderStatus(row["status"]), event)
-            values: dict[str, Any] = {"status": after, "status_changed_at": at, **(changes or {})}
-            values["live_name"] = row["name"] if after in NAME_RESERVING else None
-            if after is VfolderStatus.DELETE_COMPLETE:
-                # The row of a purged folder remains, but must not prevent the deletion of its
-                # project.
-                values["project_id"] = None
-                await tx.execute(
-                    vfolder_grants.delete().where(vfolder_grants.c.vfolder_id == vfolder_id)
-                )
-            with raise_on_violation(
-                AlreadyExists(
-                    f"there is a newer folder {row['name']}; rename that folder first",
-                    name=row["name"],
-                )
-            ):
-                await tx.execute(
-                    vfolders.update()
-                    .where(
-                        vfolders.c.id == vfolder_id, vfolders.c.status.in_(valid_statuses(event))
-                    )
-                    .values(values)
-                )
-            if event in _REFUSED_WHILE_MOUNTED:
-                await _require_unmounted(tx, vfolder_id, _REFUSED_WHILE_MOUNTED[event])
+            await _move(tx, vfolder_id, event, at, changes or {})
             if audit is not None:
                 await record(tx, audit)
 
@@ -470,6 +448,38 @@ async def _read(
 ) -> list[VfolderRow]:
     rows = await tx.execute(_select(user_id).where(condition).order_by(vfolders.c.name))
     return records(_row, rows)
+
+
+async def _move(
+    tx: AsyncConnection,
+    vfolder_id: str,
+    event: VfolderEvent,
+    at: datetime,
+    changes: Mapping[str, Any],
+) -> None:
+    """Apply a lifecycle event; see ``VfolderStore.move``."""
+    row = await lock_folder(tx, vfolder_id)
+    after = next_status(VfolderStatus(row["status"]), event)
+    values: dict[str, Any] = {"status": after, "status_changed_at": at, **changes}
+    values["live_name"] = row["name"] if after in NAME_RESERVING else None
+    if after is VfolderStatus.DELETE_COMPLETE:
+        # The row of a purged folder remains, but must not prevent the deletion of its
+        # project.
+        values["project_id"] = None
+        await tx.execute(vfolder_grants.delete().where(vfolder_grants.c.vfolder_id == vfolder_id))
+    with raise_on_violation(
+        AlreadyExists(
+            f"there is a newer folder {row['name']}; rename that folder first",
+            name=row["name"],
+        )
+    ):
+        await tx.execute(
+            vfolders.update()
+            .where(vfolders.c.id == vfolder_id, vfolders.c.status.in_(valid_statuses(event)))
+            .values(values)
+        )
+    if event in _REFUSED_WHILE_MOUNTED:
+        await _require_unmounted(tx, vfolder_id, _REFUSED_WHILE_MOUNTED[event])
 
 
 async def lock_folder(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:

@@ -112,7 +112,8 @@ class Users:
         """Update an account.
 
         A user who is deactivated or moved to another domain is signed out, and all sessions of
-        this user are stopped. A new password, or the exclusion of an allowed address, revokes the
+        this user are stopped. The folders of a moved user move, too, and lose the access of users
+        of the old domain. A new password, or the exclusion of an allowed address, revokes the
         user's tokens.
 
         Raises
@@ -135,6 +136,7 @@ class Users:
             projects=None
             if projects is None
             else await self._project_ids(caller, projects, domain),
+            domain=domain if leaves_domain else None,
             signs_out=is_deactivated or leaves_domain,
             revokes_tokens="password_hash" in values
             or self._excludes_allowed_address(user, values),

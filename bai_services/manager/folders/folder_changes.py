@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.vfolders import VfolderRow
@@ -38,6 +39,11 @@ class FolderChanges:
     async def folder_changed(self, row: VfolderRow) -> None:
         """Notify about a change of the folder itself: its name, permissions or status."""
         await self._publish(row, FOLDER)
+
+    def folder_withdrawn(self, user_ids: Collection[str]) -> None:
+        """Notify users who have lost the access to a folder."""
+        for user_id in user_ids:
+            self._events.publish_to_user(user_id, FOLDER)
 
     def files_changed(self, row: VfolderRow) -> None:
         """Notify about changed files; changes within ``COALESCE_SECONDS`` cause one event."""

@@ -175,10 +175,11 @@ class VFolderTasks:
             await self._quotas.require_space_in_scope(row.host, scope, await self._used_bytes(row))
             target = Location(Scope.parse(scope), row.id)
             await self._hosts.get(row.host).move_folder(location_of(row), target, progress)
-        await self._store.complete_transfer(row.id, owner["id"], owner["domain"], self._clock())
+        excluded = await self._store.complete_transfer(row.id, owner["id"], self._clock())
         self._quotas.discard_received(row)
         await self._quotas.enforce_new(row.host, scope)
         await self._changes.folder_changed(row)
+        self._changes.folder_withdrawn({row.owner_id or "", *excluded})
 
     async def _move_back(self, row: VfolderRow, reason: str) -> None:
         """Move files that may already be at the new owner's path back to the old owner's path."""
