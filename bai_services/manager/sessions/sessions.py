@@ -224,8 +224,12 @@ class Sessions:
         authorizer.require(caller, "session.write", target_of(row))
         who = caller.username or caller.role
         if row.status in LIVE - {Status.TERMINATING}:
-            await self._lifecycle.try_apply(row.id, Event.STOP_REQUESTED, f"stopped by {who}")
-            await self._add_entry(caller, "session.stop", row)
+            # None: another request stops the session, or it has just ended.
+            stopped = await self._lifecycle.try_apply(
+                row.id, Event.STOP_REQUESTED, f"stopped by {who}"
+            )
+            if stopped is not None:
+                await self._add_entry(caller, "session.stop", stopped)
         await self.finish_unlaunched(row.id)
         view = await self._store.view(row.id)
         if force and view.row.status is Status.TERMINATING:

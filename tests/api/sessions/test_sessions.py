@@ -351,6 +351,14 @@ async def test_stop_before_launch_ends_the_session_at_once(
         assert (stopped["status"], stopped["result"]) == ("CANCELLED", "undefined")
 
 
+async def test_concurrent_stops_of_a_session_have_one_audit_entry(api: Api, user: Client) -> None:
+    session = await user.post("/sessions", {"name": "lab1"})
+    await asyncio.gather(*(user.delete("/sessions/lab1") for _ in range(8)))
+    admin = await api.client("admin")
+    entries = (await admin.get("/audit-log", action="session.stop"))["items"]
+    assert [entry["entity_id"] for entry in entries] == [session["id"]]
+
+
 @pytest.mark.parametrize("by", ["REST", "the Hub"])
 async def test_start_cancelled_by_the_user_is_not_an_error(
     api: Api, agent: FakeAgent, user: Client, by: str
