@@ -61,11 +61,14 @@ def status_of(error: type[errors.BaiError]) -> HTTPStatus:
     return next(HTTP_STATUS[cls] for cls in error.__mro__ if cls in HTTP_STATUS)
 
 
-def set_retry_after(handler: RequestHandler, error: errors.BaiError) -> None:
-    """Set ``Retry-After`` if the error contains the number of seconds to wait."""
+def set_status_of(
+    handler: RequestHandler, error: errors.BaiError, status: int | None = None
+) -> None:
+    """Set the status of the response to an error (default: ``status_of``), and Retry-After."""
+    handler.set_status(status_of(type(error)) if status is None else status)
     seconds = error.details.get("retry_after_seconds")
-    if isinstance(seconds, int | float):
-        handler.set_header("Retry-After", str(max(1, math.ceil(seconds))))
+    if seconds is not None:
+        handler.set_header("Retry-After", str(math.ceil(seconds)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,8 +314,7 @@ class APIHandler(RequestHandler):
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = (kwargs.get("exc_info") or (None, None, None))[1]
         if isinstance(error, errors.BaiError):
-            self.set_status(self.error_status(error))
-            set_retry_after(self, error)
+            set_status_of(self, error, self.error_status(error))
             content = {"error": error.code, "message": error.message, "details": error.details}
         elif isinstance(error, HTTPError):
             text = error.log_message or self._reason

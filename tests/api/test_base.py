@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from http import HTTPStatus
+from typing import Any
 
 import httpx
 import pytest
@@ -15,9 +16,12 @@ from tornado.web import Application
 
 from bai_services.api import openapi
 from bai_services.api.base import HTTP_STATUS, APIHandler, NotFoundHandler, operation
+from bai_services.api.sessions.page import PageHandler
 from bai_services.core import errors
+from bai_services.core.accounts.roles import Caller
 from bai_services.core.listing import ListQuery
 from bai_services.core.resources import ResourceSlots
+from bai_services.manager.hub.client import HubBusy
 
 
 class RequestBody(BaseModel):
@@ -49,7 +53,17 @@ class FailHandler(APIHandler):
     async def get(self, code: str) -> None:
         if code == "bug":
             raise RuntimeError("the password is 1234")
+        if code == "hub-busy":
+            raise HubBusy(2.5)
         raise errors.by_code()[code]("the message", limit=ResourceSlots({"cpu": 500}))
+
+
+class FailingPageHandler(PageHandler):
+    async def get(self) -> None:
+        self.render_error(HubBusy(2.5), None)
+
+    def render_page(self, template: str, caller: Caller | None, **values: Any) -> None:
+        self.finish(str(values["error"]))
 
 
 ROUTES = [("/echo", EchoHandler), (r"/fail/(?P<code>[^/]+)", FailHandler)]
@@ -57,7 +71,13 @@ ROUTES = [("/echo", EchoHandler), (r"/fail/(?P<code>[^/]+)", FailHandler)]
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
-    server = HTTPServer(Application(ROUTES, default_handler_class=NotFoundHandler))
+    server = HTTPServer(
+        Application(
+            [*ROUTES, ("/page", FailingPageHandler)],
+            default_handler_class=NotFoundHandler,
+            hub_oauth=None,
+        )
+    )
     socket, port = bind_unused_port()
     server.add_socket(socket)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
@@ -111,6 +131,14 @@ async def test_each_error_has_its_status(http: httpx.AsyncClient, code: str) -> 
         "message": "the message",
         "details": {"limit": {"cpu": "0.5"}},
     }
+
+
+async def test_error_class_of_a_component_has_the_status_of_its_base_class(
+    http: httpx.AsyncClient,
+) -> None:
+    for path in ("/fail/hub-busy", "/page"):
+        answer = await http.get(path)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (429, "3"), path
 
 
 async def test_unexpected_error_is_opaque_but_logged(

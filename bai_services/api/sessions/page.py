@@ -19,7 +19,7 @@ from bai_services.core.accounts.roles import Caller
 from bai_services.i18n.catalogue import translator_for
 from bai_services.script_json import script_json
 
-from ..base import manager_of, set_retry_after, status_of, to_json
+from ..base import manager_of, set_status_of, to_json
 
 # Templates of the installed Hub, and bai-hub's templates of the frame and header, which replace
 # those of the Hub.
@@ -118,8 +118,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
         self.finish(page)
 
     def render_error(self, error: errors.BaiError, caller: Caller | None) -> None:
-        self.set_status(status_of(type(error)))
-        set_retry_after(self, error)
+        set_status_of(self, error)
         self.render_page("page_error.html", caller, error=error)
 
 

@@ -61,9 +61,10 @@ async def test_log_is_limited_to_last_lines_and_to_matches(
     searched = await user.get(path, search="EPOCH", lines="1")
     assert searched["matches"] == [{"number": 3, "text": "epoch 2"}]
     assert (searched["log"], searched["match_count"]) == ("epoch 2\n", 2)
-    # Python parses at most 4,300 digits.
-    too_long = "000000001" + "0" * 5000
-    for wrong in ({"lines": "0"}, {"lines": "x"}, {"lines": too_long}, {"search": "x" * 201}):
+    too_long = ("100001", "0000000019999999", "1" * 5000)
+    for wrong in ({"lines": "0"}, {"lines": "x"}, {"lines": "١"}, {"search": "x" * 201}) + tuple(
+        {"lines": text} for text in too_long
+    ):
         with pytest.raises(errors.InvalidRequest):
             await user.get(path, **wrong)
     with pytest.raises(errors.NotFound, match="it has main1"):
