@@ -86,11 +86,14 @@ def forget_ended_process(state: dict[str, Any]) -> None:
         state.pop("port", None)
 
 
-def use_recording(handler: type, app: App, uses: AppActivity) -> type:
+def use_recording(
+    handler: type, app: App, uses: AppActivity, record_start: Callable[[], None] | None = None
+) -> type:
     """Return a subclass of a jupyter-server-proxy handler that counts only uses of the app.
 
     The original handler counts all traffic in either direction, so an open tab would keep a session
-    alive forever. The subclass also connects to apps that listen on IPv6 only.
+    alive forever. The subclass also connects to apps that listen on IPv6 only, and calls
+    ``record_start`` at each start of the app's process.
     """
 
     def record_fast_use_of_app(path: str) -> None:
@@ -111,6 +114,11 @@ def use_recording(handler: type, app: App, uses: AppActivity) -> type:
             app_path = "/" + (self.path_args[-1] or "").lstrip("/")
             if is_use(self.request, app_path, app.polled):
                 uses.record_use(app.name)
+
+        def get_cmd(self) -> Any:
+            if record_start is not None:
+                record_start()
+            return super().get_cmd()
 
         async def open(self, *args: Any, **kwargs: Any) -> None:
             uses.of(app.name).websockets += 1

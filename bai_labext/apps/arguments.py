@@ -28,8 +28,11 @@ class Arguments:
 
     def of(self, app: App) -> dict[str, str]:
         """Return the start arguments of an app: those stored last, else its defaults."""
-        stored = self._stored(app)
-        return {each.name: stored.get(each.name) or self._default(each) for each in app.arguments}
+        return self._complete(app, self._stored(app))
+
+    def validate(self, app: App, chosen: Mapping[str, Any]) -> dict[str, str]:
+        """Return the start arguments that ``choose`` would return, without storing them."""
+        return self._complete(app, self._merge(app, chosen))
 
     def choose(self, app: App, chosen: Mapping[str, Any]) -> dict[str, str]:
         """Validate and store arguments for later starts, and return all arguments of the app.
@@ -41,6 +44,17 @@ class Arguments:
         InvalidRequest
             If the app has no such argument, or a value is invalid.
         """
+        arguments = self._merge(app, chosen)
+        file = self._file(app)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Atomic replacement: a concurrent reader sees either the old or the new arguments.
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps(arguments))
+        part.replace(file)
+        return self._complete(app, arguments)
+
+    def _merge(self, app: App, chosen: Mapping[str, Any]) -> dict[str, str]:
+        """Return the stored arguments with the chosen ones."""
         known = {each.name: each for each in app.arguments}
         if unknown := sorted(set(chosen) - set(known)):
             takes = ", ".join(known) or "none"
@@ -50,13 +64,12 @@ class Arguments:
         arguments = {**self._stored(app)}
         for name, value in chosen.items():
             arguments[name] = self._validate(app, known[name], value) if value != "" else ""
-        file = self._file(app)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # Atomic replacement: a concurrent reader sees either the old or the new arguments.
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps(arguments))
-        part.replace(file)
-        return self.of(app)
+        return arguments
+
+    def _complete(self, app: App, arguments: Mapping[str, str]) -> dict[str, str]:
+        return {
+            each.name: arguments.get(each.name) or self._default(each) for each in app.arguments
+        }
 
     def check(self, app: App) -> None:
         """Check that an app can be started with its current arguments.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tornado.web import Application, HTTPError
 from bai_labext.apps.activity import AppActivity, forget_ended_process, use_recording
 from bai_labext.apps.apps import Offer, log_path
 from bai_labext.apps.arguments import Arguments
-from bai_labext.apps.catalogue import ANY_PORT
+from bai_labext.apps.catalogue import ANY_PORT, App
 from bai_labext.listeners import Listener, listeners
 from bai_labext.ports import is_reachable, port_problem
 from bai_services.core.apps.catalogue import AppKind
@@ -138,7 +139,8 @@ class RunningApps:
         """Start an app in the background with the ``chosen`` arguments.
 
         Does nothing if the Jupyter server itself serves the app. An app that is already running or
-        starting is restarted only if ``restart`` is set. Valid arguments are stored in any case.
+        starting is restarted only if ``restart`` is set. Valid arguments are stored for later
+        starts, unless ``Conflict`` is raised.
 
         Raises
         ------
@@ -162,16 +164,16 @@ class RunningApps:
         if route is None:
             return
         is_up = self.state(name) in (AppState.STARTING, AppState.RUNNING)
-        arguments = self._arguments.choose(offer.app, chosen)
         if is_up and not restart:
+            arguments = self._arguments.validate(offer.app, chosen)
             if chosen and arguments != self._started_with.get(name, arguments):
                 raise Conflict(f"{offer.app.title} is running with other arguments; restart it")
             return
+        self._arguments.choose(offer.app, chosen)
         self._arguments.check(offer.app)
         if is_up:
             await self.stop(name)
         self._failures.pop(name, None)
-        self._started_with[name] = arguments
         self._starts[name] = asyncio.create_task(self._start(name, route, request))
 
     async def stop(self, name: str) -> None:
@@ -219,19 +221,25 @@ class RunningApps:
             return ""
 
     def record_uses(self) -> None:
-        """Make the handlers of jupyter-server-proxy record uses of apps.
+        """Make the handlers of jupyter-server-proxy record uses and starts of apps.
 
         Call this only when jupyter-server-proxy has been loaded.
         """
         for name, offer in self._offers.items():
             route = self.proxy_route(name)
             if route is not None:
-                route.rule.target = use_recording(route.rule.target, offer.app, self._uses)
+                route.rule.target = use_recording(
+                    route.rule.target, offer.app, self._uses, partial(self._record_start, offer.app)
+                )
         for rule in _rules(self._web_app):
             target = rule.target
             is_port = isinstance(target, type) and issubclass(target, ProxyHandler)
             if is_port and "state" not in rule.target_kwargs:
                 rule.target = use_recording(target, ANY_PORT, self._uses)
+
+    def _record_start(self, app: App) -> None:
+        """Remember the arguments of a start, which may also be the opening of the app's address."""
+        self._started_with[app.name] = self._arguments.of(app)
 
     @property
     def offers(self) -> Sequence[Offer]:

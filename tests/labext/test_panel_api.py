@@ -260,10 +260,19 @@ def test_tensorboard_shows_the_chosen_folder(server: JupyterServer, home: Path) 
     assert post(server, "tensorboard", arguments={"log_dir": "runs/one"}).status_code == 202
     refused = post(server, "tensorboard", arguments={"log_dir": "runs/two"})
     assert refused.status_code == 409 and "restart it" in refused.json()["message"]
+    # The arguments of the rejected request are not stored.
+    assert app(server, "tensorboard")["arguments"][0]["value"] == f"{home}/runs/one"
     again = post(server, "tensorboard", arguments={"log_dir": "runs/two"}, restart=True)
     assert again.status_code == 202
     wait_until(lambda: app(server, "tensorboard")["state"] == "running", 60, "TensorBoard")
     assert folder() == f"{home}/runs/two"
+    server.request("DELETE", "bai/api/apps/tensorboard")
+    # Opening the address starts the app with the stored arguments.
+    wait_until(lambda: app(server, "tensorboard")["state"] == "stopped", 60, "the app to stop")
+    assert folder() == f"{home}/runs/two"
+    refused = post(server, "tensorboard", arguments={"log_dir": "runs/three"})
+    assert refused.status_code == 409 and "restart it" in refused.json()["message"]
+    assert post(server, "tensorboard", arguments={"log_dir": "runs/two"}).status_code == 202
     server.request("DELETE", "bai/api/apps/tensorboard")
 
 
