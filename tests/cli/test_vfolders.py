@@ -256,6 +256,48 @@ async def test_interrupted_transfer_resumes(
     assert content(tmp_path / "down") == {"big.bin": bytes(5 * MIB) + big.read_bytes()[5 * MIB :]}
 
 
+async def test_interrupted_download_of_several_files_is_resumed(
+    api: Api, bai: Bai, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "MAX_ATTEMPTS", 1)
+    mine, down = tmp_path / "mine", tmp_path / "down"
+    mine.mkdir()
+    for name in "abcd":
+        (mine / name).write_text(name)
+    await bai("vfolder", "create", "data", by="user")
+    await bai("vfolder", "upload", "data", mine, by="user")
+    files = api.world.manager.folders.files
+    original = files.download
+    read: list[str] = []
+    unavailable = {"c"}
+
+    async def download(caller: Any, key: str, path: str) -> Any:
+        if path[-1] in unavailable:
+            raise Unavailable("the storage host does not respond")
+        read.append(path[-1])
+        return await original(caller, key, path)
+
+    monkeypatch.setattr(files, "download", download)
+    words = ("vfolder", "download", "data", "mine", "--to", down, "--parallel", "1")
+    assert (await bai(*words, by="user")).code == 6
+    assert read == ["a", "b"]
+    # The user changes one of the files meanwhile: it is not replaced without --force.
+    (down / "mine/a").write_text("other")
+    refused = await bai(*words, by="user")
+    assert (refused.code, "--force" in refused.stderr) == (1, True)
+    assert (await bai(*words, "--force", by="user")).code == 6
+    assert read == ["a", "b", "a"]
+    unavailable.clear()
+    done = (await bai(*words, "--json", by="user")).document
+    assert [item["path"] for item in done["items"]] == [f"mine/{name}" for name in "abcd"]
+    assert read == ["a", "b", "a", "c", "d"]
+    assert content(down / "mine") == {name: name.encode() for name in "abcd"}
+    # After a complete download, the command does not skip anything.
+    assert (await bai(*words, by="user")).code == 1
+    assert (await bai(*words, "--force", by="user")).code == 0
+    assert read[5:] == ["a", "b", "c", "d"]
+
+
 async def test_files_can_be_copied_moved_counted_and_removed(bai: Bai, files: Path) -> None:
     await bai("vfolder", "create", "data", by="user")
     await bai("vfolder", "upload", "data", files / "small.txt", by="user")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import hashlib
+import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -124,6 +125,49 @@ class PartialFile:
         if file.is_dir() or (file.exists() and not self._replaces):
             remedy = "" if file.is_dir() else "; replace it with --force"
             raise BaiError(f"{file} already exists{remedy}", file=str(file))
+
+
+class CompletedFiles:
+    """Journal of the complete files of a download, so that a repeated command skips them.
+
+    It is a file in the target directory and is removed when the whole download is complete. A file
+    is downloaded again if its content in the folder (``etag``) or the local file has changed.
+    """
+
+    def __init__(self, folder: Path, download: Sequence[str]) -> None:
+        """``download`` identifies the command, for example the folder's name and the paths."""
+        digest = hashlib.sha256(json.dumps(download).encode()).hexdigest()[:16]
+        self._folder = folder
+        self._journal = folder / f".bai-{digest}.done"
+        self._lines: set[str] | None = None
+
+    def contains(self, file: Path, etag: str | None) -> bool:
+        if self._lines is None:
+            try:
+                self._lines = set(self._journal.read_text("utf-8", "surrogateescape").split("\n"))
+            except OSError:
+                self._lines = set()
+        try:
+            return bool(self._lines) and self._line(file, etag, file) in self._lines
+        except OSError:
+            return False
+
+    def add(self, file: Path, etag: str | None, part: Path) -> None:
+        """Record ``file`` before ``part``, its complete content, is renamed to it."""
+        if etag is None:
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        line = self._line(file, etag, part) + "\n"
+        with os.fdopen(os.open(self._journal, flags, 0o600), "ab", buffering=0) as journal:
+            journal.write(line.encode("utf-8", "surrogateescape"))
+
+    def remove(self) -> None:
+        self._journal.unlink(missing_ok=True)
+
+    def _line(self, file: Path, etag: str | None, content: Path) -> str:
+        facts = content.lstat()
+        path = str(file.relative_to(self._folder))
+        return json.dumps([path, etag, facts.st_size, facts.st_mtime_ns])
 
 
 def local_path(folder: Path, inside: str) -> Path:

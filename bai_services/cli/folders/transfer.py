@@ -30,7 +30,7 @@ from bai_services.core.errors import BaiError, ChecksumMismatch, Conflict, NotFo
 
 from .. import output
 from ..text import printable
-from .local_files import PartialFile, open_regular
+from .local_files import CompletedFiles, PartialFile, open_regular
 from .upload_records import UploadRecords
 
 T = TypeVar("T")
@@ -344,9 +344,15 @@ class Uploader:
 
 
 async def fetch(
-    client: Client, folder_path: str, item: Download, bars: Progress, *, replaces: bool
+    client: Client,
+    folder_path: str,
+    item: Download,
+    bars: Progress,
+    completed: CompletedFiles,
+    *,
+    replaces: bool,
 ) -> None:
-    """Download one file; resume an interrupted download.
+    """Download one file; resume an interrupted download, and skip a file in ``completed``.
 
     The file appears under its name only when it is complete.
 
@@ -355,6 +361,8 @@ async def fetch(
     BaiError
         If the file exists and ``replaces`` is False, or if the download is incomplete.
     """
+    if completed.contains(item.file, item.etag):
+        return
     partial_file = PartialFile(item.file, item.etag, replaces=replaces)
     task = bars.add_task(printable(item.source), total=item.size)
     for attempt in range(MAX_ATTEMPTS):
@@ -365,6 +373,7 @@ async def fetch(
             if attempt + 1 == MAX_ATTEMPTS:
                 raise
             await asyncio.sleep(2**attempt / 4)
+    completed.add(item.file, item.etag, partial_file.part)
     partial_file.finish()
     bars.remove_task(task)
 

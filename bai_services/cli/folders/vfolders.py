@@ -28,7 +28,7 @@ from ..command import (
 from . import sharing as vfolder_sharing
 from . import transfer
 from .info import info
-from .local_files import Patterns, files_below, local_path
+from .local_files import CompletedFiles, Patterns, files_below, local_path
 
 _PARALLEL = click.option(
     "--parallel", type=click.IntRange(1, 32), default=4, show_default=True,
@@ -272,8 +272,8 @@ async def download(
 ) -> None:
     """Download files and directories from a folder.
 
-    If a download is interrupted, the same command resumes it. Add --force if some of the
-    files are already complete.
+    If a download is interrupted, the same command resumes it: files that are already complete
+    are not downloaded again.
     """
     patterns = Patterns(include, exclude)
     source = f"/vfolders/{segment(name)}"
@@ -283,12 +283,14 @@ async def download(
         for file in await _files_at(connection, name, path)
         if patterns.matches(file.target)
     ]
+    completed = CompletedFiles(folder, [name, *paths])
     with transfer.progress_bars() as bars:
 
         async def fetch(item: transfer.Download) -> None:
-            await transfer.fetch(connection.client, source, item, bars, replaces=force)
+            await transfer.fetch(connection.client, source, item, bars, completed, replaces=force)
 
         await transfer.in_parallel(fetch, downloads, parallel)
+    completed.remove()
     done = [{"path": i.source, "file": str(i.file), "size": i.size} for i in downloads]
     _print_transfer(done, f"downloaded to {folder}", as_json=as_json)
 
