@@ -44,14 +44,29 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueGroup:
+    """Values of a field that may select too many rows to sort.
+
+    On SQLite, which has no statistics, a filter on values of one group does not use the index of
+    the field, so that the rows are read in the requested order. If ``implied`` is given, this
+    applies only to the default order, for which there is a partial index; ``implied`` is its
+    condition, which each of the rows meets.
+    """
+
+    values: frozenset[str]
+    implied: sa.ColumnElement[bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """Sorting and filtering of a select; ``columns`` maps public names to columns."""
 
     columns: Mapping[str, sa.ColumnElement[Any]]
     default_sort: Sequence[str] = field(default=("-created_at",))
-    # Frequent values of each field. A filter on a frequent value does not use the field's index,
-    # because the index would select too many rows to sort.
-    common: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    # Whether equal rows are in the reversed default order if the last requested field has another
+    # direction than the default order. One index then serves both directions of the field.
+    reverses_default: bool = False
+    groups: Mapping[str, Sequence[ValueGroup]] = field(default_factory=dict)
     # Fields whose values are names in a joined table. A condition on such a field is first resolved
     # to the keys of the names, because the database has statistics of the number of rows per key.
     named: Mapping[str, Named] = field(default_factory=dict)
@@ -76,7 +91,10 @@ class Listing:
             If a filter or the sort order is not valid: for example, the list has no such field.
         """
         for name, value in query.filters.items():
-            rows = rows.where(await self._resolve_names(tx, name, self._condition(tx, name, value)))
+            condition = self._grouped(tx, name, value, query)
+            if condition is None:
+                condition = self._condition(tx, name, value)
+            rows = rows.where(await self._resolve_names(tx, name, condition))
         order = [self._order(name) for name in self._sort(query)]
         result = await tx.execute(rows.order_by(*order).limit(query.limit).offset(query.offset))
         items = records(make, result)
@@ -95,6 +113,8 @@ class Listing:
         """
         chosen = {name.removeprefix("-") for name in query.sort}
         rest = [name for name in self.default_sort if name.removeprefix("-") not in chosen]
+        if self.reverses_default and _is_reversed(query.sort, self.default_sort):
+            rest = [name[1:] if name.startswith("-") else f"-{name}" for name in rest]
         return [*query.sort, *rest]
 
     async def _resolve_names(
@@ -113,6 +133,25 @@ class Listing:
         select = sa.select(named.key).where(condition).limit(_MAX_KEYS + 1)
         keys = (await tx.scalars(select)).all()
         return named.referring.in_(keys) if len(keys) <= _MAX_KEYS else condition
+
+    def _grouped(
+        self, tx: AsyncConnection, name: str, value: str, query: ListQuery
+    ) -> sa.ColumnElement[bool] | None:
+        """Return the condition of a filter on values of one group; None for any other filter."""
+        field_name, _, comparison = name.partition("__")
+        if comparison not in ("", "in"):
+            return None
+        values = value.split(",") if comparison else [value]
+        first, default = self._sort(query)[0], self.default_sort[0]
+        is_default = first.removeprefix("-") == default.removeprefix("-")
+        for group in self.groups.get(field_name, ()):
+            if group.values.issuperset(values) and (group.implied is None or is_default):
+                column = self.columns[field_name]
+                if tx.dialect.name == "sqlite":
+                    column = column.concat("")  # an expression disables the index of the field
+                condition = column.in_(values)
+                return condition if group.implied is None else group.implied & condition
+        return None
 
     def _order(self, name: str) -> sa.ColumnElement[Any]:
         field_name = name.removeprefix("-")
@@ -143,9 +182,6 @@ class Listing:
             )
         if comparison == "in":
             return column.in_([_typed(column, part, name) for part in value.split(",")])
-        if not comparison and value in self.common.get(field_name, ()):
-            # An expression disables the index, so the rows are read in the requested order.
-            return column.concat("") == value
         return _COMPARISONS[comparison](column, _typed(column, value, name))
 
     def _column(self, name: str) -> sa.ColumnElement[Any]:
@@ -156,6 +192,11 @@ class Listing:
             raise InvalidRequest(
                 f"this list has no field {name!r}; its fields are {fields}", field=name
             ) from None
+
+
+def _is_reversed(sort: Sequence[str], default: Sequence[str]) -> bool:
+    """Return whether the last field of ``sort`` has another direction than the default order."""
+    return bool(sort) and sort[-1].startswith("-") != default[0].startswith("-")
 
 
 def _contains(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.dialects import sqlite
 
-from bai_services.core.accounts.roles import Visibility
+from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import (
     AlreadyExists,
@@ -22,12 +22,10 @@ from bai_services.core.listing import ListQuery
 from bai_services.core.scheduling.caps import Scope
 from bai_services.core.scheduling.queue import run_pass
 from bai_services.core.sessions.lifecycle import Event, Result, Status
-from bai_services.db.sessions.rows import SELECT
 from bai_services.db.sessions.session_insert import NewSession
 from bai_services.db.sessions.transitions import TransitionValues
 from bai_services.db.tables import accounts, cluster, folders
 from bai_services.db.tables.folders import vfolder_mounts
-from bai_services.db.tables.sessions import sessions
 
 from .world import NOW, World, make_world
 
@@ -331,17 +329,105 @@ async def test_every_page_has_the_total(world: World, offset: int, count: int) -
     assert (len(page.items), page.total) == (count, 3)
 
 
-async def test_list_of_live_sessions_of_user_uses_index(world: World) -> None:
+RUNNING = "PREPARING,PREPARED,RUNNING,TERMINATING"
+WAITING = "PENDING,SCHEDULED"
+ENDED = "TERMINATED,CANCELLED,ERROR"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param(ListQuery(limit=1), id="first page"),
+        pytest.param(ListQuery(limit=1, offset=1), id="next page"),
+        pytest.param(ListQuery(limit=1, sort=["created_at"]), id="oldest first"),
+        pytest.param(ListQuery(limit=1, sort=["name"]), id="by name"),
+        pytest.param(ListQuery(limit=1, sort=["-name"]), id="by name, descending"),
+        pytest.param(ListQuery(limit=1, sort=["-started_at"]), id="by start"),
+        pytest.param(
+            ListQuery(limit=1, sort=["created_at"], filters={"status__in": WAITING}),
+            id="waiting, oldest first",
+        ),
+        pytest.param(ListQuery(limit=1, filters={"project": "p"}), id="project"),
+        pytest.param(ListQuery(limit=1, filters={"owner": "ann"}), id="owner"),
+        pytest.param(ListQuery(limit=1, filters={"status__in": RUNNING}), id="running"),
+        pytest.param(ListQuery(limit=1, filters={"status__in": WAITING}), id="waiting"),
+        pytest.param(ListQuery(limit=1, filters={"status__in": ENDED}), id="ended"),
+        pytest.param(ListQuery(limit=1, filters={"status": "RUNNING"}), id="one live status"),
+        pytest.param(ListQuery(limit=1, filters={"status": "ERROR"}), id="one final status"),
+        pytest.param(
+            ListQuery(limit=1, filters={"owner": "ann", "status__in": WAITING}), id="owner, waiting"
+        ),
+        pytest.param(
+            ListQuery(limit=1, filters={"owner": "ann", "status__in": ENDED}), id="owner, ended"
+        ),
+        pytest.param(
+            ListQuery(limit=1, sort=["name"], filters={"status__in": ENDED}), id="ended, by name"
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "visible",
+    [
+        pytest.param(Visibility(), id="superadmin"),
+        pytest.param(Visibility(hidden_roles=frozenset({Role.SUPERADMIN})), id="monitor"),
+    ],
+)
+async def test_page_of_list_is_read_in_order_of_index(
+    world: World, query: ListQuery, visible: Visibility
+) -> None:
+    assert "USE TEMP B-TREE" not in await plan_of_page(world, query, visible)
+
+
+async def test_page_of_own_sessions_is_read_in_order_of_index(world: World) -> None:
+    plan = await plan_of_page(world, ListQuery(limit=1), Visibility(owner_id="u1"))
+    assert plan == "SEARCH sessions USING INDEX ix_sessions_owner_created (owner_id=?)"
+
+
+async def test_live_sessions_are_read_from_small_index(world: World) -> None:
+    query = ListQuery(limit=1, filters={"status__in": WAITING})
+    mine = await plan_of_page(world, query, Visibility(owner_id="u1"))
+    assert mine == "SEARCH sessions USING INDEX ix_sessions_live_owner (owner_id=?)"
+    every = await plan_of_page(world, query, Visibility())
+    assert every == "SCAN sessions USING INDEX ix_sessions_live"
+
+
+async def plan_of_page(world: World, query: ListQuery, visible: Visibility) -> str:
+    """Return SQLite's plan of the select of the ids of a page."""
     if not world.database.is_sqlite:
         pytest.skip("PostgreSQL's choice depends on the number of rows")
-    mine = [sessions.c.owner_id == "u1", sessions.c.status == Status.RUNNING]
-    newest = SELECT.where(*mine).order_by(sessions.c.created_at.desc()).limit(20)
-    text = newest.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
+    for name in ("lab", "other"):
+        await world.sessions.enqueue(world.new_session(name), world.advance())
+    statements: list[tuple[str, Any]] = []
+
+    def record(_: object, __: object, text: str, values: object, *___: object) -> None:
+        if text.startswith("SELECT sessions.id") and "ORDER BY" in text and "LIMIT" in text:
+            statements.append((text, values))
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", record)
+    try:
+        await world.sessions.page(query, visible)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", record)
+    [(text, values)] = statements
     async with world.database.read() as tx:
-        plan = (await tx.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")).all()
-    index = "ix_sessions_status_owner (status=? AND owner_id=?)"
-    assert plan[0].detail == f"SEARCH sessions USING INDEX {index}"
-    assert not any("TEMP B-TREE" in row.detail for row in plan)
+        plan = await tx.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)
+        return "\n".join(row.detail for row in plan)
+
+
+async def test_order_of_equal_rows_is_reversed_with_the_requested_order(world: World) -> None:
+    """Ended sessions may have the same name; the one created last is listed last or first."""
+    for _ in range(3):
+        row, _ = await world.sessions.enqueue(world.new_session("lab"), world.advance())
+        await world.sessions.move(row.id, Event.STOP_REQUESTED, NOW)
+    ascending, descending = [
+        [view.row.created_at for view in page.items]
+        for page in [
+            await world.sessions.page(ListQuery(sort=[sort]), Visibility())
+            for sort in ("name", "-name")
+        ]
+    ]
+    assert ascending == sorted(ascending)
+    assert descending == ascending[::-1]
 
 
 async def test_rename_keeps_names_unique(world: World) -> None:

@@ -14,10 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.accounts.roles import Role
 from bai_services.core.errors import NotFound
 from bai_services.core.sessions.dependencies import Dependency
-from bai_services.core.sessions.lifecycle import ENDED, OCCUPYING, Status
+from bai_services.core.sessions.lifecycle import ENDED, LIVE, OCCUPYING, Status
 from bai_services.core.sessions.resolved_spec import ResolvedSpec
 
-from ..listing import Listing, Named
+from ..listing import Listing, Named, ValueGroup
 from ..tables.accounts import projects, users
 from ..tables.callbacks import session_callbacks
 from ..tables.cluster import devices
@@ -128,13 +128,21 @@ _NAMES = {
 _COLUMNS = [_NAMES[f.name] if f.name in _NAMES else sessions.c[f.name] for f in fields(SessionRow)]
 _KERNEL_COLUMNS = [kernels.c[f.name] for f in fields(KernelRow)]
 
-# Every session has an owner and a project. The joins are outer joins nevertheless, because
-# PostgreSQL omits unused outer joins when it counts rows.
-SELECT: sa.Select[Any] = (
-    sa.select(*_COLUMNS)
-    .outerjoin_from(sessions, users, sessions.c.owner_id == users.c.id)
-    .outerjoin(projects, sessions.c.project_id == projects.c.id)
-)
+
+def _select(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Return a select of sessions, joined with their owners and projects.
+
+    Every session has an owner and a project. The joins are outer joins nevertheless, because
+    databases omit unused outer joins.
+    """
+    with_owner = sessions.outerjoin(users, sessions.c.owner_id == users.c.id)
+    with_project = with_owner.outerjoin(projects, sessions.c.project_id == projects.c.id)
+    return sa.select(*columns).select_from(with_project)
+
+
+SELECT = _select(*_COLUMNS)
+# A list selects the ids of a page first, because its indexes contain them.
+SELECT_ID = _select(sessions.c.id)
 
 # Built at import, because building these statements takes several times as long as running them.
 _STATUS = [f.name for f in fields(SessionRow)].index("status")
@@ -194,7 +202,13 @@ LISTING = Listing(
         "terminated_at": sessions.c.terminated_at,
     },
     default_sort=("-created_at", "-id"),
-    common={"status": frozenset(ENDED)},
+    reverses_default=True,
+    groups={
+        "status": (
+            ValueGroup(frozenset(ENDED)),
+            ValueGroup(frozenset(LIVE), sessions.c.live_name.is_not(None)),
+        )
+    },
     named={
         "owner": Named(users.c.id, sessions.c.owner_id),
         "project": Named(projects.c.id, sessions.c.project_id),
@@ -214,11 +228,6 @@ def row_of(values: Sequence[Any]) -> SessionRow:
     converted[_STATUS] = Status(converted[_STATUS])
     converted[_OWNER_ROLE] = Role(converted[_OWNER_ROLE])
     return SessionRow(*converted)
-
-
-def row_from_columns(**columns: Any) -> SessionRow:
-    """Return the session in a row of ``SELECT``, whose columns are the keyword arguments."""
-    return row_of(list(columns.values()))
 
 
 async def read_by_id(tx: AsyncConnection, session_id: str) -> list[SessionRow]:

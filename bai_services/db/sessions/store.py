@@ -34,6 +34,7 @@ from . import dependencies, session_insert
 from .rows import (
     LISTING,
     SELECT,
+    SELECT_ID,
     SessionKernels,
     SessionRow,
     SessionView,
@@ -41,7 +42,6 @@ from .rows import (
     read_rows,
     read_views,
     require_by_id,
-    row_from_columns,
     row_of,
 )
 from .session_insert import NewSession
@@ -226,10 +226,11 @@ class SessionStore:
 
     async def page(self, query: ListQuery, visible: Visibility) -> Page[SessionView]:
         async with self._db.read() as tx:
-            page = await LISTING.page(
-                tx, SELECT.where(*visible_to(visible)), query, row_from_columns
+            ids = await LISTING.page(
+                tx, SELECT_ID.where(*visible_to(visible)), query, lambda id: str(id)
             )
-            return page.with_items(await read_views(tx, page.items))
+            rows = {row.id: row for row in await _rows_of(tx, ids.items)}
+            return ids.with_items(await read_views(tx, [rows[key] for key in ids.items]))
 
     async def in_status(self, *statuses: Status) -> list[SessionRow]:
         """Return every session in one of these statuses, oldest first."""

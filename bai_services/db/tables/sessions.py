@@ -6,6 +6,10 @@ import sqlalchemy as sa
 
 from .base import Slots, UtcDateTime, created_at, identity, metadata
 
+# Condition of an index that contains only live sessions.
+_IS_LIVE = sa.text("live_name IS NOT NULL")
+_IF_LIVE = {"sqlite_where": _IS_LIVE, "postgresql_where": _IS_LIVE}
+
 sessions = sa.Table(
     "sessions",
     metadata,
@@ -20,7 +24,7 @@ sessions = sa.Table(
     sa.Column("owner_id", sa.ForeignKey("users.id"), nullable=False),
     sa.Column("access_key", sa.String(20), nullable=False),
     sa.Column("domain", sa.ForeignKey("domains.name"), nullable=False),
-    sa.Column("project_id", sa.ForeignKey("projects.id"), nullable=False, index=True),
+    sa.Column("project_id", sa.ForeignKey("projects.id"), nullable=False),
     sa.Column("resource_group", sa.ForeignKey("resource_groups.name"), nullable=False),
     sa.Column("image", sa.String(255), nullable=False),
     sa.Column("architecture", sa.String(32), nullable=False),
@@ -78,14 +82,18 @@ sessions = sa.Table(
     sa.Column("terminated_at", UtcDateTime),
     sa.UniqueConstraint("owner_id", "live_name"),
     sa.Index("ix_sessions_hub_server", "hub_user", "hub_server"),
-    sa.Index("ix_sessions_owner_created", "owner_id", "created_at"),
-    sa.Index("ix_sessions_created_at", "created_at"),
-    # With these indexes, a page of a long list is read in index order, without sorting.
-    sa.Index("ix_sessions_name", "name"),
-    sa.Index("ix_sessions_started_at", "started_at"),
-    sa.Index("ix_sessions_owner_started", "owner_id", "started_at"),
-    # For the live sessions of a user, who may have tens of thousands of ended sessions.
-    sa.Index("ix_sessions_status_owner", "status", "owner_id", "created_at"),
+    sa.Index("ix_sessions_status_owner", "status", "owner_id"),
+    # Pages of the list are read in the order of these indexes, without sorting. Each index contains
+    # the complete order of the list, which ends with ``created_at, id``.
+    sa.Index("ix_sessions_created_at", "created_at", "id"),
+    sa.Index("ix_sessions_owner_created", "owner_id", "created_at", "id"),
+    sa.Index("ix_sessions_project_created", "project_id", "created_at", "id"),
+    sa.Index("ix_sessions_name", "name", "created_at", "id"),
+    sa.Index("ix_sessions_started_at", "started_at", "created_at", "id"),
+    sa.Index("ix_sessions_owner_started", "owner_id", "started_at", "created_at", "id"),
+    # For live sessions, which may be few among many ended ones.
+    sa.Index("ix_sessions_live", "created_at", "id", **_IF_LIVE),
+    sa.Index("ix_sessions_live_owner", "owner_id", "created_at", "id", **_IF_LIVE),
 )
 
 kernels = sa.Table(
