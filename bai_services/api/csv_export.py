@@ -20,11 +20,11 @@ from bai_services.core.user_input import shown
 
 # Spreadsheets run cells that begin with these signs as formulas. In Chinese, Japanese and Korean
 # locales, they accept the full-width signs, too; the last one is the minus sign U+2212.
-FORMULA_SIGNS = "=+\\-@\uff1d\uff0b\uff0d\uff20\u2212"
+FORMULA_SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20\u2212"
 # Spreadsheets skip blanks and invisible characters before a formula, and some start a new cell at a
 # control character.
 _MAY_BE_FORMULA = re.compile(
-    rf"[\x00-\x1f]|[\s\x00-\x1f\u200b-\u200f\u2060\ufeff]*[{FORMULA_SIGNS}]"
+    rf"[\x00-\x1f]|[\s\x00-\x1f\u200b-\u200f\u2060\ufeff]*[{re.escape(FORMULA_SIGNS)}]"
 )
 # Without this mark, spreadsheets use the encoding of the system instead of UTF-8.
 BYTE_ORDER_MARK = "\ufeff"

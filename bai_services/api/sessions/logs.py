@@ -11,7 +11,7 @@ from tornado.iostream import StreamClosedError
 from bai_services.core import errors
 from bai_services.core.sessions import records
 from bai_services.core.sessions.kernel_group import MAIN_HOST
-from bai_services.core.user_input import read_whole
+from bai_services.core.user_input import read_whole, shown
 from bai_services.manager.sessions.logs import LogChunk
 
 from ..base import APIHandler, operation

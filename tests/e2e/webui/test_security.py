@@ -19,7 +19,7 @@ from tornado.httpserver import HTTPServer
 from tornado.web import Application, RequestHandler
 
 from bai_services.api.base import Operation
-from bai_services.api.csv_export import FORMULA_STARTS
+from bai_services.api.csv_export import FORMULA_SIGNS
 from bai_services.api.routes import ROUTES
 from bai_services.api.web_pages import PAGE_NAMES
 from tests.e2e.engines import checked
@@ -234,7 +234,7 @@ def test_no_csv_has_a_formula(hub: RunningHub) -> None:
                     if answer.status_code == 200:
                         cells = [c for row in csv.reader(io.StringIO(answer.text)) for c in row]
                         hostile += sum(cell == "'" + FORMULA for cell in cells)
-                        wrong = [cell for cell in cells if cell.startswith(FORMULA_STARTS)]
+                        wrong = [cell for cell in cells if cell.startswith(tuple(FORMULA_SIGNS))]
                         assert [cell for cell in wrong if not re.fullmatch(r"-[\d.]+", cell)] == []
     finally:
         remove(hub, made)
