@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import audit, drain, events, health, metrics
+from . import audit, dashboard, drain, events, health, metrics
 from .accounts import auth, domains, keypairs, me, policies, projects, ssh_keys, users
 from .apps import session_apps
 from .apps import shares as app_shares
@@ -21,6 +21,7 @@ ROUTES: list[Route] = [
     *drain.ROUTES,
     *metrics.ROUTES,
     *me.ROUTES,
+    *dashboard.ROUTES,
     *ssh_keys.ROUTES,
     *auth.ROUTES,
     *domains.ROUTES,

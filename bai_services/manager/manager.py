@@ -13,6 +13,7 @@ from .audit import Audit
 from .clock import Clock, utcnow
 from .cluster.services import cluster_services
 from .context import ManagerContext
+from .dashboard import Dashboards
 from .drain import Drain
 from .events import Events, Feed
 from .folders.services import folder_services
@@ -67,6 +68,9 @@ class Manager:
             lease=self.scheduling.lease,
         )
         self.cluster = cluster_services(context, settings, self.sessions, self.scheduling)
+        self.dashboards = Dashboards(
+            self.sessions.sessions, self.sessions.options, self.folders.quotas, self.cluster.agents
+        )
         self.session_apps = SessionApps(database, self.sessions.sessions)
         self.app_shares = AppShares(context, settings, self.sessions.sessions)
         self.sign_outs = SignOuts(

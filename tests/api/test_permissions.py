@@ -46,6 +46,7 @@ class Row(NamedTuple):
 # Columns: superadmin, domain-admin, foreign-domain-admin, owner, same-domain-user,
 #          foreign-domain-user, monitor, hub, agent
 TABLE = [
+    Row("GET /dashboard", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /me", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /me/ssh-keys", "ok ok ok ok ok ok ok 403 403"),
     Row("POST /me/ssh-keys", "ok ok ok ok ok ok ok 403 403", {"name": "{fresh}"}),

@@ -97,6 +97,8 @@ function open(): void {
   on('folder', () => {
     void queries.invalidateQueries({ queryKey: ['folders'] });
     void queries.invalidateQueries({ queryKey: ['files'], predicate: isListing });
+    // The usage of storage.
+    void queries.invalidateQueries({ queryKey: ['sessions', 'dashboard'] });
   });
   on('files', event => {
     const { folder_id: id } = JSON.parse(event.data) as Change;

@@ -4,12 +4,6 @@ import { queries } from '../queries';
 
 const refresh = () => queries.invalidateQueries({ queryKey: ['entities'] });
 
-/** Resources of all agents that are alive, for administrators. */
-export const agentTotalsQuery = queryOptions({
-  queryKey: ['sessions', 'agent-totals'],
-  queryFn: ({ signal }) => unwrap(api.GET('/agent-totals', { signal }))
-});
-
 /** Add or remove an alias of an image. */
 export function useChangeAlias(image: string) {
   return useMutation({

@@ -76,7 +76,7 @@ export const runningSessionsQuery = (owner: string) =>
   });
 
 /** Interval of loading a list again: countdowns and utilization change without an event. */
-export const LIST_REFRESH_MILLIS = 7_000;
+export const LIST_REFRESH_MILLIS = 15_000;
 
 /** Number of sessions that match the filters. */
 export const sessionCountQuery = (filters: Record<string, string>) =>

@@ -17,7 +17,7 @@ import { Meter } from './Meter';
 
 type Slots = Record<string, string>;
 
-const REFRESH_MILLIS = 10_000;
+const REFRESH_MILLIS = 15_000;
 const STATUSES = ['ALIVE', 'LOST', 'TERMINATED'];
 
 const COLORS: Record<string, 'success' | 'error' | 'warning' | 'default'> = {

@@ -8,6 +8,8 @@ import { meQuery } from '../../data/accounts/me';
 import { useChosenProject } from '../../data/accounts/project';
 import { GroupResources, MyQuotas, MyStorage } from './MyQuotas';
 import { ActiveAgents, AgentStatistics } from './AgentWidgets';
+import { dashboardQuery } from '../../data/dashboard';
+import { ErrorNotice } from '../../components/ErrorNotice';
 import { MyDevices, MyQueue, SessionCounts } from './MySessions';
 import { RecentSessions } from './RecentSessions';
 import type { DashboardSearch } from './search';
@@ -17,7 +19,8 @@ const route = getRouteApi('/dashboard');
 
 /**
  * Sessions, quotas, resources and queue of the user. Superadmins and monitors see the sessions of
- * all users and the agents. The page is updated when a session changes.
+ * all users and the agents. One request returns the content of all cards; it is repeated when a
+ * session or a folder changes.
  */
 export function DashboardPage() {
   const { t } = useTranslation();
@@ -29,6 +32,9 @@ export function DashboardPage() {
     void navigate({ search: old => ({ ...old, ...changes }) });
   const projects = me?.projects ?? [];
   const seesAll = me?.role === 'superadmin' || me?.role === 'monitor';
+  const query = useQuery(dashboardQuery(search));
+  // Monitors may not create sessions, so they have no quotas.
+  const hasQuotas = me?.role !== 'monitor';
   return (
     <>
       <Flex wrap gap="small" align="center" style={{ marginBottom: 16 }}>
@@ -48,38 +54,34 @@ export function DashboardPage() {
           />
         )}
       </Flex>
+      {query.error && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
       {me && (
         <Board
           layout={layout}
           cards={[
             {
               key: 'sessions',
-              content: <SessionCounts owner={seesAll ? undefined : me.username} />
+              content: <SessionCounts query={query} owner={seesAll ? undefined : me.username} />
             },
             ...(seesAll
               ? [
-                  { key: 'agent-statistics', content: <AgentStatistics /> },
-                  { key: 'agents', span: 2, content: <ActiveAgents /> }
+                  { key: 'agent-statistics', content: <AgentStatistics query={query} /> },
+                  { key: 'agents', span: 2, content: <ActiveAgents query={query} /> }
                 ]
               : []),
             {
               key: 'recent',
               span: 2,
-              content: (
-                <RecentSessions
-                  owner={seesAll ? undefined : me.username}
-                  project={search.project}
-                />
-              )
+              content: <RecentSessions query={query} />
             },
-            { key: 'quotas', content: <MyQuotas target={search} /> },
-            { key: 'storage', content: <MyStorage /> },
-            ...(['mine', 'group'] as const).map(panel => ({
+            ...(hasQuotas ? [{ key: 'quotas', content: <MyQuotas query={query} /> }] : []),
+            { key: 'storage', content: <MyStorage query={query} /> },
+            ...(hasQuotas ? (['mine', 'group'] as const) : []).map(panel => ({
               key: panel,
-              content: <GroupResources target={search} onChange={change} panel={panel} />
+              content: <GroupResources query={query} onChange={change} panel={panel} />
             })),
-            { key: 'devices', content: <MyDevices owner={me.username} /> },
-            { key: 'queue', content: <MyQueue owner={me.username} /> }
+            { key: 'devices', content: <MyDevices query={query} /> },
+            { key: 'queue', content: <MyQueue query={query} /> }
           ]}
         />
       )}

@@ -1,30 +1,27 @@
 import { useState } from 'react';
 import { WarningOutlined } from '@ant-design/icons';
 import { Flex, Tag, Typography } from 'antd';
-import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../components/amount';
 import { scopeTitle, usageText } from '../../components/storageScope';
-import { ownQuotasQuery } from '../../data/folders/folders';
-import { quotasQuery, type Quotas } from '../../data/sessions/quotas';
+import type { Quotas } from '../../data/sessions/quotas';
 import { GroupSelect, ResourceBars, UsedFreeSwitch } from './ResourceBars';
 import { amountsOf } from './resources';
 import type { DashboardSearch } from './search';
 import { UsageBar } from './UsageBar';
-import { Widget, WIDGET_REFRESH_MILLIS } from './Widget';
+import { Widget, type DashboardResult } from './Widget';
 
 type SlotQuota = Quotas['scopes'][number]['slots'][number];
 
 /** Usage and limits in every scope; the limiting quota of each resource is marked. */
-export function MyQuotas({ target }: { target: DashboardSearch }) {
+export function MyQuotas({ query }: { query: DashboardResult }) {
   const { t } = useTranslation();
-  const quotas = useQuery({ ...quotasQuery(target), refetchInterval: WIDGET_REFRESH_MILLIS });
   return (
-    <Widget title={t('dashboard.quotas')} help={t('dashboard.help-quotas')} query={quotas}>
-      {({ scopes }) =>
-        scopes.length === 0
+    <Widget title={t('dashboard.quotas')} help={t('dashboard.help-quotas')} query={query}>
+      {({ quotas }) =>
+        !quotas || quotas.scopes.length === 0
           ? t('dashboard.no-project')
-          : scopes.map(scope => (
+          : quotas.scopes.map(scope => (
               <div key={scope.kind} style={{ marginBottom: 12 }}>
                 <Typography.Text strong>
                   {t(`dashboard.scope-${scope.kind}`, { name: scope.name })}
@@ -63,15 +60,14 @@ function SlotUsage({ slot }: { slot: SlotQuota }) {
 }
 
 /** Usage and limits of the folders of the user and the user's projects, on each storage host. */
-export function MyStorage() {
+export function MyStorage({ query }: { query: DashboardResult }) {
   const { t, i18n } = useTranslation();
-  const quotas = useQuery({ ...ownQuotasQuery, refetchInterval: WIDGET_REFRESH_MILLIS });
   return (
-    <Widget title={t('dashboard.storage')} help={t('dashboard.help-storage')} query={quotas}>
-      {scopes =>
-        scopes.length === 0
+    <Widget title={t('dashboard.storage')} help={t('dashboard.help-storage')} query={query}>
+      {({ storage }) =>
+        storage.length === 0
           ? t('dashboard.no-storage')
-          : scopes.map(scope => (
+          : storage.map(scope => (
               <UsageBar
                 key={`${scope.host} ${scope.scope}`}
                 name={`${scope.host} · ${scopeTitle(t, scope)}`}
@@ -85,31 +81,23 @@ export function MyStorage() {
 }
 
 interface GroupResourcesProps {
-  target: DashboardSearch;
+  query: DashboardResult;
+  panel: 'mine' | 'group';
   onChange: (changes: DashboardSearch) => void;
 }
 
 /** Used and free resources in a resource group: of the user (`mine`) or of the agents (`group`). */
-export function GroupResources({
-  target,
-  onChange,
-  panel
-}: GroupResourcesProps & { panel: 'mine' | 'group' }) {
+export function GroupResources({ query, panel, onChange }: GroupResourcesProps) {
   const { t } = useTranslation();
   const [isFree, setIsFree] = useState(false);
-  const quotas = useQuery({ ...quotasQuery(target), refetchInterval: WIDGET_REFRESH_MILLIS });
   return (
-    <Widget
-      title={t(`dashboard.panel-${panel}`)}
-      help={t(`dashboard.help-${panel}`)}
-      query={quotas}
-    >
-      {data => {
-        const amounts = amountsOf(data, panel);
+    <Widget title={t(`dashboard.panel-${panel}`)} help={t(`dashboard.help-${panel}`)} query={query}>
+      {({ quotas }) => {
+        const amounts = quotas ? amountsOf(quotas, panel) : [];
         return (
           <>
             <Flex wrap gap="small" style={{ marginBottom: 12 }}>
-              <GroupSelect quotas={data} onChange={group => onChange({ group })} />
+              <GroupSelect quotas={quotas ?? undefined} onChange={group => onChange({ group })} />
               <UsedFreeSwitch isFree={isFree} onChange={setIsFree} />
             </Flex>
             {amounts.length === 0 ? (

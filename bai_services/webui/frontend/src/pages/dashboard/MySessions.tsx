@@ -1,30 +1,12 @@
 import { Flex, Statistic } from 'antd';
-import { useQueries, useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { countText } from '../../components/list/listSearch';
 import { formatTime } from '../../components/time';
-import { STATUS_GROUPS, sessionsQuery, type Session } from '../../data/sessions/sessions';
+import type { Session } from '../../data/sessions/sessions';
 import type { SessionsSearch } from '../sessions/search';
 import { UsageBar } from './UsageBar';
-import { Widget, WIDGET_REFRESH_MILLIS } from './Widget';
-
-const STARTING = STATUS_GROUPS.running.filter(
-  status => status !== 'RUNNING' && status !== 'TERMINATING'
-);
-const MAX_QUEUED = 5;
-const MAX_WITH_DEVICES = 20;
-
-/** Query for the sessions of a user, or of all users that the caller may see. */
-const listOf = (owner: string | undefined, limit: number, filters: Record<string, string>) => ({
-  ...sessionsQuery({
-    limit,
-    offset: 0,
-    sort: '-created_at',
-    filters: { ...(owner === undefined ? {} : { owner }), ...filters }
-  }),
-  refetchInterval: WIDGET_REFRESH_MILLIS
-});
+import { Widget, type DashboardResult } from './Widget';
 
 function SessionLink({ session }: { session: Session }) {
   return (
@@ -43,56 +25,52 @@ const RUNNING_TYPES = ['interactive', 'batch'] as const;
 interface CountProps {
   title: string;
   search: SessionsSearch;
-  total: number | undefined;
+  total: number;
 }
 
 function Count({ title, search, total }: CountProps) {
   return (
-    total !== undefined && (
-      <Link to="/sessions" search={search}>
-        <Statistic title={title} value={countText(total)} />
-      </Link>
-    )
+    <Link to="/sessions" search={search}>
+      <Statistic title={title} value={countText(total)} />
+    </Link>
   );
 }
 
-/**
- * Numbers of running sessions by type, of starting sessions and of pending sessions. Without an
- * owner, the sessions of all users are counted.
- */
-export function SessionCounts({ owner }: { owner: string | undefined }) {
+interface SessionCountsProps {
+  query: DashboardResult;
+  /** undefined: the sessions of all users. */
+  owner: string | undefined;
+}
+
+/** Numbers of running sessions by type, of starting sessions and of pending sessions. */
+export function SessionCounts({ query, owner }: SessionCountsProps) {
   const { t } = useTranslation();
-  const running = useQueries({
-    queries: RUNNING_TYPES.map(type => listOf(owner, 1, { status: 'RUNNING', type }))
-  });
-  const starting = useQuery(listOf(owner, 1, { status__in: STARTING.join(',') }));
-  const pending = useQuery(listOf(owner, 1, { status__in: STATUS_GROUPS.pending.join(',') }));
   const filters = owner === undefined ? {} : { owner };
   return (
     <Widget
       title={t(owner === undefined ? 'dashboard.active-sessions' : 'dashboard.my-sessions')}
       help={t(owner === undefined ? 'dashboard.help-active' : 'dashboard.help-sessions')}
-      query={pending}
+      query={query}
     >
-      {({ total }) => (
+      {({ counts }) => (
         <Flex wrap gap="large">
-          {RUNNING_TYPES.map((type, index) => (
+          {RUNNING_TYPES.map(type => (
             <Count
               key={type}
               title={t(`dashboard.${type}`)}
               search={{ tab: 'running', filters: { ...filters, type } }}
-              total={running[index]?.data?.total}
+              total={counts[type]}
             />
           ))}
           <Count
             title={t('dashboard.starting')}
             search={{ tab: 'running', filters }}
-            total={starting.data?.total}
+            total={counts.starting}
           />
           <Count
             title={t('dashboard.pending')}
             search={{ tab: 'pending', filters }}
-            total={total}
+            total={counts.pending}
           />
         </Flex>
       )}
@@ -101,15 +79,14 @@ export function SessionCounts({ owner }: { owner: string | undefined }) {
 }
 
 /** Position and estimated start of the user's newest pending sessions. */
-export function MyQueue({ owner }: { owner: string }) {
+export function MyQueue({ query }: { query: DashboardResult }) {
   const { t, i18n } = useTranslation();
-  const pending = useQuery(listOf(owner, MAX_QUEUED, { status: 'PENDING' }));
   return (
-    <Widget title={t('dashboard.queue')} help={t('dashboard.help-queue')} query={pending}>
-      {({ items }) =>
-        items.length === 0
+    <Widget title={t('dashboard.queue')} help={t('dashboard.help-queue')} query={query}>
+      {({ queued }) =>
+        queued.length === 0
           ? t('dashboard.no-queue')
-          : items.map(session => {
+          : queued.map(session => {
               const start = session.estimated_start?.['starts_at'];
               return (
                 <div key={session.id} style={{ marginBottom: 8 }}>
@@ -132,13 +109,12 @@ export function MyQueue({ owner }: { owner: string }) {
 }
 
 /** Utilization of each accelerator of the user's newest running sessions. */
-export function MyDevices({ owner }: { owner: string }) {
+export function MyDevices({ query }: { query: DashboardResult }) {
   const { t } = useTranslation();
-  const running = useQuery(listOf(owner, MAX_WITH_DEVICES, { status: 'RUNNING' }));
   return (
-    <Widget title={t('dashboard.devices')} help={t('dashboard.help-devices')} query={running}>
-      {({ items }) => {
-        const devices = items.flatMap(session =>
+    <Widget title={t('dashboard.devices')} help={t('dashboard.help-devices')} query={query}>
+      {({ running }) => {
+        const devices = running.flatMap(session =>
           session.devices.map(device => ({ session, device }))
         );
         return devices.length === 0

@@ -3,26 +3,22 @@ import { QuestionCircleOutlined, ReloadOutlined } from '@ant-design/icons';
 import { Button, Skeleton, Tooltip } from 'antd';
 import type { UseQueryResult } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { BoardCard } from '../../components/board/BoardCard';
-import { ErrorNotice } from '../../components/ErrorNotice';
+import { CardMenu } from '../../components/board/CardMenu';
+import type { Dashboard } from '../../data/dashboard';
 
-/**
- * Interval at which widgets reload their data. A change of a session also reloads the data of
- * sessions.
- */
-export const WIDGET_REFRESH_MILLIS = 15_000;
+export type DashboardResult = UseQueryResult<Dashboard>;
 
-interface WidgetProps<T> {
+interface WidgetProps {
   title: string;
   /** What the widget shows, as a tooltip. */
   help: string;
-  query: UseQueryResult<T>;
+  query: DashboardResult;
   extra?: ReactNode;
-  children: (data: T) => ReactNode;
+  children: (data: Dashboard) => ReactNode;
 }
 
-/** A card with the result of one query; an error of the query is shown in the card. */
-export function Widget<T>({ title, help, query, extra, children }: WidgetProps<T>) {
+/** A card with a part of the dashboard. */
+export function Widget({ title, help, query, extra, children }: WidgetProps) {
   const { t } = useTranslation();
   const refresh = () => void query.refetch();
   return (
@@ -47,8 +43,7 @@ export function Widget<T>({ title, help, query, extra, children }: WidgetProps<T
         </>
       }
     >
-      {query.error && <ErrorNotice error={query.error} onRetry={refresh} />}
-      {query.data !== undefined && !query.error && children(query.data)}
+      {query.data !== undefined && children(query.data)}
       {query.isPending && <Skeleton active />}
     </BoardCard>
   );
