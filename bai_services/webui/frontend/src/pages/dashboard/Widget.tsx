@@ -3,7 +3,7 @@ import { QuestionCircleOutlined, ReloadOutlined } from '@ant-design/icons';
 import { Button, Skeleton, Tooltip } from 'antd';
 import type { UseQueryResult } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { CardMenu } from '../../components/board/CardMenu';
+import { BoardCard } from '../../components/board/BoardCard';
 import type { Dashboard } from '../../data/dashboard';
 
 export type DashboardResult = UseQueryResult<Dashboard>;

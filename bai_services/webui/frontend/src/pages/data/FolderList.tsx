@@ -13,7 +13,7 @@ import { ListTable, type ListColumn } from '../../components/list/ListTable';
 import { listQuery } from '../../components/list/listSearch';
 import { usePrefetchNextPage } from '../../components/list/usePrefetchNextPage';
 import { formatTime } from '../../components/time';
-import { foldersQuery, isManaged, useFolderStep, type Folder } from '../../data/folders/folders';
+import { foldersQuery, useFolderStep, type Folder } from '../../data/folders/folders';
 import { queries } from '../../data/queries';
 import { useChosenProject } from '../../data/accounts/project';
 import { FolderActions } from './FolderActions';

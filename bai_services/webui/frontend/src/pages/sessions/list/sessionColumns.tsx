@@ -32,19 +32,10 @@ export function Accelerators({ session }: { session: Session }) {
 export const amountOf = (session: Session, slot: string) =>
   shortAmount(slot, session.requested[slot] ?? '–');
 
-/**
- * The columns of the list. By default, only administrators and monitors see owner and agent.
- *
- * @param hasUsage whether the column `usage` is shown; its content is polled
- */
-export function useSessionColumns(
-  sessions: readonly Session[],
-  hasUsage = true
-): ListColumn<Session>[] {
+/** The columns of the list. By default, only administrators and monitors see owner and agent. */
+export function useSessionColumns(): ListColumn<Session>[] {
   const { t, i18n } = useTranslation();
   const { data: me } = useQuery(meQuery);
-  const running = sessions.filter(({ status }) => hasUsage && status === 'RUNNING');
-  const { data: trends } = useQuery(usageTrendsQuery(running.map(({ id }) => id)));
   const seesOthers = me !== undefined && me.role !== 'user';
   // The same columns as before leave the rows of the table as they are.
   return useMemo(

@@ -1,6 +1,6 @@
 """Indexes that contain the complete order of the session list.
 
-Follows 0018; created 2026-11-25.
+Follows 0019; created 2026-11-25.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0019"
-down_revision = "0018"
+revision = "0020"
+down_revision = "0019"
 
 OLD = (
     "ix_sessions_created_at",
