@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from .base import Slots, UtcDateTime, created_at, identity, metadata
 
 # Condition of an index that contains only live sessions.
 _IS_LIVE = sa.text("live_name IS NOT NULL")
-_IF_LIVE = {"sqlite_where": _IS_LIVE, "postgresql_where": _IS_LIVE}
+_IF_LIVE: dict[str, Any] = {"sqlite_where": _IS_LIVE, "postgresql_where": _IS_LIVE}
 
 sessions = sa.Table(
     "sessions",
