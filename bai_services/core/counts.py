@@ -14,3 +14,13 @@ def counted(count: int, noun: str) -> str:
     ends in ``s`` is removed.
     """
     return f"{count} {_PLURAL_ENDING.sub('', noun, count=1) if count == 1 else noun}"
+
+
+def with_article(noun: str) -> str:
+    """Return an English noun with its indefinite article.
+
+    >>> with_article("image alias"), with_article("user")
+    ('an image alias', 'a user')
+    """
+    # The letter u is missing because "user" begins with a consonant sound.
+    return f"an {noun}" if noun[0] in "aeio" else f"a {noun}"

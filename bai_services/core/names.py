@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from .counts import with_article
 from .display_text import text_problem
 from .errors import InvalidRequest
 from .user_input import shown
@@ -31,8 +32,8 @@ def check_slug(what: str, name: str) -> str:
     is_short = len(name) <= MAX_NAME
     if not (is_short and _SLUG.fullmatch(name)) or ".." in name or "--" in name:
         raise InvalidRequest(
-            f"{shown(name)!r} cannot be the name of a {what}: use 1 to {MAX_NAME} lower-case "
-            "letters and digits, with - _ . between them, but without -- and ..",
+            f"{shown(name)!r} cannot be the name of {with_article(what)}: use 1 to {MAX_NAME} "
+            "lower-case letters and digits, with - _ . between them, but without -- and ..",
             field="name",
         )
     return name

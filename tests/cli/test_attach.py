@@ -78,6 +78,7 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         (403, errors.Forbidden),
         (404, errors.NotFound),
         (424, errors.NotFound),
+        (400, errors.Conflict),
     ],
 )
 async def test_rejected_connection_is_not_retried(
@@ -89,7 +90,7 @@ async def test_rejected_connection_is_not_retried(
 
 
 async def test_characters_are_sent_whole_after_a_retry(keyboard: int) -> None:
-    async with fake_session([503]) as (connection, received), asyncio.TaskGroup() as tasks:
+    async with fake_session([503, 429]) as (connection, received), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(connection.run())
         os.write(keyboard, b"a\xc3")
         assert await received.get() == "a"

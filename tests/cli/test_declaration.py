@@ -82,6 +82,7 @@ def test_empty_file_declares_nothing(tmp_path: Path) -> None:
         (USER + ", password_env: MISSING}", 2, "variable MISSING contains no password"),
         (USER + ", password_file: missing}", 2, "missing: No such file"),
         (USER + ", password_file: latin-1}", 2, "latin-1: not a UTF-8 text file$"),
+        ("images:\n- name: a\n  colour: red", 3, "unknown field 'colour' of an image;"),
         (USER + ", password: secret1!}", 2, "unknown field 'password' of a user"),
         (USER + ", password_env: P, generate_password: true}", 2, "are mutually exclusive"),
     ],

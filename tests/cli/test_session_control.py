@@ -44,6 +44,23 @@ async def test_wait_reports_a_failed_batch_session_and_logs_prints_its_output(
     assert (refused.code, "train (TERMINATED with failure)" in refused.stderr) == (1, True)
 
 
+async def test_successful_batch_session_has_passed_running_but_not_another_end(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    made = await bai(
+        "session", "create", "train", "--command", "true", "--batch-timeout", "2h",
+        "--enqueue-only", "--json", by="user",
+    )  # fmt: skip
+    await bring_to_running(api, agent, "train")
+    end = {"exit_code": 0, "reason": "exited", "log": ""}
+    await api.hub.post(f"/sessions/{made.document['id']}/exited", end)
+    codes = {}
+    for until in ("running", "pending", "terminated", "cancelled", "error"):
+        waited = await bai("session", "wait", "train", "--until", until, by="user")
+        codes[until] = waited.code
+    assert codes == {"running": 0, "pending": 0, "terminated": 0, "cancelled": 1, "error": 1}
+
+
 async def test_session_has_the_callback_url_and_bai_prints_the_secret(bai: Bai, api: Api) -> None:
     keys = api.world.keys["user"]
     url = "https://hooks.example.org/sessions"

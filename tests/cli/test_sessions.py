@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
-from bai_services.cli.sessions.waiting import interruption_message, wait_for_status
+from bai_services.cli.sessions.waiting import _LiveLine, interruption_message, wait_for_status
+from bai_services.client import Client, Keypair
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.sessions.spec import SessionSpec, traits_of
 from tests.testbed.fake_agent import FakeAgent
@@ -192,6 +194,38 @@ async def test_rm_stops_no_session_if_a_name_does_not_exist(
     assert done.code == 4 and "'nope'" in done.stderr
     remaining = (await bai("session", "info", "remains", "--json", by="user")).document
     assert remaining["status"] in ("PENDING", "SCHEDULED", "PREPARING")
+
+
+async def test_rm_stops_no_session_if_one_has_already_ended(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    await bai("session", "create", "remains", by="user")
+    # No agent prepares it: stopping a session that has not started cancels it.
+    ended = (await bai("session", "create", "ended", "--json", by="user")).document
+    await bai("session", "rm", "ended", by="user")
+    done = await bai("session", "rm", "remains", ended["id"], by="user")
+    assert done.code == 4 and "has already ended: CANCELLED" in done.stderr
+    remaining = (await bai("session", "info", "remains", "--json", by="user")).document
+    assert remaining["status"] in ("PENDING", "SCHEDULED", "PREPARING")
+
+
+async def test_live_line_queries_remedies_rarely_even_if_there_is_none(
+    api: Api, agent: FakeAgent
+) -> None:
+    queries: list[str] = []
+
+    class RecordingClient(Client):
+        async def get(self, path: str, **options: Any) -> Any:
+            queries.append(path)
+            return await super().get(path, **options)
+
+    keys = api.world.keys["user"]
+    async with RecordingClient(api.url, Keypair(keys.access_key, keys.secret_key)) as client:
+        pending = await client.post("/sessions", {"name": "big1", "resources": {"cpu": "6"}})
+        line = _LiveLine(client, 80)
+        for _ in range(5):
+            await line.show(pending)
+    assert queries == [f"/sessions/{pending['id']}/why"]
 
 
 async def test_rm_waits_for_several_sessions(bai: Bai, api: Api, agent: FakeAgent) -> None:

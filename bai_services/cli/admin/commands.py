@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from bai_services.core.counts import with_article
+
 from .. import output
 from ..cluster.agents import with_formatted_capacity
 from ..command import (
@@ -168,7 +170,7 @@ def _create(entity: Entity) -> click.Command:
         entity,
         "create",
         create,
-        f"Create {_with_article(entity.noun)}.",
+        f"Create {with_article(entity.noun)}.",
         [*keys, *options, *_password_option(entity)],
         *([] if entity.has_generated_key else [entity.example_key]),
         entity.example_create,
@@ -207,17 +209,12 @@ def _creation_hint(entity: Entity) -> str:
     return f"no {entity.plural} yet; see: bai admin {entity.command} create --help"
 
 
-def _with_article(noun: str) -> str:
-    # The letter u is missing because "user" begins with a consonant sound.
-    return f"an {noun}" if noun[0] in "aei" else f"a {noun}"
-
-
 def _show(entity: Entity) -> click.Command:
     async def show(connection: Connection, key: str, *, as_json: bool) -> None:
         item = await connection.client.get(f"{entity.path}/{segment(key)}")
         output.print_fields(item, as_json=as_json)
 
-    text = f"Show {_with_article(entity.noun)}."
+    text = f"Show {with_article(entity.noun)}."
     return _command(entity, "show", show, text, [_key_argument(entity)], entity.example_key)
 
 
@@ -234,7 +231,7 @@ def _update(entity: Entity) -> click.Command:
         entity,
         "update",
         update,
-        f"Change the given fields of {_with_article(entity.noun)}.",
+        f"Change the given fields of {with_article(entity.noun)}.",
         [_key_argument(entity), *options, *_password_option(entity)],
         entity.example_key,
         entity.example_update,
@@ -247,7 +244,7 @@ def _delete(entity: Entity) -> click.Command:
         done = {"deleted": key}
         output.print_done(f"{entity.noun} {key} deleted", done, as_json=as_json)
 
-    text = f"Delete {_with_article(entity.noun)}."
+    text = f"Delete {with_article(entity.noun)}."
     return _command(entity, "delete", delete, text, [_key_argument(entity)], entity.example_key)
 
 

@@ -13,6 +13,7 @@ import yaml
 
 from bai_services.core.client_networks import check_networks
 from bai_services.core.cluster.model import canonical_image
+from bai_services.core.counts import with_article
 from bai_services.core.errors import InvalidRequest
 
 from .bounded_yaml import BoundedLoader
@@ -166,7 +167,8 @@ def _item(
     values: dict[str, Any] = {}
     for name, entry_location, value in _entries(loader, node, str(path)):
         if name not in allowed:
-            text = f"unknown field {name!r} of a {entity.noun}; fields are {', '.join(allowed)}"
+            noun, fields = with_article(entity.noun), ", ".join(allowed)
+            text = f"unknown field {name!r} of {noun}; fields are {fields}"
             raise _error_at(entry_location, text)
         try:
             values[name] = validate_value(allowed[name], loader.construct_object(value, deep=True))

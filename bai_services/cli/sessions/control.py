@@ -28,6 +28,10 @@ def failure_of(session: Mapping[str, Any]) -> BaiError | None:
     is_success = session["status"] == Status.TERMINATED and session["result"] == Result.SUCCESS
     if session["type"] == SessionType.BATCH and is_success:
         return None
+    return _end_of(session)
+
+
+def _end_of(session: Mapping[str, Any]) -> BaiError:
     why = session["status_info"] or "no reason given"
     return Conflict(f"session {session['name']} is {session['status']}: {why}", session=session)
 
@@ -64,8 +68,10 @@ async def wait(
     """Wait until a session is running, or a batch session has ended.
 
     The exit code is 1 if the timeout expires, if a batch session fails, or if a session of
-    another type ends before it is running. With --until STATUS, a session that ends with
-    STATUS is not a failure.
+    another type ends before it is running. A batch session that has ended successfully has
+    passed RUNNING and every earlier status. With --until STATUS, a session that ends with
+    STATUS is not a failure, and a session that ends with another status is one if STATUS is
+    the end of a session.
     """
     session = await connection.client.get(f"/sessions/{segment(name)}")
     awaited = parse_status(until, "--until") if until else awaited_status(session)
@@ -73,7 +79,10 @@ async def wait(
     session = await wait_for_status(
         connection.client, session, awaited, timeout_seconds, show_progress=not as_json
     )
-    if (error := failure_of(session)) is not None and not (until and session["status"] == awaited):
+    error = failure_of(session)
+    if until and awaited in ENDED:
+        error = None if session["status"] == awaited else _end_of(session)
+    if error is not None:
         raise error
     print_result(connection, session, time.monotonic() - begin, as_json=as_json)
 

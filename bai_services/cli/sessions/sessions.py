@@ -260,12 +260,10 @@ async def rm(
 ) -> None:
     """Stop sessions. `bai session ls --all` still lists them.
 
-    If a name does not exist, no session is stopped.
+    If one of the sessions does not exist or has already ended, no session is stopped.
     """
-    if len(names) > 1:
-        for name in names:
-            await connection.client.get(f"/sessions/{segment(name)}")
-    stopped = [await _stop(connection, name, force=force) for name in names]
+    live = [await _find_live(connection, name) for name in names]
+    stopped = [await _stop(connection, found["id"], force=force) for found in live]
     if wait or timeout_seconds is not None:
         stopped = [
             await wait_for_status(connection.client, found, Status.TERMINATED, timeout_seconds)
@@ -313,8 +311,8 @@ async def _default_project(connection: Connection) -> str:
     )
 
 
-async def _stop(connection: Connection, name: str, *, force: bool) -> Any:
-    """Stop one session and return it.
+async def _find_live(connection: Connection, name: str) -> Any:
+    """Return a session.
 
     Raises
     ------
@@ -324,7 +322,11 @@ async def _stop(connection: Connection, name: str, *, force: bool) -> Any:
     found = await connection.client.get(f"/sessions/{segment(name)}")
     if found["status"] in ENDED:
         raise NotFound(f"session {name} has already ended: {found['status']}")
+    return found
+
+
+async def _stop(connection: Connection, session_id: str, *, force: bool) -> Any:
+    """Stop one session and return it. The id is used because a newer session can have the name."""
     query = {"force": "true"} if force else {}
-    # Use the id, because a newer session could have the name by now.
-    response = await connection.client.delete(f"/sessions/{found['id']}", **query)
-    return response or await connection.client.get(f"/sessions/{found['id']}")
+    response = await connection.client.delete(f"/sessions/{session_id}", **query)
+    return response or await connection.client.get(f"/sessions/{session_id}")

@@ -19,7 +19,7 @@ from tornado.httpclient import HTTPError, HTTPRequest
 from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
 
-from bai_services.core.errors import NotFound, Unavailable
+from bai_services.core.errors import Conflict, NotFound, Unavailable
 from bai_services.tunnel.client import raise_if_permanent
 
 from .. import output
@@ -31,6 +31,8 @@ _CHUNK_BYTES = 16 * 1024
 _CONNECT_TIMEOUT_SECONDS = 20.0
 _RECONNECT_TIMEOUT_SECONDS = 60.0
 _RETRY_SECONDS = 0.5
+# Statuses of the session's server without that terminal, and of the Hub without that server.
+_ENDED = (404, 410, 424)
 _CONNECTION_ERRORS = (OSError, HTTPError, StreamClosedError, WebSocketClosedError)
 
 
@@ -123,10 +125,12 @@ class TerminalConnection:
                 return await websocket_connect(request)
             except _CONNECTION_ERRORS as error:
                 raise_if_permanent(error)
-                if isinstance(error, HTTPError) and error.code < 500:
+                if isinstance(error, HTTPError) and error.code in _ENDED:
                     raise NotFound(
                         f"the session or its terminal {self._name} has ended: {error}"
                     ) from error
+                if isinstance(error, HTTPError) and error.code < 500 and error.code != 429:
+                    raise Conflict(f"the session rejects the connection: {error}") from error
                 if loop.time() > deadline:
                     raise Unavailable(f"the session does not respond: {error}") from error
             await asyncio.sleep(_RETRY_SECONDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
@@ -222,14 +223,14 @@ class _LiveLine:
         self._begin = time.monotonic()
         self._session: Mapping[str, Any] = {}
         self._remedies: list[str] = []
-        self._remedies_polled_at = 0.0
+        self._remedies_polled_at = -math.inf
 
     async def show(self, session: Mapping[str, Any]) -> None:
         self._session = session
         now = time.monotonic()
         if session["status"] != Status.PENDING:
             self._remedies = []
-        elif now - self._remedies_polled_at >= _REMEDIES_INTERVAL_SECONDS or not self._remedies:
+        elif now - self._remedies_polled_at >= _REMEDIES_INTERVAL_SECONDS:
             self._remedies_polled_at = now
             # Remedies are optional: without them, the wait continues.
             with contextlib.suppress(BaiError):
