@@ -11,10 +11,18 @@ import pytest
 import sqlalchemy as sa
 
 from bai_services.core.audit import AuditEntry
-from bai_services.core.errors import AlreadyExists, InUse, InvalidTransition, QuotaExceeded
-from bai_services.core.folders.vfolders import VfolderEvent, VfolderStatus
+from bai_services.core.errors import (
+    AlreadyExists,
+    Conflict,
+    InUse,
+    InvalidTransition,
+    NotFound,
+    QuotaExceeded,
+)
+from bai_services.core.folders.vfolders import InvitationStatus, VfolderEvent, VfolderStatus
 from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.db.folders.grants import GrantStore
+from bai_services.db.folders.invitations import InvitationStore
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore, VfolderVisibility
 from bai_services.db.tables import accounts
 from bai_services.db.tables.folders import vfolder_mounts
@@ -128,7 +136,32 @@ async def test_only_trashed_folder_can_be_purged_and_failed_purge_can_be_repeate
     assert (await row_of(store, "f1")).status is VfolderStatus.DELETE_COMPLETE
 
 
-def test_of_concurrent_delete_and_start_exactly_one_succeeds(database_url: str) -> None:
+async def test_change_of_folder_that_is_not_ready_is_a_conflict(
+    world: World, store: VfolderStore
+) -> None:
+    await world.add_user(3, "u2")
+    invitations = InvitationStore(world.database)
+    values = {
+        "id": "i1", "vfolder_id": "f1", "inviter_id": "u1", "invitee_id": "u2",
+        "inviter": "ann", "permission": "ro", "created_at": NOW, "status_changed_at": NOW,
+    }  # fmt: skip
+    await invitations.create(values, ENTRY)
+    await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
+    for change in (
+        store.update("f1", {"permission": "ro"}, ENTRY),
+        invitations.create({**values, "id": "i2"}, ENTRY),
+        invitations.settle("i1", InvitationStatus.ACCEPTED, NOW, ENTRY),
+    ):
+        with pytest.raises(Conflict, match="folder data is delete-pending, not ready"):
+            await change
+    await store.move("f1", VfolderEvent.PURGED, NOW)
+    await store.move("f1", VfolderEvent.EMPTIED, NOW)
+    for vfolder_id in ("f1", "f9"):
+        with pytest.raises(NotFound, match="no longer exists"):
+            await store.update(vfolder_id, {"permission": "ro"}, ENTRY)
+
+
+def test_concurrent_delete_and_start_have_exactly_one_winner(database_url: str) -> None:
     rounds = 20
 
     async def prepare() -> None:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..accounts.roles import Caller, Target, reaches
-from ..errors import InvalidRequest, InvalidTransition
+from ..errors import Conflict, InvalidRequest, InvalidTransition
 
 MAX_NAME = 64
 
@@ -164,6 +163,15 @@ class InvitationStatus(StrEnum):
     CANCELED = "canceled"
     ACCEPTED = "accepted"
     REJECTED = "rejected"
+
+
+def not_ready(name: str, vfolder_id: str, status: VfolderStatus) -> Conflict:
+    """Return the error for a folder that is not ready, for example because it is in the trash."""
+    return Conflict(
+        f"folder {name} is {status}, not ready; a folder in the trash can be restored",
+        vfolder=vfolder_id,
+        status=status,
+    )
 
 
 def check_name(name: str) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, Conflict, NotFound
 from bai_services.core.folders.sharing import Invitation
-from bai_services.core.folders.vfolders import InvitationStatus, VfolderStatus
+from bai_services.core.folders.vfolders import InvitationStatus
 from bai_services.core.listing import ListQuery, Page
 
 from ..audit import record
@@ -20,7 +20,7 @@ from ..database import Database
 from ..listing import Listing
 from ..tables.accounts import users
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
-from .vfolders import lock_folder, owns_another_named, require_name_free_for_invitee
+from .vfolders import lock_folder, require_name_free_for_invitee, require_ready
 
 _table = vfolder_invitations
 
@@ -81,13 +81,14 @@ class InvitationStore:
             If the invitee has a pending invitation to the folder or access to it, or owns a folder
             of the same name.
         NotFound
+            If the folder no longer exists.
+        Conflict
             If the folder is not ready.
         """
         async with self._db.write() as tx:
             # Lock the folder: of two concurrent invitations, the second must find the first.
             row = await lock_folder(tx, values["vfolder_id"])
-            if row["status"] != VfolderStatus.READY:
-                raise NotFound("the folder no longer exists or is not ready")
+            require_ready(row)
             both = (
                 (_table, _table.c.invitee_id, _table.c.status == InvitationStatus.PENDING),
                 (vfolder_grants, vfolder_grants.c.user_id, sa.true()),
@@ -139,7 +140,7 @@ class InvitationStore:
             row = await _pending(tx, invitation_id)
             if status is InvitationStatus.ACCEPTED:
                 folder = await lock_folder(tx, row["vfolder_id"])
-                await _require_acceptable(tx, folder, row["invitee_id"])
+                require_ready(folder)
                 await tx.execute(
                     vfolder_grants.delete().where(
                         vfolder_grants.c.vfolder_id == row["vfolder_id"],

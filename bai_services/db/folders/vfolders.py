@@ -21,6 +21,7 @@ from bai_services.core.folders.vfolders import (
     VfolderEvent,
     VfolderStatus,
     next_status,
+    not_ready,
     valid_statuses,
 )
 from bai_services.core.listing import ListQuery, Page
@@ -308,7 +309,9 @@ class VfolderStore:
         InUse
             If the folder is renamed while a live session mounts it.
         NotFound
-            If there is no ready folder with that id.
+            If there is no folder with that id.
+        Conflict
+            If the folder is not ready.
         """
         async with self._db.write() as tx:
             values = dict(changes)
@@ -325,7 +328,7 @@ class VfolderStore:
                     .values(values)
                 )
             if not changed.rowcount:
-                raise NotFound("the folder no longer exists or is not ready")
+                require_ready(await lock_folder(tx, vfolder_id))
             if "name" in values:
                 await _require_unmounted(tx, vfolder_id, "renamed")
             await record(tx, audit)
@@ -491,6 +494,23 @@ async def lock_folder(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
     if row is None:
         raise NotFound("the folder no longer exists")
     return row
+
+
+def require_ready(row: sa.RowMapping) -> None:
+    """Check the status of a folder.
+
+    Raises
+    ------
+    NotFound
+        If the folder is deleted.
+    Conflict
+        If it is not ready for another reason, for example because it is in the trash.
+    """
+    status = VfolderStatus(row["status"])
+    if status is VfolderStatus.DELETE_COMPLETE:
+        raise NotFound("the folder no longer exists")
+    if status is not VfolderStatus.READY:
+        raise not_ready(row["name"], row["id"], status)
 
 
 async def require_name_free_for_invitee(

@@ -8,7 +8,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
-from bai_services.core.folders.vfolders import Permission, VfolderStatus, manages
+from bai_services.core.folders.vfolders import Permission, VfolderStatus, not_ready
 from bai_services.db.database import Database
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore, VfolderVisibility
 
@@ -165,11 +165,7 @@ def require_manages(caller: Caller, row: VfolderRow) -> None:
 def require_ready(row: VfolderRow) -> None:
     """Raise ``Conflict`` if the folder is not ready, for example because it is in the trash."""
     if row.status is not VfolderStatus.READY:
-        raise Conflict(
-            f"folder {row.name} is {row.status}, not ready; a folder in the trash can be restored",
-            vfolder=row.id,
-            status=row.status,
-        )
+        raise not_ready(row.name, row.id, row.status)
 
 
 def owner_text(row: VfolderRow) -> str:
