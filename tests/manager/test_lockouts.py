@@ -47,6 +47,18 @@ async def test_failures_with_user_name_and_email_add_up(user_world: World) -> No
     assert (await user_world.manager.accounts.users.get(SUPERADMIN, "user")).is_locked
 
 
+async def test_message_has_the_rounded_up_minutes(user_world: World, clock: MovableClock) -> None:
+    await fail_sign_ins(user_world, "user", FAILURES_ALLOWED)
+    sign_ins = user_world.manager.accounts.sign_ins
+    minutes = int(BLOCK_TIME.total_seconds()) // 60
+    for seconds, text in ((0, f"{minutes} minutes"), (1, f"{minutes} minutes"), (59, "1 minute")):
+        if text == "1 minute":
+            clock.advance(minutes=minutes - 1)
+        with pytest.raises(SignInBlocked, match=f"try again in {text}$"):
+            await sign_ins.verify(HUB, "user", PASSWORD, ATTACKER)
+        clock.advance(seconds=seconds)
+
+
 async def test_lockout_does_not_apply_to_a_known_address(user_world: World) -> None:
     assert await attempt(user_world, "user", PASSWORD, HOME) is None
     await fail_sign_ins(user_world, "user", 2 * FAILURES_ALLOWED)

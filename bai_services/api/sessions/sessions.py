@@ -314,8 +314,15 @@ async def apply_template(handler: APIHandler, body: TemplatedSession) -> Templat
     try:
         return type(body).model_validate(applied)
     except ValidationError as error:
-        prefix = f"template {name!r} has fields that are no longer valid; correct the template"
-        raise invalid_request(error, prefix) from None
+        fields = {each["loc"][0] for each in error.errors() if each["loc"]}
+        # Fields of the request are valid themselves, but may not fit the template's: the variables
+        # of both can be too many.
+        raise invalid_request(
+            error,
+            f"the request does not fit template {name!r}"
+            if fields & given.keys()
+            else f"template {name!r} has fields that are no longer valid; correct the template",
+        ) from None
 
 
 async def finish_creation(handler: APIHandler, content: T, is_new: bool) -> T | None:

@@ -108,7 +108,8 @@ def mount_path(folder: str, requested: str) -> str:
         if len(part) > MAX_PART or _PART.fullmatch(part) is None:
             raise _invalid_path(
                 requested,
-                f"each name must have 1 to {MAX_PART} letters of a-z and A-Z, digits, . _ or -",
+                f"each name must have 1 to {MAX_PART} letters of a-z and A-Z, digits, . _ or -, "
+                "and must not begin with -",
             )
     path = "/" + "/".join(parts)
     if len(path) > MAX_PATH:

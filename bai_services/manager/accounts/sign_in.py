@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import math
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,6 +20,7 @@ from bai_services.core.accounts.records import (
 )
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.audit import AuditEntry
+from bai_services.core.counts import counted
 from bai_services.core.errors import (
     BaiError,
     InvalidRequest,
@@ -255,10 +257,10 @@ class SignIns:
             return await self._accept(candidate, attempt, password, client_ip, action)
         if attempt.blocked_until is not None:
             self._metrics.sign_ins.labels("blocked").inc()
-            seconds = max(1, int((attempt.blocked_until - now).total_seconds()))
+            seconds = max(1, math.ceil((attempt.blocked_until - now).total_seconds()))
+            minutes = counted(math.ceil(seconds / 60), "minutes")
             raise SignInBlocked(
-                f"too many failures with this name or from this address; try again in "
-                f"{seconds // 60 + 1} minutes",
+                "too many failures with this name or from this address; try again in " + minutes,
                 retry_after_seconds=seconds,
             )
         self._metrics.sign_ins.labels("refused").inc()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from bai_services.api.sessions.bodies import MAX_VARIABLES
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.db.tables.sessions import session_templates
@@ -517,6 +518,19 @@ async def test_template_is_created_used_changed_and_deleted(
     await user.delete("/session-templates/train")
     with pytest.raises(errors.NotFound):
         await user.post("/sessions", {**spec, "name": "run-4"})
+
+
+async def test_template_is_not_blamed_for_a_field_of_the_request(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    def variables(prefix: str) -> dict[str, str]:
+        return {f"{prefix}{n}": "x" for n in range(MAX_VARIABLES // 2 + 1)}
+
+    request = {"environ": variables("A")}
+    await user.post("/session-templates", {"name": "train", "request": request})
+    body = {"name": "run-1", "template": "train", "environ": variables("B")}
+    with pytest.raises(errors.InvalidRequest, match="does not fit template 'train'.*environ"):
+        await user.post("/sessions", body)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_valid_path_is_normalized(asked: str, path: str) -> None:
         pytest.param("a,b", "letters of", id="comma, which separates engine arguments"),
         pytest.param("a b", "letters of", id="space"),
         pytest.param("a\0b", "letters of", id="NUL"),
-        pytest.param("-a", "letters of", id="looks like an option"),
+        pytest.param("-a", "must not begin with -", id="looks like an option"),
         pytest.param("x" * 65, "1 to 64", id="component too long"),
         pytest.param("/".join(["x" * 60] * 5), "255", id="path too long"),
     ],

@@ -31,7 +31,6 @@ class _Group:
     head: str = ""
     head_at: datetime | None = None
     # Window: sessions that arrive later may start if they end before this reservation starts.
-    window_from: datetime | None = None
     window_of: Reservation | None = None
     priorities: Counter[int] = field(default_factory=Counter)
 
