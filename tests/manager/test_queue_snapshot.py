@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from bai_services.core.scheduling.estimates.explainer import Explainer
-from bai_services.core.scheduling.queue import Queue
+from bai_services.core.scheduling.queue import Queue, Snapshot
 from bai_services.core.sessions.lifecycle import Event, Status
+from bai_services.db.scheduling.queue import QueueStore
 from bai_services.db.tables import sessions
 from bai_services.manager.manager import Manager
+from bai_services.manager.scheduling import scheduler as scheduler_module
 from bai_services.manager.scheduling import wait_states
 from benchmarks.served import Commands
 from tests.testbed.manager import MovableClock, make_world, manager_on
@@ -107,3 +110,37 @@ async def test_new_position_is_visible_at_once_and_written_later(
     assert await stored_position() == 18
     scheduler.states.clear()
     assert scheduler.states.of(last) is None
+
+
+async def test_wait_for_changes_does_not_end_with_a_pass_that_began_before_them(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler_module, "CHANGES_TIMEOUT_SECONDS", 30)
+    scheduler, (last, *_) = manager.scheduling.scheduler, await in_status(manager, Status.PENDING)
+    original, has_read, may_continue = QueueStore.snapshot, asyncio.Event(), asyncio.Event()
+
+    async def snapshot(store: QueueStore, now: datetime) -> Snapshot:
+        found = await original(store, now)
+        has_read.set()
+        await may_continue.wait()
+        return found
+
+    monkeypatch.setattr(QueueStore, "snapshot", snapshot)
+    early = asyncio.create_task(scheduler.run_pass())
+    await has_read.wait()
+    await manager.lifecycle.apply(last, Event.STOP_REQUESTED)
+    before = asyncio.create_task(scheduler.wait_for_changes())
+    may_continue.set()
+    await early
+    assert not before.done()
+
+    has_read.clear()
+    may_continue.clear()
+    late = asyncio.create_task(scheduler.run_pass())
+    await has_read.wait()
+    during = asyncio.create_task(scheduler.wait_for_changes())
+    await asyncio.wait([during], timeout=0)
+    assert not during.done()
+    may_continue.set()
+    await asyncio.gather(late, before, during)
+    await scheduler.wait_for_changes()

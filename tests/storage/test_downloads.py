@@ -11,9 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from bai_services.core.errors import Unavailable
 from bai_services.storage.transfers import downloads
-from bai_services.storage.transfers.downloads import Descriptor
+from bai_services.storage.transfers.downloads import ArchiveStream, Descriptor
 from bai_services.storage.workers import Workers
+from tests.testbed.wait import wait_until_async
 
 
 @pytest.fixture
@@ -48,6 +50,31 @@ async def test_descriptor_stays_open_while_step_of_cancelled_call_uses_it(
     may_end.set()
     await closing
     assert not is_open(number)
+
+
+async def test_descriptor_is_closed_although_all_workers_hang(
+    workers: Workers, tmp_path: Path
+) -> None:
+    number = os.open(tmp_path, os.O_RDONLY)
+    descriptor = Descriptor(number, workers)
+    archive_root = os.open(tmp_path, os.O_RDONLY)
+    archive = ArchiveStream(archive_root, (part for part in (b"x",)), workers)
+    began, may_end = threading.Event(), threading.Event()
+
+    def step(given: int) -> None:
+        began.set()
+        may_end.wait(30)
+
+    waiting = asyncio.create_task(workers.run(descriptor.use, step, seconds=0.05))
+    await asyncio.to_thread(began.wait, 30)
+    with pytest.raises(Unavailable):
+        await waiting
+    await descriptor.close()
+    await archive.close()
+    assert is_open(number)
+    await wait_until_async(lambda: not is_open(archive_root), 30, "the archive to be closed")
+    may_end.set()
+    await wait_until_async(lambda: not is_open(number), 30, "the file to be closed")
 
 
 class LockTakenByStep:

@@ -41,7 +41,11 @@ class NotABackend:
 
 @pytest.fixture
 def tape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    points = {"tape": "bai_tape:TapeBackend", "odd": "bai_tape:NotABackend"}
+    points = {
+        "tape": "bai_tape:TapeBackend",
+        "odd": "bai_tape:NotABackend",
+        "broken": "bai_tape:Missing",
+    }
     install(tmp_path / "packages", "bai_tape", MODULE, {ENTRY_POINTS: points}, monkeypatch)
 
 
@@ -69,5 +73,7 @@ async def test_backend_of_another_package_is_used(tmp_path: Path) -> None:
 def test_entry_point_that_is_not_a_backend_is_rejected() -> None:
     with pytest.raises(Unavailable, match="'odd' of bai.storage is not a storage backend"):
         find_backend("odd")
-    with pytest.raises(Unavailable, match="available: btrfs, cephfs, ext4, local, odd, tape, xfs"):
+    with pytest.raises(Unavailable, match="'broken' of bai.storage cannot be loaded: .*Missing"):
+        find_backend("broken")
+    with pytest.raises(Unavailable, match="available: broken, btrfs, .*, odd, tape, xfs"):
         find_backend("none")

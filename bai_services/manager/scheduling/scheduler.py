@@ -85,6 +85,9 @@ class Scheduler:
         self._pass_gate = WorkGate()
         self._is_drained = False
         self._touched: set[str] = set()
+        # Number of changes of sessions: all, those that the current pass reads, and those that
+        # passes have applied.
+        self._change_count = self._read_count = self._applied_count = 0
         # Set at the end of the current pass, and then replaced.
         self._pass_ended = asyncio.Event()
         self._last_sequence = 0
@@ -155,10 +158,11 @@ class Scheduler:
             return None
 
     async def wait_for_changes(self) -> None:
-        """If changes of sessions are pending, wait for the end of a pass, at most 1 s."""
-        if self._touched:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CHANGES_TIMEOUT_SECONDS):
+        """Wait until a pass has applied all changes of sessions so far, at most 1 s."""
+        awaited = self._change_count
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CHANGES_TIMEOUT_SECONDS):
+                while self._applied_count < awaited:
                     await self._pass_ended.wait()
 
     async def _new_snapshot(self) -> QueueSnapshot | None:
@@ -197,6 +201,7 @@ class Scheduler:
             # The queue may contain decisions that were not written, so discard it.
             self._queue = None
             raise
+        self._applied_count = self._read_count
         self._pass_ended.set()
         self._pass_ended = asyncio.Event()
         self._state_loop.wake()
@@ -234,6 +239,7 @@ class Scheduler:
         is_old = time.monotonic() - self._read_at > FULL_READ_INTERVAL_SECONDS
         # Changes from now on belong to the next pass.
         touched, self._touched = self._touched | created.keys(), set()
+        self._read_count = self._change_count
         if (
             self._queue is None
             or is_changed_elsewhere
@@ -295,6 +301,7 @@ class Scheduler:
         if row.status not in _RELEVANT_STATUSES:
             return
         self._touched.add(row.id)
+        self._change_count += 1
         if row.status is Status.RUNNING:
             return  # a start frees no capacity; the next pass reads the change
         self.states.discard([row.id])

@@ -31,7 +31,8 @@ def find_backend(name: str) -> type[Backend]:
     Raises
     ------
     Unavailable
-        If no backend has that name, or the entry point of that name is not a ``Backend`` subclass.
+        If no backend has that name, or the entry point of that name cannot be loaded or is not a
+        ``Backend`` subclass.
     """
     if name in BUILT_IN:
         return BUILT_IN[name]
@@ -39,7 +40,13 @@ def find_backend(name: str) -> type[Backend]:
     if name not in others:
         known = ", ".join(sorted({*BUILT_IN, *others}))
         raise Unavailable(f"unknown storage backend {name!r}; available: {known}", backend=name)
-    loaded = others[name].load()
+    try:
+        loaded = others[name].load()
+    except Exception as error:
+        # The module of another package may raise any exception.
+        raise Unavailable(
+            f"the entry point {name!r} of {ENTRY_POINTS} cannot be loaded: {error}", backend=name
+        ) from error
     if not (isinstance(loaded, type) and issubclass(loaded, Backend)):
         raise Unavailable(f"the entry point {name!r} of {ENTRY_POINTS} is not a storage backend")
     return loaded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
 import socket
@@ -60,10 +59,7 @@ class Descriptor:
             finally:
                 self._step.release()
             return
-        # After a timeout, a worker closes the descriptor later. If all workers hang, ``run``
-        # rejects the call, and the descriptor remains open until the process exits.
-        with contextlib.suppress(Unavailable):
-            await self._workers.run(self._close_after_step)
+        await _run_later(self._workers, self._close_after_step)
 
     def _close_after_step(self) -> None:
         with self._step:
@@ -152,10 +148,7 @@ class ArchiveStream:
     async def close(self) -> None:
         if self._root >= 0:
             root, self._root = self._root, -1
-            # After a timeout, a worker closes the descriptor later. If all workers hang, ``run``
-            # rejects the call, and the descriptor remains open until the process exits.
-            with contextlib.suppress(Unavailable):
-                await self._workers.run(self._end, root)
+            await _run_later(self._workers, self._end, root)
 
     def _next(self) -> bytes:
         with self._step_lock:
@@ -165,6 +158,24 @@ class ArchiveStream:
         with self._step_lock:
             self._chunks.close()
             os.close(root)
+
+
+async def _run_later(workers: Workers, work: Callable[..., None], *given: object) -> None:
+    """Run ``work`` in a worker, also after a timeout.
+
+    If all workers hang, they reject the call: then ``work`` runs in a thread of its own. There is
+    at most one such thread for each aborted download.
+    """
+    tried = threading.Lock()
+
+    def once() -> None:
+        if tried.acquire(blocking=False):
+            work(*given)
+
+    try:
+        await workers.run(once)
+    except Unavailable:
+        threading.Thread(target=once, daemon=True).start()
 
 
 def _send_some(file: int, out: int, start: int, length: int) -> tuple[int, bool]:

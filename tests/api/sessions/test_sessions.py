@@ -550,6 +550,21 @@ async def test_quotas_name_the_limiting_scope(api: Api, agent: FakeAgent, user: 
     assert {one["used"] for one in theirs["mine"]} == {"0"}
 
 
+async def test_unhealthy_device_has_no_slot_of_its_own_in_the_quotas(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    def slots(quotas: dict[str, Any]) -> dict[str, str]:
+        return {one["slot"]: one["total"] for one in quotas["resources"]}
+
+    before = slots(await user.get("/sessions/quotas"))
+    assert before["cuda.shares"] == "2" and "cuda.device" not in before
+    first, second = (
+        {"id": f"a1-g{n}", "family": "cuda", "index": n, "memory_bytes": 2**34} for n in range(2)
+    )
+    await agent.beat(devices=[first, {**second, "is_healthy": False}])
+    assert slots(await user.get("/sessions/quotas")) == {**before, "cuda.shares": "1"}
+
+
 async def test_sessions_are_filtered_by_agent_and_cluster_mode(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:

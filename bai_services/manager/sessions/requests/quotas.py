@@ -117,15 +117,12 @@ def _slot_quota(caps: ScopeCaps, slot: str, scopes: Sequence[ScopeCaps], usage: 
 
 def _device_amounts(device: Device) -> tuple[str, int, int]:
     """Return the slot of a device with its total and used amounts; 0 if it is unhealthy."""
-    if not device.is_healthy:
-        return device.slot or f"{device.family}.device", 0, 0
     if device.sharing.most and not device.slot:
-        return f"{device.family}.{SHARES}", device.capacity, device.used
-    return (
-        device.slot or f"{device.family}.device",
-        device.capacity // SHARE_UNIT,
-        bool(device.used),
-    )
+        slot, total, used = f"{device.family}.{SHARES}", device.capacity, device.used
+    else:
+        slot = device.slot or f"{device.family}.device"
+        total, used = device.capacity // SHARE_UNIT, int(bool(device.used))
+    return (slot, total, used) if device.is_healthy else (slot, 0, 0)
 
 
 def _add(totals: dict[str, list[int]], slot: str, total: int, used: int) -> None:
