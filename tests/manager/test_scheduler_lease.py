@@ -28,11 +28,13 @@ LEASE_SECONDS = 3.0
 
 
 @contextlib.contextmanager
-def manager(url: str, home: Path, hub_url: str = "") -> Iterator[subprocess.Popen[bytes]]:
+def manager(
+    url: str, home: Path, hub_url: str = "", lease_seconds: float = LEASE_SECONDS
+) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "tests.testbed.manager_process", url, str(home)]
     home.mkdir()
     with (home / "log").open("wb") as log:
-        more = [str(LEASE_SECONDS), *([hub_url] if hub_url else [])]
+        more = [str(lease_seconds), *([hub_url] if hub_url else [])]
         process = subprocess.Popen([*command, *more], stdout=log, stderr=log)
         try:
             yield process
