@@ -376,7 +376,7 @@ async def test_rejected_form_marks_a_deleted_folder_and_discards_secrets(
     await page.goto(f"{hub.url}/hub/spawn/user")
     await page.click("#bai-add-mount")
     await page.select_option("select[name=mount_vfolder]", label="soon-gone")
-    await page.click("#bai-more summary")
+    await open_advanced_section(page)
     await page.fill("#bai-ports", "")
     await page.click("#bai-add-variable")
     await page.fill("input[name=environ_name]", "TOKEN")
@@ -424,9 +424,15 @@ async def test_rejected_form_marks_a_deleted_folder_and_discards_secrets(
     delete_folder(rest, kept_id)
 
 
-async def check_the_error_of_each_field(page: Page, tmp_path: Path) -> None:
-    if not await page.locator("#bai-name").is_visible():
+async def open_advanced_section(page: Page) -> None:
+    """Open the section; it is already open if the user's last start used one of its fields."""
+    if await page.locator("#bai-more[open]").count() == 0:
         await page.click("#bai-more summary")
+    await page.locator("#bai-ports").wait_for()
+
+
+async def check_the_error_of_each_field(page: Page, tmp_path: Path) -> None:
+    await open_advanced_section(page)
     await page.click("#bai-add-mount")
     await page.select_option("select[name=mount_vfolder]", label="kept-on")
     await page.fill("input[name=mount_path]", "../out")
