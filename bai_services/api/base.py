@@ -67,8 +67,8 @@ def set_status_of(
     """Set the status of the response to an error (default: ``status_of``), and Retry-After."""
     handler.set_status(status_of(type(error)) if status is None else status)
     seconds = error.details.get("retry_after_seconds")
-    if seconds is not None:
-        handler.set_header("Retry-After", str(math.ceil(seconds)))
+    if isinstance(seconds, int | float):
+        handler.set_header("Retry-After", str(max(1, math.ceil(seconds))))
 
 
 @dataclass(frozen=True, slots=True)

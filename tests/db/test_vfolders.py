@@ -161,7 +161,7 @@ async def test_change_of_folder_that_is_not_ready_is_a_conflict(
             await store.update(vfolder_id, {"permission": "ro"}, ENTRY)
 
 
-def test_concurrent_delete_and_start_have_exactly_one_winner(database_url: str) -> None:
+def test_of_concurrent_delete_and_start_exactly_one_succeeds(database_url: str) -> None:
     rounds = 20
 
     async def prepare() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ..accounts.roles import Caller, Target, reaches
 from ..errors import Conflict, InvalidRequest, InvalidTransition
 
 MAX_NAME = 64

@@ -20,7 +20,12 @@ from ..database import Database
 from ..listing import Listing
 from ..tables.accounts import users
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
-from .vfolders import lock_folder, require_name_free_for_invitee, require_ready
+from .vfolders import (
+    lock_folder,
+    owns_another_named,
+    require_name_free_for_invitee,
+    require_ready,
+)
 
 _table = vfolder_invitations
 
@@ -140,7 +145,7 @@ class InvitationStore:
             row = await _pending(tx, invitation_id)
             if status is InvitationStatus.ACCEPTED:
                 folder = await lock_folder(tx, row["vfolder_id"])
-                require_ready(folder)
+                await _require_acceptable(tx, folder, row["invitee_id"])
                 await tx.execute(
                     vfolder_grants.delete().where(
                         vfolder_grants.c.vfolder_id == row["vfolder_id"],
@@ -186,8 +191,7 @@ async def _pending(tx: AsyncConnection, invitation_id: str) -> sa.RowMapping:
 async def _require_acceptable(tx: AsyncConnection, folder: sa.RowMapping, invitee_id: str) -> None:
     """Check what can have changed since the invitation; see ``InvitationStore.settle``."""
     name = folder["name"]
-    if folder["status"] != VfolderStatus.READY:
-        raise Conflict(f"folder {name} is not ready; try again later")
+    require_ready(folder)
     if folder["owner_id"] == invitee_id:
         raise Conflict(f"folder {name} is now your own; decline the invitation")
     domain = await tx.scalar(sa.select(users.c.domain).where(users.c.id == invitee_id))

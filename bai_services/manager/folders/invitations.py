@@ -180,8 +180,8 @@ class Invitations:
             row = await self._access.find(caller, invitation.vfolder_id)
         except (NotFound, Forbidden):
             row = None
-        is_party = caller.user_id in (invitation.invitee_id, invitation.inviter_id)
-        if not is_party and (row is None or not manages_row(caller, row)):
+        is_own = caller.user_id in (invitation.invitee_id, invitation.inviter_id)
+        if not is_own and (row is None or not manages_row(caller, row)):
             raise NotFound("there is no such invitation, or it is not for you")
         return invitation, row
 
