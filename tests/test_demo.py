@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,34 +48,45 @@ async def check_sign_in(home: Path, passwords: dict[str, str]) -> None:
         await manager.stop()
 
 
-async def test_passwords_are_generated_once_and_on_reset(tmp_path: Path) -> None:
-    first = run_demo(tmp_path)
-    generated = passwords_in(first.stdout)
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The home folder of a first run, which tests must copy, and the output of that run."""
+    home = tmp_path_factory.mktemp("first-run")
+    return home, run_demo(home).stdout
+
+
+@pytest.fixture
+def created(first_run: tuple[Path, str], tmp_path: Path) -> Path:
+    """A home folder in which the demo exists."""
+    return shutil.copytree(first_run[0], tmp_path, dirs_exist_ok=True)
+
+
+async def test_passwords_are_generated_once_and_on_reset(
+    first_run: tuple[Path, str], created: Path
+) -> None:
+    generated = passwords_in(first_run[1])
     assert set(generated) == {user.username for user in USERS}
     assert len(set(generated.values())) == len(generated)
-    await check_sign_in(tmp_path, generated)
-    second = run_demo(tmp_path)
+    second = run_demo(created)
     assert passwords_in(second.stdout) == {}
     assert "--reset-passwords" in second.stdout
-    await check_sign_in(tmp_path, generated)
-    reset = passwords_in(run_demo(tmp_path, "--reset-passwords").stdout)
+    await check_sign_in(created, generated)
+    reset = passwords_in(run_demo(created, "--reset-passwords").stdout)
     assert set(reset) == set(generated)
     assert not set(reset.values()) & set(generated.values())
-    await check_sign_in(tmp_path, reset)
+    await check_sign_in(created, reset)
 
 
-async def test_weak_demo_password_is_set_with_a_warning(tmp_path: Path) -> None:
-    run_demo(tmp_path)
-    done = run_demo(tmp_path, BAI_DEMO_PASSWORD="pw")
+async def test_weak_demo_password_is_set_with_a_warning(created: Path) -> None:
+    done = run_demo(created, BAI_DEMO_PASSWORD="pw")
     assert "must have at least 8 characters" in done.stderr
     assert "pw" not in done.stdout.split() and passwords_in(done.stdout) == {}
-    await check_sign_in(tmp_path, {user.username: "pw" for user in USERS})
+    await check_sign_in(created, {user.username: "pw" for user in USERS})
 
 
-async def test_second_run_changes_the_engine_and_duplicates_nothing(tmp_path: Path) -> None:
-    run_demo(tmp_path)
-    run_demo(tmp_path, "--engine", "docker", "--image", "mine:1")
-    settings = read_settings({"BAI_HOME": str(tmp_path)})
+async def test_second_run_changes_the_engine_and_duplicates_nothing(created: Path) -> None:
+    run_demo(created, "--engine", "docker", "--image", "mine:1")
+    settings = read_settings({"BAI_HOME": str(created)})
     manager = Manager(settings, Database(settings.database_url))
     every = ListQuery(limit=100, sort=("name",))
     try:
