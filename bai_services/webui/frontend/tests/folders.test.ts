@@ -18,7 +18,7 @@ test.each([
 test('readDataSearch keeps valid state and ignores the rest', () => {
   const state = { tab: 'trash', folder: 'id', sort: '-used_bytes', page: 2 };
   expect(readDataSearch({ ...state, size: 7, tabs: 'own' })).toEqual(state);
-  expect(readDataSearch({ tab: 'nothing', folder: 7 })).toEqual({});
+  expect(readDataSearch({ tab: 'nothing', folder: {} })).toEqual({});
 });
 
 test('a tab selects folders by their state and by the relation to the user', () => {

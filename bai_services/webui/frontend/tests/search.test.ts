@@ -2,8 +2,15 @@ import { describe, expect, test, vi } from 'vitest';
 
 vi.mock('../src/data/client', () => ({ api: {}, unwrap: () => undefined }));
 
+const router = await import('@tanstack/react-router');
 const { filtersOf, readSessionsSearch } = await import('../src/pages/sessions/search');
-const { countText } = await import('../src/components/list/listSearch');
+const { countText, parseSearchValue } = await import('../src/components/list/listSearch');
+
+test.each(['123456', '12e456', '1e5', '007', 'lab'])('the name %s in a URL is a text', name => {
+  const { parseSearchWith } = router;
+  const search = parseSearchWith(parseSearchValue)(`?name=${name}&page=3`);
+  expect(readSessionsSearch(search)).toEqual({ name, page: 3 });
+});
 
 describe('readSessionsSearch', () => {
   test('keeps valid state', () => {
@@ -12,7 +19,7 @@ describe('readSessionsSearch', () => {
   });
 
   test('ignores invalid values', () => {
-    const state = { tab: 'nothing', name: 7, sort: 'A B', page: -1, size: 7, other: 'x' };
+    const state = { tab: 'nothing', name: {}, sort: 'A B', page: -1, size: 7, other: 'x' };
     expect(readSessionsSearch(state)).toEqual({});
   });
 });

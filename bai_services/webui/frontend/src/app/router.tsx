@@ -1,4 +1,11 @@
-import { createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
+import {
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  parseSearchWith,
+  redirect
+} from '@tanstack/react-router';
+import { parseSearchValue } from '../components/list/listSearch';
 import { readEntitySearch } from '../components/entities/search';
 import { config } from '../config';
 import { currentPreferences } from '../data/accounts/preferences';
@@ -198,6 +205,7 @@ const settings = createRoute({
 });
 
 export const router = createRouter({
+  parseSearch: parseSearchWith(parseSearchValue),
   routeTree: root.addChildren([
     index,
     start,

@@ -9,7 +9,21 @@ export interface ListSearch {
   filters?: Record<string, string>;
 }
 
-export const textIn = (value: unknown) => (typeof value === 'string' && value ? value : undefined);
+/**
+ * The text of a value in the URL. The router parses a text of digits, such as the name of a session,
+ * as a number.
+ */
+export const textIn = (value: unknown) =>
+  (typeof value === 'string' && value) || (typeof value === 'number' && String(value)) || undefined;
+
+/** Parse a value in the URL as JSON; throw for a number in another notation, such as the name 1e5. */
+export function parseSearchValue(text: string): unknown {
+  const value: unknown = JSON.parse(text);
+  if (typeof value === 'number' && String(value) !== text) {
+    throw new SyntaxError(`${text} is a text`);
+  }
+  return value;
+}
 
 export const numberIn = (value: unknown) =>
   typeof value === 'number' && Number.isInteger(value) && value > 0 ? value : undefined;
