@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bai_services.core.counts import counted
+from bai_services.core.counts import counted, with_article
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,11 @@ from bai_services.core.counts import counted
 )
 def test_noun_of_one_is_singular(count: int, noun: str, text: str) -> None:
     assert counted(count, noun) == text
+
+
+@pytest.mark.parametrize(
+    ("noun", "text"),
+    [("image alias", "an image alias"), ("user", "a user"), ("preset", "a preset")],
+)
+def test_article_fits_the_noun(noun: str, text: str) -> None:
+    assert with_article(noun) == text
