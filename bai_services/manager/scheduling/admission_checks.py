@@ -21,7 +21,7 @@ from bai_services.core.scheduling.placement import (
     Policy,
     Refusal,
     Request,
-    place,
+    place_first_kernel,
 )
 from bai_services.core.sessions.kernel_group import check_cluster, request_of, total_slots
 from bai_services.core.sessions.spec import SessionSpec
@@ -180,7 +180,7 @@ async def _check(
 def _refusal(agents: Sequence[AgentState], request: Request) -> Refusal | None:
     """Return why a request does not fit on these agents; None if it fits."""
     if request.kernels == 1 and not request.designated_agents:
-        placed = place(agents, request)
+        placed = place_first_kernel(agents, request)
         return placed if isinstance(placed, Refusal) else None
     placer = Placer(agents, Policy.BEST_FIT)
     shape = placer.prepare(request)

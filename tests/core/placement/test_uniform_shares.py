@@ -18,7 +18,7 @@ from bai_services.core.scheduling.placement import (
     Placer,
     Policy,
     Refusal,
-    place,
+    place_first_kernel,
 )
 
 from .factories import agent, place_request, request
@@ -104,7 +104,7 @@ def test_fork_does_not_change_the_placer() -> None:
     placer = Placer([uniform_agent("a", (250, 250))])
     half = placer.prepare(request(shares="0.5"))
     fork = placer.fork()
-    running = place([uniform_agent("a", (0, 0))], request(shares="0.25"))
+    running = place_first_kernel([uniform_agent("a", (0, 0))], request(shares="0.25"))
     assert isinstance(running, Placement)
     fork.release([running])
     assert (fork.fits(half), placer.fits(half)) == (True, False)
@@ -116,7 +116,7 @@ def test_minimum_of_two_states_rejects_shares_that_do_not_fit_in_both() -> None:
     now = Placer([uniform_agent("a", (250, 250))])
     quarter, half = (now.prepare(request(shares=share)) for share in ("0.25", "0.5"))
     then = now.fork()
-    running = place([uniform_agent("a", (0, 0))], request(shares="0.25"))
+    running = place_first_kernel([uniform_agent("a", (0, 0))], request(shares="0.25"))
     assert isinstance(running, Placement)
     then.release([running])
     assert then.place(half) is not None
@@ -128,7 +128,7 @@ def test_minimum_of_two_states_rejects_shares_that_do_not_fit_in_both() -> None:
 
 
 def test_refusal_names_the_shares_in_force() -> None:
-    found = place([uniform_agent("a", (500, 500), (250, 250))], request(shares="0.3"))
+    found = place_first_kernel([uniform_agent("a", (500, 500), (250, 250))], request(shares="0.3"))
     assert isinstance(found, Refusal)
     assert found.message == (
         "resource group main: cuda.shares=0.3 requested, but the devices with enough "
@@ -136,7 +136,7 @@ def test_refusal_names_the_shares_in_force() -> None:
         "a device are equal"
     )
     assert [(s.slot, s.asked, s.available) for s in found.shortages] == [("cuda.shares", 300, 250)]
-    full = place([uniform_agent("a", (1000, 500))], request(shares="0.25"))
+    full = place_first_kernel([uniform_agent("a", (1000, 500))], request(shares="0.25"))
     assert isinstance(full, Refusal) and "at most 0 is free" in full.message
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bai_services.core.scheduling.caps import Scope, ScopeCaps
-from bai_services.core.scheduling.placement import AgentState, Placement, Refusal, Request, place
+from bai_services.core.scheduling.placement import (
+    AgentState,
+    Placement,
+    Refusal,
+    Request,
+    place_first_kernel,
+)
 from bai_services.core.scheduling.queue import (
     Backfill,
     GroupState,
@@ -74,13 +80,13 @@ def started_on_agents(result: PassResult) -> list[tuple[str, str]]:
 def test_place_chooses_the_expected_agent(
     agents: list[AgentState], wanted: Request, chosen: str
 ) -> None:
-    placement = place(agents, wanted)
+    placement = place_first_kernel(agents, wanted)
     assert isinstance(placement, Placement)
     assert placement.agent_id == chosen
 
 
 def test_place_returns_a_refusal_if_no_agent_fits() -> None:
-    refusal = place([agent("a", cpu=2), agent("b", cpu=4)], request(cpu="5"))
+    refusal = place_first_kernel([agent("a", cpu=2), agent("b", cpu=4)], request(cpu="5"))
     assert isinstance(refusal, Refusal)
     assert "cpu=5 requested, but at most 4 is free" in refusal.message
 

@@ -15,7 +15,7 @@ from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
 from bai_services.core.scheduling.placement import AgentState, Placement, Policy, Request
 from bai_services.core.scheduling.queue import Backfill, DailyUsage, Order
 from bai_services.core.scheduling.replay.comparison import Comparison, compare, recorded_history
-from bai_services.core.scheduling.replay.ledger import FIRST_DAY
+from bai_services.core.scheduling.replay.daily_usage import FIRST_DAY
 from bai_services.core.scheduling.replay.policies import ReplayPolicy
 from bai_services.core.scheduling.replay.recorded import (
     DEFAULT_SECONDS,

@@ -6,7 +6,7 @@ from bai_services.core.errors import InvalidRequest
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import Mode, Policy
 from bai_services.core.scheduling.queue import Backfill, GroupState, Order
-from bai_services.core.scheduling.replay.ledger import Ledger, days_of
+from bai_services.core.scheduling.replay.daily_usage import UsageByDay, days_of
 from bai_services.core.scheduling.replay.measures import report, use_over_time
 from bai_services.core.scheduling.replay.policies import ReplayPolicy
 from bai_services.core.scheduling.replay.simulate import replay
@@ -103,13 +103,13 @@ def test_report_of_an_empty_replay_has_no_jobs() -> None:
 
 def test_usage_is_counted_by_day() -> None:
     assert days_of(86_000, 86_400 * 2 + 5) == [(0, 400), (1, 86_400), (2, 5)]
-    ledger = Ledger(GROUP)
-    ledger.add(job("a", 0, 1, 20, user="ann"), 0)
-    (buckets,) = ledger.history()[GROUP].values()
+    usage = UsageByDay(GROUP)
+    usage.add(job("a", 0, 1, 20, user="ann"), 0)
+    (buckets,) = usage.history()[GROUP].values()
     assert buckets[0].slots == {"cpu": 20_000}
-    assert ledger.is_due(0)
-    assert not ledger.is_due(3599)
-    assert ledger.is_due(3600)
+    assert usage.is_due(0)
+    assert not usage.is_due(3599)
+    assert usage.is_due(3600)
 
 
 def test_policy_accepts_the_options_of_a_resource_group() -> None:

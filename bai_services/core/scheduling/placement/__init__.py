@@ -12,7 +12,7 @@ from .model import (
     Request,
     Strategy,
 )
-from .place import place
+from .place import place_first_kernel
 from .placer import Placer
 from .pricing.tables import Tables
 from .pricing.variants import build_tables
@@ -30,6 +30,6 @@ __all__ = [
     "Strategy",
     "Tables",
     "build_tables",
-    "place",
+    "place_first_kernel",
     "warm_up",
 ]

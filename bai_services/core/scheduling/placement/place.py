@@ -8,7 +8,7 @@ from .model import AgentState, Placement, Policy, Refusal, Request
 from .placer import Placer
 
 
-def place(agents: Sequence[AgentState], request: Request) -> Placement | Refusal:
+def place_first_kernel(agents: Sequence[AgentState], request: Request) -> Placement | Refusal:
     """Return the best-fit placement of a request's first kernel, or why the request does not fit.
 
     A request fits only if all its kernels fit.

@@ -27,7 +27,7 @@ from ..queue import (
 )
 from ..queue.durations import Durations
 from ..queue.explain import explain_group
-from .ledger import Ledger
+from .daily_usage import UsageByDay
 from .workload import GROUP, Job
 
 # Simulated time at second 0 of the record.
@@ -185,9 +185,9 @@ class _Driver:
         self._arrivals = sorted(jobs, key=lambda job: job.submitted)
         self._numbers = {job.id: number for number, job in enumerate(self._arrivals)}
         self._durations = Durations(conditions.durations)
-        self._ledger = None
+        self._usage_by_day = None
         if state.order is Order.FAIR_SHARE:
-            self._ledger = Ledger(state.name, earlier=conditions.usage)
+            self._usage_by_day = UsageByDay(state.name, earlier=conditions.usage)
         self._requests: dict[Request, Request] = {}
         self._state = state = self._learned(state)
         self._world = _World()
@@ -274,8 +274,8 @@ class _Driver:
         world, queue = self._world, self._queue
         removed = self._ended(seconds)
         history = None
-        if self._ledger is not None and self._ledger.is_due(seconds):
-            history = self._ledger.history()
+        if self._usage_by_day is not None and self._usage_by_day.is_due(seconds):
+            history = self._usage_by_day.history()
         changes = self._changes(seconds, removed)
         # Agents are added first, because sessions of the second call may run on the new agents.
         queue.apply(Changes(agents=changes.agents))
@@ -303,8 +303,8 @@ class _Driver:
 
     def _count_ended(self, job: Job) -> None:
         self._durations.add(job.kind, job.seconds)
-        if self._ledger is not None:
-            self._ledger.add(job, self._world.started[job.id][0])
+        if self._usage_by_day is not None:
+            self._usage_by_day.add(job, self._world.started[job.id][0])
 
     def _changes(self, seconds: int, removed: list[str]) -> Changes:
         """Return the changes of this second: the sessions in ``removed``, and all due events."""

@@ -1,7 +1,7 @@
 import { useSyncExternalStore } from 'react';
 import { DetailedError, Upload, type UploadOptions } from 'tus-js-client';
 import { config } from '../../config';
-import { collected } from '../collected';
+import { debouncedBatch } from '../debouncedBatch';
 import { joined, refreshFiles, type Directory } from './files';
 import { currentPreferences } from '../accounts/preferences';
 import { queries } from '../queries';
@@ -186,7 +186,7 @@ function messageOf(body: string | undefined, error: Error): string {
 }
 
 /** Refresh the folders and the usage, once for all uploads that end at about the same time. */
-const refreshAfterUploads = collected<string>(ids => {
+const refreshAfterUploads = debouncedBatch<string>(ids => {
   ids.forEach(id => void refreshFiles(id));
   void queries.invalidateQueries({ queryKey: ['folders', 'quotas'] });
 }, DRAW_MILLIS);

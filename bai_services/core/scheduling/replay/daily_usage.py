@@ -16,7 +16,7 @@ FIRST_DAY = 10957
 _INTERVAL_SECONDS = 3600
 
 
-class Ledger:
+class UsageByDay:
     """Daily usage of ended jobs by scope, for one resource group."""
 
     def __init__(
@@ -25,7 +25,7 @@ class Ledger:
         first_day: int = FIRST_DAY,
         earlier: Mapping[Scope, Sequence[DailyUsage]] | None = None,
     ) -> None:
-        """Create a ledger with the usage before the replay.
+        """Start with the usage before the replay (``earlier``).
 
         ``first_day`` is the day of second 0, in days since 1970-01-01.
         """

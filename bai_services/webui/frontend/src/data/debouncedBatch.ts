@@ -4,7 +4,7 @@
  *
  * @returns a function that adds a value
  */
-export function collected<T>(
+export function debouncedBatch<T>(
   run: (values: ReadonlySet<T>) => void,
   millis: number
 ): (value: T) => void {

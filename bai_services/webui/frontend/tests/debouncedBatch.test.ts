@@ -1,12 +1,12 @@
 import { afterEach, expect, test, vi } from 'vitest';
-import { collected } from '../src/data/collected';
+import { debouncedBatch } from '../src/data/debouncedBatch';
 
 afterEach(() => vi.useRealTimers());
 
-test('values that are added shortly after one another are passed together, each once', () => {
+test('values are debounced and passed to the callback in one batch without duplicates', () => {
   vi.useFakeTimers();
   const runs: string[][] = [];
-  const add = collected<string>(values => runs.push([...values]), 200);
+  const add = debouncedBatch<string>(values => runs.push([...values]), 200);
   add('a');
   vi.advanceTimersByTime(150);
   add('b');
