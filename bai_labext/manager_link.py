@@ -50,9 +50,9 @@ class ManagerLink:
 
     The engine's environment variables identify the session.
 
-    Requests raise ``Unavailable`` if the manager cannot be reached or this server is not a session,
-    and the errors that the manager returns (``NotFound``, ``Forbidden`` …). Only ``read_sections``
-    returns these errors instead.
+    Requests raise ``Unavailable`` if this server is not a session or the manager cannot be reached.
+    If the manager returns an error (``NotFound``, ``Forbidden`` …), they raise that error. Only
+    ``read_sections`` returns all these errors instead.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ from tornado.web import HTTPError, RequestHandler
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.listing import ListQuery
+from bai_services.core.records import fields_of
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.user_input import shown
 from bai_services.manager.manager import Manager
@@ -27,9 +28,9 @@ from .csv_export import columns_of, content_disposition, write_csv
 MAX_BODY_BYTES = 2**20
 # Size of the chunks in which the HTTP server reads bodies.
 BODY_CHUNK_BYTES = 2**18
-# For a rejected body: maximum number of problems in the response, and maximum length of the path of
-# a field.
+# Maximum number of problems that the response to an invalid body describes.
 MAX_PROBLEMS = 100
+# Maximum length of the path of a field in the description of a problem.
 MAX_FIELD_LENGTH = 200
 READ_METHODS = ("GET", "HEAD", "OPTIONS")
 
@@ -64,7 +65,9 @@ def status_of(error: type[errors.BaiError]) -> HTTPStatus:
 def set_status_of(
     handler: RequestHandler, error: errors.BaiError, status: int | None = None
 ) -> None:
-    """Set the status of the response to an error (default: ``status_of``), and Retry-After."""
+    """Set the HTTP status of an error response (default: that of ``status_of``), and
+    ``Retry-After`` if the error has ``retry_after_seconds``.
+    """
     handler.set_status(status_of(type(error)) if status is None else status)
     seconds = error.details.get("retry_after_seconds")
     if isinstance(seconds, int | float):
@@ -259,7 +262,7 @@ class APIHandler(RequestHandler):
         return manager_of(self)
 
     async def sign_in(self) -> None:
-        """Authenticate the request and set ``caller``; see ``sign_in.py``.
+        """Authenticate the request and set ``caller``; see ``accounts/sign_in.py``.
 
         Raises
         ------
@@ -368,14 +371,9 @@ def to_json(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: item for name, item in _fields(value)}
+        return fields_of(value)
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, (set, frozenset)):
         return sorted(value)
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
-
-
-def _fields(value: Any) -> list[tuple[str, Any]]:
-    # Not asdict(): it would convert nested ResourceSlots to dictionaries of integers.
-    return [(name, getattr(value, name)) for name in value.__dataclass_fields__]

@@ -1,4 +1,4 @@
-"""Store of the audit log: one row per action; for a change, written in its transaction."""
+"""Store of the audit log: one row per action. The row of a change is part of its transaction."""
 
 from __future__ import annotations
 

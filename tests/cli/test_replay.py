@@ -85,7 +85,7 @@ def test_plots_are_written(files: Path) -> None:
         assert "<svg" in (files / "plots" / name).read_text()
 
 
-def test_swf_workload_contains_its_machine(files: Path) -> None:
+def test_swf_workload_needs_no_nodes_file(files: Path) -> None:
     result = run(files, "--workload", Path("jobs.swf"), "--policy", Path("mine.yaml"), "--json")
     found = json.loads(result.stdout)["policies"]["mine"]
     assert found["wait_seconds"]["max"] == 118

@@ -46,7 +46,7 @@ def test_persistent_paths_default_to_the_first_writable_folder(tmp_path: Path, n
     assert Path(value).parent == elsewhere
 
 
-def test_without_a_folder_a_path_is_temporary_until_one_is_chosen(tmp_path: Path) -> None:
+def test_default_path_without_a_mounted_folder_is_temporary(tmp_path: Path) -> None:
     arguments = Arguments({"BAI_FOLDERS": ""}, str(tmp_path))
     assert arguments.temporary(TENSORBOARD) == ["log_dir"]
     arguments.choose(TENSORBOARD, {"log_dir": "~/logs"})

@@ -100,7 +100,7 @@ async def test_busy_hub_returns_the_delay_before_a_retry(hub: Hub) -> None:
         await hub.stop_server("worker", name)
 
 
-async def test_unreachable_hub_or_rejected_token_is_unavailable(running: HubAndManager) -> None:
+async def test_unreachable_hub_or_rejected_token_raises_unavailable(running: HubAndManager) -> None:
     for hub in (Hub("http://127.0.0.1:1/hub/api", "x"), Hub("", ""), Hub(running.hub_url, "wrong")):
         with pytest.raises(Unavailable):
             await hub.create_token("user", "note", 60)
@@ -168,7 +168,9 @@ async def test_tokens_that_are_invalid_or_have_no_account_are_rejected(
 async def test_session_token_has_few_of_its_owners_permissions(
     running: HubAndManager, hub: Hub
 ) -> None:
-    """A program in a superadmin's session can read its token, but gains no other rights."""
+    """A program in a superadmin's session can read the session's token, but the token grants only a
+    few of the superadmin's rights.
+    """
     async with await token_of(running, "admin") as admin:
         mine = await admin.post("/sessions", {"name": "of-admin", "project": "default"})
         async with await token_of(running, "user") as user:

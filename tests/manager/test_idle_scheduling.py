@@ -102,7 +102,9 @@ def test_thread_continues_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch)
 
 
 class NeverIdle(threading.Event):
-    """An event for an idle loop that is never set; it counts the calls of ``wait``."""
+    """An ``is_idle`` event that is never set, as if the loop were always busy; it counts the calls
+    of ``wait``.
+    """
 
     waits = 0
 

@@ -191,7 +191,10 @@ def test_sources_on_which_we_rely_are_unchanged(name: str, dependent: str, diges
 
 
 def source_of(text: str, path: Sequence[str]) -> str | None:
-    """Return the source of a function or class; each whitespace in it becomes one space."""
+    """Return the source of a function or class, with each run of whitespace replaced by one space.
+
+    Return None if there is no such function or class.
+    """
     nodes: list[ast.stmt] = ast.parse(text).body
     found: ast.stmt | None = None
     for name in path:

@@ -25,7 +25,10 @@ import type { Translate } from './i18n';
 import { FileToUpload, Upload, Uploads } from './uploads';
 
 const EXTENSION_SECONDS = 3600;
-/** Apps that a command of JupyterLab opens. A Map: labels of images contain any app name. */
+/**
+ * Commands of JupyterLab by the name of the app that they open. A Map, because an app name can come
+ * from an image label and could be the name of an inherited object property such as `constructor`.
+ */
 const JUPYTERLAB_COMMANDS = new Map([
   ['terminal', 'terminal:create-new'],
   ['filebrowser', 'filebrowser:activate']

@@ -35,7 +35,10 @@ export class Model {
   private readonly _changed = new Signal<this, void>(this);
   private readonly poll: Poll;
   private pollCount = 0;
-  /** Marks of the sections that the panel has; the server omits these until they change. */
+  /**
+   * Marks (content hashes) of the sections last received; the server omits a section while its mark
+   * is unchanged.
+   */
   private marks: Marks = {};
   private isPanelShown = false;
 

@@ -2,7 +2,7 @@
 
 import type { DeviceUsage, Usage } from './types';
 
-/** Usage of one device. A value is null if it is unknown. */
+/** Usage of one device: bytes of memory and percent of utilization; null if unknown. */
 export interface DeviceSample {
   memory: number | null;
   limit: number;

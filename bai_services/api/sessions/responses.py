@@ -245,10 +245,11 @@ class UsageTrends(ResponseModel):
 class SlotLimit(ResponseModel):
     """Amounts of a slot that a new session may request.
 
-    ``now``: maximum that can start now. ``allowed``: the lowest limit of your scopes, null without
-    a limit. ``largest``: the most that one agent has. ``max``: the lower of ``allowed`` and
-    ``largest``. ``in_force``: sizes to which the shares of devices in use are fixed.
-    ``enforcement``: enforcement level that is guaranteed for shares.
+    ``now``: the largest amount with which a session could start now; 0 if it cannot. ``allowed``:
+    the lowest limit of your scopes, null without a limit. ``largest``: the most that one agent has.
+    ``max``: the lower of ``allowed`` and ``largest``. ``in_force``: the shares in use on devices
+    that accept only further sessions with that same share. ``enforcement``: enforcement level that
+    is guaranteed for shares.
     """
 
     min: str

@@ -315,8 +315,8 @@ async def apply_template(handler: APIHandler, body: TemplatedSession) -> Templat
         return type(body).model_validate(applied)
     except ValidationError as error:
         fields = {each["loc"][0] for each in error.errors() if each["loc"]}
-        # Fields of the request are valid themselves, but may not fit the template's: the variables
-        # of both can be too many.
+        # The request's own fields were validated before, but the merged request may be invalid: for
+        # example, the ``environ`` of request and template together can exceed ``MAX_VARIABLES``.
         raise invalid_request(
             error,
             f"the request does not fit template {name!r}"

@@ -79,9 +79,10 @@ class Sharing:
         return self if self.level.is_at_least(minimum) else Sharing(self.level, self.least, 0)
 
     def to_facts(self) -> dict[str, Any]:
-        """Return the entries for a device's facts, from which ``from_facts`` restores an equivalent
-        sharing: the flags and the smallest share of a device without shares have no effect, and
-        ``most`` is at most a whole device.
+        """Return the sharing entries of a device's facts.
+
+        ``from_facts`` restores an equivalent sharing, not always an equal one: ``most`` is capped
+        at a whole device, and for a device without shares, only the level is written.
         """
         if not self.most:
             return {"enforcement": self.level.value, "shares": None}

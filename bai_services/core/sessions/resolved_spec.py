@@ -13,9 +13,9 @@ from ..resources import ResourceSlots
 class ResolvedSpec:
     """A ``SessionSpec`` with resolved names, parsed values and defaults.
 
-    Each field is a column of the session's row. The traits of each field of the spec name the
-    columns that depend on this field. ``options`` contains the fields of the spec that have no
-    columns.
+    Each field is a column of the session's row. For each field of ``SessionSpec``,
+    ``Traits.columns`` lists the columns that depend on it. ``options`` contains the given fields
+    whose ``Traits.columns`` is None.
     """
 
     id: str

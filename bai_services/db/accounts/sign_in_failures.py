@@ -32,7 +32,11 @@ class AttemptCount:
 
 
 class SignInFailureStore:
-    """Counts sign-in attempts per subject: a hash of a name, an account or an address."""
+    """Counts sign-in attempts per subject.
+
+    A subject is the keyed hash of a typed name, an account, an address, or a name together with an
+    address.
+    """
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -81,8 +85,9 @@ class SignInFailureStore:
     ) -> None:
         """Reset the attempts of subjects after a successful sign-in.
 
-        The count of ``address`` is not reset, but reduced by one. ``known`` (user id, hash of the
-        address, time) is stored as a known address.
+        The count of ``address`` (the hash of the client's address) is only reduced by one, for
+        this attempt, and not at all while the address is blocked. ``known`` (user id, the same
+        hash, time) is stored as a known address.
         """
         user_id, known_address, now = known
         columns = known_sign_in_addresses.c

@@ -14,8 +14,9 @@ session_callbacks = sa.Table(
     sa.Column("told_id", sa.BigInteger, nullable=False, default=0),
     # False after the final status of the session was delivered or skipped.
     sa.Column("is_open", sa.Boolean, nullable=False, default=True),
-    # Failed attempts for the next status change, and the time of the next attempt.
+    # Number of failed attempts to deliver the next status change.
     sa.Column("tries", sa.Integer, nullable=False, default=0),
+    # Time of the next attempt.
     sa.Column("next_at", UtcDateTime, nullable=False),
     sa.Column("delivered", sa.Integer, nullable=False, default=0),
     sa.Column("given_up", sa.Integer, nullable=False, default=0),

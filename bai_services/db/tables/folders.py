@@ -31,10 +31,11 @@ vfolders = sa.Table(
     sa.Column("status_info", sa.String(255), nullable=False, default=""),
     # A directory that existed before the folder was registered: no quota, never deleted.
     sa.Column("unmanaged_path", sa.String(1024)),
-    # Arguments of the running background task: the source of a clone, or the next owner.
+    # Until all files of a clone are copied: id of the source folder.
     sa.Column("source_id", sa.String(64)),
+    # While the folder is being transferred: id of the next owner.
     sa.Column("next_owner_id", sa.String(64)),
-    # Usage at the last measurement.
+    # Usage at the last measurement, and its time (``counted_at``).
     sa.Column("used_files", sa.BigInteger),
     sa.Column("used_bytes", sa.BigInteger),
     sa.Column("counted_at", UtcDateTime),

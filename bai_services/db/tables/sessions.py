@@ -53,30 +53,34 @@ sessions = sa.Table(
     sa.Column("status_info", sa.String(1024), nullable=False, default=""),
     # Why the session is pending: [{check, passed, message, …numbers}], updated after passes.
     sa.Column("reasons", sa.JSON, nullable=False),
-    # Position in the queue of its resource group, from 1, and estimated start {starts_at,
-    # certainty}; both only while the session is pending.
+    # Position in the queue of its resource group, from 1, while the session is pending.
     sa.Column("position", sa.Integer),
+    # Estimated start {starts_at, certainty} while the session is pending.
     sa.Column("estimate", sa.JSON(none_as_null=True)),
     sa.Column("notices", sa.JSON, nullable=False),
     sa.Column("result", sa.String(16), nullable=False, default="undefined"),
     sa.Column("exit_code", sa.Integer),
-    # For batch sessions: the command, its earliest start, and its timeout.
+    # Command of a batch session.
     sa.Column("startup_command", sa.Text),
+    # Earliest start of a batch session.
     sa.Column("starts_at", UtcDateTime),
+    # Maximum run time of a batch session.
     sa.Column("batch_timeout_seconds", sa.Integer),
     # Extension of the lifetime by the owner, in addition to the limit of the keypair's policy.
     sa.Column(
         "lifetime_extension_seconds", sa.Integer, nullable=False, default=0, server_default="0"
     ),
-    # Time of the last activity, and time of the session's last activity report. Both are updated
-    # only while the keypair's policy has an idle timeout.
+    # Time of the last activity; updated only while the keypair's policy has an idle timeout.
     sa.Column("used_at", UtcDateTime),
+    # Time of the last activity report by the session itself; updated like ``used_at``.
     sa.Column("use_heard_at", UtcDateTime),
     # URL that is called for each status change; its delivery state is in ``session_callbacks``.
     sa.Column("callback_url", sa.String(2048)),
-    # Hub server of the session ("": the user's default server), and who starts it: manager or hub.
+    # User of the session's server at the Hub.
     sa.Column("hub_user", sa.String(64), nullable=False),
+    # Name of the session's server at the Hub; "": the user's default server.
     sa.Column("hub_server", sa.String(64), nullable=False),
+    # Who starts the session's server: manager or hub.
     sa.Column("started_by", sa.String(16), nullable=False),
     sa.Column("status_changed_at", UtcDateTime, nullable=False),
     sa.Column("scheduled_at", UtcDateTime),

@@ -36,10 +36,11 @@ MAX_INCREMENTAL_CHANGES = 2_000
 CONFLICT_BACKOFF_SECONDS = 0.01
 # Debounce of writing wait states after a change.
 STATE_DEBOUNCE_SECONDS = 0.5
-# Timeouts: for the snapshot of a query, which waits for a running pass; for the result of a query;
-# and for a pass that applies recent changes.
+# Maximum wait of a query for a new snapshot, which can be taken only when no pass is running.
 SNAPSHOT_TIMEOUT_SECONDS = 0.25
+# Maximum run time of a query.
 QUERY_TIMEOUT_SECONDS = 2.0
+# Maximum wait in ``wait_for_changes``.
 CHANGES_TIMEOUT_SECONDS = 1.0
 # Listeners are notified in batches of this size; other tasks can run in between.
 NOTIFY_BATCH_SIZE = 50
@@ -85,8 +86,8 @@ class Scheduler:
         self._pass_gate = WorkGate()
         self._is_drained = False
         self._touched: set[str] = set()
-        # Number of changes of sessions: all, those that the current pass reads, and those that
-        # passes have applied.
+        # Cumulative numbers of relevant session changes: notified; read by the latest pass; read
+        # by the latest pass that raised no error other than ``StaleLease``.
         self._change_count = self._read_count = self._applied_count = 0
         # Set at the end of the current pass, and then replaced.
         self._pass_ended = asyncio.Event()

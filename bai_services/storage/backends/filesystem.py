@@ -19,7 +19,8 @@ def filesystem_of(path: Path) -> str:
     best, kind = -1, "unknown"
     for mount in mounts():
         is_above = os.path.join(str(path.absolute()), "").startswith(os.path.join(mount.point, ""))
-        # A btrfs subvolume has its own device number, which is missing from the mount table.
+        # Choose the longest mount point. The device number decides only between mounts at the same
+        # point, because that of a btrfs subvolume is missing from the mount table.
         length = len(mount.point)
         is_better = length >= best if mount.device == wanted else length > best
         if is_above and is_better:

@@ -113,7 +113,8 @@ async def test_replay_compares_the_recorded_history_with_other_policies(
     assert {u["resource"] for u in recorded["utilisation"]} == {"cpu", "cuda"}
     assert len(recorded["utilisation"][0]["percents"]) == len(full["times"])
 
-    # The domain admin sees no names of the other domain, but the measures of its sessions.
+    # The domain admin sees the metrics of the other domain's sessions, but neither the domain's
+    # name nor its users' names.
     assert {(g["domain"], g["name"]) for g in recorded["by_user"]} == {
         ("default", "user"), ("acme", "acme-user"),
     }  # fmt: skip

@@ -18,7 +18,7 @@ from tests.testbed.manager import Api
 SMALL = {"cpu": "1", "mem": "1g"}
 
 
-class IdleSession:
+class SessionServer:
     """Reports activity as a session's server does, and advances the clock.
 
     Advance the clock by less than 15 minutes per test. The clients sign with the real time, and the
@@ -50,10 +50,10 @@ async def set_idle_timeout(api: Api, seconds: int) -> None:
     await admin.patch("/keypair-policies/default", {"idle_timeout_seconds": seconds})
 
 
-async def start_session(api: Api, agent: FakeAgent, **body: Any) -> IdleSession:
+async def start_session(api: Api, agent: FakeAgent, **body: Any) -> SessionServer:
     session = await create_running_session(api, agent, "lab1", **{"resources": SMALL, **body})
     caller = await api.world.manager.accounts.callers.in_session("user", "10.0.0.1")
-    return IdleSession(api, caller, session["id"])
+    return SessionServer(api, caller, session["id"])
 
 
 async def test_idle_session_is_warned_and_stopped(api: Api, agent: FakeAgent, user: Client) -> None:

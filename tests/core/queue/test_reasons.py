@@ -121,7 +121,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             snapshot([pending_session(1)], []),
             "s1",
             "resources",
-            "has no agent, even without any other session",
+            "resource group main has no agent",
             id="group without agents",
         ),
         pytest.param(
@@ -173,6 +173,11 @@ def test_pending_session_has_the_expected_reason(
     assert part in reasons[0]["message"]
     assert not reasons[0]["passed"]
     assert last not in started_sessions(result)
+
+
+def test_reason_in_a_group_without_agents_does_not_mention_other_sessions() -> None:
+    (reason,) = run_pass(snapshot([pending_session(1)], [])).reasons["s1"]
+    assert reason["message"] == "resource group main has no agent"
 
 
 def test_reasons_contain_all_exceeded_caps_with_numbers() -> None:

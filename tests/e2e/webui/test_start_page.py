@@ -159,7 +159,7 @@ async def test_storage_quotas_that_are_nearly_full_need_attention(
 
 
 def fill_storage(hub: RunningHub, username: str) -> None:
-    """Give a user a storage quota of 100 bytes, of which a file of 95 bytes is in use."""
+    """Give a user a storage quota of 100 bytes and a file that uses 95 of them."""
     with hub.rest(username) as rest, hub.rest("admin") as admin:
         folder = checked(rest.post("/vfolders", json={"name": "full"}), 201)
         content = f"/vfolders/{folder['id']}/content"

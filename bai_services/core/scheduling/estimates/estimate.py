@@ -64,8 +64,9 @@ class _Simulation:
         self._starts: dict[str, Estimate] = {}
         self._is_cut = False
         self._labels = Labels(queue, self._pending)
-        # Number of unfinished dependencies by session; dependent sessions by dependency.
+        # Number of unfinished dependencies, by session.
         self._left: dict[str, int] = {}
+        # For the id of each session, the ids of the sessions that depend on it.
         self._dependents: dict[str, list[str]] = {}
         for running in queue.all_running():
             queue.pause_if_busy()

@@ -111,7 +111,8 @@ def write_agent(columns: Columns, n: int, agent: AgentState, names: NameTable) -
         facts[c.MIN_SHARE] = device.sharing.least
         facts[c.MAX_SHARE] = device.sharing.max_share_now
         facts[c.IN_FORCE] = 0 if device.sharing.is_uniform else c.ANY
-    # KIND numbers static facts, so it is computed before the share in force is written.
+    # KIND identifies the static facts, so compute it before writing the share in force, which
+    # changes.
     row[c.KIND] = names.kind(row[c.ARCHITECTURE : c.HAS_GRAPH + 1], columns.facts[n])
     for j, device in enumerate(agent.devices):
         if device.sharing.is_uniform:
@@ -119,7 +120,7 @@ def write_agent(columns: Columns, n: int, agent: AgentState, names: NameTable) -
 
 
 def link_groups(devices: Sequence[Device]) -> list[int]:
-    """Return the link group of each device: equal for linked devices; -1: unknown."""
+    """Return the number of each device's link group: equal for linked devices, -1 if unknown."""
     index = {device.id: j for j, device in enumerate(devices)}
     group = [-1 if d.links is None else j for j, d in enumerate(devices)]
     for j, device in enumerate(devices):

@@ -42,13 +42,14 @@ _POLICY_NUMBERS = MappingProxyType(
         Policy.RANDOM: c.RANDOM,
     }
 )
-# Initial number of requests with cached scores, and maximum number of cached (request, agent)
-# pairs.
+# Initial number of rows for requests with cached scores.
 _INITIAL_ROWS = 64
+# If the cache has scores of at least this number of (request, agent) pairs, a new request replaces
+# the oldest one; otherwise the cache grows.
 _MAX_SCORES = 8_000_000
-# Maximum number of discarded forks that are stored for reuse, and the attributes that a reused fork
-# keeps.
+# Maximum number of discarded forks that are stored for reuse.
 _MAX_SPARE_FORKS = 2
+# Attributes that a reused fork keeps; all others are copied from the placer.
 _REUSED_ATTRIBUTES = (
     "_spare_forks",
     "_columns",

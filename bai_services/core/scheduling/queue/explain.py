@@ -134,7 +134,8 @@ def no_capacity(refusal: Refusal, *, is_possible: bool = True) -> Reason:
         }
         for s in refusal.shortages
     ]
-    more = "" if is_possible else ", even without any other session"
+    # In a group without agents, other sessions are not the reason.
+    more = "" if is_possible or not refusal.agents else ", even without any other session"
     return reason(
         RESOURCES,
         refusal.message + more,
@@ -161,7 +162,7 @@ def reserved(reservation: Reservation) -> Reason:
     of the session states how certain the time is.
     """
     at = reservation.starts_at
-    when = "; its start time is not known" if at is None else f" from {at.isoformat()}"
+    when = ", but it is not known from when" if at is None else f" from {at.isoformat()}"
     return reason(
         RESERVATION,
         f"capacity is reserved{when}",

@@ -121,7 +121,9 @@ class GroupPass:
         return decisions
 
     def _turns(self, before: Turns | None = None) -> Turns:
-        """Return the turns of all sessions for which this pass can place or reserve capacity."""
+        """Select the shapes that the pass must examine next (under fifo and lifo, at most
+        ``MAX_SELECTED``), and return their turns.
+        """
         group_queue, reserver = self._group_queue, self._reserver
         longest: int | None = None
         if reserver is not None:
@@ -200,8 +202,9 @@ class GroupPass:
             if placements is None:
                 self._no_capacity.add(handle)
             return placements
-        # A failure applies to every session of this request that ends after the reservation starts:
-        # all of them may use the same capacity.
+        # Record the failure for the request: it holds for every session with this request that does
+        # not certainly end before the reservation starts, because all of them are limited to the
+        # same capacity.
         if handle in self._no_capacity_beside:
             return None
         placements = reserver.place(pending, handle)

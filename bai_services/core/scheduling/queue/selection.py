@@ -27,8 +27,9 @@ _NO_LIMIT = 2**62
 MAX_SELECTED = 16
 # Capacity state of a request. NO_CAPACITY: does not fit now. HAS_CAPACITY: fits now. NEVER_FITS:
 # does not fit even if all running sessions end. After a reservation was made, there are two more
-# states. FITS_BESIDE: also fits outside the reserved placements. UNTRIED: fits only inside them, so
-# the reservation must be moved.
+# states. FITS_BESIDE: also fits outside the reserved placements. UNTRIED: fits only inside them,
+# and moving the reservation has not been tried yet. HAS_CAPACITY then means: fits only inside them,
+# and moving the reservation failed or is no longer allowed.
 NO_CAPACITY, HAS_CAPACITY, NEVER_FITS, FITS_BESIDE, UNTRIED = 0, 1, -1, 2, 3
 
 

@@ -13,8 +13,9 @@ from ..placement import AgentState
 from .workload import ARCHITECTURE, ENGINE, GROUP, InvalidRow, Job, RowError, Workload, whole
 
 MIB = 2**20
+# Required columns of a node list. The column "model" is optional.
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
-# Optional columns of a node list: "model". Of a pod list, with defaults: "gpu_spec" (any model),
+# Required columns of a pod list. Optional columns and their defaults: "gpu_spec" (any model),
 # "creation_time" (0), "scheduled_time" (creation_time), "deletion_time" (scheduled_time plus
 # DEFAULT_RUN_SECONDS), "qos" ("none").
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")

@@ -31,8 +31,10 @@ PRICED, FGD, BEST_FIT, PACK, SPREAD, ROUND_ROBIN, RANDOM = range(7)
 # if the topology of its devices is known. KIND: equal for agents with equal static facts.
 CPU, MEM, OPEN, ARCHITECTURE, ENGINE, DRIVER, HAS_GRAPH, KIND = range(8)
 AGENT_WIDTH = 8
-# Facts of a device. IN_FORCE: the share that all sessions on the device must have; 0 while the
-# device is empty, ANY if the shares may differ.
+# Facts of a device. CAPACITY, MIN_SHARE, MAX_SHARE: thousandths; MAX_SHARE is 0 if no share can be
+# allocated. NUMA, LINK: numbers of the NUMA node and of the link group; -1: unknown. IN_FORCE: the
+# share that all sessions on the device must have; 0 while the device is empty, ANY if the shares
+# may differ.
 CAPACITY, FAMILY, MODEL, NUMA, LINK, MIN_SHARE, MAX_SHARE, IN_FORCE = range(8)
 DEVICE_WIDTH = 8
 # Derived floats of an agent, recomputed when the agent changes. FREE_VALUE: value of the free
@@ -47,10 +49,13 @@ ONLY_FAMILY, DEVICE_COUNT, WHOLE_COUNT, TOTAL_FREE, STATE_HASH = range(5)
 TALLIES_WIDTH = 5
 MIXED = -2
 # Columns of a shape. CPU, MEM, ARCHITECTURE, ENGINE and DRIVER are as for an agent, per kernel.
-# KERNELS: the number of kernels that are placed together on one agent. From NEED_START on:
-# NEED_WIDTH columns for each of at most MAX_NEEDS device families.
+# KERNELS: the number of kernels that are placed together on one agent. MAY_FRAGMENT: see
+# ``Request.allow_fragmentation``. IS_FILL: 1 for the strategy FILL. NEED_COUNT: number of needs.
+# From NEED_START on: NEED_WIDTH columns for each requested device slot, at most MAX_NEEDS.
 KERNELS, MAY_FRAGMENT, IS_FILL, NEED_COUNT = 6, 7, 8, 9
 NEED_START, NEED_WIDTH = 10, 4
+# Columns of a need. NEED_AMOUNT: whole devices if NEED_WHOLE is 1, thousandths of a device if it is
+# 0. NEED_MODELS: bit mask of the accepted models; ANY: all models.
 NEED_FAMILY, NEED_WHOLE, NEED_AMOUNT, NEED_MODELS = range(4)
 MAX_NEEDS = 4
 SHAPE_WIDTH = NEED_START + NEED_WIDTH * MAX_NEEDS

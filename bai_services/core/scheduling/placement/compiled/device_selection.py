@@ -49,9 +49,10 @@ def inlined(function: Any) -> Any:
 
 
 def spliced(function: Any) -> Any:
-    """Insert the source of a function into its only caller before compilation.
+    """Inline a function into its callers before compilation (Numba's ``inline="always"``).
 
-    This saves compile time: a separately compiled function is optimized again in each caller.
+    Use it for functions with one or two call sites. This saves compile time: a separately compiled
+    function is optimized again in each caller.
     """
     return njit(function, nogil=True, error_model="numpy", inline="always")
 
@@ -166,7 +167,7 @@ def pick_whole(free, facts, has_graph, need, picks, at, kernel, i):  # type: ign
 
 @inner
 def closeness(facts, picks, count):  # type: ignore[no-untyped-def]
-    """Return the lowest closeness of the devices of any kernel and need.
+    """Return the lowest closeness grade among the groups of picks, one group per kernel and need.
 
     2: one link group. 1: one NUMA node, or the topology is unknown. 0: several NUMA nodes.
     """
@@ -224,7 +225,7 @@ def count_devices_for(free, facts, need, part):  # type: ignore[no-untyped-def]
 
 @inner
 def undo_picks(free, picks, first, at):  # type: ignore[no-untyped-def]
-    """Add the picks from ``first`` to ``at`` to ``free`` again."""
+    """Return the amounts of the picks from ``first`` to ``at`` (exclusive) to ``free``."""
     for pick in range(first, at):
         free[picks[pick, PICK_DEVICE]] += picks[pick, PICK_AMOUNT]
 
@@ -312,9 +313,9 @@ def pick_filling(free, facts, need, wholly, picks, at, kernel, i):  # type: igno
 def fill_in_order(free, facts, need, wholly, picks, at, kernel, i):  # type: ignore[no-untyped-def]
     """Fill one device after the other; return the next index, or -1.
 
-    Fill the device with the most free capacity first. If the last part fits on one device, pick the
-    fullest device with enough free capacity. ``wholly``: all devices except the last are
-    picked whole.
+    Fill the device with the most free capacity first. When the remaining amount is at most one
+    device, pick the fullest device that has room for all of it. ``wholly``: all devices except the
+    last are picked whole.
     """
     left, first = need[NEED_AMOUNT], at
     while left > 0:

@@ -23,18 +23,21 @@ from .capacity_value import (
 from .mix import Mix, RequestKind, default_mix, shares_of
 from .prices import Pattern, remainder_values, share_prices
 
-# Weight of the price of a model that is in more demand than others, and weight of the bonus for
-# wholly free devices.
-MODEL_PRICE_WEIGHT, WHOLE_DEVICE_WEIGHT = 0.05, 0.05
+# Weight of the price of a model that is in more demand than others.
+MODEL_PRICE_WEIGHT = 0.05
+# Weight of the bonus for wholly free devices.
+WHOLE_DEVICE_WEIGHT = 0.05
 # Scores are rounded to multiples of this number of devices. Nearly equal agents then have equal
 # scores, and the first of them is chosen, which fills the agents in order.
 QUANTUM = 0.04
 # fgd considers the most frequent requests that together make up this fraction of all requests.
 _TYPICAL_FRACTION = 0.95
-# Sizes of the bins of capacity values (millicores, bytes), for agents of at most the regular size.
-# Larger agents have larger bins.
+# Sizes of the bins of capacity values, in millicores and bytes. If the largest agent of the group
+# exceeds the regular size, the bins are larger by a whole factor.
 _CPU_BIN, _MEM_BIN = 500, 4 * 2**30
+# Regular size of an agent, in millicores and bytes.
 _REGULAR_CPU, _REGULAR_MEM = 128_000, 2**40
+# Maximum number of devices of one agent for which the tables have values.
 _MAX_DEVICES = 16
 
 
@@ -72,7 +75,7 @@ class Fleet:
     """Facts about a group's agents on which tables depend."""
 
     devices: tuple[tuple[str, str, int], ...]  # family, model, count
-    max_devices: int  # of one agent
+    max_devices: int  # of one agent; from 1 to ``_MAX_DEVICES``
     bins: tuple[int, int]  # sizes of the cpu and memory bins of capacity values
 
     @classmethod

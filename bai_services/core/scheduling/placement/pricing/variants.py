@@ -23,14 +23,18 @@ from .tables import Fleet, Tables, Variant, costs_for, tables_of
 
 # Maximum number of agents in a trial.
 _MAX_AGENTS = 1_500
-# Trial without departures: total demand as a fraction of capacity, number of lists of requests,
-# maximum length of a list.
+# Trial without departures: total demand of a list of requests, as a fraction of capacity.
 _LOAD = 1.3
+# Trial without departures: number of lists of requests.
 _LISTS = 3
+# Trial without departures: maximum number of requests in a list.
 _MAX_LIST = 30_000
-# Trial with departures: loads, duration in mean run times, number of arrivals.
+# Trial with departures: loads. A load is the mean demand of the sessions that would run if every
+# session was placed, as a fraction of capacity.
 _LOADS = (0.9, 1.0, 1.1)
+# Trial with departures: duration, as a multiple of the mean run time.
 _MEAN_RUNTIMES = 5
+# Trial with departures: limits of the number of arrivals, which take precedence over the duration.
 _MIN_ARRIVALS, _MAX_ARRIVALS = 2_000, 40_000
 # A variant replaces the first variant only if its measure is higher by this fraction.
 _MARGIN = 0.001

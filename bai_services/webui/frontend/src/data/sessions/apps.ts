@@ -14,7 +14,10 @@ export function appsQuery(id: string) {
   });
 }
 
-/** Keys of the titles that are not product names. A Map: labels of images contain any title. */
+/**
+ * Translation keys of the app titles that are not product names. A Map, because a title can come
+ * from an image label and could be the name of an inherited object property such as `constructor`.
+ */
 const TITLES = new Map([
   ['Terminal', 'terminal'],
   ['File browser', 'filebrowser'],

@@ -40,7 +40,8 @@ export function SessionsPage() {
   });
   usePrefetchNextPage(sessions, list, next => queries.query(sessionsQuery(next)));
   const properties = useSessionFilters();
-  // The same functions as before: the parts of the page are rendered only when they change.
+  // Stable callbacks, so that the memoized ResourcePanel, SessionTabs and FilterBar render again
+  // only when their props change.
   const change = useCallback(
     (changes: SessionsSearch) =>
       void navigate({ search: old => readSessionsSearch({ ...old, ...changes }) }),
