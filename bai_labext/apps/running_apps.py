@@ -189,7 +189,8 @@ class RunningApps:
         offer = self.offer(name)
         if offer.is_offered and offer.app.kind is not AppKind.PROCESS:
             raise Conflict(
-                f"{offer.app.title} cannot be stopped here: this server starts no process for it"
+                f"{offer.app.title} was not started by the session's apps; stop its program "
+                "where you started it"
             )
         self._failures.pop(name, None)
         route = self.proxy_route(name)
