@@ -32,6 +32,8 @@ async def test_dashboard_equals_the_single_requests(
 ) -> None:
     await user.post("/sessions", {"name": "lab1", "resources": SMALL})
     await wait_for_status(user, "lab1", "SCHEDULED")
+    # The recent sessions are in the order of their creation.
+    api.world.clock.advance(seconds=1)
     await create_later(user, "later")
     await create_later(await api.client("user2"), "of-other-user")
     found = await user.get("/dashboard")

@@ -134,8 +134,8 @@ class InvitationStore:
         Raises
         ------
         Conflict
-            If the invitation is no longer pending. If it is accepted: if the folder is not ready,
-            belongs to the invitee, or is in another domain than the invitee.
+            If the invitation is no longer pending, or is accepted while the folder is not ready.
+            Transfers and moves to another domain cancel invitations that no longer apply.
         AlreadyExists
             If it is accepted while the invitee owns a folder of the same name.
         NotFound
@@ -145,7 +145,14 @@ class InvitationStore:
             row = await _pending(tx, invitation_id)
             if status is InvitationStatus.ACCEPTED:
                 folder = await lock_folder(tx, row["vfolder_id"])
-                await _require_acceptable(tx, folder, row["invitee_id"])
+                require_ready(folder)
+                if await owns_another_named(tx, folder, row["invitee_id"]):
+                    name = folder["name"]
+                    raise AlreadyExists(
+                        f"you already have a folder named {name}; rename it, then accept the "
+                        "invitation",
+                        name=name,
+                    )
                 await tx.execute(
                     vfolder_grants.delete().where(
                         vfolder_grants.c.vfolder_id == row["vfolder_id"],
@@ -186,23 +193,3 @@ async def _pending(tx: AsyncConnection, invitation_id: str) -> sa.RowMapping:
     if row["status"] != InvitationStatus.PENDING:
         raise Conflict(f"the invitation is already {row['status']}", status=row["status"])
     return row
-
-
-async def _require_acceptable(tx: AsyncConnection, folder: sa.RowMapping, invitee_id: str) -> None:
-    """Check what can have changed since the invitation; see ``InvitationStore.settle``."""
-    name = folder["name"]
-    require_ready(folder)
-    if folder["owner_id"] == invitee_id:
-        raise Conflict(f"folder {name} is now your own; decline the invitation")
-    domain = await tx.scalar(sa.select(users.c.domain).where(users.c.id == invitee_id))
-    if folder["domain"] != domain:
-        # A grant applies only within the domain of the folder.
-        raise Conflict(
-            f"folder {name} belongs to domain {folder['domain']} and you to domain {domain}; "
-            "folders can only be shared within their domain: decline the invitation"
-        )
-    if await owns_another_named(tx, folder, invitee_id):
-        raise AlreadyExists(
-            f"you already have a folder named {name}; rename it, then accept the invitation",
-            name=name,
-        )

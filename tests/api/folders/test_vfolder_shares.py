@@ -174,34 +174,3 @@ async def test_a_name_means_the_own_folder_and_is_ambiguous_for_several_shared_o
         SUPERADMIN, owner_id, project, [MountRequest("data")]
     )
     assert mount.vfolder_id == own["id"]
-
-
-@pytest.mark.parametrize("moved", ["folder", "guest"])
-async def test_invitation_across_domains_cannot_be_accepted(
-    api: Api, user: Client, moved: str
-) -> None:
-    path, invitation = await invited(user, "user2")
-    guest, admin = await api.client("user2"), await api.client("admin")
-    if moved == "folder":
-        await admin.put(f"{path}/owner", {"user": "acme-user"})
-        await api.world.manager.folders.vfolders.wait_for_tasks()
-    else:
-        await admin.patch("/users/user2", {"domain": "acme"})
-        guest = await api.client("user2")
-    with pytest.raises(Conflict, match="belongs to domain"):
-        await guest.post(f"{invitation}/accept")
-    assert (await guest.get(invitation))["status"] == "pending"
-    await guest.post(f"{invitation}/decline")
-    assert (await admin.get(f"{path}/grants"))["items"] == []
-
-
-async def test_the_new_owner_of_a_folder_cannot_accept_an_invitation_to_it(
-    api: Api, user: Client
-) -> None:
-    path, invitation = await invited(user, "user2")
-    guest, admin = await api.client("user2"), await api.client("admin")
-    await admin.put(f"{path}/owner", {"user": "user2"})
-    await api.world.manager.folders.vfolders.wait_for_tasks()
-    with pytest.raises(Conflict, match="is now your own"):
-        await guest.post(f"{invitation}/accept")
-    assert (await guest.get(f"{path}/grants"))["items"] == []

@@ -327,7 +327,7 @@ async def test_owner_extends_lifetime_within_the_policy(
     api.world.clock.advance(seconds=1)
     ending = await wait_for_status(user, "lab1", "TERMINATING")
     assert ending["status_info"].startswith("SESSION_LIFETIME_EXCEEDED: ran for more than 15min")
-    with pytest.raises(errors.Conflict, match="of a running session"):
+    with pytest.raises(errors.Conflict, match="only while it is running"):
         await user.post(*asked)
 
 
