@@ -120,7 +120,7 @@ class Commands:
         return {}
 
     async def pass_(self) -> dict[str, Any]:
-        """Run one scheduling pass; return its seconds, CPU seconds, and the placed sessions."""
+        """Run one pass; return its seconds, its CPU seconds, and the number of placed sessions."""
         began, cpu_began = time.perf_counter(), time.process_time()
         await self._world.manager.scheduling.scheduler.run_pass()
         seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began

@@ -207,7 +207,7 @@ async def test_cancelled_start_cancels_its_session(
     await wait_for_status(user, session["id"], "CANCELLED")
 
 
-async def test_start_cancelled_after_its_processes_exist_cancels_its_session(
+async def test_cancelling_a_start_with_running_processes_cancels_its_session(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     start = asyncio.create_task(hub.post_server("lab", SMALL))

@@ -52,9 +52,7 @@ async def test_descriptor_stays_open_while_step_of_cancelled_call_uses_it(
     assert not is_open(number)
 
 
-async def test_descriptor_is_closed_although_all_workers_hang(
-    workers: Workers, tmp_path: Path
-) -> None:
+async def test_close_needs_no_free_worker(workers: Workers, tmp_path: Path) -> None:
     number = os.open(tmp_path, os.O_RDONLY)
     descriptor = Descriptor(number, workers)
     archive_root = os.open(tmp_path, os.O_RDONLY)
@@ -78,7 +76,7 @@ async def test_descriptor_is_closed_although_all_workers_hang(
 
 
 class LockTakenByStep:
-    """A lock that a queued step seems to acquire after the first release, and to keep."""
+    """A lock that stays held after ``release``, as if a queued step had acquired it at once."""
 
     def __init__(self) -> None:
         self._is_held = False

@@ -10,7 +10,7 @@ from bai_services.client import Client
 
 from .manager import Api
 
-# The names of the requested session and of the session on which this depends.
+# Names of the requested session, and of the session that it depends on.
 NAME = "full"
 FIRST = "first"
 SECRET = {"TOKEN": "swordfish"}
@@ -18,7 +18,7 @@ SECRET = {"TOKEN": "swordfish"}
 
 @dataclass(frozen=True, slots=True)
 class FieldExample:
-    """A value other than the default, and the words for it in `bai session create`."""
+    """A value other than the default, and the arguments of `bai session create` that set it."""
 
     value: Any
     words: Sequence[str] = ()

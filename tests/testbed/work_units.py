@@ -25,7 +25,7 @@ DOCKER_DEMO_FILES = frozenset(
 
 
 class WorkUnits(LoadFileScheduling):
-    """Send each file to a worker that is free, and `DOCKER_DEMO_FILES` to the same worker."""
+    """Send each file to a free worker, but all `DOCKER_DEMO_FILES` to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         path: str = super()._split_scope(nodeid)

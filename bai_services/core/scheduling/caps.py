@@ -10,8 +10,8 @@ from typing import NamedTuple
 from ..errors import QuotaExceeded
 from ..resources import UNLIMITED, ResourceSlots, format_amount
 
-# Default limit on the pending sessions of a user, which is also the maximum number of sessions in a
-# bulk creation request. The user policy may set another limit.
+# Default ``max_pending_sessions`` of a user policy. It equals ``MAX_BULK``, the maximum number of
+# sessions in a bulk creation request.
 MAX_PENDING_SESSIONS = 1000
 # The slot that counts sessions.
 SESSIONS = "sessions"
@@ -116,8 +116,8 @@ def pending_violations(
 ) -> list[Violation]:
     """Return a violation of every pending cap that one more pending session would exceed.
 
-    ``pending`` includes the preceding sessions of the same bulk request. The messages contain the
-    usage before that request, ``usage_before``, and its total, ``requested``.
+    ``pending`` includes the preceding sessions of the same bulk request. The messages show
+    ``usage_before``, the usage before that request, and ``requested``, its total.
     """
     usage_before = pending if usage_before is None else usage_before
     requested = needs(slots) if requested is None else requested
@@ -183,7 +183,7 @@ def amount_text(slot: str, amount: int) -> str:
 
 
 def violation(caps: ScopeCaps, slot: str, asked: int, limit: int, used: int) -> Violation:
-    """Return the violation by a session that requests the amount ``asked`` of a slot."""
+    """Return the violation for a session that requests ``asked`` units of a slot."""
     return _violation(caps, slot, (asked, limit, used))
 
 

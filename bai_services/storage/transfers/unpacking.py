@@ -192,7 +192,7 @@ class Unpacking:
         max_bytes: int,
         before_commit: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare to unpack into the directory ``above`` of a folder.
+        """Prepare to unpack into a directory of a folder; ``above`` is its path inside the folder.
 
         ``before_commit`` is called before the first file is moved into the folder.
         """

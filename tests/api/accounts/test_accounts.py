@@ -233,7 +233,7 @@ async def test_policy_is_created_changed_and_deleted(
     await expect_error(NotFound, admin.get(f"{path}/strict"))
 
 
-async def test_deletion_of_a_used_object_is_rejected_with_the_number_of_its_users(
+async def test_deletion_of_an_object_in_use_is_rejected_with_the_number_of_references(
     admin: Client,
 ) -> None:
     error = await expect_error(InUse, admin.delete("/domains/default"))
@@ -352,7 +352,9 @@ async def test_rejected_password_is_not_in_the_message(admin: Client) -> None:
     assert "weakpassword" not in f"{error.message} {error.details}"
 
 
-async def test_new_password_must_not_contain_the_unchanged_e_mail_address(admin: Client) -> None:
+async def test_new_password_is_also_checked_against_the_stored_e_mail_address(
+    admin: Client,
+) -> None:
     await admin.post("/users", {"username": "x", "email": "x@example.org"})
     change = {"password": "7-x@example.org"}
     await expect_error(InvalidRequest, admin.patch("/users/x", change), "the e-mail address")
