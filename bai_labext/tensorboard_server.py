@@ -21,7 +21,10 @@ class UnixSocketServer(program.WerkzeugServer):
 
 
 class UnixSocketTensorBoard(program.TensorBoard):
-    """TensorBoard that does not register itself: ``%tensorboard`` would try to reuse its port."""
+    """TensorBoard that does not register itself for ``%tensorboard``.
+
+    A registration must contain a TCP port, and this server has none.
+    """
 
     def _register_info(self, server: Any) -> None:
         pass

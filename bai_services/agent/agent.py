@@ -46,8 +46,8 @@ class Identity:
 class Agent:
     """Sends heartbeats to the manager and executes its work items.
 
-    Work items run concurrently. Expensive operations (Docker calls, threads) have their own limits,
-    so that an image pull of one hour does not block other items.
+    Work items run concurrently. Docker calls run in bounded thread pools. Image pulls have a
+    separate pool, so that a pull of one hour does not delay the other Docker calls.
     """
 
     def __init__(

@@ -58,7 +58,9 @@ Hosts = dict[NameText, list[NameText]]
 class Body(BaseModel):
     """A request body. Unknown fields are rejected.
 
-    The default of a field only means "not given": the manager sets the initial value.
+    ``given_fields`` leaves out the fields that the request omits, so their defaults are not used:
+    the manager sets the initial value, or keeps the stored one. A handler that reads a field
+    directly uses its default.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)

@@ -16,7 +16,10 @@ from .clock import Clock
 
 
 class Audit:
-    """Creates the entries that store methods write in the transaction of the change."""
+    """Creates and reads audit log entries.
+
+    A store writes the entry for a change of data in the same transaction as the change.
+    """
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._store = AuditStore(database)

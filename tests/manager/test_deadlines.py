@@ -100,7 +100,9 @@ async def step(world: World, decisions: Sequence[Decision]) -> None:
     await until_killed(world, lambda: deadlines_on(world.database).step())
 
 
-def test_step_is_complete_after_a_kill_at_any_point(database_url: str) -> None:
+def test_killed_step_stops_each_session_at_most_once_and_a_later_step_stops_the_rest(
+    database_url: str,
+) -> None:
     async def prepare() -> None:
         await (await make_overdue(database_url)).close()
 

@@ -64,7 +64,9 @@ c.Authenticator.allow_all = True
 c.JupyterHub.allow_named_servers = True
 c.JupyterHub.active_server_limit = 3
 c.JupyterHub.spawn_throttle_retry_range = (7, 8)
-c.JupyterHub.custom_scopes = {"custom:bai:session": {"description": "Be a session."}}
+c.JupyterHub.custom_scopes = {
+    "custom:bai:session": {"description": "Access the resource manager as a session."}
+}
 c.JupyterHub.extra_user_scopes = ["access:services!service=bai", "custom:bai:session"]
 c.JupyterHub.services = [
     {

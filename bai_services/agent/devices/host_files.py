@@ -1,4 +1,4 @@
-"""Access of device kinds to the machine: files in ``/sys`` and ``/dev``, output of vendor tools."""
+"""Access to the machine for device kinds: files, most in ``/sys`` and ``/dev``, and vendor tools."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ class HostFiles:
         For the ``device`` link of a device in ``/sys``, the name is the bus address.
         """
         host_path = self.root / path.lstrip("/")
-        # In the folder of a PCI device, ``device`` is a file with the device number, not a link.
+        # In the directory of a PCI device, ``device`` is a file that contains the PCI device ID,
+        # not a link.
         return host_path.resolve().name if host_path.is_dir() else None
 
     def run_json_tool(self, command: Sequence[str]) -> Any:

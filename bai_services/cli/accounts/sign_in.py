@@ -206,4 +206,6 @@ def _secret(what: str, *, is_piped: bool, option: str) -> str:
 def _warn_about_plain_http(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        output.note(f"warning: {url} is not encrypted; others can read your password in transit")
+        output.note(
+            f"warning: {url} is not encrypted; others can read everything that you send and receive"
+        )

@@ -248,8 +248,8 @@ USER_POLICY = Entity(
     path="/user-policies",
     key="name",
     id="name",
-    summary="Manage user policies: limits of a user, for all their keypairs together and their "
-    "folders.",
+    summary="Manage user policies: limits of a user's sessions (over all keypairs), folders, "
+    "browser sign-ins and app shares.",
     fields=(
         *_caps("a user"),
         Field(

@@ -35,7 +35,8 @@ class NewDevice:
 class Inventory:
     """Result of an update of devices.
 
-    ``capacity_increased`` is also True if a healthy device offers other shares than before.
+    ``capacity_increased``: a healthy device was added, a device became healthy, or the enforcement
+    level of a healthy device or the shares that it offers have changed.
     ``refused`` contains the ids of the devices that belong to another agent.
     """
 

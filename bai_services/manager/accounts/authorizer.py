@@ -35,8 +35,8 @@ def require(caller: Caller, action: str, target: Target | None = None) -> None:
         raise NotFound("there is no such object, or you may not see it")
     elif target.owner is not None and target.owner.role in roles_above(caller.role, action):
         raise Forbidden(
-            f"the object belongs to a user with the role {target.owner.role}, whom a {caller.role} "
-            "may not act on; ask a superadmin",
+            f"the object belongs to a user with the role {target.owner.role}; the role "
+            f"{caller.role} may not perform {action} on it; ask a superadmin",
             action=action,
         )
     raise Forbidden(

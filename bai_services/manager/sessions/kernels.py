@@ -302,7 +302,8 @@ class Kernels:
         if state.status not in (Status.RUNNING, Status.TERMINATING):
             return
         if (code := batch_end(state, kernel)) is not None:
-            # The event also stops the Hub server; the spawner then sends the output.
+            # The event also makes the Hub stop the session's server; the spawner then sends the
+            # output of the session to the manager.
             await self._lifecycle.try_apply(
                 state.session_id,
                 Event.STOP_REQUESTED,
@@ -342,7 +343,8 @@ class Kernels:
                 result=Result.SUCCESS,
             )
         else:
-            # No exit code: the container has disappeared; at most the kernel's folder remains.
+            # Without an exit code, the kernel is missing from the heartbeat, only its folder
+            # remains (without a stored exit code), or its exit code could not be read.
             reason = (
                 "its container has disappeared" if code is None else f"ended with exit code {code}"
             )
@@ -376,7 +378,7 @@ class Kernels:
         """Request the removal of reported kernels whose session does not continue here.
 
         A session continues here if it is on this agent and is neither ending nor ended. The removal
-        is requested when a kernel has been reported without such a session for ``REMOVAL_GRACE``.
+        is requested once a kernel without such a session has been reported for ``REMOVAL_GRACE``.
         """
         agent = self._agents[agent_id]
         agent.removals = {key: value for key, value in agent.removals.items() if key in reported}

@@ -121,8 +121,9 @@ def test_estimate_is_unknown_if_no_running_session_has_a_known_end() -> None:
             [
                 (
                     "quota",
-                    "blocked by the quota of user ann (0 sessions running); starts when the quota "
-                    "is raised or one of the running sessions ends",
+                    "blocked by the quota of user ann (0 sessions running); as requested, it "
+                    "starts only after the quota is raised or running sessions release enough "
+                    "of it",
                 )
             ],
             id="user quota exceeded: no other group or preset",

@@ -207,7 +207,8 @@ class CudaGpus(DeviceKind):
             return replace(injection, device_nodes=self._nodes(granted))
         request = {"driver": "nvidia", "device_ids": uuids, "capabilities": [CAPABILITIES]}
         if is_share and level is Level.CGROUP:
-            # The hook that sets the limit requires a CDI request instead of device ids.
+            # The hook that sets the memory limit requires a request with CDI device names instead
+            # of plain GPU uuids.
             names = [f"nvidia.com/gpu={uuid}" for uuid in uuids]
             request = {"driver": "cdi", "device_ids": names}
             environ["NVIDIA_GPU_MEMORY_LIMIT"] = str(granted[0].memory_bytes)
@@ -393,8 +394,8 @@ def _mode_of(device: Device) -> str | None:
 def _level_of(granted: Sequence[GrantedDevice], engine: str) -> Level:
     """Return the enforcement level of these devices for a session.
 
-    Whole devices have the level HARDWARE in a container, which cannot access other devices, and
-    NONE in a process.
+    Whole devices have the level HARDWARE with the docker engine, because a container cannot access
+    other devices, and NONE with the process engine.
     """
     levels = [g.device.sharing.level for g in granted if g.is_share or g.device.slot]
     if not levels:
@@ -405,9 +406,10 @@ def _level_of(granted: Sequence[GrantedDevice], engine: str) -> Level:
 def limit_environ(granted: Sequence[GrantedDevice]) -> dict[str, str]:
     """Return variables that tell programs the limits of a session's GPUs.
 
-    A limit is preceded by the index of the GPU in the session: ``CUDA_MEMORY_LIMITS=0:4294967296``
-    (bytes), ``CUDA_PROCESSOR_LIMITS=0:25``. A preloaded library can enforce the limits; without
-    such a library the variables only inform. Unknown values are left out.
+    Each limit is preceded by the index of the GPU in the session:
+    ``CUDA_MEMORY_LIMITS=0:4294967296`` (bytes), ``CUDA_PROCESSOR_LIMITS=0:1728`` (CUDA cores;
+    multiprocessors for a MIG instance). A preloaded library can enforce the limits; without such a
+    library the variables only inform. Unknown values are left out.
     """
     total = sum(g.amount for g in granted)
     return {

@@ -313,7 +313,10 @@ class _SuggestionFinder:
         ]
 
     def _remaining_amounts(self) -> dict[str, int]:
-        """Return the remaining amount of each scarce slot on one agent and within all caps."""
+        """Return how much of each slot is still available per kernel.
+
+        The result contains only slots that are short on the agents and requested slots with a cap.
+        """
         request = self._pending.request
         remaining: dict[str, int] = {}
         queue, group_queue = self._queue, self._queue.group_queue(request.resource_group)
@@ -353,7 +356,8 @@ class _SuggestionFinder:
             count = f"{len(running)} {'session' if len(running) == 1 else 'sessions'}"
             message = (
                 f"blocked by the quota of {check['scope']} {check['scope_id']} ({count} running); "
-                "starts when the quota is raised or one of the running sessions ends"
+                "as requested, it starts only after the quota is raised or running sessions "
+                "release enough of it"
             )
             facts = {
                 "scope": check["scope"],

@@ -2,7 +2,7 @@ import type { TFunction } from 'i18next';
 import type { QuotaScope } from '../data/folders/folders';
 import { formatBytes } from './bytes';
 
-/** Whose folders a quota limits: the user's, or those of a project. */
+/** The title of a quota scope: "project NAME", or "My folders" for the user's own scope. */
 export const scopeTitle = (t: TFunction, { project }: QuotaScope) =>
   project ? t('data.project', { name: project }) : t('data.yours');
 

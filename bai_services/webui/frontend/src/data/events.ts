@@ -10,8 +10,8 @@ const MAX_RETRY_MILLIS = 10_000;
 const MAX_SILENCE_MILLIS = 15_000;
 const MAX_RESPONSE_MILLIS = 10_000;
 const FIRST_RETRY_MILLIS = 1_000;
-// Debounce interval: changes within this time cause one request.
-const DEBOUNCE_MILLIS = 150;
+// Throttle interval: a change and all changes within this time after it cause one refresh.
+const THROTTLE_MILLIS = 150;
 
 interface Change {
   kind: string;
@@ -36,7 +36,7 @@ function refreshSessions(): void {
   timer ??= window.setTimeout(() => {
     timer = undefined;
     void queries.invalidateQueries({ queryKey: ['sessions'] });
-  }, DEBOUNCE_MILLIS);
+  }, THROTTLE_MILLIS);
 }
 
 let retryMillis = FIRST_RETRY_MILLIS;

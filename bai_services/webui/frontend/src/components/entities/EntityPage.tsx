@@ -24,7 +24,7 @@ interface EntityPageProps {
   toolbar?: ReactNode;
 }
 
-/** A page of administrators with one or more collections. */
+/** An administration page for one or more collections. */
 export function EntityPage({ path, title, entities, ...props }: EntityPageProps) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);

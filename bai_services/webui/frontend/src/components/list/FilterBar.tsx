@@ -10,7 +10,7 @@ export interface FilterProperty {
   title: string;
   /** A time: the user chooses a day, and the value of the filter is the start of that day. */
   isDate?: boolean;
-  /** True or false. */
+  /** A boolean property: the user chooses yes or no. */
   isFlag?: boolean;
   /** The possible values; if omitted, any text can be entered. */
   choices?: readonly { value: string; label: string }[];
