@@ -213,7 +213,7 @@ def test_requests_for_hub_tokens_are_checked_and_tokens_expire(hub: RunningHub) 
             ({"note": "a" * 201}, "at most 200"),
             ({"note": "lone \ud800 surrogate"}, "U+D800 at position 6"),
             ({"note": "nul \0"}, "U+0000 at position 5"),
-            ({"expires_in": 0}, "from 1"),
+            ({"expires_in": 0}, "at least 1"),
             ({"expires_in": 366 * 24 * 3600}, "must not exceed"),
         ):
             answer = checked(api.post("/users/user/tokens", content=json.dumps(body)), 400)

@@ -1,4 +1,4 @@
-"""Access to the machine for device kinds: files, most in ``/sys`` and ``/dev``, and vendor tools."""
+"""Access to the machine for device kinds: files (most in ``/sys``, ``/dev``) and vendor tools."""
 
 from __future__ import annotations
 

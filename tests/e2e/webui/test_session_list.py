@@ -345,7 +345,8 @@ async def test_list_is_refreshed_by_the_button_and_periodically(
     await ui.page.get_by_text("No session matches").wait_for()
     async with ui.page.expect_response("**/sessions?limit=20*"):
         await ui.page.get_by_role("button", name="Refresh", exact=True).click()
-    async with ui.page.expect_response("**/sessions?limit=20*", timeout=15_000):
+    # The list is polled every 15 s.
+    async with ui.page.expect_response("**/sessions?limit=20*", timeout=30_000):
         pass
 
 
