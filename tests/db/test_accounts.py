@@ -12,6 +12,7 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, Conflict
 from bai_services.core.listing import ListQuery
 from bai_services.db import schema
+from bai_services.db.accounts.checked_users import CheckedUser
 from bai_services.db.accounts.domains import DomainStore
 from bai_services.db.accounts.policies import PolicyStore
 from bai_services.db.accounts.projects import ProjectStore
@@ -106,8 +107,8 @@ async def test_last_superadmin_remains_after_concurrent_demotions(
     store = UserStore(database)
     demotion = UserChange({"role": "user"})
     found = await exceptions_of(
-        store.update("ada", demotion, entry("user.update")),
-        store.update("bob", demotion, entry("user.update")),
+        store.update(CheckedUser("ada", {"role": "superadmin"}), demotion, entry("user.update")),
+        store.update(CheckedUser("bob", {"role": "superadmin"}), demotion, entry("user.update")),
     )
     assert sorted(found, key=str) == sorted([None, Conflict], key=str)
     left = await store.page(ListQuery(filters={"role": "superadmin"}))
@@ -134,13 +135,17 @@ async def test_one_of_several_concurrent_additions_of_a_member_succeeds(
     store = ProjectStore(database)
     await store.create(project("q", "second"), entry("project.create"))
     added = await asyncio.gather(
-        *(store.add_member("q", "ada", entry("project.add-member")) for _ in range(5))
+        *(
+            store.add_member("q", CheckedUser("ada", {}), entry("project.add-member"))
+            for _ in range(5)
+        )
     )
     assert sorted(added) == [False] * 4 + [True]
     assert (await store.members("q", ListQuery())).total == 1
 
 
-async def test_concurrent_sign_in_attempts_respect_limit(database: Database) -> None:
+async def test_concurrent_sign_in_attempts_respect_limit(database: Database, domain: str) -> None:
+    await add_user(database, "ada")
     store = SignInFailureStore(database)
     # Concurrent calls with different orders of the subjects must not cause a deadlock.
     orders = ({"s": 10, "t": None}, {"t": None, "s": 10})
@@ -153,7 +158,7 @@ async def test_concurrent_sign_in_attempts_respect_limit(database: Database) -> 
     assert sorted(each["t"].count for each in counted) == list(range(1, 26))
     assert await store.blocked(["s", "t"], NOW) == {"s": NOW + BLOCK}
     assert (await store.count_attempt({"s": 10}, NOW + BLOCK, BLOCK))["s"].count == 1
-    await store.reset(["s"], entry("user.unlock"))
+    await store.reset(CheckedUser("ada", {}), ["s"], entry("user.unlock"))
     assert (await store.count_attempt({"s": 10}, NOW + BLOCK, BLOCK))["s"].count == 1
 
 
@@ -180,5 +185,5 @@ async def test_pages_sorted_by_an_equal_field_repeat_no_row(
         listed += [user.username for user in page.items]
         # Change the row, because PostgreSQL moves a changed row to the end of its table.
         change = UserChange({"full_name": f"read {offset}"})
-        await store.update(listed[-1], change, entry("user.update"))
+        await store.update(CheckedUser(listed[-1], {}), change, entry("user.update"))
     assert listed == names

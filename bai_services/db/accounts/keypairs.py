@@ -20,6 +20,7 @@ from ..listing import Listing
 from ..records import first_record
 from ..tables.accounts import keypairs, users
 from ..tables.sessions import sessions
+from .checked_users import CheckedUser, lock_unchanged
 
 _COLUMNS = (
     keypairs.c.access_key,
@@ -70,15 +71,18 @@ class KeypairStore:
             )
         return secret
 
-    async def create(self, values: Mapping[str, Any], is_main: bool, audit: AuditEntry) -> None:
-        """Insert a keypair.
+    async def create(
+        self, owner: CheckedUser, values: Mapping[str, Any], is_main: bool, audit: AuditEntry
+    ) -> None:
+        """Insert a keypair of a user.
 
         It becomes the main keypair if ``is_main`` is set, or if the user has no main keypair.
         """
-        user = users.c.id == values["user_id"]
+        user = users.c.id == owner.id
         async with self._db.write() as tx:
-            with raise_on_violation(NotFound("the user or the keypair policy does not exist")):
-                await tx.execute(keypairs.insert().values(values))
+            await lock_unchanged(tx, owner)
+            with raise_on_violation(NotFound("the keypair policy does not exist")):
+                await tx.execute(keypairs.insert().values({**values, "user_id": owner.id}))
             if not is_main:
                 user = sa.and_(user, users.c.main_access_key.is_(None))
             await tx.execute(
@@ -87,17 +91,22 @@ class KeypairStore:
             await record(tx, audit)
 
     async def update(
-        self, access_key: str, changes: Mapping[str, Any], is_main: bool, audit: AuditEntry
+        self,
+        owner: CheckedUser,
+        access_key: str,
+        changes: Mapping[str, Any],
+        is_main: bool,
+        audit: AuditEntry,
     ) -> Keypair:
         is_keypair = keypairs.c.access_key == access_key
         async with self._db.write() as tx:
+            await lock_unchanged(tx, owner)
             if changes:
                 with raise_on_violation(NotFound("the keypair policy does not exist")):
                     await tx.execute(keypairs.update().where(is_keypair).values(changes))
             if is_main:
-                owner = sa.select(keypairs.c.user_id).where(is_keypair).scalar_subquery()
                 await tx.execute(
-                    users.update().where(users.c.id == owner).values(main_access_key=access_key)
+                    users.update().where(users.c.id == owner.id).values(main_access_key=access_key)
                 )
             result = await tx.execute(_visible(None, None).where(is_keypair))
             keypair = first_record(_keypair, result)
@@ -106,7 +115,7 @@ class KeypairStore:
             await record(tx, audit)
             return keypair
 
-    async def delete(self, access_key: str, audit: AuditEntry) -> None:
+    async def delete(self, owner: CheckedUser, access_key: str, audit: AuditEntry) -> None:
         """Delete a keypair.
 
         Raises
@@ -123,6 +132,7 @@ class KeypairStore:
             ),
         }
         async with self._db.write() as tx:
+            await lock_unchanged(tx, owner)
             row = (keypairs, keypairs.c.access_key == access_key)
             await delete_unused(tx, f"keypair {access_key}", row, uses)
             await record(tx, audit)

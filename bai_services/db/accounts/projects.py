@@ -23,6 +23,7 @@ from ..tables.accounts import memberships, projects, users
 from ..tables.cluster import resource_group_links
 from ..tables.folders import vfolders
 from ..tables.sessions import sessions
+from .checked_users import CheckedUser, lock_unchanged
 
 _LISTING = Listing(
     columns={
@@ -160,19 +161,21 @@ class ProjectStore:
         async with self._db.read() as tx:
             return await _MEMBERS.page(tx, rows, query, _member)
 
-    async def add_member(self, project_id: str, user_id: str, audit: AuditEntry) -> bool:
+    async def add_member(self, project_id: str, user: CheckedUser, audit: AuditEntry) -> bool:
         """Add a user to a project; return False if the user was already a member."""
         async with self._db.write() as tx:
-            added = await add_memberships(tx, user_id, [project_id])
+            await lock_unchanged(tx, user)
+            added = await add_memberships(tx, user.id, [project_id])
             if added:
                 await record(tx, audit)
             return bool(added)
 
-    async def remove_member(self, project_id: str, user_id: str, audit: AuditEntry) -> None:
+    async def remove_member(self, project_id: str, user: CheckedUser, audit: AuditEntry) -> None:
         async with self._db.write() as tx:
+            await lock_unchanged(tx, user)
             deleted = await tx.execute(
                 memberships.delete().where(
-                    memberships.c.project_id == project_id, memberships.c.user_id == user_id
+                    memberships.c.project_id == project_id, memberships.c.user_id == user.id
                 )
             )
             if not deleted.rowcount:

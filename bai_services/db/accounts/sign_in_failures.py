@@ -15,6 +15,7 @@ from ..audit import record
 from ..database import Database
 from ..integrity import insert_ignoring
 from ..tables.accounts import known_sign_in_addresses, sign_in_failures
+from .checked_users import CheckedUser, lock_unchanged
 
 KNOWN_ADDRESS_LIFETIME = timedelta(days=90)
 
@@ -125,8 +126,9 @@ class SignInFailureStore:
             )
             return {row.subject: row.blocked_until for row in rows}
 
-    async def reset(self, subjects: Sequence[str], audit: AuditEntry) -> None:
+    async def reset(self, user: CheckedUser, subjects: Sequence[str], audit: AuditEntry) -> None:
         async with self._db.write() as tx:
+            await lock_unchanged(tx, user)
             await tx.execute(sign_in_failures.delete().where(_subject.in_(sorted(subjects))))
             await record(tx, audit)
 

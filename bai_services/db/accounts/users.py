@@ -29,6 +29,7 @@ from ..listing import Listing
 from ..records import records
 from ..tables.accounts import domains, keypairs, memberships, projects, users
 from ..tables.sessions import sessions
+from .checked_users import CheckedUser, lock_unchanged
 from .container_uids import next_container_uid
 from .projects import add_memberships
 
@@ -114,25 +115,27 @@ class UserStore:
             await add_memberships(tx, values["id"], project_ids)
             await record(tx, audit)
 
-    async def update(self, user_id: str, change: UserChange, audit: AuditEntry) -> User:
+    async def update(self, checked: CheckedUser, change: UserChange, audit: AuditEntry) -> User:
         """Update a user and return it.
 
         Raises
         ------
         Conflict
-            If no active superadmin would remain.
+            If the user has changed since the check, or no active superadmin would remain.
         AlreadyExists
             If another user has the new user name or e-mail address.
         NotFound
             If the user, or the new domain or policy, does not exist.
         """
-        columns = dict(change.columns)
+        user_id, columns = checked.id, dict(change.columns)
         if change.signs_out:
             columns["needs_hub_sign_out"] = True
         if change.signs_out or change.revokes_tokens:
             columns["tokens_to_end"] = "all"
         async with self._db.write() as tx:
+            # Before the lock of the user: otherwise two demotions would wait for each other.
             await _require_other_superadmin(tx, user_id, columns)
+            await lock_unchanged(tx, checked)
             await _require_free_names(tx, columns.get("username"), columns.get("email"), user_id)
             if columns:
                 with raise_on_violation(_missing(), _taken()):
@@ -148,8 +151,6 @@ class UserStore:
                 )
             rows = await tx.execute(sa.select(*_COLUMNS).where(users.c.id == user_id))
             changed = await _with_projects(tx, records(_user, rows))
-            if not changed:
-                raise NotFound("the user no longer exists")
             await record(tx, audit)
         return changed[0]
 

@@ -12,6 +12,7 @@ from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFou
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.records import fields_of
 from bai_services.core.sessions.callbacks import secret_of
+from bai_services.db.accounts.checked_users import CheckedUser
 from bai_services.db.accounts.keypairs import KeypairStore
 from bai_services.db.accounts.policies import PolicyStore
 
@@ -84,7 +85,6 @@ class Keypairs:
             "access_key": keypair.access_key,
             "created_at": self._clock(),
             "secret_key_encrypted": self._secrets.encrypt(keypair.secret_key),
-            "user_id": owner.id,
             **columns,
         }
         entry = self._audit.entry(
@@ -94,7 +94,10 @@ class Keypairs:
             domain=owner.domain,
             user=owner.username,
         )
-        await self._store.create(values, bool(spec.get("is_main")), entry)
+        checked = CheckedUser(
+            owner.id, {"role": owner.role, "domain": owner.domain, "status": owner.status}
+        )
+        await self._store.create(checked, values, bool(spec.get("is_main")), entry)
         created = await self.get(caller, keypair.access_key)
         return KeypairWithSecret(**fields_of(created), secret_key=keypair.secret_key)
 
@@ -107,7 +110,7 @@ class Keypairs:
             columns["secret_key_encrypted"] = self._secrets.encrypt(secret_key)
         entry = self._entry(caller, "keypair.update", keypair, fields=sorted(changes))
         is_main = bool(changes.get("is_main"))
-        changed = await self._store.update(access_key, columns, is_main, entry)
+        changed = await self._store.update(_owner(keypair), access_key, columns, is_main, entry)
         self._capacity_changed()
         if secret_key is None:
             return changed
@@ -115,7 +118,8 @@ class Keypairs:
 
     async def delete(self, caller: Caller, access_key: str) -> None:
         keypair = await self._require_writable(caller, access_key, {"delete": True})
-        await self._store.delete(access_key, self._entry(caller, "keypair.delete", keypair))
+        entry = self._entry(caller, "keypair.delete", keypair)
+        await self._store.delete(_owner(keypair), access_key, entry)
 
     async def _require_writable(
         self, caller: Caller, access_key: str, changes: Mapping[str, Any]
@@ -156,3 +160,7 @@ class Keypairs:
 
 def _target(keypair: Keypair) -> Target:
     return Target(domain=keypair.domain, owner=Owner(keypair.user_id, keypair.role))
+
+
+def _owner(keypair: Keypair) -> CheckedUser:
+    return CheckedUser(keypair.user_id, {"role": keypair.role, "domain": keypair.domain})

@@ -26,6 +26,7 @@ from bai_services.core.accounts.passwords import (
 )
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import SignInBlocked
+from bai_services.db.accounts.checked_users import CheckedUser
 from bai_services.db.accounts.sign_in_failures import SignInFailureStore
 from bai_services.db.database import Database
 
@@ -125,11 +126,11 @@ class Lockouts:
         found = await self._store.blocked(list(subjects), now)
         return {subjects[subject]: until for subject, until in found.items()}
 
-    async def unlock(self, user_id: str, names: Sequence[str], audit: AuditEntry) -> None:
+    async def unlock(self, user: CheckedUser, names: Sequence[str], audit: AuditEntry) -> None:
         """Reset the failures of an account and of its sign-in names."""
-        subjects = [self._subject("account", user_id)]
+        subjects = [self._subject("account", user.id)]
         subjects += [self._subject("name", canonical(name)) for name in names]
-        await self._store.reset(subjects, audit)
+        await self._store.reset(user, subjects, audit)
 
     async def _delay(self, pair: str, seconds: float) -> None:
         if not seconds:

@@ -14,6 +14,7 @@ from bai_services.core.folders.storage_hosts import missing_permissions
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.resources import Caps
+from bai_services.db.accounts.checked_users import CheckedUser
 from bai_services.db.accounts.policies import PolicyStore
 from bai_services.db.accounts.projects import ProjectStore
 from bai_services.db.accounts.users import UserStore
@@ -134,12 +135,12 @@ class Projects:
         if user.status == "deleted":
             raise InvalidRequest(f"{user.username} is deleted")
         entry = self._membership_entry(caller, "project.add-member", project, user)
-        await self._store.add_member(project.id, user.id, entry)
+        await self._store.add_member(project.id, _checked(user), entry)
 
     async def remove_member(self, caller: Caller, key: str, user_key: str) -> None:
         project, user = await self._project_and_user(caller, key, user_key)
         entry = self._membership_entry(caller, "project.remove-member", project, user)
-        await self._store.remove_member(project.id, user.id, entry)
+        await self._store.remove_member(project.id, _checked(user), entry)
 
     async def _project_and_user(
         self, caller: Caller, key: str, user_key: str
@@ -184,6 +185,10 @@ class Projects:
     async def _require_policy(self, name: str) -> None:
         if await self._policies.one(name) is None:
             raise NotFound(f"there is no project policy {name}", name=name)
+
+
+def _checked(user: User) -> CheckedUser:
+    return CheckedUser(user.id, {"role": user.role, "domain": user.domain, "status": user.status})
 
 
 def _require_within_domain(

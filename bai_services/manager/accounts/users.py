@@ -15,6 +15,7 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import Conflict, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.records import fields_of
+from bai_services.db.accounts.checked_users import CheckedUser
 from bai_services.db.accounts.policies import PolicyStore
 from bai_services.db.accounts.users import UserChange, UserStore
 
@@ -31,6 +32,8 @@ STATUSES = ("active", "inactive", "before-verification")
 # Fields that users may change in their own accounts.
 OWN_FIELDS = frozenset({"full_name", "description"})
 _CONTAINER_IDS = ("container_uid", "container_gid")
+# A change is permitted, and has its effects, because these fields have certain values.
+_CHECKED_FIELDS = ("role", "domain", "status", "allowed_client_ip", *_CONTAINER_IDS)
 
 
 class Users:
@@ -122,7 +125,8 @@ class Users:
             If the user has a higher role than the caller, or the caller may not change the role,
             the container ids or the domain.
         Conflict
-            If the update would deactivate or demote the last active superadmin.
+            If the update would deactivate or demote the last active superadmin, or the account was
+            changed while the update was checked.
         """
         user = await self._require_writable(caller, key, changes)
         values = await self._validated_columns(caller, changes, fields_of(user))
@@ -141,7 +145,7 @@ class Users:
             revokes_tokens="password_hash" in values
             or self._excludes_allowed_address(user, values),
         )
-        changed = await self._store.update(user.id, change, entry)
+        changed = await self._store.update(_checked(user), change, entry)
         if change.signs_out or change.revokes_tokens:
             self._sign_outs_due()
         return (await self._with_locks([changed]))[0]
@@ -153,7 +157,7 @@ class Users:
             raise Conflict("you cannot delete your own account; another administrator can")
         entry = self._entry(caller, "user.delete", user)
         change = UserChange({"status": "deleted"}, deactivates_keypairs=True, signs_out=True)
-        await self._store.update(user.id, change, entry)
+        await self._store.update(_checked(user), change, entry)
         self._sign_outs_due()
 
     async def sign_out(self, caller: Caller, key: str) -> None:
@@ -162,14 +166,14 @@ class Users:
         if user.id != caller.user_id:
             user = await self._require_writable(caller, key, {})
         entry = self._entry(caller, "user.sign-out", user)
-        await self._store.update(user.id, UserChange({}, signs_out=True), entry)
+        await self._store.update(_checked(user), UserChange({}, signs_out=True), entry)
         self._sign_outs_due()
 
     async def unlock(self, caller: Caller, key: str) -> None:
         """Reset an account's failed sign-ins and end its lockout, but not a block of an address."""
         user = await self._require_writable(caller, key, {"locked_until": None})
         entry = self._entry(caller, "user.unlock", user)
-        await self._lockouts.unlock(user.id, (user.username, user.email), entry)
+        await self._lockouts.unlock(_checked(user), (user.username, user.email), entry)
 
     def _excludes_allowed_address(self, user: User, values: Mapping[str, Any]) -> bool:
         """Return whether the user may no longer sign in from an address that was allowed."""
@@ -266,3 +270,7 @@ class Users:
         return self._audit.entry(
             caller, action, user.id, domain=user.domain, name=user.username, **details
         )
+
+
+def _checked(user: User) -> CheckedUser:
+    return CheckedUser(user.id, {name: getattr(user, name) for name in _CHECKED_FIELDS})

@@ -1,0 +1,95 @@
+"""Changes of an account between the permission check of a request and its write."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.errors import Conflict
+from bai_services.db.accounts.callers import AccountStore
+from bai_services.db.tables.accounts import users
+from bai_services.manager.accounts.services import AccountServices
+from tests.testbed.manager import PASSWORD, World
+
+pytestmark = pytest.mark.both_databases
+
+NEW = "another horse 2?"
+
+PROMOTED = pytest.param({"role": "superadmin"}, id="promoted")
+MOVED = pytest.param({"domain": "acme"}, id="moved")
+DEACTIVATED = pytest.param({"status": "inactive"}, id="deactivated")
+OTHER_UID = pytest.param({"container_uid": 4321}, id="other container uid")
+
+
+async def change_before_next_write(world: World, changes: Mapping[str, Any]) -> None:
+    """Change *user2* in the database just before the next write transaction of the manager."""
+    database = world.manager.database
+    user_id = await world.user_id("user2")
+    write = database.write
+
+    @asynccontextmanager
+    async def changed_write() -> AsyncIterator[AsyncConnection]:
+        database.write = write  # type: ignore[method-assign]
+        async with write() as tx:
+            await tx.execute(users.update().where(users.c.id == user_id).values(**changes))
+        async with write() as tx:
+            yield tx
+
+    database.write = changed_write  # type: ignore[method-assign]
+
+
+async def has_password(world: World, password: str) -> bool:
+    found = await AccountStore(world.manager.database).by_sign_in_name("user2")
+    assert found is not None
+    return await world.manager.accounts.sign_ins.passwords.verify(found.password_hash, password)
+
+
+@pytest.mark.parametrize("changes", [PROMOTED, MOVED, DEACTIVATED, OTHER_UID])
+async def test_new_password_loses_against_a_concurrent_change_of_the_account(
+    world: World, changes: Mapping[str, Any]
+) -> None:
+    await world.set_password("user2")
+    caller = await world.caller("domain-admin")
+    await change_before_next_write(world, changes)
+    with pytest.raises(Conflict, match="the account was changed meanwhile"):
+        await world.manager.accounts.users.update(
+            caller, "user2", {"password": NEW, "projects": ["default"]}
+        )
+    assert await has_password(world, PASSWORD)
+
+
+Request = Callable[[AccountServices, Caller, str], Awaitable[object]]
+REQUESTS: Mapping[str, Request] = {
+    "delete": lambda accounts, caller, key: accounts.users.delete(caller, "user2"),
+    "sign out": lambda accounts, caller, key: accounts.users.sign_out(caller, "user2"),
+    "unlock": lambda accounts, caller, key: accounts.users.unlock(caller, "user2"),
+    "create a keypair": lambda accounts, caller, key: accounts.keypairs.create(
+        caller, {"user": "user2"}
+    ),
+    "renew a secret key": lambda accounts, caller, key: accounts.keypairs.update(
+        caller, key, {"new_secret": True}
+    ),
+    "delete a keypair": lambda accounts, caller, key: accounts.keypairs.delete(caller, key),
+    "add a member": lambda accounts, caller, key: accounts.projects.add_member(
+        caller, "research", "user2"
+    ),
+    "remove a member": lambda accounts, caller, key: accounts.projects.remove_member(
+        caller, "default", "user2"
+    ),
+}
+
+
+@pytest.mark.parametrize("changes", [PROMOTED, MOVED])
+@pytest.mark.parametrize("request_name", REQUESTS)
+async def test_request_loses_against_a_concurrent_change_of_the_account(
+    world: World, request_name: str, changes: Mapping[str, Any]
+) -> None:
+    caller = await world.caller("domain-admin")
+    await change_before_next_write(world, changes)
+    with pytest.raises(Conflict, match="the account was changed meanwhile"):
+        await REQUESTS[request_name](world.manager.accounts, caller, world.keys["user2"].access_key)
