@@ -10,11 +10,12 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Caller
-from bai_services.core.errors import Conflict
+from bai_services.core.errors import Conflict, SignInRefused
 from bai_services.db.accounts.callers import AccountStore
 from bai_services.db.tables.accounts import users
+from bai_services.manager.accounts.passwords import PasswordHashes
 from bai_services.manager.accounts.services import AccountServices
-from tests.testbed.manager import PASSWORD, World
+from tests.testbed.manager import PASSWORD, SUPERADMIN, World
 
 pytestmark = pytest.mark.both_databases
 
@@ -93,3 +94,41 @@ async def test_request_loses_against_a_concurrent_change_of_the_account(
     await change_before_next_write(world, changes)
     with pytest.raises(Conflict, match="the account was changed meanwhile"):
         await REQUESTS[request_name](world.manager.accounts, caller, world.keys["user2"].access_key)
+
+
+class InterruptedHashes(PasswordHashes):
+    """Hashes with a callback before the hash of each new password."""
+
+    def __init__(self, callback: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(memory_kib=8, rounds=1)
+        self._callback = callback
+
+    async def hash(self, password: str) -> str:
+        if password == NEW:
+            await self._callback()
+        return await super().hash(password)
+
+
+async def test_administrators_new_password_wins_over_a_password_change_in_flight(
+    world: World,
+) -> None:
+    await world.set_password("user2")
+    accounts = world.manager.accounts
+
+    async def reset() -> None:
+        changes = {"password": "of the administrator 3!", "need_password_change": True}
+        await accounts.users.update(SUPERADMIN, "user2", changes)
+
+    accounts.sign_ins.passwords = InterruptedHashes(reset)
+    with pytest.raises(SignInRefused, match="the name or the password is wrong"):
+        await accounts.sign_ins.change_password("user2", PASSWORD, NEW, "10.1.2.3")
+    assert await has_password(world, "of the administrator 3!")
+    assert (await accounts.users.get(SUPERADMIN, "user2")).need_password_change
+
+
+async def test_password_with_an_outdated_hash_can_be_changed(world: World) -> None:
+    await world.set_password("user2")
+    sign_ins = world.manager.accounts.sign_ins
+    sign_ins.passwords = PasswordHashes(memory_kib=16, rounds=2)
+    await sign_ins.change_password("user2", PASSWORD, NEW, "10.1.2.3")
+    assert await has_password(world, NEW)

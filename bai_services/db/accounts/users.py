@@ -208,12 +208,19 @@ class UserStore:
         changed_at: datetime,
         audit: AuditEntry,
         revocation: Revocation | None = None,
-    ) -> None:
-        """Store a password chosen by the user, and clear ``need_password_change``."""
+        old_hash: str | None = None,
+    ) -> bool:
+        """Store a password chosen by the user, and clear ``need_password_change``.
+
+        With ``old_hash``, change nothing and return False if another hash is stored now.
+        """
+        is_user = users.c.id == user_id
+        if old_hash is not None:
+            is_user = sa.and_(is_user, users.c.password_hash == old_hash)
         async with self._db.write() as tx:
-            await tx.execute(
+            changed = await tx.execute(
                 users.update()
-                .where(users.c.id == user_id)
+                .where(is_user)
                 .values(
                     password_hash=password_hash,
                     password_changed_at=changed_at,
@@ -225,7 +232,9 @@ class UserStore:
                     ),
                 )
             )
-            await record(tx, audit)
+            if changed.rowcount:
+                await record(tx, audit)
+            return bool(changed.rowcount)
 
     async def rehash(self, user_id: str, old_hash: str, new_hash: str) -> None:
         """Replace a password hash by a hash with newer parameters, unless the password changed."""

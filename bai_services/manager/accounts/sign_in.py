@@ -9,6 +9,7 @@ import math
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NoReturn
 
 from bai_services.core.accounts.passwords import MAX_LENGTH, check_password, is_expired
 from bai_services.core.accounts.records import (
@@ -103,7 +104,7 @@ class SignIns:
             If there were too many failures with that name (existing or not) or from that address.
         """
         authorizer.require(caller, "account.verify")
-        account = await self._check_password(name, password, client_ip, "sign-in.hub")
+        account = (await self._check_password(name, password, client_ip, "sign-in.hub")).account
         limit = await self._accounts.max_concurrent_logins(account.id)
         fields = fields_of(hub_account(account))
         fields["need_password_change"] = self._must_change_password(account)
@@ -119,7 +120,7 @@ class SignIns:
 
     async def create_token(self, name: str, password: str, client_ip: str) -> dict[str, str]:
         """Return a new Hub token for a name and password; raises the errors of ``verify``."""
-        account = await self._check_password(name, password, client_ip, "sign-in.token")
+        account = (await self._check_password(name, password, client_ip, "sign-in.token")).account
         if self._must_change_password(account):
             raise SignInRefused(
                 "change the password first, with bai password --user NAME or on the sign-in page",
@@ -158,9 +159,10 @@ class SignIns:
         InvalidRequest
             If the new password breaks the rules or equals the old one.
         SignInRefused, SignInBlocked
-            As in ``verify``.
+            As in ``verify``. Also if the password was changed meanwhile.
         """
-        account = await self._check_password(name, old, client_ip, "sign-in.password")
+        found = await self._check_password(name, old, client_ip, "sign-in.password")
+        account = found.account
         if hmac.compare_digest(old.encode(), new.encode()):
             raise InvalidRequest(
                 "the new password equals the old one",
@@ -178,7 +180,11 @@ class SignIns:
         )
         hashed = await self.passwords.hash(new)
         kind: Revocation = "all" if revokes_tokens else "sign-ins"
-        await self._users.set_password(account.id, hashed, self._clock(), entry, kind)
+        # The new password of an administrator, set meanwhile, takes precedence.
+        if not await self._users.set_password(
+            account.id, hashed, self._clock(), entry, kind, found.password_hash
+        ):
+            await self._refuse("sign-in.password", client_ip)
         due = PendingSignOut(account.id, account.username, kind)
         try:
             await self._revocations.revoke(due, keep_session)
@@ -245,7 +251,8 @@ class SignIns:
 
     async def _check_password(
         self, name: str, password: str, client_ip: str, action: str
-    ) -> Account:
+    ) -> PasswordAccount:
+        """Return the account and its current password hash; raises the errors of ``verify``."""
         typed_name = canonical(name)[: MAX_NAME_CHARACTERS + 1]
         now = self._clock()
         candidate = await self._find_account(typed_name, password)
@@ -263,6 +270,9 @@ class SignIns:
                 "too many failures with this name or from this address; try again in " + minutes,
                 retry_after_seconds=seconds,
             )
+        await self._refuse(action, client_ip)
+
+    async def _refuse(self, action: str, client_ip: str) -> NoReturn:
         self._metrics.sign_ins.labels("refused").inc()
         await self._audit.add(_failure_entry(self._audit, action, client_ip))
         raise SignInRefused(_WRONG_CREDENTIALS)
@@ -274,16 +284,16 @@ class SignIns:
         password: str,
         client_ip: str,
         action: str,
-    ) -> Account:
+    ) -> PasswordAccount:
         account = candidate.account
         entry = self._audit.entry(
             _as_caller(account, client_ip), action, account.id, domain=account.domain
         )
         await self.lockouts.record_success(attempt, self._clock(), entry)
         await self._require_accepted(account, client_ip, action)
-        await self._rehash_if_outdated(candidate, password)
+        password_hash = await self._rehash_if_outdated(candidate, password)
         self._metrics.sign_ins.labels("done").inc()
-        return account
+        return PasswordAccount(account, password_hash)
 
     async def _find_account(self, typed_name: str, password: str) -> PasswordAccount | None:
         is_plausible = (
@@ -317,11 +327,14 @@ class SignIns:
         )
         raise SignInRefused(denial.text, reason=denial.reason)
 
-    async def _rehash_if_outdated(self, candidate: PasswordAccount, password: str) -> None:
+    async def _rehash_if_outdated(self, candidate: PasswordAccount, password: str) -> str | None:
+        """Return the account's password hash, with the current parameters."""
         old = candidate.password_hash
-        if old is not None and self.passwords.is_outdated(old):
-            new = await self.passwords.hash(password)
-            await self._users.rehash(candidate.account.id, old, new)
+        if old is None or not self.passwords.is_outdated(old):
+            return old
+        new = await self.passwords.hash(password)
+        await self._users.rehash(candidate.account.id, old, new)
+        return new
 
 
 def hub_account(account: Account) -> HubAccount:
