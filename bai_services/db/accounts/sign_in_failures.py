@@ -77,6 +77,13 @@ class SignInFailureStore:
             )
         return last_at is not None
 
+    async def is_used(self, address: str) -> bool:
+        """Return whether any user has signed in from this address."""
+        known = known_sign_in_addresses.c
+        async with self._db.read() as tx:
+            query = sa.select(known.address).where(known.address == address).limit(1)
+            return await tx.scalar(query) is not None
+
     async def reset_after_sign_in(
         self,
         subjects: Sequence[str],

@@ -51,11 +51,19 @@ class Attempt:
     blocked_until: datetime | None  # shown to the client
     is_locked: bool  # a locked account rejects correct passwords from unknown addresses
     is_from_known_address: bool
+    # Whether any account has signed in from the address.
+    is_address_known: bool
+    delay_seconds: float
 
     @property
     def is_accepted(self) -> bool:
         """Return whether a correct password is accepted."""
         return self.is_from_known_address or not (self.is_locked or self.blocked_until)
+
+    @property
+    def is_rejected_for_every_account(self) -> bool:
+        """Return whether each account would be rejected; it depends only on name and address."""
+        return self.blocked_until is not None and not self.is_address_known
 
 
 class Lockouts:
@@ -75,13 +83,7 @@ class Lockouts:
     async def begin(
         self, typed_name: str, user_id: str | None, client_ip: str, now: datetime
     ) -> Attempt:
-        """Count an attempt as failed; delay it after many failures with this name and address.
-
-        Raises
-        ------
-        SignInBlocked
-            If too many attempts with this name from this address are already delayed.
-        """
+        """Count an attempt as failed."""
         name, address = self._subject("name", typed_name), self._address(client_ip)
         account = self._subject("account", user_id or f"nobody {typed_name}")
         pair = self._subject("pair", f"{name} {address}")
@@ -93,17 +95,20 @@ class Lockouts:
         }
         counted = await self._store.count_attempt(allowed, now, BLOCK_TIME)
         known = await self._store.is_known(user_id or "", address)
-        await self._delay(pair, delay_seconds(counted[pair].count))
         ends = [until for s in (name, address) if (until := counted[s].blocked_until) is not None]
+        blocked_until = max(ends, default=None)
+        is_address_known = blocked_until is not None and await self._store.is_used(address)
         return Attempt(
             user_id=user_id,
             name=name,
             account=account,
             address=address,
             pair=pair,
-            blocked_until=max(ends, default=None),
+            blocked_until=blocked_until,
             is_locked=counted[account].blocked_until is not None,
             is_from_known_address=known,
+            is_address_known=known or is_address_known,
+            delay_seconds=delay_seconds(counted[pair].count),
         )
 
     async def record_success(self, attempt: Attempt, now: datetime, audit: AuditEntry) -> None:
@@ -132,7 +137,15 @@ class Lockouts:
         subjects += [self._subject("name", canonical(name)) for name in names]
         await self._store.reset(user, subjects, audit)
 
-    async def _delay(self, pair: str, seconds: float) -> None:
+    async def delay(self, attempt: Attempt) -> None:
+        """Delay an attempt after many failures with its name and address.
+
+        Raises
+        ------
+        SignInBlocked
+            If too many attempts with this name from this address are already delayed.
+        """
+        pair, seconds = attempt.pair, attempt.delay_seconds
         if not seconds:
             return
         if self._delayed_counts.get(pair, 0) >= MAX_DELAYED:

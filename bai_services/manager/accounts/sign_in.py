@@ -39,7 +39,7 @@ from ..hub.client import Hub
 from ..metrics import Metrics
 from . import authorizer
 from .callers import refusal
-from .lockouts import Attempt, Lockouts, canonical
+from .lockouts import Attempt, Lockouts, canonical, network_of
 from .passwords import PasswordHashes
 from .sign_outs import TokenRevocations
 
@@ -101,7 +101,10 @@ class SignIns:
             If the name or the password is wrong; the text is the same for both. Also if the
             password is correct, but the account is not accepted; the error then has the reason.
         SignInBlocked
-            If there were too many failures with that name (existing or not) or from that address.
+            If there were too many failures with that name (existing or not) or from that address,
+            or if too many attempts from that address are in progress.
+        Unavailable
+            If too many attempts from all addresses are in progress.
         """
         authorizer.require(caller, "account.verify")
         account = (await self._check_password(name, password, client_ip, "sign-in.hub")).account
@@ -255,11 +258,19 @@ class SignIns:
         """Return the account and its current password hash; raises the errors of ``verify``."""
         typed_name = canonical(name)[: MAX_NAME_CHARACTERS + 1]
         now = self._clock()
-        candidate = await self._find_account(typed_name, password)
-        user_id = None if candidate is None else candidate.account.id
-        attempt = await self.lockouts.begin(typed_name, user_id, client_ip, now)
-        # Verify the password even if the attempt is blocked: response times must reveal nothing.
-        is_correct = await self._is_correct_password(candidate, password)
+        client = network_of(client_ip)
+        # Reserve a place first: an attempt without a place must not count as failed. Delayed
+        # attempts release it.
+        with self.passwords.attempt(client):
+            candidate = await self._find_account(typed_name, password)
+            user_id = None if candidate is None else candidate.account.id
+            attempt = await self.lockouts.begin(typed_name, user_id, client_ip, now)
+        await self.lockouts.delay(attempt)
+        # Verify the password even of most blocked attempts: response times must not reveal from
+        # which addresses an account has signed in.
+        is_correct = not attempt.is_rejected_for_every_account and await self._is_correct_password(
+            client, candidate, password
+        )
         if is_correct and candidate is not None and attempt.is_accepted:
             return await self._accept(candidate, attempt, password, client_ip, action)
         if attempt.blocked_until is not None:
@@ -304,10 +315,12 @@ class SignIns:
         candidate = await self._accounts.by_sign_in_name(typed_name) if is_plausible else None
         return None if candidate is None or candidate.account.status == "deleted" else candidate
 
-    async def _is_correct_password(self, candidate: PasswordAccount | None, password: str) -> bool:
+    async def _is_correct_password(
+        self, client: str, candidate: PasswordAccount | None, password: str
+    ) -> bool:
         """Return whether the password is correct; takes the same time if there is no account."""
         password_hash = None if candidate is None else candidate.password_hash
-        return await self.passwords.verify(password_hash, password[:MAX_LENGTH])
+        return await self.passwords.verify_attempt(client, password_hash, password[:MAX_LENGTH])
 
     async def _require_accepted(self, account: Account, client_ip: str, action: str) -> None:
         denial = refusal(account, client_ip)
