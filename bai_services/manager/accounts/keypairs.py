@@ -24,6 +24,7 @@ from .users import Users
 
 # Fields of a keypair that its owner may change. Only administrators create more keypairs, because
 # each has its own limits.
+# The owner can also activate a keypair that an administrator deactivated: see docs/security.md.
 OWN_FIELDS = frozenset({"is_active", "new_secret"})
 MAX_RATE_LIMIT = 10_000_000
 
