@@ -28,8 +28,7 @@ from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..records import records
 from ..tables.accounts import domains, keypairs, memberships, projects, users
-from ..tables.sessions import sessions
-from .checked_users import CheckedUser, lock_unchanged
+from ..tables.sessions import session_templates, sessions
 from .container_uids import next_container_uid
 from .projects import add_memberships
 
@@ -50,7 +49,8 @@ class UserChange:
     columns: Mapping[str, Any]
     # Ids of all projects of the user; None: memberships stay unchanged.
     projects: Sequence[str] | None = None
-    # The new domain, to which the user's folders move, too; None: the domain stays unchanged.
+    # The new domain, to which the user's folders and session templates move, too; None: the domain
+    # stays unchanged.
     domain: str | None = None
     deactivates_keypairs: bool = False
     # Revoke all tokens and stop the user's servers.
@@ -142,6 +142,11 @@ class UserStore:
                     await tx.execute(users.update().where(users.c.id == user_id).values(columns))
             if change.domain is not None:
                 await move_folders_of(tx, user_id, change.domain, audit.at)
+                await tx.execute(
+                    session_templates.update()
+                    .where(session_templates.c.owner_id == user_id)
+                    .values(domain=change.domain)
+                )
             if change.projects is not None:
                 await tx.execute(memberships.delete().where(memberships.c.user_id == user_id))
                 await add_memberships(tx, user_id, change.projects)

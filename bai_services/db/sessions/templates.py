@@ -16,6 +16,7 @@ from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
 
 from ..accounts.owner_visibility import is_owner_visible
+from ..accounts.user_domains import lock_domain_of
 from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation
@@ -117,7 +118,7 @@ class TemplateStore:
         return [row for row in rows if row.id == key] or rows
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> TemplateRow:
-        """Insert a template and return it.
+        """Insert a template and return it; a user's template gets the user's current domain.
 
         Raises
         ------
@@ -125,8 +126,12 @@ class TemplateStore:
             If a template with that name exists in the same scope.
         QuotaExceeded
             If there are already ``MAX_TEMPLATES`` templates in the same scope.
+        NotFound
+            If the owner no longer exists.
         """
         async with self._db.write() as tx:
+            if values["owner_id"]:
+                values = {**values, "domain": await lock_domain_of(tx, values["owner_id"])}
             await _check_count(tx, values["scope"])
             with raise_on_violation(_taken(values["name"])):
                 await tx.execute(sa.insert(session_templates).values(values))

@@ -1,4 +1,4 @@
-"""Folders that change their domain with a transfer or with their owner."""
+"""Folders and templates that change their domain with a transfer or with their owner."""
 
 from __future__ import annotations
 
@@ -114,12 +114,35 @@ async def test_user_who_leaves_a_domain_loses_its_shared_folders(api: Api, admin
     await assert_not_shared(api, folder, invitation)
 
 
-async def test_migration_corrects_folders_of_users_who_moved_before(
+async def create_template(client: Client) -> str:
+    request = {"environ": {"API_KEY": "hunter2"}}
+    return str((await client.post("/session-templates", {"name": "t", "request": request}))["id"])
+
+
+async def assert_template_is_hidden_from_old_domain(api: Api, template: str) -> None:
+    old_admin, owner = await api.client("domain-admin"), await api.client("user")
+    with pytest.raises(NotFound):
+        await old_admin.get(f"/session-templates/{template}")
+    with pytest.raises(NotFound):
+        await old_admin.patch(f"/session-templates/{template}", {"request": {}})
+    assert (await old_admin.get("/session-templates"))["items"] == []
+    assert (await owner.get("/session-templates/t"))["domain"] == "acme"
+    await owner.patch("/session-templates/t", {"description": "mine"})
+
+
+async def test_templates_follow_their_owner_to_another_domain(api: Api, admin: Client) -> None:
+    template = await create_template(await api.client("user"))
+    await admin.patch("/users/user", {"domain": "acme"})
+    await assert_template_is_hidden_from_old_domain(api, template)
+
+
+async def test_migration_corrects_folders_and_templates_of_moved_users(
     api: Api, admin: Client
 ) -> None:
     folder, invitation = await shared_folder(api)
+    template = await create_template(await api.client("user"))
     async with api.world.manager.database.write() as tx:
-        # As before version 0019: the folder stays in the domain, and so do its grants.
+        # As before version 0019: the folder and the template stay, and so do the grants.
         await tx.execute(
             sa.update(tables.users).where(tables.users.c.username == "user").values(domain="acme")
         )
@@ -128,3 +151,4 @@ async def test_migration_corrects_folders_of_users_who_moved_before(
     await asyncio.to_thread(schema.upgrade, api.world.manager.settings.database_url, "0019")
     assert (await admin.get(f"/vfolders/{folder}"))["domain"] == "acme"
     await assert_not_shared(api, folder, invitation)
+    await assert_template_is_hidden_from_old_domain(api, template)

@@ -1,4 +1,4 @@
-"""Folders have the domain of their owner; no grants and invitations between domains.
+"""Folders and templates have the domain of their owner; no grants between domains.
 
 Follows 0018; created 2026-11-25.
 """
@@ -23,6 +23,11 @@ def upgrade() -> None:
     op.execute(
         "UPDATE vfolders SET domain = "
         "(SELECT domain FROM users WHERE users.id = vfolders.owner_id) "
+        "WHERE owner_id IS NOT NULL"
+    )
+    op.execute(
+        "UPDATE session_templates SET domain = "
+        "(SELECT domain FROM users WHERE users.id = session_templates.owner_id) "
         "WHERE owner_id IS NOT NULL"
     )
     granted = IS_BETWEEN_DOMAINS.format(table="vfolder_grants", user="user_id")
