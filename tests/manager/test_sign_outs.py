@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bai_services.core.listing import ListQuery
@@ -41,6 +43,21 @@ async def test_pending_sessions_of_deactivated_users_are_cancelled(world: World,
     assert await world.manager.sign_outs.process_pending()
     assert await statuses(world, "user") == ["CANCELLED"]
     assert await statuses(world, "acme-user") == ["PENDING"]
+    assert await UserStore(world.manager.database).pending_sign_outs() == []
+
+
+async def test_pending_sessions_of_a_moved_user_are_cancelled_in_the_old_domain(
+    world: World,
+) -> None:
+    for name in ("user", "user2"):
+        await world.manager.sessions.sessions.create(await world.caller(name), SPEC)
+    moved = {"domain": "acme", "projects": ["default"]}
+    await world.manager.accounts.users.update(SUPERADMIN, "user", moved)
+    new_session = replace(SPEC, name="new-job")
+    await world.manager.sessions.sessions.create(await world.caller("user"), new_session)
+    assert await world.manager.sign_outs.process_pending()
+    assert sorted(await statuses(world, "user")) == ["CANCELLED", "PENDING"]
+    assert await statuses(world, "user2") == ["PENDING"]
     assert await UserStore(world.manager.database).pending_sign_outs() == []
 
 

@@ -189,15 +189,16 @@ class UserStore:
                 .values(tokens_to_end=None)
             )
 
-    async def live_sessions(self, user_id: str) -> Sequence[str]:
-        """Return the ids of a user's live sessions."""
+    async def live_sessions(self, user_id: str, *, outside_domain: bool = False) -> Sequence[str]:
+        """Return the ids of a user's live sessions, or only of those outside the user's domain."""
+        rows = sa.select(sessions.c.id).where(
+            sessions.c.owner_id == user_id, sessions.c.live_name.is_not(None)
+        )
+        if outside_domain:
+            domain = sa.select(users.c.domain).where(users.c.id == user_id).scalar_subquery()
+            rows = rows.where(sessions.c.domain != domain)
         async with self._db.read() as tx:
-            ids = await tx.scalars(
-                sa.select(sessions.c.id).where(
-                    sessions.c.owner_id == user_id, sessions.c.live_name.is_not(None)
-                )
-            )
-            return list(ids)
+            return list(await tx.scalars(rows))
 
     async def signed_out(self, user_id: str) -> None:
         """Mark the sign-out of a user at the Hub as done."""

@@ -1,6 +1,7 @@
 """Sign users out at the Hub: revoke tokens first, then stop servers.
 
-If the account may not sign in, also stop its sessions and delete the Hub's user.
+Also stop sessions in domains other than the user's, which remain after a move to another domain. If
+the account may not sign in, stop all its sessions and delete the Hub's user.
 
 Pending sign-outs are stored in the database, so a restarted manager continues them.
 """
@@ -135,9 +136,8 @@ class SignOuts:
         await self._revocations.revoke(user)
         account = await self._accounts.by_username(user.username)
         may_sign_in = account is not None and refusal(account, None) is None
-        if not may_sign_in:
-            for session_id in await self._users.live_sessions(user.id):
-                await self._stop_session(_MANAGER, session_id)
+        for session_id in await self._users.live_sessions(user.id, outside_domain=may_sign_in):
+            await self._stop_session(_MANAGER, session_id)
         if self._hub.is_known and not await self._stop_at_hub(user.username, may_sign_in):
             return False
         await self._users.signed_out(user.id)
