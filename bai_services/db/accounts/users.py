@@ -28,6 +28,7 @@ from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..records import records
 from ..tables.accounts import domains, keypairs, memberships, projects, users
+from ..tables.apps import app_shares
 from ..tables.sessions import session_templates, sessions
 from .container_uids import next_container_uid
 from .projects import add_memberships
@@ -147,6 +148,7 @@ class UserStore:
                     .where(session_templates.c.owner_id == user_id)
                     .values(domain=change.domain)
                 )
+                await _end_app_shares(tx, user_id, change.domain)
             if change.projects is not None:
                 await tx.execute(memberships.delete().where(memberships.c.user_id == user_id))
                 await add_memberships(tx, user_id, change.projects)
@@ -250,6 +252,16 @@ class UserStore:
                 .where(users.c.id == user_id, users.c.password_hash == old_hash)
                 .values(password_hash=new_hash)
             )
+
+
+async def _end_app_shares(tx: AsyncConnection, user_id: str, domain: str) -> None:
+    """Delete the shares with a user, and those of the user's sessions, outside ``domain``."""
+    is_outside = sa.exists().where(
+        sessions.c.id == app_shares.c.session_id,
+        sessions.c.domain != domain,
+        sa.or_(sessions.c.owner_id == user_id, app_shares.c.user_id == user_id),
+    )
+    await tx.execute(app_shares.delete().where(is_outside))
 
 
 def _visible(domain: str | None, user_id: str | None) -> sa.Select[Any]:

@@ -35,6 +35,7 @@ class AppShare:
     created_at: datetime
     session_id: str
     session: str
+    domain: str
     owner: str
     owner_id: str
     app: str
@@ -65,6 +66,7 @@ _ROWS = (
     sa.select(
         *(c for c in app_shares.c if c.name != "status"),
         sessions.c.name.label("session"),
+        sessions.c.domain,
         sessions.c.owner_id,
         sessions.c.status,
         sessions.c.hub_user,
@@ -103,12 +105,18 @@ class AppShareStore:
         return await self._page(app_shares.c.session_id == session_id, query, now)
 
     async def of_user(self, user_id: str, query: ListQuery, now: datetime) -> Page[AppShare]:
-        """Return the shares of a user's sessions, and shares with the user or a user's project."""
+        """Return the shares of a user's sessions, and shares with the user or a user's project.
+
+        Shares of sessions in other domains do not admit the user.
+        """
+        domain = sa.select(users.c.domain).where(users.c.id == user_id).scalar_subquery()
         project_ids = sa.select(memberships.c.project_id).where(memberships.c.user_id == user_id)
         condition = sa.or_(
             sessions.c.owner_id == user_id,
-            app_shares.c.user_id == user_id,
-            app_shares.c.project_id.in_(project_ids),
+            sa.and_(
+                sessions.c.domain == domain,
+                sa.or_(app_shares.c.user_id == user_id, app_shares.c.project_id.in_(project_ids)),
+            ),
         )
         return await self._page(condition, query, now)
 

@@ -246,7 +246,8 @@ class AppShares:
     async def _require_access(self, share: AppShare, user_id: str, client_ip: str) -> None:
         """Raise ``NotFound`` if the share does not admit the user now.
 
-        The policy of the session's owner, the client address and the user's account are checked.
+        The policy of the session's owner, the client address, and the user's account and domain are
+        checked.
         """
         refused = _no_such_share()
         try:
@@ -258,7 +259,7 @@ class AppShares:
         if share.audience == Audience.PUBLIC:
             return
         user = await self._users.find(user_id) if user_id else None
-        if user is None or user.id != user_id:
+        if user is None or user.id != user_id or user.domain != share.domain:
             raise refused
         account = await self._accounts.by_username(user.username)
         if account is None or refusal(account, client_ip) is not None:

@@ -7,11 +7,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import sqlalchemy as sa
 
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Role
 from bai_services.core.apps.records import AdmittedVisit
+from bai_services.db.tables import accounts as tables
 from bai_services.manager.manager import Manager
 from tests.api.sessions.test_sessions import create_running_session
 from tests.testbed.fake_agent import FakeAgent
@@ -101,6 +103,45 @@ async def test_share_is_listed_for_both_users_and_can_be_revoked(
     assert (await guest.get("/app-shares"))["items"] == []
     with pytest.raises(errors.NotFound):
         await user.delete(f"{shares_of(session)}/{made['id']}")
+
+
+async def pending_session(user: Client) -> dict[str, Any]:
+    return await user.post("/sessions", {"name": "lab1", "resources": SMALL})
+
+
+async def test_share_with_a_user_of_another_domain_has_no_effect(
+    api: Api, user: Client, allow: Callable[..., Awaitable[None]]
+) -> None:
+    await allow()
+    guest, shares = await api.client("user2"), api.world.manager.app_shares
+    session = await pending_session(user)
+    made = await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})
+    with pytest.raises(errors.Conflict, match="PENDING"):
+        await shares.create_entry_url(made["id"], await api.world.caller("user2"), CLIENT_IP)
+    assert (await guest.get("/app-shares"))["total"] == 1
+    async with api.world.manager.database.write() as tx:
+        # As if the share were created while the user moves.
+        is_visitor = tables.users.c.username == "user2"
+        await tx.execute(sa.update(tables.users).where(is_visitor).values(domain="acme"))
+    with pytest.raises(errors.NotFound):
+        await shares.create_entry_url(made["id"], await api.world.caller("user2"), CLIENT_IP)
+    assert (await guest.get("/app-shares"))["total"] == 0
+
+
+@pytest.mark.parametrize("who", ["user", "user2"], ids=["owner moves", "visitor moves"])
+async def test_move_to_another_domain_deletes_shares(
+    api: Api, user: Client, allow: Callable[..., Awaitable[None]], who: str
+) -> None:
+    await allow()
+    session = await pending_session(user)
+    await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})
+    kept = await user.post(shares_of(session), {"app": "tensorboard", "user": "domain-admin"})
+    admin = await api.client("admin")
+    await admin.patch(f"/users/{who}", {"domain": "acme"})
+    await admin.patch(f"/users/{who}", {"domain": "default"})
+    expected = [kept["id"]] if who == "user2" else []
+    listed = (await admin.get(shares_of(session)))["items"]
+    assert [share["id"] for share in listed] == expected
 
 
 @pytest.mark.parametrize(
