@@ -38,22 +38,18 @@ async def end_access_between_domains(tx: AsyncConnection, user_id: str, at: date
         sa.select(grants.user_id).where(granted), sa.select(invitations.invitee_id).where(invited)
     )
     user_ids = set(await tx.scalars(ended))
-    await tx.execute(vfolder_grants.delete().where(granted))
+    # Invitations first: if one is being accepted, wait until its grant exists.
     await tx.execute(
         vfolder_invitations.update()
         .where(invited)
         .values(status=InvitationStatus.CANCELED, status_changed_at=at)
     )
+    await tx.execute(vfolder_grants.delete().where(granted))
     return user_ids
 
 
 async def end_access_of(tx: AsyncConnection, vfolder_id: str, user_id: str, at: datetime) -> None:
-    """Delete a user's grant for a folder and cancel a pending invitation."""
-    await tx.execute(
-        vfolder_grants.delete().where(
-            vfolder_grants.c.vfolder_id == vfolder_id, vfolder_grants.c.user_id == user_id
-        )
-    )
+    """Cancel a user's pending invitation to a folder and delete the grant."""
     await tx.execute(
         vfolder_invitations.update()
         .where(
@@ -62,6 +58,11 @@ async def end_access_of(tx: AsyncConnection, vfolder_id: str, user_id: str, at: 
             vfolder_invitations.c.status == InvitationStatus.PENDING,
         )
         .values(status=InvitationStatus.CANCELED, status_changed_at=at)
+    )
+    await tx.execute(
+        vfolder_grants.delete().where(
+            vfolder_grants.c.vfolder_id == vfolder_id, vfolder_grants.c.user_id == user_id
+        )
     )
 
 

@@ -21,7 +21,7 @@ from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import memberships, users
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
-from .vfolders import lock_folder, require_name_free_for_invitee
+from .vfolders import lock_for_grantee, require_name_free_for_invitee
 
 _GRANTS = Listing(
     columns={
@@ -122,7 +122,7 @@ class GrantStore:
     async def grant(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
         """Create or change a grant without an invitation; accept a pending invitation."""
         async with self._db.write() as tx:
-            await _require_live(tx, values["vfolder_id"])
+            await _require_live(tx, values["vfolder_id"], values["user_id"])
             if not await _change_grant(tx, values):
                 with raise_on_violation(NotFound("that user no longer exists")):
                     await tx.execute(vfolder_grants.insert().values(values))
@@ -137,7 +137,7 @@ class GrantStore:
         ``invitation`` holds the columns of a new invitation that are not in ``values``.
         """
         async with self._db.write() as tx:
-            row = await _require_live(tx, values["vfolder_id"])
+            row = await _require_live(tx, values["vfolder_id"], values["user_id"])
             if not await _change_grant(tx, values) and not await _change_invitation(tx, values):
                 await require_name_free_for_invitee(tx, row, values["user_id"])
                 await tx.execute(
@@ -168,8 +168,9 @@ class GrantStore:
         """Delete a grant and cancel a pending invitation; raise ``NotFound`` if neither exists."""
         values = {"vfolder_id": vfolder_id, "user_id": user_id}
         async with self._db.write() as tx:
-            deleted = await tx.execute(vfolder_grants.delete().where(_is_granted(values)))
+            # The invitation first: if it is being accepted, wait until its grant exists.
             withdrawn = await _close_invitations(tx, values, InvitationStatus.CANCELED, at)
+            deleted = await tx.execute(vfolder_grants.delete().where(_is_granted(values)))
             if not deleted.rowcount and not withdrawn:
                 raise NotFound("the folder is not shared with that user")
             await record(tx, audit)
@@ -193,15 +194,15 @@ def _is_invited(vfolder_id: str, user_id: str) -> sa.ColumnElement[bool]:
     )
 
 
-async def _require_live(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
-    """Lock and return a folder, to serialize changes of its grants.
+async def _require_live(tx: AsyncConnection, vfolder_id: str, user_id: str) -> sa.RowMapping:
+    """Lock a user and a folder, to serialize changes of its grants; return the folder.
 
     Raises
     ------
     NotFound
-        If the folder is deleted.
+        If the folder is deleted, or the user does not exist or is not in the folder's domain.
     """
-    row = await lock_folder(tx, vfolder_id)
+    row = await lock_for_grantee(tx, vfolder_id, user_id)
     if row["live_name"] is None:
         raise NotFound("the folder no longer exists")
     return row

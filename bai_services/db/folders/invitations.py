@@ -21,7 +21,7 @@ from ..listing import Listing
 from ..tables.accounts import users
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
 from .vfolders import (
-    lock_folder,
+    lock_for_grantee,
     owns_another_named,
     require_name_free_for_invitee,
     require_ready,
@@ -86,13 +86,13 @@ class InvitationStore:
             If the invitee has a pending invitation to the folder or access to it, or owns a folder
             of the same name.
         NotFound
-            If the folder no longer exists.
+            If the folder or the invitee no longer exists, or the invitee is in another domain.
         Conflict
             If the folder is not ready.
         """
         async with self._db.write() as tx:
             # Lock the folder: of two concurrent invitations, the second must find the first.
-            row = await lock_folder(tx, values["vfolder_id"])
+            row = await lock_for_grantee(tx, values["vfolder_id"], values["invitee_id"])
             require_ready(row)
             both = (
                 (_table, _table.c.invitee_id, _table.c.status == InvitationStatus.PENDING),
@@ -139,12 +139,14 @@ class InvitationStore:
         AlreadyExists
             If it is accepted while the invitee owns a folder of the same name.
         NotFound
-            If there is no such invitation.
+            If there is no such invitation, or the invitee is not in the folder's domain.
         """
         async with self._db.write() as tx:
-            row = await _pending(tx, invitation_id)
+            row = await _pending(tx, invitation_id, locks=status is not InvitationStatus.ACCEPTED)
             if status is InvitationStatus.ACCEPTED:
-                folder = await lock_folder(tx, row["vfolder_id"])
+                folder = await lock_for_grantee(tx, row["vfolder_id"], row["invitee_id"])
+                # Lock the invitation after user and folder, as moves do; it may have changed.
+                row = await _pending(tx, invitation_id)
                 require_ready(folder)
                 if await owns_another_named(tx, folder, row["invitee_id"]):
                     name = folder["name"]
@@ -185,8 +187,9 @@ def _rows() -> sa.Select[Any]:
     )
 
 
-async def _pending(tx: AsyncConnection, invitation_id: str) -> sa.RowMapping:
-    rows = await tx.execute(sa.select(_table).where(_table.c.id == invitation_id).with_for_update())
+async def _pending(tx: AsyncConnection, invitation_id: str, *, locks: bool = True) -> sa.RowMapping:
+    select = sa.select(_table).where(_table.c.id == invitation_id)
+    rows = await tx.execute(select.with_for_update() if locks else select)
     row = rows.mappings().one_or_none()
     if row is None:
         raise NotFound("there is no such invitation")

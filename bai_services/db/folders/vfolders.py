@@ -27,6 +27,7 @@ from bai_services.core.folders.vfolders import (
 from bai_services.core.listing import ListQuery, Page
 
 from ..accounts.owner_visibility import is_owner_visible
+from ..accounts.user_domains import lock_domain_of
 from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation
@@ -217,11 +218,7 @@ class VfolderStore:
         """
         async with self._db.write() as tx:
             # Lock the owner: a concurrent change of the domain must also move this folder.
-            domain = await tx.scalar(
-                sa.select(users.c.domain).where(users.c.id == owner_id).with_for_update()
-            )
-            if domain is None:
-                raise NotFound("the new owner no longer exists")
+            domain = await lock_domain_of(tx, owner_id)
             changes = {
                 "owner_id": owner_id,
                 "domain": domain,
@@ -493,6 +490,21 @@ async def lock_folder(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
     row = rows.mappings().one_or_none()
     if row is None:
         raise NotFound("the folder no longer exists")
+    return row
+
+
+async def lock_for_grantee(tx: AsyncConnection, vfolder_id: str, user_id: str) -> sa.RowMapping:
+    """Lock a user's domain, then a folder, and return the folder's row.
+
+    Raises
+    ------
+    NotFound
+        If one of them does not exist, or the user is not in the folder's domain.
+    """
+    domain = await lock_domain_of(tx, user_id)
+    row = await lock_folder(tx, vfolder_id)
+    if row["domain"] != domain:
+        raise NotFound("the user is no longer in the domain of the folder")
     return row
 
 
