@@ -30,6 +30,7 @@ from ..records import records
 from ..tables.accounts import domains, keypairs, memberships, projects, users
 from ..tables.apps import app_shares
 from ..tables.sessions import session_templates, sessions
+from .checked_users import CheckedUser, lock_unchanged
 from .container_uids import next_container_uid
 from .projects import add_memberships
 
