@@ -106,8 +106,15 @@ class CopyProgress:
         self.total_files = 0
         self.total_bytes = 0
         self.is_cancelled = False
+        # Maximum number of copied bytes; None: no limit.
+        self.limit_bytes: int | None = None
 
     def check(self) -> None:
         """Raise ``Conflict`` if the copy was cancelled."""
         if self.is_cancelled:
             raise Conflict("the copy was cancelled")
+
+    def check_size(self, size_bytes: int) -> None:
+        """Raise ``Conflict`` if a file of ``size_bytes`` more would exceed ``limit_bytes``."""
+        if self.limit_bytes is not None and self.bytes + size_bytes > self.limit_bytes:
+            raise Conflict("the source has grown since the start of the copy; try again")

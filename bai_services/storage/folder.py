@@ -23,7 +23,7 @@ from bai_services.system.descent import remove_tree
 from . import acl
 from .base import CopyProgress, Entries
 from .safe_paths import Opener, open_regular
-from .trees import copy_file, copy_metadata, copy_tree, descriptor, open_subdirectory
+from .trees import copy_file, copy_metadata, copy_tree, descriptor, measure_tree, open_subdirectory
 
 # Mode of directories with a shared group: sessions that mount the folder may write, other users
 # have no access.
@@ -168,6 +168,15 @@ class OpenFolder:
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, "gone")
         return entry
+
+    def content_bytes(self, parts: Sequence[str]) -> int:
+        """Return the size of a file, or of all files in a directory."""
+        with self.directory(parts[:-1]) as outer:
+            facts = os.stat(parts[-1], dir_fd=outer, follow_symlinks=False)
+            if not stat.S_ISDIR(facts.st_mode):
+                return facts.st_size
+            with open_subdirectory(outer, parts[-1]) as opened:
+                return measure_tree(opened).bytes
 
     def copy(
         self, source: Sequence[str], target: Sequence[str], staging: Path, progress: CopyProgress

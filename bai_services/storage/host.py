@@ -43,7 +43,7 @@ from .transfers.staging import (
     sweep_all,
     unfinished_uploads,
 )
-from .transfers.unpack_process import cpu_seconds, unpack
+from .transfers.unpack_process import Require, cpu_seconds, unpack
 from .transfers.unpack_worker import Job
 from .transfers.uploads import ResumableUploads
 from .workers import Workers
@@ -209,6 +209,11 @@ class StorageHost:
         old, new = safe_paths.file_parts(source), safe_paths.file_parts(target, is_new=True)
         return await self._run_in_folder(location, uid, OpenFolder.move, old, new, replaces)
 
+    async def content_bytes(self, location: Location, path: str) -> int:
+        """Return the size of a file, or of all files in a directory."""
+        parts = safe_paths.file_parts(path)
+        return await self._long.run(self._content_bytes, location, parts, seconds=None)
+
     async def copy(
         self, location: Location, source: str, target: str, uid: int | None, progress: CopyProgress
     ) -> Entry:
@@ -279,10 +284,18 @@ class StorageHost:
         return await self.workers.run(self._commit, location, writer, parts, uid, expected)
 
     async def unpack(
-        self, location: Location, writer: Writer, path: str, uid: int | None, max_bytes: int
+        self,
+        location: Location,
+        writer: Writer,
+        path: str,
+        uid: int | None,
+        max_bytes: int,
+        require: Require | None = None,
     ) -> Unpacked:
         """Unpack an uploaded tar archive into a directory of the folder.
 
+        Before files are moved into the folder, ``require`` is called with their total size; its
+        error stops the unpacking.
         A cancellation stops the unpacking, unless files are already being moved into the folder.
         """
         parts = safe_paths.parse_new_path(path)
@@ -301,7 +314,7 @@ class StorageHost:
         # One archive at a time per scope, so that one user cannot occupy all unpack processes.
         async with self._unpack_locks.setdefault(location.scope, asyncio.Lock()), self._unpackers:
             try:
-                return await unpack(job)
+                return await unpack(job, require)
             finally:
                 removal = self._long.run(remove_any, staging, seconds=None)
                 with contextlib.suppress(Unavailable):  # the sweep at the next start removes it
@@ -481,6 +494,10 @@ class StorageHost:
     def _check_access(self, location: Location) -> None:
         with trees.descriptor(self._open_root(location)) as root:
             os.fstat(root)
+
+    def _content_bytes(self, location: Location, parts: Any) -> int:
+        with self._opened(location, None) as opened:
+            return opened.content_bytes(parts)
 
     def _copy(
         self, location: Location, uid: int | None, old: Any, new: Any, progress: CopyProgress

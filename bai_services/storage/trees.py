@@ -148,6 +148,8 @@ def copy_file(source: int, target: int, progress: CopyProgress | None = None) ->
     Uses a reflink or a copy in the kernel where the file system supports it, else sendfile.
     """
     size = os.fstat(source).st_size
+    if progress is not None:
+        progress.check_size(size)
     start = os.fstat(target).st_size
     if start == 0:
         try:

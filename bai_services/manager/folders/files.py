@@ -26,7 +26,7 @@ from ..context import ManagerContext
 from ..settings import Settings
 from .access import VFolderAccess
 from .folder_changes import FolderChanges
-from .quotas import FolderUsage, Quotas, location_of
+from .quotas import FolderUsage, Quotas, Reservation, location_of, more_for
 from .storage_hosts import StorageHosts
 from .write_buffer import Receive, WriteBuffer
 
@@ -132,44 +132,71 @@ class Files:
         """
         row = await self.find_writable(caller, key, size_bytes or 0)
         await self.host(row).check_target(location_of(row), path, size_bytes or 0, expected)
-        writer = await self.host(row).writer(location_of(row))
-        return FileUpload(self, caller, row, path, writer, expected)
+        space = self.reservation(row)
+        try:
+            await space.require(size_bytes or 0)
+            writer = await self.host(row).writer(location_of(row))
+        except BaseException:
+            space.release()
+            raise
+        return FileUpload(self, caller, row, path, writer, expected, space)
 
     async def upload_archive(
         self, caller: Caller, key: str, path: str, size_bytes: int | None
     ) -> ArchiveUpload:
         """Start receiving a tar archive; ``commit`` unpacks it into the directory ``path``."""
         row = await self.find_writable(caller, key, size_bytes or 0)
-        writer = await self.host(row).writer(location_of(row))
-        return ArchiveUpload(self, caller, row, path, writer, NO_PRECONDITION)
+        space = self.reservation(row)
+        try:
+            await space.require(size_bytes or 0)
+            writer = await self.host(row).writer(location_of(row))
+        except BaseException:
+            space.release()
+            raise
+        return ArchiveUpload(self, caller, row, path, writer, NO_PRECONDITION, space)
 
     async def commit(
-        self, caller: Caller, row: VfolderRow, path: str, writer: Writer, expected: Precondition
+        self,
+        caller: Caller,
+        row: VfolderRow,
+        path: str,
+        writer: Writer,
+        expected: Precondition,
+        space: Reservation,
     ) -> Entry:
-        """Move a completely received file to its path, if the caller is still allowed to write."""
+        """Move a completely received file to its path, if the caller is still allowed to write.
+
+        ``space`` contains the size of the file.
+        """
         # Check again, because an upload can take hours and permissions may have changed in the
         # meantime.
         await self.check_writable(caller, row)
         entry = await self.host(row).commit(
             location_of(row), writer, path, await self._uid(caller, row), expected
         )
-        self._quotas.add_received(row, entry.size)
+        space.use(entry.size)
         self._changes.files_changed(row)
         await self.record(caller, "vfolder.upload", row, path=path, bytes=entry.size)
         return entry
 
-    async def unpack(self, caller: Caller, row: VfolderRow, path: str, writer: Writer) -> Unpacked:
-        """Unpack a completely received tar archive, if the caller is still allowed to write."""
+    async def unpack(
+        self, caller: Caller, row: VfolderRow, path: str, writer: Writer, space: Reservation
+    ) -> Unpacked:
+        """Unpack a completely received tar archive, if the caller is still allowed to write.
+
+        The size of its content is reserved in ``space`` before a file becomes visible.
+        """
         await self.check_writable(caller, row)
-        remaining = await self._quotas.remaining_bytes(row)
+        remaining = await self._quotas.remaining_bytes(row, space.uploads)
         unpacked = await self.host(row).unpack(
             location_of(row),
             writer,
             path,
             await self._uid(caller, row),
             self.max_file_bytes if remaining is None else min(remaining, self.max_file_bytes),
+            space.require,
         )
-        self._quotas.add_received(row, unpacked.bytes)
+        space.use(unpacked.bytes)
         self._changes.files_changed(row)
         facts = {"path": path, "files": unpacked.files, "bytes": unpacked.bytes}
         await self.record(caller, "vfolder.upload", row, **facts)
@@ -202,12 +229,17 @@ class Files:
         """Copy a file, or a directory with its contents, inside a folder."""
         row = await self.find_writable(caller, key, 0)
         uid, progress = await self._uid(caller, row), CopyProgress()
-        try:
-            entry = await self.host(row).copy(location_of(row), source, target, uid, progress)
-        except asyncio.CancelledError:
-            progress.is_cancelled = True
-            raise
-        self._quotas.add_received(row, progress.bytes)
+        with self.reservation(row) as space:
+            if await self._quotas.remaining_bytes(row) is not None:
+                size = await self.host(row).content_bytes(location_of(row), source)
+                await space.require(size, more_for(size))
+                progress.limit_bytes = space.size
+            try:
+                entry = await self.host(row).copy(location_of(row), source, target, uid, progress)
+            except asyncio.CancelledError:
+                progress.is_cancelled = True
+                raise
+            space.use(progress.bytes)
         self._changes.files_changed(row)
         await self.record(caller, "vfolder.copy-file", row, path=source, target=target)
         return entry
@@ -231,7 +263,8 @@ class Files:
         self.check_size(size_bytes)
         row, _ = await self._access.for_files(caller, key, is_writing=True)
         await self._hosts.require(caller, row.host, "upload-file", row.project_id)
-        await self._quotas.require_space(row, size_bytes)
+        if size_bytes:
+            await self._quotas.require_space(row, size_bytes)
         return row
 
     async def check_writable(self, caller: Caller, row: VfolderRow) -> None:
@@ -247,9 +280,9 @@ class Files:
                 limit_bytes=self.max_file_bytes,
             )
 
-    async def require_space(self, row: VfolderRow, size_bytes: int) -> None:
-        """Raise ``QuotaExceeded`` if the folder's remaining quota is less than ``size_bytes``."""
-        await self._quotas.require_space(row, size_bytes)
+    def reservation(self, row: VfolderRow, uploads: Sequence[str] = ()) -> Reservation:
+        """Return an empty reservation that replaces the announced bytes of ``uploads``."""
+        return self._quotas.reservation(row, uploads=uploads)
 
     def host(self, row: VfolderRow) -> StorageHost:
         return self._hosts.get(row.host)
@@ -322,6 +355,7 @@ class _ReceivedFile(ABC, Generic[T]):
         path: str,
         writer: Writer,
         expected: Precondition,
+        space: Reservation,
     ) -> None:
         self._files = files
         self._caller = caller
@@ -329,12 +363,16 @@ class _ReceivedFile(ABC, Generic[T]):
         self._path = path
         self._writer = writer
         self._expected = expected
+        self._space = space
+        self._is_committing = False
         self._buffer = WriteBuffer(files.host(row), writer)
         self._size = 0
 
     async def write(self, chunk: bytes) -> None:
         self._size += len(chunk)
         self._files.check_size(self._size)
+        # A body of unknown length reserves its bytes while it is received.
+        await self._space.require(self._size, more_for(self._size))
         await self._buffer.write(chunk)
 
     async def receive(self, receive: Receive, size: int) -> None:
@@ -347,11 +385,15 @@ class _ReceivedFile(ABC, Generic[T]):
 
     async def commit(self) -> T:
         """Complete the upload, if the caller is still allowed to write."""
-        await self._buffer.flush()
-        await self._files.require_space(self._row, self._size)
-        return await self._finish()
+        self._is_committing = True
+        with self._space:
+            await self._buffer.flush()
+            return await self._finish()
 
     async def abort(self) -> None:
+        # After a disconnect, a ``commit`` in progress continues and needs its reservation.
+        if not self._is_committing:
+            self._space.release()
         await self._buffer.close(writes_rest=False)
         await self._files.host(self._row).discard(self._writer)
 
@@ -363,8 +405,9 @@ class FileUpload(_ReceivedFile[Entry]):
     """A file that ``commit`` moves to its path."""
 
     async def _finish(self) -> Entry:
+        await self._space.require(self._size)
         return await self._files.commit(
-            self._caller, self._row, self._path, self._writer, self._expected
+            self._caller, self._row, self._path, self._writer, self._expected, self._space
         )
 
 
@@ -378,10 +421,13 @@ class ArchiveUpload(_ReceivedFile[Unpacked]):
             self._final_step.stop()
 
     async def _finish(self) -> Unpacked:
-        self._final_step = FinalStep(
-            self._files.unpack(self._caller, self._row, self._path, self._writer)
-        )
-        unpacked = await self._final_step.result()
+        # The archive does not remain; only its content counts.
+        self._space.release()
+        with self._files.reservation(self._row) as space:
+            self._final_step = FinalStep(
+                self._files.unpack(self._caller, self._row, self._path, self._writer, space)
+            )
+            unpacked = await self._final_step.result()
         await self.abort()
         return unpacked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from bai_services.core.counts import counted
@@ -77,13 +77,18 @@ class OpenUploads:
             )
         self._known[facts.id] = _open(host, scope, facts)
 
-    def announced_bytes(self, host: str, scope: str) -> int:
-        """Return the total announced size of the unfinished uploads into a quota scope."""
+    def announced_bytes(self, host: str, scope: str, without: Collection[str] = ()) -> int:
+        """Return the total announced size of the unfinished uploads into a quota scope.
+
+        ``without`` are the ids of uploads that are not counted.
+        """
         now = self._now()
         return sum(
             known.length
-            for known in self._known.values()
-            if (known.host, known.scope) == (host, scope) and known.expires_at >= now
+            for key, known in self._known.items()
+            if (known.host, known.scope) == (host, scope)
+            and known.expires_at >= now
+            and key not in without
         )
 
     def end(self, upload_id: str) -> None:

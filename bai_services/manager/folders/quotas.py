@@ -6,12 +6,13 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target
-from bai_services.core.errors import BaiError, InvalidRequest, NotFound, QuotaExceeded
+from bai_services.core.errors import BaiError, Conflict, InvalidRequest, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.resources import percent_of
 from bai_services.db.folders.quota_scopes import UNLIMITED, QuotaScopeRow, QuotaStore
@@ -22,6 +23,7 @@ from bai_services.storage.base import Capability, Location, Scope
 from ..accounts import authorizer
 from ..context import ManagerContext
 from ..loop import Loop
+from .open_uploads import OpenUploads
 from .storage_hosts import StorageHosts
 
 log = logging.getLogger(__name__)
@@ -75,7 +77,10 @@ class QuotaScope:
 class Quotas:
     """Enforces limits and counts usage."""
 
-    def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
+    def __init__(
+        self, context: ManagerContext, hosts: StorageHosts, open_uploads: OpenUploads
+    ) -> None:
+        self._open_uploads = open_uploads
         self._store = QuotaStore(context.database)
         self._folders = VfolderStore(context.database)
         self._hosts = hosts
@@ -84,6 +89,10 @@ class Quotas:
         self._loop = Loop("quotas", self.step, TICK_SECONDS)
         # By host and scope: the bytes that each folder has received since its last scan.
         self._received: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self._reservations: dict[tuple[str, str], set[Reservation]] = defaultdict(set)
+        # By host and scope: held while the stored usage and the received bytes are read or changed
+        # together. Otherwise bytes that a scan has just counted could be missing in both.
+        self._usage_locks: dict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._slow_folders: set[str] = set()
         self._scans: SingleFlight[str, FolderUsage] = SingleFlight()
 
@@ -137,7 +146,7 @@ class Quotas:
 
     async def require_space(self, row: VfolderRow, size_bytes: int) -> None:
         """Raise if ``size_bytes`` more bytes would exceed a limit that the file system does not
-        enforce.
+        enforce. Nothing is reserved.
 
         Raises
         ------
@@ -145,38 +154,85 @@ class Quotas:
             If a limit would be exceeded; the details contain the limit, the usage and the requested
             size.
         """
-        if row.unmanaged_path is None:
-            await self.require_space_in_scope(row.host, row.scope, size_bytes)
+        with self.reservation(row) as space:
+            await space.require(size_bytes)
 
-    async def require_space_in_scope(self, host: str, scope: str, size_bytes: int) -> None:
-        """Do the check of ``require_space`` for a scope instead of a folder."""
-        found = await self._store.get(host, scope)
-        if found is None or found.limit_bytes == UNLIMITED or self._enforces(host):
-            return
-        used = (found.used_bytes or 0) + self._received[host, scope].total()
-        if used + size_bytes > found.limit_bytes:
-            whose = found.owner or f"project {found.project}"
-            raise QuotaExceeded(
-                f"{whose} may use {found.limit_bytes} bytes on storage host {host}; "
-                f"{used} are in use and {size_bytes} more are needed. "
-                "Remove files, or ask an administrator for a higher quota",
-                limit=found.limit_bytes,
-                used=used,
-                asked=size_bytes,
-            )
+    def reservation(
+        self, row: VfolderRow, scope: str | None = None, uploads: Collection[str] = ()
+    ) -> Reservation:
+        """Return an empty reservation for a folder; see ``Reservation``.
 
-    async def remaining_bytes(self, row: VfolderRow) -> int | None:
-        """Return how many bytes may still be uploaded; None if the manager checks no limit."""
-        found = await self._store.get(row.host, row.scope)
-        if (
-            row.unmanaged_path is not None
-            or found is None
-            or found.limit_bytes == UNLIMITED
-            or self._enforces(row.host)
-        ):
+        Parameters
+        ----------
+        scope
+            The quota scope; default: that of the folder.
+        uploads
+            Ids of the unfinished uploads whose announced bytes the reservation replaces.
+        """
+        return Reservation(self, row, scope or row.scope, frozenset(uploads))
+
+    async def remaining_bytes(self, row: VfolderRow, uploads: Collection[str] = ()) -> int | None:
+        """Return how many bytes may still be uploaded; None if the manager checks no limit.
+
+        The announced bytes of ``uploads`` are not subtracted.
+        """
+        with self.reservation(row, uploads=uploads) as space:
+            async with self._usage_locks[space.key]:
+                found = await self._limited(space)
+                return None if found is None else max(found.limit_bytes - self._used(found), 0)
+
+    async def extend(self, space: Reservation, size_bytes: int, more_bytes: int) -> None:
+        """Do the work of ``Reservation.require``."""
+        async with self._usage_locks[space.key]:
+            found = await self._limited(space)
+            # No await from here on: the check and the change must be one step.
+            if space.has_ended:
+                raise Conflict("the operation was aborted")
+            added = max(size_bytes - space.size, 0)
+            if found is None:
+                space.size += added
+                return
+            used = self._used(found)
+            if used + added > found.limit_bytes:
+                whose = found.owner or f"project {found.project}"
+                raise QuotaExceeded(
+                    f"{whose} may use {found.limit_bytes} bytes on storage host {found.host}; "
+                    f"{used} are in use or reserved and {added} more are needed. "
+                    "Remove files, or ask an administrator for a higher quota",
+                    limit=found.limit_bytes,
+                    used=used,
+                    asked=added,
+                )
+            space.size += min(added + more_bytes, found.limit_bytes - used)
+
+    def begin(self, space: Reservation) -> None:
+        """Count a reservation, until ``end``."""
+        self._reservations[space.key].add(space)
+
+    def end(self, space: Reservation) -> None:
+        """Stop counting a reservation; idempotent."""
+        self._reservations[space.key].discard(space)
+
+    async def _limited(self, space: Reservation) -> QuotaScopeRow | None:
+        """Return the scope of a reservation, None if the manager checks no limit."""
+        host, scope = space.key
+        if space.row.unmanaged_path is not None or self._enforces(host):
             return None
-        used = (found.used_bytes or 0) + self._received[row.host, row.scope].total()
-        return max(found.limit_bytes - used, 0)
+        await self._open_uploads.read()
+        found = await self._store.get(host, scope)
+        return None if found is None or found.limit_bytes == UNLIMITED else found
+
+    def _used(self, found: QuotaScopeRow) -> int:
+        """Return the bytes of a scope that are stored, received, reserved or announced."""
+        key = (found.host, found.scope)
+        spaces = self._reservations[key]
+        replaced = {upload for space in spaces for upload in space.uploads}
+        return (
+            (found.used_bytes or 0)
+            + self._received[key].total()
+            + sum(space.size for space in spaces)
+            + self._open_uploads.announced_bytes(*key, replaced)
+        )
 
     def add_received(self, row: VfolderRow, size_bytes: int) -> None:
         """Add received bytes to the usage until the next scan of the folder."""
@@ -258,11 +314,12 @@ class Quotas:
         else:
             self._slow_folders.discard(row.id)
         sums_scope = Capability.FAST_USAGE not in self._hosts.get(row.host).capabilities
-        await self._store.record_folder_usage(row.id, found.files, found.bytes, at, sums_scope)
-        # The scan includes what was received before it; bytes received meanwhile remain.
-        received[row.id] -= before
-        if not received[row.id]:
-            del received[row.id]
+        async with self._usage_locks[row.host, row.scope]:
+            await self._store.record_folder_usage(row.id, found.files, found.bytes, at, sums_scope)
+            # The scan includes what was received before it; bytes received meanwhile remain.
+            received[row.id] -= before
+            if not received[row.id]:
+                del received[row.id]
         return FolderUsage(found.files, found.bytes, at)
 
     async def _read_counter(self, row: QuotaScopeRow) -> None:
@@ -330,6 +387,57 @@ class Quotas:
             return self._hosts.get(host).capabilities
         except NotFound:
             return frozenset()  # the host is no longer configured
+
+
+class Reservation:
+    """Bytes of a quota scope that one operation may write; a context manager.
+
+    Reserved bytes count as used, so that operations at the same time do not exceed the limit
+    together. The end of the block releases what ``use`` has not turned into usage.
+    """
+
+    def __init__(
+        self, quotas: Quotas, row: VfolderRow, scope: str, uploads: frozenset[str]
+    ) -> None:
+        self.row = row
+        self.key = (row.host, scope)
+        self.uploads = uploads
+        self.size = 0
+        self.has_ended = False
+        self._quotas = quotas
+        quotas.begin(self)
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()
+
+    async def require(self, size_bytes: int, more_bytes: int = 0) -> None:
+        """Reserve ``size_bytes`` in total; if possible, also up to ``more_bytes``.
+
+        Raises
+        ------
+        QuotaExceeded
+            If the limit would be exceeded.
+        """
+        if size_bytes > self.size:
+            await self._quotas.extend(self, size_bytes, more_bytes)
+
+    def use(self, size_bytes: int) -> None:
+        """Count ``size_bytes`` as received instead of the reserved bytes."""
+        self.size = 0
+        self._quotas.add_received(self.row, size_bytes)
+
+    def release(self) -> None:
+        """Release the reserved bytes; idempotent."""
+        self.has_ended = True
+        self._quotas.end(self)
+
+
+def more_for(size_bytes: int) -> int:
+    """Return how many bytes to reserve in addition, for an operation that may need more later."""
+    return size_bytes // 8
 
 
 def location_of(row: VfolderRow) -> Location:

@@ -12,6 +12,7 @@ from .folder_changes import FolderChanges
 from .grants import Grants
 from .invitations import Invitations
 from .mounts import Mounts
+from .open_uploads import OpenUploads
 from .quotas import Quotas
 from .storage_hosts import StorageHosts
 from .tasks import VFolderTasks
@@ -52,7 +53,8 @@ def folder_services(
 ) -> FolderServices:
     """Build the services and pass them their dependencies."""
     hosts = StorageHosts(context, settings)
-    quotas = Quotas(context, hosts)
+    open_uploads = OpenUploads(hosts, settings.max_open_uploads)
+    quotas = Quotas(context, hosts, open_uploads)
     changes = FolderChanges(context)
     tasks = VFolderTasks(context, hosts, quotas, changes, settings.trash_days)
     files = Files(context, hosts, quotas, changes, settings)
@@ -65,6 +67,6 @@ def folder_services(
         grants=Grants(context, hosts, changes),
         invitations=Invitations(context, hosts),
         files=files,
-        uploads=Uploads(files, hosts, settings),
+        uploads=Uploads(files, open_uploads, settings),
         changes=changes,
     )

@@ -18,7 +18,7 @@ from bai_services.storage.base import CopyProgress, Location, Scope
 from ..context import ManagerContext
 from ..loop import Loop
 from .folder_changes import FolderChanges
-from .quotas import Quotas, location_of
+from .quotas import Quotas, location_of, more_for
 from .storage_hosts import StorageHosts
 
 log = logging.getLogger(__name__)
@@ -139,9 +139,14 @@ class VFolderTasks:
             sources = await self._store.by_id(row.source_id or "")
             if not sources or sources[0].status is not VfolderStatus.READY:
                 raise NotFound("the source folder no longer exists")
-            await self._quotas.require_space(row, await self._used_bytes(sources[0]))
             host, target = self._hosts.get(sources[0].host), self._hosts.get(row.host)
-            await host.copy_folder(location_of(sources[0]), target, location_of(row), progress)
+            with self._quotas.reservation(row) as space:
+                if await self._quotas.remaining_bytes(row) is not None:
+                    size = await self._used_bytes(sources[0], is_fresh=True)
+                    await space.require(size, more_for(size))
+                    progress.limit_bytes = space.size
+                await host.copy_folder(location_of(sources[0]), target, location_of(row), progress)
+                space.use(progress.bytes)
         except Exception as error:
             if progress.is_cancelled:
                 return  # the manager is stopping; the next start repeats the clone
@@ -150,7 +155,6 @@ class VFolderTasks:
             return
         finally:
             self._copying.pop(row.id, None)
-        self._quotas.add_received(row, progress.bytes)
         await self._end(row, VfolderEvent.COPIED, {"source_id": None})
 
     async def _change_owner(self, row: VfolderRow) -> None:
@@ -171,11 +175,12 @@ class VFolderTasks:
         if owner is None:
             raise NotFound("the new owner no longer exists")
         scope = f"user:{owner['id']}"
-        if row.unmanaged_path is None:
-            await self._quotas.require_space_in_scope(row.host, scope, await self._used_bytes(row))
-            target = Location(Scope.parse(scope), row.id)
-            await self._hosts.get(row.host).move_folder(location_of(row), target, progress)
-        excluded = await self._store.complete_transfer(row.id, owner["id"], self._clock())
+        with self._quotas.reservation(row, scope) as space:
+            if row.unmanaged_path is None:
+                await space.require(await self._used_bytes(row))
+                target = Location(Scope.parse(scope), row.id)
+                await self._hosts.get(row.host).move_folder(location_of(row), target, progress)
+            excluded = await self._store.complete_transfer(row.id, owner["id"], self._clock())
         self._quotas.discard_received(row)
         await self._quotas.enforce_new(row.host, scope)
         await self._changes.folder_changed(row)
@@ -196,8 +201,8 @@ class VFolderTasks:
         changes = {"next_owner_id": None, "status_info": reason}
         await self._end(row, VfolderEvent.BROKEN, changes)
 
-    async def _used_bytes(self, row: VfolderRow) -> int:
-        return (await self._quotas.usage(row, is_fresh=False)).bytes
+    async def _used_bytes(self, row: VfolderRow, is_fresh: bool = False) -> int:
+        return (await self._quotas.usage(row, is_fresh)).bytes
 
     async def _end(self, row: VfolderRow, event: VfolderEvent, changes: dict[str, Any]) -> None:
         try:

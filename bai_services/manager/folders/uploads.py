@@ -20,7 +20,6 @@ from ..settings import Settings
 from .files import Files, FinalStep
 from .open_uploads import OpenUploads
 from .quotas import location_of
-from .storage_hosts import StorageHosts
 from .write_buffer import Receive, WriteBuffer
 
 MAX_PARTS = 1000
@@ -57,9 +56,9 @@ class Progress:
 class Uploads:
     """Manages uploads. Only the user who started an upload can see it."""
 
-    def __init__(self, files: Files, hosts: StorageHosts, settings: Settings) -> None:
+    def __init__(self, files: Files, open_uploads: OpenUploads, settings: Settings) -> None:
         self._files = files
-        self._open_uploads = OpenUploads(hosts, settings.max_open_uploads)
+        self._open_uploads = open_uploads
         self._expiry_seconds = settings.upload_expiry_seconds
         self.max_bytes = settings.max_file_bytes
         # The chunk in progress by upload id; a newer request aborts the chunk of an older one.
@@ -191,19 +190,30 @@ class Uploads:
         return self._files.host(row)
 
     async def _finish(
-        self, caller: Caller, row: VfolderRow, facts: UploadFacts, writer: Writer
+        self,
+        caller: Caller,
+        row: VfolderRow,
+        facts: UploadFacts,
+        writer: Writer,
+        parts: Sequence[str] = (),
     ) -> Progress:
         entry = None
-        try:
-            if facts.is_archive:
-                await self._files.unpack(caller, row, facts.path, writer)
-            else:
-                expected = Precondition(facts.etag, facts.is_new)
-                entry = await self._files.commit(caller, row, facts.path, writer, expected)
-        finally:
-            writer.close()
-        await self._resumable_uploads(row).finish(facts)
-        self._open_uploads.end(facts.id)
+        uploads = (facts.id, *parts)
+        with self._files.reservation(row, uploads) as space:
+            try:
+                if facts.is_archive:
+                    await self._files.unpack(caller, row, facts.path, writer, space)
+                else:
+                    await space.require(facts.length)
+                    expected = Precondition(facts.etag, facts.is_new)
+                    entry = await self._files.commit(
+                        caller, row, facts.path, writer, expected, space
+                    )
+            finally:
+                writer.close()
+            await self._resumable_uploads(row).finish(facts)
+            for upload in uploads:
+                self._open_uploads.end(upload)
         return _progress(_with_offset(facts, facts.length), is_done=True, entry=entry)
 
     async def _join(
@@ -225,20 +235,20 @@ class Uploads:
         staged = self._resumable_uploads(row)
         await staged.join(whole, parts)
         try:
-            done = await self._finish(caller, row, whole, await staged.writer(whole.id))
+            done = await self._finish(caller, row, whole, await staged.writer(whole.id), parts)
         except BaseException:
             await staged.remove(whole.id)
             raise
         for part in parts:
             await staged.remove(part)
-            self._open_uploads.end(part)
         return done
 
     async def _begin(self, row: VfolderRow, facts: UploadFacts) -> None:
         await self._open_uploads.read()
-        announced = self._open_uploads.announced_bytes(row.host, row.scope)
-        await self._files.require_space(row, announced + facts.length)
-        self._open_uploads.begin(row.host, row.scope, facts)
+        with self._files.reservation(row) as space:
+            await space.require(facts.length)
+            # No await in between: from here on, the announced bytes count instead.
+            self._open_uploads.begin(row.host, row.scope, facts)
         try:
             await self._resumable_uploads(row).begin(facts)
         except BaseException:

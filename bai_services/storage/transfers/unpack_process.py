@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 
 from bai_services.core.errors import InvalidRequest, Unavailable, by_code
@@ -17,6 +18,9 @@ from bai_services.core.folders.entries import Unpacked
 from .unpack_worker import Job
 
 log = logging.getLogger(__name__)
+
+# Raises an error if the unpacked files, which have that total size, may not be stored.
+Require = Callable[[int], Awaitable[None]]
 
 # The CPU time limit is BASE_CPU_SECONDS plus 1 s per BYTES_PER_CPU_SECOND.
 BASE_CPU_SECONDS = 300
@@ -34,8 +38,11 @@ def cpu_seconds(archive_bytes: int) -> int:
     return BASE_CPU_SECONDS + archive_bytes // BYTES_PER_CPU_SECOND
 
 
-async def unpack(job: Job) -> Unpacked:
+async def unpack(job: Job, require: Require | None = None) -> Unpacked:
     """Unpack an archive in a separate process.
+
+    ``require`` is called with the total size before the first file is moved into the folder; its
+    error stops the process.
 
     Cancelling this call stops the process, unless it has begun to move files into the folder.
 
@@ -59,13 +66,37 @@ async def unpack(job: Job) -> Unpacked:
     )
     try:
         async with asyncio.timeout(job.cpu_seconds * WALL_FACTOR):
-            output, _ = await process.communicate(json.dumps(asdict(job)).encode())
+            output = await _exchange(process, job, require)
     except TimeoutError:
         raise _too_slow(job) from None
     finally:
         if process.returncode is None:
             await asyncio.shield(asyncio.ensure_future(_terminate(process)))
     return _result(job, process.returncode or 0, output)
+
+
+async def _exchange(
+    process: asyncio.subprocess.Process, job: Job, require: Require | None
+) -> bytes:
+    """Send the job and, when ``require`` has accepted the size, the permission to move the files.
+
+    Return the last line of the output.
+    """
+    assert process.stdin is not None and process.stdout is not None
+    # A process that has ended closes its input; its status tells the reason.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(json.dumps(asdict(job)).encode() + b"\n")
+        await process.stdin.drain()
+    output = await process.stdout.readline()
+    if output and "total_bytes" in (found := json.loads(output)):
+        if require is not None:
+            await require(found["total_bytes"])
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            process.stdin.write(b"\n")
+            await process.stdin.drain()
+        output = await process.stdout.readline()
+    await process.wait()
+    return output
 
 
 async def _terminate(process: asyncio.subprocess.Process) -> None:

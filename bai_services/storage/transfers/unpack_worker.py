@@ -2,8 +2,10 @@
 
     python -m bai_services.storage.transfers.unpack_worker
 
-Reads the job as JSON from standard input and writes the result as JSON to standard output. SIGTERM
-ends the process, unless it has begun to move files into the folder: then SIGTERM is ignored.
+Reads the job as a line of JSON from standard input and writes the result as a line of JSON to
+standard output. Before it moves files into the folder, it writes ``{"total_bytes": …}`` and waits
+for a line. SIGTERM ends the process, unless it has begun to move files into the folder: then
+SIGTERM is ignored.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +57,7 @@ class Job:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    job = Job(**json.load(sys.stdin.buffer))
+    job = Job(**json.loads(sys.stdin.buffer.readline()))
     limit_resources(
         {
             resource.RLIMIT_AS: MEMORY_BYTES,
@@ -67,7 +70,7 @@ def main() -> None:
         result: dict[str, Any] = asdict(translate_errors(_unpack, job))
     except BaiError as error:
         result = {"error": error.code, "message": error.message, "details": error.details}
-    json.dump(result, sys.stdout)
+    _write(result)
 
 
 def _unpack(job: Job) -> Unpacked:
@@ -81,11 +84,18 @@ def _unpack(job: Job) -> Unpacked:
         ).run(Path(job.archive))
 
 
-def _before_commit() -> None:
+def _before_commit(total_bytes: int) -> None:
+    _write({"total_bytes": total_bytes})
+    if not sys.stdin.buffer.readline():
+        sys.exit(1)  # the manager has ended
     # Ignore SIGTERM and the end of the parent from now on: a partly unpacked archive must not
     # remain in the folder.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     outlive_parent()
+
+
+def _write(content: Mapping[str, Any]) -> None:
+    print(json.dumps(content), flush=True)
 
 
 if __name__ == "__main__":

@@ -190,11 +190,12 @@ class Unpacking:
         above: Parts,
         staging: Path,
         max_bytes: int,
-        before_commit: Callable[[], None] = lambda: None,
+        before_commit: Callable[[int], None] = lambda total_bytes: None,
     ) -> None:
         """Prepare to unpack into a directory of a folder; ``above`` is its path inside the folder.
 
-        ``before_commit`` is called before the first file is moved into the folder.
+        ``before_commit`` is called with the total size before the first file is moved into the
+        folder.
         """
         self._folder = folder
         self._above = above
@@ -225,7 +226,7 @@ class Unpacking:
             self._check_targets()
             # Flush before the first file is moved, so that a crash leaves no partial file.
             sync_file_system(here)
-            self._before_commit()
+            self._before_commit(total)
             self._move_all(here)
             sync_file_system(here)
         return Unpacked(len(self._files), total)
