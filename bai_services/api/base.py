@@ -6,6 +6,7 @@ import functools
 import json
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -230,14 +231,25 @@ async def _call_for_csv(
     arguments: Mapping[str, Any],
     filename: str | None,
 ) -> None:
+    first: ListQuery = arguments["query"]
+
     async def page_of(query: ListQuery) -> Any:
+        if query.offset != first.offset:
+            # A client that reads slowly keeps the export open.
+            await handler.recheck_caller()
         return await _result(handler, method, declared, {**arguments, "query": query})
 
     name = (handler.request.path or "").rstrip("/").rpartition("/")[2]
     disposition = content_disposition(f"{name}.csv" if filename is None else filename)
     handler.set_header("Content-Disposition", disposition)
     columns = columns_of(declared.returns)
-    await write_csv(handler, columns, arguments["query"], page_of, to_json)
+    try:
+        await write_csv(handler, columns, first, page_of, to_json)
+    except errors.BaiError:
+        if not handler._headers_written:
+            raise
+        # Close the connection, so that the client notices that rows are missing.
+        handler.request.connection.stream.close()  # type: ignore[union-attr]
 
 
 def manager_of(handler: RequestHandler) -> Manager:
@@ -281,6 +293,21 @@ class APIHandler(RequestHandler):
                 "use a token of the user (`bai login`)"
             )
         self.caller = caller
+
+    async def recheck_caller(self) -> Caller:
+        """Authenticate a long-running request again; update and return ``caller``.
+
+        If the Hub or the database is unavailable, the caller is unchanged: an outage does not sign
+        users out.
+
+        Raises
+        ------
+        NotSignedIn
+            If the sign-in or the token was revoked, or the keypair or the account deactivated.
+        """
+        with suppress(errors.Unavailable):
+            self.caller = await self.settings["sign_in"].recheck(self, self.caller)
+        return self.caller
 
     def check_xsrf_cookie(self) -> None:
         """Do nothing: ``sign_in`` checks the XSRF token of requests authenticated by cookie."""

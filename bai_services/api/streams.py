@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from bai_services.core.accounts.roles import Caller, Role
@@ -22,9 +22,14 @@ class AccessChanged(Exception):
 
 @asynccontextmanager
 async def cancel_on_access_change(
-    handler: APIHandler, interval_seconds: float = CHECK_INTERVAL_SECONDS
+    handler: APIHandler,
+    interval_seconds: float = CHECK_INTERVAL_SECONDS,
+    require: Callable[[Caller], Awaitable[None]] | None = None,
 ) -> AsyncIterator[None]:
     """Cancel the block when the caller of ``handler`` is signed out or has other permissions.
+
+    ``require`` replaces the comparison of permissions: an error that it raises for the current
+    caller cancels the block.
 
     Raises
     ------
@@ -32,6 +37,8 @@ async def cancel_on_access_change(
         Instead of ``CancelledError``, if the block was cancelled by a sign-out.
     AccessChanged
         Instead of ``CancelledError``, if the block was cancelled by a change of permissions.
+    BaiError
+        Instead of ``CancelledError``, if the block was cancelled by an error of ``require``.
     """
     block_task = asyncio.current_task()
     assert block_task is not None
@@ -43,13 +50,15 @@ async def cancel_on_access_change(
             await asyncio.sleep(interval_seconds)
             try:
                 caller = await handler.settings["sign_in"].recheck(handler, handler.caller)
+                if require is not None:
+                    await require(caller)
             except Unavailable:
                 continue  # an outage of the Hub or the database does not sign users out
             except BaiError as error:
                 cause = error
                 block_task.cancel()
             else:
-                if _permissions_of(caller) != _permissions_of(handler.caller):
+                if require is None and _permissions_of(caller) != _permissions_of(handler.caller):
                     cause = AccessChanged()
                     block_task.cancel()
 

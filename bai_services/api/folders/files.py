@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from http import HTTPStatus
@@ -14,6 +16,7 @@ from pydantic import Field, StringConstraints
 from tornado.iostream import StreamClosedError
 from tornado.web import stream_request_body
 
+from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.folders.entries import Entry, Unpacked
 from bai_services.core.folders.vfolders import Precondition
@@ -23,6 +26,7 @@ from bai_services.manager.folders.files import OpenFile, Upload
 
 from ..base import APIHandler, operation
 from ..fields import Body, ResponseModel
+from ..streams import cancel_on_access_change
 
 PathText = Annotated[str, StringConstraints(max_length=4096)]
 
@@ -193,7 +197,8 @@ class StreamedBodyHandler(APIHandler, Generic[T]):
             raise self._error
         if self._upload is None:
             raise InvalidRequest("this request must have a body")
-        return await self._upload.commit()
+        # An upload can take hours. The permission of the current caller is checked.
+        return await self._upload.commit(await self.recheck_caller())
 
     def on_finish(self) -> None:
         self._discard_upload()
@@ -224,9 +229,10 @@ class ContentHandler(StreamedBodyHandler[Entry]):
         is_file=True,
     )
     async def get(self, key: str) -> None:
-        file = await self.manager.folders.files.download(self.caller, key, self._path())
+        folder_id, file = await self.manager.folders.files.download(self.caller, key, self._path())
         try:
-            await self._send(file)
+            async with end_without_access(self, folder_id):
+                await self._send(file)
         finally:
             await file.close()
 
@@ -333,20 +339,16 @@ class ArchiveHandler(StreamedBodyHandler[Unpacked]):
     )
     async def get(self, key: str) -> None:
         format_ = self.get_query_argument("format", "zip")
-        archive, name = await self.manager.folders.files.archive(
+        folder_id, archive, name = await self.manager.folders.files.archive(
             self.caller, key, paths_of(self) or [""], format_
         )
         try:
             set_file_headers(self, name, _ARCHIVES[format_])
-            async for chunk in archive.chunks():
-                self.write(chunk)
-                await self.flush()
-            self.finish()
-        except BaiError:
-            if not self._headers_written:
-                raise
-            # Close the connection, so that the client notices that the archive is incomplete.
-            self.request.connection.stream.close()  # type: ignore[union-attr]
+            async with end_without_access(self, folder_id):
+                async for chunk in archive.chunks():
+                    self.write(chunk)
+                    await self.flush()
+                self.finish()
         finally:
             await archive.close()
 
@@ -359,6 +361,29 @@ class ArchiveHandler(StreamedBodyHandler[Unpacked]):
     )
     async def put(self, key: str) -> Unpacked:
         return await self.commit()
+
+
+@asynccontextmanager
+async def end_without_access(handler: APIHandler, folder_id: str) -> AsyncIterator[None]:
+    """End a download when its caller may no longer download the folder's files.
+
+    After an error, also another one, the connection is closed, so that the client notices that the
+    file is incomplete. An error before the first byte is raised.
+    """
+
+    async def require(caller: Caller) -> None:
+        await handler.manager.folders.files.find_readable(caller, folder_id)
+
+    try:
+        async with cancel_on_access_change(handler, require=require):
+            yield
+    except BaiError:
+        if not handler._headers_written:
+            raise
+        # A download with sendfile has detached its connection, and closed it.
+        if not handler._finished:
+            handler._finished = True
+            handler.request.connection.stream.close()  # type: ignore[union-attr]
 
 
 def set_file_headers(handler: APIHandler, path: str, content_type: str) -> None:

@@ -78,7 +78,7 @@ class SessionsHandler(APIHandler):
         if body.max_wait_seconds:
             self.is_timed = False
             row = await self.manager.sessions.sessions.wait(
-                self.caller, row.id, Status.RUNNING, body.max_wait_seconds
+                self.caller, row.id, Status.RUNNING, body.max_wait_seconds, self.recheck_caller
             )
         return await finish_creation(self, row, is_new)
 
@@ -131,7 +131,9 @@ class SessionHandler(APIHandler):
         timeout = read_seconds(
             "timeout", self.get_query_argument("timeout", str(DEFAULT_WAIT_SECONDS))
         )
-        return await self.manager.sessions.sessions.wait(self.caller, key, until, timeout)
+        return await self.manager.sessions.sessions.wait(
+            self.caller, key, until, timeout, self.recheck_caller
+        )
 
     @operation(
         "Rename a session, or change the priority of a pending session",

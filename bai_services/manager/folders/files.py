@@ -84,25 +84,29 @@ class Files:
         row, _ = await self._access.for_files(caller, key)
         return await self._quotas.usage(row, is_fresh)
 
-    async def download(self, caller: Caller, key: str, path: str) -> OpenFile:
-        """Open a file for download; the caller must close it."""
-        row = await self._find_readable(caller, key)
+    async def download(self, caller: Caller, key: str, path: str) -> tuple[str, OpenFile]:
+        """Open a file for download; return the id of the folder and the file.
+
+        The caller must close the file.
+        """
+        row = await self.find_readable(caller, key)
         opened = await self.host(row).open_download(location_of(row), path)
         try:
             await self.record(caller, "vfolder.download", row, path=path, bytes=opened.size)
         except BaseException:
             await opened.close()
             raise
-        return opened
+        return row.id, opened
 
     async def archive(
         self, caller: Caller, key: str, paths: Sequence[str], form: str
-    ) -> tuple[ArchiveStream, str]:
-        """Open an archive of ``paths``; return it and a file name. The caller must close it.
+    ) -> tuple[str, ArchiveStream, str]:
+        """Open an archive of ``paths``; return the id of the folder, the archive and a file name.
 
+        The caller must close the archive.
         ``form`` is ``zip`` or ``tar``.
         """
-        row = await self._find_readable(caller, key)
+        row = await self.find_readable(caller, key)
         stream = await self.host(row).open_archive(location_of(row), paths, form)
         try:
             await self.record(caller, "vfolder.download", row, paths=list(paths)[:20])
@@ -110,7 +114,7 @@ class Files:
             await stream.close()
             raise
         top = paths[0].strip("/").rpartition("/")[2] if len(paths) == 1 else ""
-        return stream, f"{top or row.name}.{form}"
+        return row.id, stream, f"{top or row.name}.{form}"
 
     async def upload(
         self, caller: Caller, key: str, path: str, size_bytes: int | None,
@@ -139,7 +143,7 @@ class Files:
         except BaseException:
             space.release()
             raise
-        return FileUpload(self, caller, row, path, writer, expected, space)
+        return FileUpload(self, row, path, writer, expected, space)
 
     async def upload_archive(
         self, caller: Caller, key: str, path: str, size_bytes: int | None
@@ -153,7 +157,7 @@ class Files:
         except BaseException:
             space.release()
             raise
-        return ArchiveUpload(self, caller, row, path, writer, NO_PRECONDITION, space)
+        return ArchiveUpload(self, row, path, writer, NO_PRECONDITION, space)
 
     async def commit(
         self,
@@ -187,6 +191,11 @@ class Files:
         The size of its content is reserved in ``space`` before a file becomes visible.
         """
         await self.check_writable(caller, row)
+
+        async def require(size_bytes: int) -> None:
+            await self.check_writable(caller, row)
+            await space.require(size_bytes)
+
         remaining = await self._quotas.remaining_bytes(row, space.uploads)
         unpacked = await self.host(row).unpack(
             location_of(row),
@@ -194,7 +203,7 @@ class Files:
             path,
             await self._uid(caller, row),
             self.max_file_bytes if remaining is None else min(remaining, self.max_file_bytes),
-            space.require,
+            require,
         )
         space.use(unpacked.bytes)
         self._changes.files_changed(row)
@@ -294,7 +303,8 @@ class Files:
             self._audit.entry(caller, action, row.id, domain=row.domain, name=row.name, **shortened)
         )
 
-    async def _find_readable(self, caller: Caller, key: str) -> VfolderRow:
+    async def find_readable(self, caller: Caller, key: str) -> VfolderRow:
+        """Return a folder, if the caller may download its files."""
         row, _ = await self._access.for_files(caller, key)
         await self._hosts.require(caller, row.host, "download-file", row.project_id)
         return row
@@ -335,13 +345,16 @@ class OpenFile(Protocol):
 
 
 class Upload(Abortable, Protocol[Result]):
-    """An upload in progress; ``commit`` completes it and returns its result."""
+    """An upload in progress; ``commit`` completes it and returns its result.
+
+    ``commit`` receives the caller as authenticated at the end of the upload.
+    """
 
     async def write(self, chunk: bytes) -> None: ...
 
     async def receive(self, receive: Receive, size: int) -> None: ...
 
-    async def commit(self) -> Result: ...
+    async def commit(self, caller: Caller) -> Result: ...
 
 
 class _ReceivedFile(ABC, Generic[T]):
@@ -350,7 +363,6 @@ class _ReceivedFile(ABC, Generic[T]):
     def __init__(
         self,
         files: Files,
-        caller: Caller,
         row: VfolderRow,
         path: str,
         writer: Writer,
@@ -358,7 +370,6 @@ class _ReceivedFile(ABC, Generic[T]):
         space: Reservation,
     ) -> None:
         self._files = files
-        self._caller = caller
         self._row = row
         self._path = path
         self._writer = writer
@@ -383,12 +394,12 @@ class _ReceivedFile(ABC, Generic[T]):
     def on_disconnect(self) -> None:
         """Do nothing; ``ArchiveUpload`` overrides this to stop unpacking."""
 
-    async def commit(self) -> T:
+    async def commit(self, caller: Caller) -> T:
         """Complete the upload, if the caller is still allowed to write."""
         self._is_committing = True
         with self._space:
             await self._buffer.flush()
-            return await self._finish()
+            return await self._finish(caller)
 
     async def abort(self) -> None:
         # After a disconnect, a ``commit`` in progress continues and needs its reservation.
@@ -398,16 +409,16 @@ class _ReceivedFile(ABC, Generic[T]):
         await self._files.host(self._row).discard(self._writer)
 
     @abstractmethod
-    async def _finish(self) -> T: ...
+    async def _finish(self, caller: Caller) -> T: ...
 
 
 class FileUpload(_ReceivedFile[Entry]):
     """A file that ``commit`` moves to its path."""
 
-    async def _finish(self) -> Entry:
+    async def _finish(self, caller: Caller) -> Entry:
         await self._space.require(self._size)
         return await self._files.commit(
-            self._caller, self._row, self._path, self._writer, self._expected, self._space
+            caller, self._row, self._path, self._writer, self._expected, self._space
         )
 
 
@@ -420,12 +431,12 @@ class ArchiveUpload(_ReceivedFile[Unpacked]):
         if self._final_step is not None:
             self._final_step.stop()
 
-    async def _finish(self) -> Unpacked:
+    async def _finish(self, caller: Caller) -> Unpacked:
         # The archive does not remain; only its content counts.
         self._space.release()
         with self._files.reservation(self._row) as space:
             self._final_step = FinalStep(
-                self._files.unpack(self._caller, self._row, self._path, self._writer, space)
+                self._files.unpack(caller, self._row, self._path, self._writer, space)
             )
             unpacked = await self._final_step.result()
         await self.abort()

@@ -154,7 +154,7 @@ class Uploads:
         if facts.is_done:
             raise Conflict("the upload is complete", offset=facts.offset)
         writer = await self._resumable_uploads(row).writer(facts.id, checksum)
-        chunk = UploadChunk(self, caller, row, facts, writer)
+        chunk = UploadChunk(self, row, facts, writer)
         self._active[upload_id] = chunk
         return chunk
 
@@ -277,10 +277,9 @@ class UploadChunk:
     """The bytes that one request adds to an upload."""
 
     def __init__(
-        self, uploads: Uploads, caller: Caller, row: VfolderRow, facts: UploadFacts, writer: Writer
+        self, uploads: Uploads, row: VfolderRow, facts: UploadFacts, writer: Writer
     ) -> None:
         self._uploads = uploads
-        self._caller = caller
         self._row = row
         self._facts = facts
         self._writer = writer
@@ -300,7 +299,7 @@ class UploadChunk:
         self._check(size)
         await self._buffer.receive(receive, size)
 
-    async def commit(self) -> Progress:
+    async def commit(self, caller: Caller) -> Progress:
         """Sync the received bytes to disk; finish the upload if it is complete.
 
         Raises
@@ -317,7 +316,7 @@ class UploadChunk:
             await self._host.run(self._writer.sync)
             self._has_ended = True
             self._final_step = FinalStep(
-                self._uploads.finish(self._caller, self._row, self._facts, self._writer)
+                self._uploads.finish(caller, self._row, self._facts, self._writer)
             )
             try:
                 return await self._final_step.result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
@@ -139,10 +139,18 @@ class Sessions:
         page = await self._store.page(query, authorizer.visibility(caller, "session.read"))
         return page.with_items([self._shown_to(caller, view) for view in page.items])
 
-    async def wait(self, caller: Caller, key: str, until: str, timeout_seconds: float) -> Session:
+    async def wait(
+        self,
+        caller: Caller,
+        key: str,
+        until: str,
+        timeout_seconds: float,
+        recheck: Callable[[], Awaitable[Caller]],
+    ) -> Session:
         """Wait until the session has reached or passed the status ``until``; return the session.
 
-        Return at the latest after ``timeout_seconds``, at most ``MAX_WAIT_SECONDS``.
+        Return at the latest after ``timeout_seconds``, at most ``MAX_WAIT_SECONDS``. After the
+        wait, the caller that ``recheck`` returns must be allowed to see the session.
 
         Raises
         ------
@@ -162,6 +170,8 @@ class Sessions:
                 change = await changes.get(left)
                 if change and change.session_id == row.id and change.status:
                     status = change.status
+        caller = await recheck()
+        row = await self.find_visible(caller, row.id)
         return await self._load_view(caller, row.id)
 
     async def change(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Session:

@@ -133,7 +133,7 @@ class FoldersMachine(RuleBasedStateMachine):
         async def send() -> None:
             upload = await self.manager.folders.files.upload(caller, folder.id, "f", len(content))
             await upload.write(content)
-            await upload.commit()
+            await upload.commit(caller)
 
         held = folder.permission_of(user)
         self.expect_outcome(send(), held is not None and held.is_writable)
