@@ -23,6 +23,14 @@ class BoundedLoader(yaml.SafeLoader):
         # Number of values in each complete node, with aliases expanded; the key is id(node).
         self._sizes: dict[int, int] = {}
 
+    def fetch_more_tokens(self) -> Any:
+        mark = self.get_mark()  # type: ignore[no-untyped-call]
+        try:
+            return super().fetch_more_tokens()  # type: ignore[no-untyped-call]
+        except (ValueError, OverflowError):
+            # For example "\UFFFFFFFF".
+            raise _error("a number that is too large or not a character", mark) from None
+
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
@@ -51,6 +59,10 @@ class BoundedLoader(yaml.SafeLoader):
         except (ValueError, OverflowError) as error:
             # For example 2026-13-01, which looks like a date.
             raise _error(f"{node.value[:40]!r} cannot be read: {error}", node) from None
+        except (LookupError, AttributeError):
+            # For example !!bool abc.
+            kind = node.tag.rpartition(":")[2]
+            raise _error(f"{node.value[:40]!r} is not a valid {kind}", node) from None
 
 
 def _error(problem: str, at: Any) -> yaml.MarkedYAMLError:
