@@ -26,6 +26,12 @@ FORMULA_SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20\u2212"
 _MAY_BE_FORMULA = re.compile(
     rf"[\x00-\x1f]|[\s\x00-\x1f\u200b-\u200f\u2060\ufeff]*[{re.escape(FORMULA_SIGNS)}]"
 )
+# Spreadsheets in many locales separate cells by semicolons. They ignore quotes inside a cell, so
+# quoting does not keep a cell with a semicolon, tab or line break in one piece.
+_BLANKS_AND_SIGN = re.compile(
+    rf"([\s;\"\x00-\x1f\u200b-\u200f\u2060\ufeff]+)([{re.escape(FORMULA_SIGNS)}]?)"
+)
+_SEPARATOR = re.compile(r"[;\x00-\x1f]")
 # Without this mark, spreadsheets use the encoding of the system instead of UTF-8.
 BYTE_ORDER_MARK = "\ufeff"
 MAX_FILENAME_LENGTH = 255
@@ -97,7 +103,14 @@ def cell(value: Any) -> str:
     if isinstance(value, (int, float)):
         return str(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return "'" + text if _MAY_BE_FORMULA.match(text) else text
+    mark = "'" if _MAY_BE_FORMULA.match(text) else ""
+    return mark + _BLANKS_AND_SIGN.sub(_marked, text)
+
+
+def _marked(match: re.Match[str]) -> str:
+    """Put a mark before a sign that follows a separator."""
+    blanks, sign = match.groups()
+    return f"{blanks}'{sign}" if sign and _SEPARATOR.search(blanks) else match[0]
 
 
 def _fields(item: Any, columns: Sequence[str], encode: Callable[[Any], Any]) -> list[str]:
