@@ -24,9 +24,9 @@ class BoundedLoader(yaml.SafeLoader):
         self._sizes: dict[int, int] = {}
 
     def fetch_more_tokens(self) -> Any:
-        mark = self.get_mark()  # type: ignore[no-untyped-call]
+        mark = self.get_mark()
         try:
-            return super().fetch_more_tokens()  # type: ignore[no-untyped-call]
+            return super().fetch_more_tokens()
         except (ValueError, OverflowError):
             # For example "\UFFFFFFFF".
             raise _error("a number that is too large or not a character", mark) from None
