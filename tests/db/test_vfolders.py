@@ -26,6 +26,7 @@ from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.db.accounts.users import UserChange, UserStore
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.invitations import InvitationStore
+from bai_services.db.folders.quota_scopes import QuotaStore
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore, VfolderVisibility
 from bai_services.db.tables import accounts
 from bai_services.db.tables.folders import vfolder_grants, vfolder_invitations, vfolder_mounts
@@ -244,6 +245,41 @@ def test_concurrent_creates_respect_max_vfolder_count(database_url: str) -> None
     asyncio.run(prepare())
     in_threads([lambda n=n: create(n) for n in range(6)])  # type: ignore[misc]
     assert asyncio.run(count()) == 5
+
+
+def test_usage_of_a_scope_is_right_after_concurrent_purges(database_url: str) -> None:
+    numbers = range(6)
+
+    async def prepare() -> None:
+        world = await make_world(database_url)
+        store, quotas = VfolderStore(world.database), QuotaStore(world.database)
+        for number in numbers:
+            await store.create(folder_values(f"f{number}", f"data{number}"), ENTRY)
+            await quotas.record_folder_usage(f"f{number}", 1, 1000, NOW, sums_scope=True)
+            for event in (VfolderEvent.TRASHED, VfolderEvent.PURGED):
+                await store.move(f"f{number}", event, NOW)
+        assert await used(world) == 1000 * len(numbers)
+        await world.close()
+
+    async def purge(number: int) -> None:
+        world = World(database_url)
+        store = VfolderStore(world.database)
+        await store.move(f"f{number}", VfolderEvent.EMPTIED, NOW, sums_scope=True)
+        await world.close()
+
+    async def used(world: World) -> int | None:
+        row = await QuotaStore(world.database).get("local", "user:u1")
+        assert row is not None
+        return row.used_bytes
+
+    async def check() -> None:
+        world = World(database_url)
+        assert await used(world) == 0
+        await world.close()
+
+    asyncio.run(prepare())
+    in_threads([lambda n=n: purge(n) for n in numbers])  # type: ignore[misc]
+    asyncio.run(check())
 
 
 async def test_user_is_found_by_id_before_name(world: World) -> None:

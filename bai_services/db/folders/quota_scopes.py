@@ -164,23 +164,8 @@ class QuotaStore:
                 .returning(vfolders.c.host, vfolders.c.scope)
             )
             row = found.one_or_none()
-            if row is None or not sums_scope:
-                return
-            sums = await tx.execute(
-                sa.select(
-                    sa.func.coalesce(sa.func.sum(vfolders.c.used_bytes), 0),
-                    # The measurement time of a sum is that of its oldest part.
-                    sa.func.min(vfolders.c.counted_at),
-                ).where(
-                    vfolders.c.host == row.host,
-                    vfolders.c.scope == row.scope,
-                    vfolders.c.unmanaged_path.is_(None),
-                    vfolders.c.status != VfolderStatus.DELETE_COMPLETE,
-                )
-            )
-            used, oldest = sums.one()
-            values = {"used_bytes": int(used), "counted_at": oldest or at}
-            await _put(tx, row.host, row.scope, values)
+            if row is not None and sums_scope:
+                await sum_scope(tx, row.host, row.scope, at)
 
     async def least_recently_measured(
         self, before: datetime, limit: int, hosts: Collection[str]
@@ -230,6 +215,27 @@ class QuotaStore:
             maps: list[Any] = list(first or ())
             maps += (await tx.execute(of_projects)).scalars().all()
         return [found for found in maps if found]
+
+
+async def sum_scope(tx: AsyncConnection, host: str, scope: str, at: datetime) -> None:
+    """Set the usage of a scope to the sum of the stored usage of its folders."""
+    # Lock the scope before the sum: of two concurrent sums, the later one must include the changes
+    # of the first one's transaction.
+    await _put(tx, host, scope, {"counted_at": at})
+    sums = await tx.execute(
+        sa.select(
+            sa.func.coalesce(sa.func.sum(vfolders.c.used_bytes), 0),
+            # The measurement time of a sum is that of its oldest part.
+            sa.func.min(vfolders.c.counted_at),
+        ).where(
+            vfolders.c.host == host,
+            vfolders.c.scope == scope,
+            vfolders.c.unmanaged_path.is_(None),
+            vfolders.c.status != VfolderStatus.DELETE_COMPLETE,
+        )
+    )
+    used, oldest = sums.one()
+    await _put(tx, host, scope, {"used_bytes": int(used), "counted_at": oldest or at})
 
 
 def _rows() -> sa.Select[Any]:

@@ -37,6 +37,7 @@ from ..tables.accounts import memberships, project_policies, projects, user_poli
 from ..tables.folders import vfolder_grants, vfolder_mounts, vfolders
 from ..tables.sessions import sessions
 from .domain_moves import end_access_between_domains, end_access_of
+from .quota_scopes import sum_scope
 
 _SHOWN_SESSIONS = 5
 _REFUSED_WHILE_MOUNTED = {
@@ -201,10 +202,13 @@ class VfolderStore:
         statuses = set(VfolderStatus) - {VfolderStatus.READY}
         return await self._mountable(user_id, project_id, keys, statuses)
 
-    async def complete_transfer(self, vfolder_id: str, owner_id: str, at: datetime) -> set[str]:
+    async def complete_transfer(
+        self, vfolder_id: str, owner_id: str, at: datetime, *, sums_scopes: bool
+    ) -> set[str]:
         """Set the new owner of a folder after its files were transferred, and the owner's domain.
 
         The access of the new owner by grant or invitation ends, and that of users of other domains.
+        With ``sums_scopes``, set the usage of both owners' scopes to the sums of their folders.
         Return the ids of the users whose access or invitation has ended.
 
         Raises
@@ -226,7 +230,11 @@ class VfolderStore:
                 "next_owner_id": None,
                 "status_info": "",
             }
-            await _move(tx, vfolder_id, VfolderEvent.ARRIVED, at, changes)
+            before = await _move(tx, vfolder_id, VfolderEvent.ARRIVED, at, changes)
+            if sums_scopes:
+                # In a fixed order, because both rows are locked.
+                for scope in sorted({before["scope"], f"user:{owner_id}"}):
+                    await sum_scope(tx, before["host"], scope, at)
             await end_access_of(tx, vfolder_id, owner_id, at)
             return await end_access_between_domains(tx, owner_id, at)
 
@@ -337,8 +345,12 @@ class VfolderStore:
         at: datetime,
         audit: AuditEntry | None = None,
         changes: Mapping[str, Any] | None = None,
+        *,
+        sums_scope: bool = False,
     ) -> None:
         """Apply a lifecycle event to a folder, and write other ``changes``.
+
+        With ``sums_scope``, also set the usage of its scope to the sum of its folders.
 
         Raises
         ------
@@ -352,7 +364,9 @@ class VfolderStore:
             If the folder no longer exists.
         """
         async with self._db.write() as tx:
-            await _move(tx, vfolder_id, event, at, changes or {})
+            row = await _move(tx, vfolder_id, event, at, changes or {})
+            if sums_scope:
+                await sum_scope(tx, row["host"], row["scope"], at)
             if audit is not None:
                 await record(tx, audit)
 
@@ -456,8 +470,8 @@ async def _move(
     event: VfolderEvent,
     at: datetime,
     changes: Mapping[str, Any],
-) -> None:
-    """Apply a lifecycle event; see ``VfolderStore.move``."""
+) -> sa.RowMapping:
+    """Apply a lifecycle event; see ``VfolderStore.move``. Return the row before the change."""
     row = await lock_folder(tx, vfolder_id)
     after = next_status(VfolderStatus(row["status"]), event)
     values: dict[str, Any] = {"status": after, "status_changed_at": at, **changes}
@@ -480,6 +494,7 @@ async def _move(
         )
     if event in _REFUSED_WHILE_MOUNTED:
         await _require_unmounted(tx, vfolder_id, _REFUSED_WHILE_MOUNTED[event])
+    return row
 
 
 async def lock_folder(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:

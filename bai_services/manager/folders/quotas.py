@@ -242,6 +242,10 @@ class Quotas:
         """Drop the count of received bytes of a folder that was deleted or has left its scope."""
         self._received[row.host, row.scope].pop(row.id, None)
 
+    def sums_scopes(self, host: str) -> bool:
+        """Return whether the usage of a scope is the sum of its folders, not a counter."""
+        return Capability.FAST_USAGE not in self._hosts.get(host).capabilities
+
     async def enforce_new(self, host: str, scope: str) -> None:
         """Enforce the limit of a scope that may be new."""
         row = await self._store.get(host, scope)
@@ -313,13 +317,13 @@ class Quotas:
             self._slow_folders.add(row.id)
         else:
             self._slow_folders.discard(row.id)
-        sums_scope = Capability.FAST_USAGE not in self._hosts.get(row.host).capabilities
-        async with self._usage_locks[row.host, row.scope]:
-            await self._store.record_folder_usage(row.id, found.files, found.bytes, at, sums_scope)
-            # The scan includes what was received before it; bytes received meanwhile remain.
-            received[row.id] -= before
-            if not received[row.id]:
-                del received[row.id]
+        await self._store.record_folder_usage(
+            row.id, found.files, found.bytes, at, self.sums_scopes(row.host)
+        )
+        # The scan includes what was received before it; bytes received meanwhile remain.
+        received[row.id] -= before
+        if not received[row.id]:
+            del received[row.id]
         return FolderUsage(found.files, found.bytes, at)
 
     async def _read_counter(self, row: QuotaScopeRow) -> None:

@@ -127,7 +127,12 @@ class VFolderTasks:
         except Exception as error:
             log.exception("the files of folder %s cannot be deleted", row.id)
             event, info = VfolderEvent.FAILED, _reason(error)
-        await self._end(row, event, {"status_info": info, "used_bytes": None})
+        await self._end(
+            row,
+            event,
+            {"status_info": info, "used_bytes": None},
+            sums_scope=event is VfolderEvent.EMPTIED and self._quotas.sums_scopes(row.host),
+        )
         if event is VfolderEvent.EMPTIED:
             self._quotas.discard_received(row)
         self._quotas.wake()
@@ -175,12 +180,14 @@ class VFolderTasks:
         if owner is None:
             raise NotFound("the new owner no longer exists")
         scope = f"user:{owner['id']}"
-        with self._quotas.reservation(row, scope) as space:
-            if row.unmanaged_path is None:
-                await space.require(await self._used_bytes(row))
-                target = Location(Scope.parse(scope), row.id)
-                await self._hosts.get(row.host).move_folder(location_of(row), target, progress)
-            excluded = await self._store.complete_transfer(row.id, owner["id"], self._clock())
+        if row.unmanaged_path is None:
+            await self._quotas.require_space_in_scope(row.host, scope, await self._used_bytes(row))
+            target = Location(Scope.parse(scope), row.id)
+            await self._hosts.get(row.host).move_folder(location_of(row), target, progress)
+        sums_scopes = row.unmanaged_path is None and self._quotas.sums_scopes(row.host)
+        excluded = await self._store.complete_transfer(
+            row.id, owner["id"], self._clock(), sums_scopes=sums_scopes
+        )
         self._quotas.discard_received(row)
         await self._quotas.enforce_new(row.host, scope)
         await self._changes.folder_changed(row)
@@ -204,9 +211,18 @@ class VFolderTasks:
     async def _used_bytes(self, row: VfolderRow, is_fresh: bool = False) -> int:
         return (await self._quotas.usage(row, is_fresh)).bytes
 
-    async def _end(self, row: VfolderRow, event: VfolderEvent, changes: dict[str, Any]) -> None:
+    async def _end(
+        self,
+        row: VfolderRow,
+        event: VfolderEvent,
+        changes: dict[str, Any],
+        *,
+        sums_scope: bool = False,
+    ) -> None:
         try:
-            await self._store.move(row.id, event, self._clock(), changes=changes)
+            await self._store.move(
+                row.id, event, self._clock(), changes=changes, sums_scope=sums_scope
+            )
             await self._changes.folder_changed(row)
         except Exception:
             # The status is unchanged, so the next start resumes the task.

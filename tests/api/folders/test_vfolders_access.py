@@ -318,6 +318,28 @@ async def test_scan_of_another_folder_keeps_uploaded_bytes(api: Api, user: Clien
     await put(user, "second", b"x" * 60 * KIB, key="other")
 
 
+async def test_usage_of_a_scope_without_folders_is_zero(api: Api, user: Client) -> None:
+    admin, other = await api.client("admin"), await api.client("user2")
+    paths = [
+        f"/quota-scopes/local/user:{await api.world.user_id(name)}" for name in ("user", "user2")
+    ]
+
+    async def used() -> list[int]:
+        return [(await admin.get(path))["used_bytes"] for path in paths]
+
+    await other.post("/vfolders", {"name": "second"})
+    await put(user, "f", b"x" * 1000)
+    await user.get("/vfolders/data/usage", fresh="true")
+    folder = await user.get("/vfolders/data")
+    await admin.put(f"/vfolders/{folder['id']}/owner", {"user": "user2"})
+    await api.world.manager.folders.vfolders.wait_for_tasks()
+    assert await used() == [0, 1000]
+    await other.delete("/vfolders/data")
+    await other.post("/vfolders/data/purge")
+    await api.world.manager.folders.vfolders.wait_for_tasks()
+    assert await used() == [0, 0]
+
+
 async def test_quota_of_a_user_comes_from_the_policy(api: Api, user: Client) -> None:
     admin = await api.client("admin")
     policy = (await admin.get("/users/user"))["resource_policy"]
