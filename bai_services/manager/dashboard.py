@@ -70,7 +70,8 @@ class Dashboards:
     async def get(self, caller: Caller, project: str | None, group: str | None) -> Dashboard:
         """Return the dashboard; ``project`` and ``group`` select the quotas.
 
-        The recently created sessions are those of ``project``, if it is given.
+        ``project`` is the id or name of a project of the caller. If it is given, the recently
+        created sessions are those of this project.
 
         Raises
         ------
@@ -84,7 +85,9 @@ class Dashboards:
         sees_all = reach(caller.role, "session.read") is Reach.ALL
         own = {"owner": caller.username}
         shown = {} if sees_all else own
-        of_project = {} if project is None else {"project": project}
+        of_project = {}
+        if project:
+            of_project = {"project_id": await self._options.project_id(caller, project)}
         may_create = reach(caller.role, "session.create") is not Reach.NONE
         storage = ListQuery(limit=MAX_STORAGE, filters={"mine": "true"})
         agents = ListQuery(limit=MAX_AGENTS, sort=("id",), filters={"status": "ALIVE"})

@@ -76,3 +76,17 @@ async def test_project_selects_recent_sessions_and_quotas(api: Api, user: Client
     assert found["quotas"]["project"] == "default"
     with pytest.raises(errors.BaiError):
         await user.get("/dashboard", project="no-such-project")
+
+
+async def test_project_may_be_an_id(api: Api, user: Client) -> None:
+    await create_later(user, "later")
+    found = await user.get("/dashboard", project=await api.world.project_id())
+    assert [one["name"] for one in found["recent"]] == ["later"]
+    assert found["quotas"]["project"] == "default"
+
+
+async def test_project_of_another_domain_with_the_same_name_is_not_meant(api: Api) -> None:
+    await create_later(await api.client("acme-user"), "of-other-domain")
+    admin = await api.client("admin")
+    assert [one["name"] for one in (await admin.get("/dashboard"))["recent"]] == ["of-other-domain"]
+    assert (await admin.get("/dashboard", project="default"))["recent"] == []

@@ -129,6 +129,12 @@ class Options:
             mine=own_resources(capacity.agents, used, facts),
         )
 
+    async def project_id(self, caller: Caller, key: str) -> str:
+        """Return the id of the caller's project with that id or name."""
+        owner = await self._requests.owner_of(caller, None)
+        projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
+        return choose_project(projects, key).id
+
     async def group_capacity(
         self,
         caller: Caller,
