@@ -233,16 +233,16 @@ class Grid:
 
     @classmethod
     def until(cls, end: datetime, period: timedelta, resolution: Resolution) -> Grid:
-        """Return at most ``MAX_POINTS`` intervals whose last one contains ``end``.
+        """Return at most ``MAX_POINTS`` intervals that cover a period before ``end``.
 
-        Their length is a multiple of the resolution's interval.
+        The last one contains ``end``. Their length is a multiple of the resolution's interval.
         """
-        seconds = max(period.total_seconds(), resolution.interval_seconds)
-        count = math.ceil(seconds / resolution.interval_seconds)
-        interval = resolution.interval_seconds * math.ceil(count / MAX_POINTS)
-        count = math.ceil(seconds / interval)
+        count = math.ceil(period.total_seconds() / resolution.interval_seconds)
+        # One point less, because the period may begin and end within intervals.
+        interval = resolution.interval_seconds * math.ceil(count / (MAX_POINTS - 1))
         last = Resolution(interval, resolution.kept_for).start_of(end)
-        return cls(last - timedelta(seconds=(count - 1) * interval), interval, count)
+        before = math.ceil((last - (end - period)).total_seconds() / interval)
+        return cls(last - timedelta(seconds=before * interval), interval, before + 1)
 
     def index_of(self, at: datetime) -> int | None:
         """Return the index of the interval that contains a time, None if no interval does."""

@@ -49,7 +49,7 @@ async def test_history_contains_the_reported_usage(
     device = {"id": "a1-g0", "utilization_percent": 40.0, "memory_bytes": GIB}
     await kernel.report(cpu_cores=0.5, mem_bytes=GIB // 2, net_rx_bytes=0, devices=[device])
     found = await user.get("/sessions/lab1/usage-history", period="60")
-    assert found["metrics"]["cpu_cores"] == [None, None, None, 0.5]
+    assert found["metrics"]["cpu_cores"] == [None, None, None, None, 0.5]
     await kernel.wait(5)
     await kernel.report(cpu_cores=1.5, mem_bytes=GIB // 2, net_rx_bytes=500, devices=[device])
     await kernel.wait(40)
@@ -57,11 +57,11 @@ async def test_history_contains_the_reported_usage(
     assert (found["interval_seconds"], found["cpu_limit_cores"]) == (15, 2)
     assert (found["kernel"], found["mem_limit_bytes"]) == ("main1", GIB)
     start, end = (datetime.fromisoformat(found[name]) for name in ("start", "end"))
-    assert end - start == timedelta(seconds=60)
+    assert end - start == timedelta(seconds=75)
     assert found["metrics"] == {
-        "cpu_cores": [1.0, None, None, None],
-        "mem_bytes": [GIB / 2, None, None, None],
-        "net_rx_bytes_per_second": [100, None, None, None],
+        "cpu_cores": [None, 1.0, None, None, None],
+        "mem_bytes": [None, GIB / 2, None, None, None],
+        "net_rx_bytes_per_second": [None, 100, None, None, None],
         "net_tx_bytes_per_second": [],
         "io_read_bytes_per_second": [],
         "io_write_bytes_per_second": [],
