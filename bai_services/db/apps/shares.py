@@ -84,6 +84,7 @@ _ROWS = (
 )
 _LISTING = Listing(
     columns={
+        "id": app_shares.c.id,
         "created_at": app_shares.c.created_at,
         "expires_at": app_shares.c.expires_at,
         "app": app_shares.c.app,
@@ -92,6 +93,7 @@ _LISTING = Listing(
         "session_id": app_shares.c.session_id,
         "owner": _owners.c.username,
     },
+    default_sort=("-created_at", "-id"),
 )
 
 

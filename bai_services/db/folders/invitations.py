@@ -47,7 +47,8 @@ _LISTING = Listing(
         "permission": _table.c.permission,
         "status": _table.c.status,
         "status_changed_at": _table.c.status_changed_at,
-    }
+    },
+    default_sort=("-created_at", "-id"),
 )
 
 
