@@ -272,5 +272,5 @@ class Caps(ResourceSlots):
 
 
 def percent_of(used: int, total: int) -> int:
-    """Return ``used`` in percent of ``total``, at most 100; 100 if the total is 0."""
-    return 100 if total <= 0 else min(100, round(100 * used / total))
+    """Return ``used`` in percent of ``total``, rounded down; 100 if the total is 0."""
+    return 100 if total <= 0 else 100 * used // total

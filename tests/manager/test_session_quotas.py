@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bai_services.core.resources import UNLIMITED, ResourceSlots, parse_amount
+from bai_services.core.resources import UNLIMITED, ResourceSlots, parse_amount, percent_of
 from bai_services.core.scheduling.caps import Scope, ScopeCaps, violations
 from bai_services.core.scheduling.placement import AgentState
 from bai_services.db.sessions.requests import AdmissionFacts
@@ -34,6 +34,18 @@ def test_forbidden_slot_of_a_closed_policy_is_displayed_as_limiting() -> None:
         "sessions": (None, False),
     }
     assert not any(slot.is_limiting for slot in project_quota.slots)
+
+
+def test_percentage_of_a_limit_is_100_only_if_nothing_is_left() -> None:
+    assert [percent_of(used, 1000) for used in (0, 9, 10, 999, 1000, 1001)] == [
+        0,
+        0,
+        1,
+        99,
+        100,
+        100,
+    ]
+    assert percent_of(0, 0) == 100
 
 
 AMOUNTS = st.dictionaries(st.sampled_from(SLOTS), st.integers(0, 3).map(lambda n: n * 1000))

@@ -460,7 +460,7 @@ def _percent(row: QuotaScopeRow) -> int | None:
     """Return the usage in percent of the limit; None without a limit or before the first count."""
     if row.used_bytes is None or row.limit_bytes == UNLIMITED:
         return None
-    return percent_of(row.used_bytes, row.limit_bytes)
+    return min(100, percent_of(row.used_bytes, row.limit_bytes))
 
 
 def _limit_or_none(limit: int) -> int | None:

@@ -9,7 +9,7 @@ from functools import partial
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import AlreadyExists, BaiError, InUse
 from bai_services.core.records import fields_of
-from bai_services.core.resources import MEM, format_amount, parse_amount
+from bai_services.core.resources import MEM, format_amount, parse_amount, percent_of
 from bai_services.core.scheduling.caps import SESSIONS, Violation
 from bai_services.core.scheduling.estimates.preview import preview
 from bai_services.core.sessions.previews import (
@@ -104,19 +104,14 @@ def _cap_use(cap: Violation, *, is_exceeded: bool) -> CapUse:
     used, asked, limit = (_number(cap.slot, text) for text in (cap.used, cap.asked, cap.limit))
     return CapUse(
         **fields_of(cap),
-        used_percent=_percent(used, limit),
-        total_percent=_percent(used + asked, limit),
+        used_percent=percent_of(used, limit),
+        total_percent=percent_of(used + asked, limit),
         is_exceeded=is_exceeded,
     )
 
 
 def _number(slot: str, text: str) -> int:
     return int(text) if slot == SESSIONS else parse_amount(slot, text)
-
-
-def _percent(amount: int, limit: int) -> int:
-    """Return a percentage of a limit, rounded down; 100 if the limit is 0."""
-    return 100 * amount // limit if limit else 100
 
 
 def _previewed(new: NewSession) -> PreviewedSession:

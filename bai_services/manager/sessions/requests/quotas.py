@@ -90,7 +90,7 @@ def _resource(slot: str, total: int, used: int) -> GroupResource:
         total=format_amount(slot, total),
         used=format_amount(slot, used),
         free=format_amount(slot, max(0, total - used)),
-        percent=percent_of(used, total),
+        percent=min(100, percent_of(used, total)),
     )
 
 
@@ -110,7 +110,7 @@ def _slot_quota(caps: ScopeCaps, slot: str, scopes: Sequence[ScopeCaps], usage: 
         used=amount_text(slot, used),
         limit=None if limit is None else amount_text(slot, limit),
         left=None if rest is None else amount_text(slot, rest),
-        percent=None if limit is None else percent_of(used, limit),
+        percent=None if limit is None else min(100, percent_of(used, limit)),
         is_limiting=rest is not None and rest == left(scopes, slot, usage),
     )
 
