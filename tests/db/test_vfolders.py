@@ -22,14 +22,16 @@ from bai_services.core.errors import (
 )
 from bai_services.core.folders.vfolders import InvitationStatus, VfolderEvent, VfolderStatus
 from bai_services.core.listing import ListQuery
+from bai_services.core.resources import Caps
 from bai_services.core.sessions.lifecycle import Event, Status
+from bai_services.db.accounts.checked_users import CheckedUser
 from bai_services.db.accounts.users import UserChange, UserStore
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.invitations import InvitationStore
 from bai_services.db.folders.quota_scopes import QuotaStore
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore, VfolderVisibility
 from bai_services.db.tables import accounts
-from bai_services.db.tables.folders import vfolder_invitations, vfolder_mounts
+from bai_services.db.tables.folders import vfolder_grants, vfolder_invitations, vfolder_mounts
 
 from .test_races import in_threads
 from .world import NOW, World, make_world
@@ -291,6 +293,112 @@ async def test_user_is_found_by_id_before_name(world: World) -> None:
         assert await store.find_user(key, "d") == found
         assert await store.find_user(key, "other") is None
     assert await store.find_user_in_any_domain("nobody") is None
+
+
+OFFER = {
+    "vfolder_id": "f1",
+    "user_id": "u2",
+    "permission": "ro",
+    "granted_by": "ann",
+    "created_at": NOW,
+}
+INVITATION = {
+    "id": "i1",
+    "vfolder_id": "f1",
+    "created_at": NOW,
+    "inviter_id": "u1",
+    "inviter": "ann",
+    "invitee_id": "u2",
+    "permission": "ro",
+    "status_changed_at": NOW,
+}
+
+
+async def offer(world: World) -> None:
+    await GrantStore(world.database).offer(OFFER, {"id": "i1", "inviter_id": "u1"}, ENTRY)
+
+
+async def grant(world: World) -> None:
+    await GrantStore(world.database).grant(OFFER, ENTRY)
+
+
+async def invite(world: World) -> None:
+    await InvitationStore(world.database).create(INVITATION, ENTRY)
+
+
+async def accept(world: World) -> None:
+    store = InvitationStore(world.database)
+    await store.settle("i1", InvitationStatus.ACCEPTED, NOW, ENTRY)
+
+
+async def accesses(world: World) -> tuple[int, int]:
+    """Return the number of grants and of pending invitations."""
+    is_pending = vfolder_invitations.c.status == InvitationStatus.PENDING
+    async with world.database.read() as tx:
+        grants = await tx.scalar(sa.select(sa.func.count()).select_from(vfolder_grants))
+        pending = await tx.scalar(sa.select(sa.func.count()).where(is_pending))
+    return int(grants or 0), int(pending or 0)
+
+
+async def add_domain(world: World) -> None:
+    values = {"total_resource_slots": Caps({}), "allowed_vfolder_hosts": {}}
+    await world.write(sa.insert(accounts.domains).values(name="e", created_at=NOW, **values))
+
+
+async def move_invitee(world: World) -> None:
+    change = UserChange({"domain": "e"}, domain="e")
+    await UserStore(world.database).update(CheckedUser("u2", {}), change, ENTRY)
+
+
+@pytest.mark.parametrize("share", [offer, grant, invite])
+async def test_folder_cannot_be_shared_with_a_user_who_has_moved(
+    world: World, store: VfolderStore, share: Callable[[World], Awaitable[None]]
+) -> None:
+    await add_domain(world)
+    await move_invitee(world)
+    with pytest.raises(NotFound):
+        await share(world)
+    assert await accesses(world) == (0, 0)
+
+
+async def test_invitation_between_domains_cannot_be_accepted(
+    world: World, store: VfolderStore
+) -> None:
+    await add_domain(world)
+    await invite(world)
+    is_invitee = accounts.users.c.id == "u2"
+    await world.write(sa.update(accounts.users).where(is_invitee).values(domain="e"))
+    with pytest.raises(NotFound):
+        await accept(world)
+    assert await accesses(world) == (0, 1)
+
+
+@pytest.mark.parametrize("share", [offer, grant, invite, accept])
+def test_no_access_remains_if_a_user_moves_while_a_folder_is_shared(
+    database_url: str, share: Callable[[World], Awaitable[None]]
+) -> None:
+    async def prepare() -> None:
+        world = await make_world(database_url)
+        await VfolderStore(world.database).create(folder_values("f1"), ENTRY)
+        await add_domain(world)
+        if share is accept:
+            await invite(world)
+        await world.close()
+
+    async def run(work: Callable[[World], Awaitable[None]]) -> None:
+        world = World(database_url)
+        with contextlib.suppress(NotFound, Conflict):
+            await work(world)
+        await world.close()
+
+    async def check() -> None:
+        world = World(database_url)
+        assert await accesses(world) == (0, 0)
+        await world.close()
+
+    asyncio.run(prepare())
+    in_threads([lambda: run(share), lambda: run(move_invitee)])
+    asyncio.run(check())
 
 
 @pytest.mark.parametrize("sort", [(), ("-status",)])

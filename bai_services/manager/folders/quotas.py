@@ -317,13 +317,14 @@ class Quotas:
             self._slow_folders.add(row.id)
         else:
             self._slow_folders.discard(row.id)
-        await self._store.record_folder_usage(
-            row.id, found.files, found.bytes, at, self.sums_scopes(row.host)
-        )
-        # The scan includes what was received before it; bytes received meanwhile remain.
-        received[row.id] -= before
-        if not received[row.id]:
-            del received[row.id]
+        async with self._usage_locks[row.host, row.scope]:
+            await self._store.record_folder_usage(
+                row.id, found.files, found.bytes, at, self.sums_scopes(row.host)
+            )
+            # The scan includes what was received before it; bytes received meanwhile remain.
+            received[row.id] -= before
+            if not received[row.id]:
+                del received[row.id]
         return FolderUsage(found.files, found.bytes, at)
 
     async def _read_counter(self, row: QuotaScopeRow) -> None:

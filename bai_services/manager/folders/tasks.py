@@ -180,14 +180,15 @@ class VFolderTasks:
         if owner is None:
             raise NotFound("the new owner no longer exists")
         scope = f"user:{owner['id']}"
-        if row.unmanaged_path is None:
-            await self._quotas.require_space_in_scope(row.host, scope, await self._used_bytes(row))
-            target = Location(Scope.parse(scope), row.id)
-            await self._hosts.get(row.host).move_folder(location_of(row), target, progress)
         sums_scopes = row.unmanaged_path is None and self._quotas.sums_scopes(row.host)
-        excluded = await self._store.complete_transfer(
-            row.id, owner["id"], self._clock(), sums_scopes=sums_scopes
-        )
+        with self._quotas.reservation(row, scope) as space:
+            if row.unmanaged_path is None:
+                await space.require(await self._used_bytes(row))
+                target = Location(Scope.parse(scope), row.id)
+                await self._hosts.get(row.host).move_folder(location_of(row), target, progress)
+            excluded = await self._store.complete_transfer(
+                row.id, owner["id"], self._clock(), sums_scopes=sums_scopes
+            )
         self._quotas.discard_received(row)
         await self._quotas.enforce_new(row.host, scope)
         await self._changes.folder_changed(row)
