@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -38,21 +39,26 @@ class OpenUploads:
         self._now = now
         self._known: dict[str, _OpenUpload] = {}
         self._read_hosts: set[str] = set()
-        self._read_lock = asyncio.Lock()
+        # By host: a host that does not respond must not delay uploads to the others.
+        self._read_locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def read(self) -> None:
         """Load the stored unfinished uploads of each available host, once per host."""
-        async with self._read_lock:
-            for host in self._hosts.available():
-                if host.name in self._read_hosts:
-                    continue
-                try:
-                    uploads = await host.unfinished()
-                except BaiError:
-                    continue  # retried at the next upload
-                for scope, facts in uploads:
-                    self._known.setdefault(facts.id, _open(host.name, str(scope), facts))
-                self._read_hosts.add(host.name)
+        for host in self._hosts.available():
+            await self.read_host(host.name)
+
+    async def read_host(self, name: str) -> None:
+        """Load the stored unfinished uploads of a host, once."""
+        async with self._read_locks[name]:
+            if name in self._read_hosts:
+                return
+            try:
+                uploads = await self._hosts.get(name).unfinished()
+            except BaiError:
+                return  # retried at the next upload
+            for scope, facts in uploads:
+                self._known.setdefault(facts.id, _open(name, str(scope), facts))
+            self._read_hosts.add(name)
 
     def begin(self, host: str, scope: str, facts: UploadFacts) -> None:
         """Count a new upload. The method never awaits, so parallel calls cannot exceed the limit.

@@ -218,7 +218,8 @@ class Quotas:
         host, scope = space.key
         if space.row.unmanaged_path is not None or self._enforces(host):
             return None
-        await self._open_uploads.read()
+        # Of this host only: reading a host that does not respond takes long.
+        await self._open_uploads.read_host(host)
         found = await self._store.get(host, scope)
         return None if found is None or found.limit_bytes == UNLIMITED else found
 
