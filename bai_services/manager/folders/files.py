@@ -136,13 +136,7 @@ class Files:
         """
         row = await self.find_writable(caller, key, size_bytes or 0)
         await self.host(row).check_target(location_of(row), path, size_bytes or 0, expected)
-        space = self.reservation(row)
-        try:
-            await space.require(size_bytes or 0)
-            writer = await self.host(row).writer(location_of(row))
-        except BaseException:
-            space.release()
-            raise
+        writer, space = await self._staged(row, size_bytes or 0)
         return FileUpload(self, row, path, writer, expected, space)
 
     async def upload_archive(
@@ -150,14 +144,18 @@ class Files:
     ) -> ArchiveUpload:
         """Start receiving a tar archive; ``commit`` unpacks it into the directory ``path``."""
         row = await self.find_writable(caller, key, size_bytes or 0)
+        writer, space = await self._staged(row, size_bytes or 0)
+        return ArchiveUpload(self, row, path, writer, NO_PRECONDITION, space)
+
+    async def _staged(self, row: VfolderRow, size_bytes: int) -> tuple[Writer, Reservation]:
+        """Reserve ``size_bytes`` bytes for an upload, and open its staged file."""
         space = self.reservation(row)
         try:
-            await space.require(size_bytes or 0)
-            writer = await self.host(row).writer(location_of(row))
+            await space.require(size_bytes)
+            return await self.host(row).writer(location_of(row)), space
         except BaseException:
             space.release()
             raise
-        return ArchiveUpload(self, row, path, writer, NO_PRECONDITION, space)
 
     async def commit(
         self,
