@@ -100,7 +100,11 @@ export function Themed({ children }: { children: ReactNode }) {
   }, []);
 
   useEffect(() => {
-    void (LOCALES[i18n.language] ?? LOCALES['en'])?.().then(loaded => setLocale(loaded.default));
+    let isCurrent = true;
+    void (LOCALES[i18n.language] ?? LOCALES['en'])?.().then(
+      loaded => isCurrent && setLocale(loaded.default)
+    );
+    return () => void (isCurrent = false);
   }, [i18n.language]);
 
   const isDark = mode === 'dark' || (mode === 'system' && systemIsDark);

@@ -29,9 +29,13 @@ export async function loadLanguage(name: string): Promise<void> {
   document.documentElement.lang = language;
 }
 
-/** Switch the language of the web UI and of the Hub's pages, which read the same cookie. */
+// Tells the web UI in the browser's other tabs which language was chosen.
+const otherTabs = new BroadcastChannel(COOKIE);
+
+/** Switch the language of the web UI in all tabs, and of the Hub's pages, which read the cookie. */
 export async function chooseLanguage(language: Language): Promise<void> {
   document.cookie = `${COOKIE}=${language}; path=${new URL(config.hub, location.href).pathname.replace(/hub\/$/, '')}; max-age=${COOKIE_SECONDS}; samesite=lax`;
+  otherTabs.postMessage(language);
   await loadLanguage(language);
 }
 
@@ -51,4 +55,5 @@ export async function startI18n(): Promise<void> {
     }
   });
   await loadLanguage(config.language);
+  otherTabs.onmessage = ({ data }) => void loadLanguage(String(data));
 }
