@@ -8,7 +8,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def parse_address(text: str) -> Address | None:
-    """Parse an IP address without its zone; return None if the text is not an address.
+    """Parse an IP address and drop its zone; return None if the text is not an address.
 
     An IPv4-mapped IPv6 address (``::ffff:192.0.2.1``) is returned as IPv4.
     """

@@ -40,7 +40,10 @@ def check_networks(texts: list[str]) -> list[str]:
 
 
 def unmapped(network: _Network) -> _Network:
-    """Return a network of IPv4-mapped addresses (``::ffff:0:0/96``) as IPv4."""
+    """Return a network of IPv4-mapped addresses (``::ffff:0:0/96``) as IPv4.
+
+    Any other network is returned unchanged.
+    """
     mapped = network.network_address
     if not isinstance(mapped, ipaddress.IPv6Address) or network.prefixlen < _MAPPED_BITS:
         return network

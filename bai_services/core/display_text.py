@@ -19,14 +19,15 @@ _LINE_BREAKS = frozenset("\u2028\u2029")
 _JOINERS = frozenset("\u200c\u200d")
 # Letters and marks without a glyph: fillers, the grapheme joiner and an empty braille pattern.
 _BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-# The variation selectors.
+# Variation selectors 1 to 16. They do not count as combining marks.
 _SELECTORS = range(0xFE00, 0xFE10)
 
 
 def text_problem(text: str, *, has_lines: bool = False) -> str:
     """Return why a text must not be shown to other users, and what to do; empty if it is allowed.
 
-    Joiners are accepted between visible characters, because emoji and several scripts need them.
+    A joiner is accepted after a letter, mark, number or symbol if another character follows: emoji
+    and several scripts need joiners.
     ``has_lines``: line breaks and tabs are accepted.
     """
     marks = 0

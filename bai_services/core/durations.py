@@ -27,8 +27,8 @@ def parse_duration(text: str | int, field: str) -> int:
     Raises
     ------
     InvalidRequest
-        If the text is not a duration, has more than 40 characters or is longer than 2,147,483,647
-        seconds. ``field`` is the field name in the error.
+        If the text is not a duration or has more than 40 characters, or if the duration exceeds
+        2,147,483,647 seconds. ``field`` is the field name in the error.
     """
     number = number_text(text)
     seconds = None if number is None else _seconds(number.strip().lower())

@@ -116,7 +116,7 @@ class Unavailable(BaiError):
 
 
 def by_code() -> dict[str, type[BaiError]]:
-    """Return every error class by its code; clients use it to convert responses to exceptions."""
+    """Return the error classes by code; clients use them to convert responses to exceptions."""
     found: dict[str, type[BaiError]] = {}
     stack: list[type[BaiError]] = [BaiError]
     while stack:

@@ -67,7 +67,7 @@ def broken_rules(password: str, username: str, email: str) -> list[str]:
     if all(char.isalpha() or char.isdigit() for char in password):
         broken.append("must contain a character that is neither a letter nor a digit")
     lower = password.lower()
-    # User names of one or two letters are not checked: many passwords contain them by chance.
+    # User names of one or two characters are not checked: many passwords contain them by chance.
     if len(username) > 2 and username.lower() in lower:
         broken.append("must not contain the user name")
     if email and email.lower() in lower:

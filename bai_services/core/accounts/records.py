@@ -11,7 +11,7 @@ from bai_services.core.resources import Caps
 
 from .roles import Role
 
-# Credentials to revoke. "sign-ins": browser sign-ins with OAuth tokens; "all": also API tokens.
+# Credentials to revoke. "sign-ins": browser sign-ins and OAuth tokens; "all": also API tokens.
 Revocation = Literal["sign-ins", "all"]
 # Permissions by storage host.
 HostPermissions = Mapping[str, Sequence[str]]
@@ -93,8 +93,8 @@ class OwnAccount:
     """The caller's own account.
 
     ``limits`` has, for each slot and for ``sessions``, the lowest of the limits of the domain, the
-    user and the keypair. A slot without a limit is omitted. The limits of the user's projects also
-    apply, but are not included.
+    user and the keypair of the request. A slot without a limit is omitted. The limits of the user's
+    projects also apply, but are not included. ``usage`` has the user's current usage of each slot.
     """
 
     id: str

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-# Hub scope of the token that a single-user server has, restricted to that server. A request with
-# such a token has the role ``Role.SESSION``, never the role of the user.
+# Hub scope of a single-user server's token; a filter restricts the scope to that server. A request
+# with such a token has the role ``Role.SESSION``, never the role of the user.
 SESSION_SCOPE = "custom:bai:session"
 
 
@@ -15,7 +15,7 @@ class Role(StrEnum):
     SUPERADMIN = "superadmin"
     ADMIN = "admin"  # administers one domain
     USER = "user"
-    MONITOR = "monitor"  # reads everything, changes nothing
+    MONITOR = "monitor"  # reads the objects of all domains, changes only its own
     HUB = "hub"  # the Hub itself: authenticator and spawner
     AGENT = "agent"
     SESSION = "session"  # code in a session, with some permissions of its owner

@@ -85,7 +85,10 @@ def parse_authorization(header: str) -> tuple[str, str]:
     """
     match = _CREDENTIAL.fullmatch(header)
     if match is None:
-        raise NotSignedIn("the Authorization header is not a keypair signature")
+        raise NotSignedIn(
+            "the Authorization header is not a keypair signature; send "
+            f"{authorization('ACCESS_KEY', 'SIGNATURE')}"
+        )
     return match["access"], match["sign"]
 
 

@@ -73,7 +73,10 @@ def parse_public_key(text: str) -> PublicKey:
         )
     words = text.split(None, 2)
     if len(text) > MAX_KEY_CHARACTERS or "\n" in text.strip() or len(words) < 2:
-        raise _invalid("write one line with type and key, such as ssh-ed25519 AAAA… me@home")
+        raise _invalid(
+            f"write one line of at most {MAX_KEY_CHARACTERS} characters with type and key, such as "
+            "ssh-ed25519 AAAA… me@home"
+        )
     kind, encoded = words[:2]
     if kind not in TYPES:
         raise _invalid(

@@ -1,4 +1,4 @@
-"""The apps that sessions can offer, with titles and paths; ``bai_labext`` defines their start."""
+"""The apps that sessions can offer: titles and paths. ``bai_labext`` defines how they start."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class KnownApp:
 class SessionApp:
     """An app that a session offers, with the fields of the REST API.
 
-    ``is_shareable``: whether the app can be shared: it uses HTTP, and does not give access to the
-    whole session. ``port``: the port on which the app listens in the session, or None if the
-    session chooses it.
+    ``is_shareable``: whether the app can be shared. Such an app uses HTTP and does not give access
+    to the whole session. ``port``: the port on which the app listens in the session, or None if the
+    session chooses the port.
     """
 
     name: str

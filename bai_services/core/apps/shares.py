@@ -116,7 +116,7 @@ def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | Non
     """
     if len(texts) > MAX_ADDRESSES:
         raise InvalidRequest(
-            f"{len(texts)} addresses; at most {MAX_ADDRESSES} are allowed",
+            f"{len(texts)} addresses were requested; at most {MAX_ADDRESSES} are allowed",
             field="allowed_addresses",
         )
     networks = []
@@ -173,7 +173,10 @@ def encode_token(key: bytes, visitor: VisitorToken) -> str:
 def decode_token(
     key: bytes, text: str, kind: VisitorTokenKind, now: datetime
 ) -> VisitorToken | None:
-    """Verify and parse a token; return None if it is forged, of another kind, or expired."""
+    """Verify and parse a token.
+
+    Return None if the token is forged, expired, of another kind, or of an earlier version.
+    """
     body, _, mac = text.rpartition(".")
     if not hmac.compare_digest(_mac(key, body).encode(), mac.encode(errors="backslashreplace")):
         return None

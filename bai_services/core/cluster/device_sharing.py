@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import InvalidRequest
 from ..resources import SHARE_MINIMUM, SHARE_UNIT, format_amount, parse_amount
 
-# Maximum share of a device that does not limit shares; larger than any request.
+# Maximum share of a device that does not limit shares; larger than the capacity of any cluster.
 ANY_SHARE = 2**40
 _SLOT = "any.shares"
 
@@ -98,7 +98,7 @@ class Sharing:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Sharing:
-        """Parse the facts of a device; facts without entries about sharing offer any share."""
+        """Parse the facts of a device; a device without sharing entries offers any share."""
         name = facts.get("enforcement")
         level = Level(name) if name in set(Level) else Level.NONE
         shares = facts.get("shares", {})

@@ -54,7 +54,7 @@ class Device:
 
     @property
     def max_session_share(self) -> int:
-        """The largest share of this device that can be allocated to one session now."""
+        """The largest share of this device, in thousandths, that one session can have now."""
         most = min(self.free, self.sharing.max_share_now)
         if self.share_in_force:
             return self.share_in_force if self.share_in_force <= most else 0
@@ -154,7 +154,7 @@ def split_shares(amount: int) -> list[int]:
 
 
 def max_share(free: Iterable[int]) -> int:
-    """Return the largest share that fits on devices with these free thousandths.
+    """Return the largest share, in thousandths, that fits on devices with these free thousandths.
 
     A share of at most one device must fit on one device; ``split_shares`` divides a larger share.
     """
@@ -167,7 +167,8 @@ def max_share(free: Iterable[int]) -> int:
         # devices with a larger capacity.
         larger = sum(other > smallest for other in capacities[:count])
         total = smallest * count + SHARE_STEP * larger
-        # A share that fits on one device is never split, and no part is below the minimum.
+        # ``split_shares`` divides only a share of more than one device. No part may be below the
+        # minimum.
         if total > SHARE_UNIT and smallest >= SHARE_MINIMUM:
             best = max(best, total)
     return best

@@ -17,7 +17,7 @@ MIN_CUDA = PREFIX + "min-cuda"
 
 # Ports that the platform uses in a session: for the interpreter, the remote shell, the terminal.
 RESERVED_PORTS = frozenset({2000, 2001, 2002, 2003, 2200, 7681})
-# Ports on which an app may listen; lower ports are privileged.
+# Ports on which an app may listen. Ports below 1024 are privileged.
 LOWEST_PORT, HIGHEST_PORT = 1025, 65534
 # Port of the session's Jupyter server in a container.
 SERVER_PORT = 8888
@@ -162,7 +162,9 @@ def check_preopen_ports(ports: Sequence[int], labels: Mapping[str, str]) -> tupl
         image or outside 1025 to 65534.
     """
     if len(ports) > MAX_PREOPEN_PORTS:
-        raise _invalid_port(f"{len(ports)} ports; at most {MAX_PREOPEN_PORTS} are allowed")
+        raise _invalid_port(
+            f"{len(ports)} ports were requested; at most {MAX_PREOPEN_PORTS} are allowed"
+        )
     app_of_port = {
         number: service.name
         for service in parse_service_ports(labels.get(PREFIX + "service-ports", ""))
@@ -231,7 +233,7 @@ def _check_range(low: ResourceSlots, preferred: ResourceSlots, high: ResourceSlo
     for slot, amount in preferred.items():
         if amount < low.get(slot, 0) or amount > high.get(slot, amount):
             raise InvalidRequest(
-                f"the preferred amount of {slot} is outside its minimum and maximum",
+                f"the preferred amount of {slot} is not between its minimum and its maximum",
                 slot=slot,
             )
 

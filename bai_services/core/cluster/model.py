@@ -34,7 +34,7 @@ class EngineName(StrEnum):
 
 
 class LinkKind(StrEnum):
-    """Kind of scope that a link admits to a resource group that is not public.
+    """Kind of scope whose users a link admits to a resource group that is not public.
 
     A link refers to a domain by name, to a project or user by id, to a keypair by access key.
     """
@@ -57,7 +57,7 @@ def check_agent_id(agent_id: str) -> str:
     if len(agent_id) > MAX_NAME or not _AGENT_ID.fullmatch(agent_id) or ".." in agent_id:
         raise InvalidRequest(
             f"{agent_id[:80]!r} cannot be the id of an agent: use 1 to {MAX_NAME} letters, digits, "
-            "- _ . and begin and end with a letter or digit",
+            "- _ and single dots, and begin and end with a letter or digit",
             field="id",
         )
     return agent_id
@@ -73,9 +73,17 @@ def check_device(device_id: str, family: str) -> None:
         the first part of a slot name.
     """
     if len(device_id) > MAX_DEVICE_ID or not _DEVICE_ID.fullmatch(device_id):
-        raise InvalidRequest(f"{device_id[:80]!r} cannot be the id of a device", field="devices")
+        raise InvalidRequest(
+            f"{device_id[:80]!r} cannot be the id of a device: use 1 to {MAX_DEVICE_ID} letters, "
+            "digits, - _ . : /, and begin with a letter or digit",
+            field="devices",
+        )
     if not _FAMILY.fullmatch(family):
-        raise InvalidRequest(f"{family[:80]!r} is not a valid device family", field="devices")
+        raise InvalidRequest(
+            f"{family[:80]!r} is not a valid device family: use 1 to 32 lower-case letters, digits "
+            "and -, and begin with a letter",
+            field="devices",
+        )
 
 
 def canonical_image(name: str) -> str:

@@ -86,7 +86,8 @@ class ResolvedMount:
 def mount_path(folder: str, requested: str) -> str:
     """Return the absolute path at which a folder is mounted.
 
-    The default is ``/home/work/FOLDER``. A relative path is relative to ``/home/work``.
+    The default is the folder's path in ``FIXED_PATHS``, else ``/home/work/FOLDER``. A relative path
+    is relative to ``/home/work``.
 
     Raises
     ------

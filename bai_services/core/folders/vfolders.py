@@ -23,7 +23,7 @@ class Permission(StrEnum):
 
     RO = "ro"
     RW = "rw"
-    WD = "wd"  # the permission of those who manage the folder; a grant of it permits the same as rw
+    WD = "wd"  # for users who manage the folder; as a grant, it permits the same as rw
 
     @property
     def is_writable(self) -> bool:
@@ -82,7 +82,7 @@ class VfolderEvent(StrEnum):
     BROKEN = "broken"  # the copy or the transfer failed
     TRASHED = "trashed"
     RESTORED = "restored"
-    RESTORED_INCOMPLETE = "restored as incomplete"  # a clone that failed before
+    RESTORED_INCOMPLETE = "restored as incomplete"  # restored, but its cloning had failed
     PURGED = "purged"  # the deletion of its files begins
     EMPTIED = "emptied"  # all files are deleted
     FAILED = "failed"  # the deletion failed

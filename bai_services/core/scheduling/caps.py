@@ -43,8 +43,8 @@ class Scope(NamedTuple):
 class ScopeCaps:
     """Limits of one scope.
 
-    A slot that is missing from ``slots`` is unlimited. If ``is_closed`` (a keypair policy with the
-    default LIMITED), such a slot is forbidden. A slot with the value ``UNLIMITED`` is always
+    A slot that is missing from ``slots`` is forbidden if ``is_closed`` (a keypair policy with the
+    default LIMITED), and unlimited otherwise. A slot with the value ``UNLIMITED`` is always
     unlimited. A maximum of None means no limit. Slots missing from ``max_pending_slots`` are
     unlimited.
     """

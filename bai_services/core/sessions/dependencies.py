@@ -89,7 +89,7 @@ def failure_reason(dependency: Dependency) -> str:
 
 
 def unmet_dependencies_text(dependencies: Sequence[Dependency]) -> str:
-    """Return a text with the unmet dependencies of a session; empty if all are met."""
+    """Return a text that names up to five unmet dependencies of a session; empty if all are met."""
     unmet = [f"{d.name} ({d.status})" for d in dependencies if not d.is_met]
     if not unmet:
         return ""

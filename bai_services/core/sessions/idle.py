@@ -60,7 +60,11 @@ def idleness_of(
     reported_at: datetime | None,
     timeout_seconds: int,
 ) -> Idleness | None:
-    """Return the idleness of a running session; None if the session has no idle timeout."""
+    """Return the idleness of a session.
+
+    None if the session has no idle timeout or has not started. ``timeout_seconds`` is 0 for no
+    limit.
+    """
     if started_at is None or not has_idle_timeout(kind, timeout_seconds):
         return None
     # A restart counts as activity.

@@ -33,7 +33,10 @@ def kernel_names(size: int) -> tuple[KernelName, ...]:
 
 
 def folder_name(session_id: str, hostname: str) -> str:
-    """Return the name of a kernel's folder on its agent: the session's id for the main kernel."""
+    """Return the name of a kernel's folder on its agent.
+
+    This is the session's id for the main kernel, and ``ID.HOSTNAME`` for a sub kernel.
+    """
     return session_id if hostname in ("", MAIN_HOST) else f"{session_id}.{hostname}"
 
 

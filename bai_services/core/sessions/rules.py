@@ -102,7 +102,8 @@ def check_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """
     if len(environ) > MAX_ENVIRON_VARIABLES:
         raise InvalidRequest(
-            f"{len(environ)} environment variables; at most {MAX_ENVIRON_VARIABLES} are allowed",
+            f"{len(environ)} environment variables were requested; at most "
+            f"{MAX_ENVIRON_VARIABLES} are allowed",
             field="environ",
         )
     total = 0

@@ -152,7 +152,7 @@ class Sampler:
         return self._take(list(self._open))
 
     def unfinished(self, kernel_ids: Collection[str]) -> list[Sample]:
-        """Return the samples of some kernels from all intervals that were not yet removed."""
+        """Return, without removing them, the samples of some kernels that are still stored."""
         return [
             mean.sample(kernel_id, start)
             for (start, kernel_id), mean in self._open.items()

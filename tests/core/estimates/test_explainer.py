@@ -121,9 +121,9 @@ def test_estimate_is_unknown_if_no_running_session_has_a_known_end() -> None:
             [
                 (
                     "quota",
-                    "blocked by the quota of user ann (0 sessions running); as requested, it "
-                    "starts only after the quota is raised or running sessions release enough "
-                    "of it",
+                    "blocked by the quota of user ann (0 sessions running); with this request, the "
+                    "session starts only after the quota is raised or running sessions release "
+                    "enough of the quota",
                 )
             ],
             id="user quota exceeded: no other group or preset",

@@ -38,8 +38,9 @@ class _Group:
 class Labels:
     """Labels the starts of a simulation, pass by pass.
 
-    A start is ``known`` if it is exact, provided that sessions run until their limits and that no
-    session of a higher priority (for LIFO: no session at all) arrives. Two conditions must hold:
+    A ``known`` start is exact under two assumptions: sessions run until their limits, and no
+    session of a higher priority (for LIFO: no session at all) arrives. A start is ``known`` if two
+    conditions hold:
 
     - Every earlier session, in the same group and in coupled groups, ends at a limit, and no
       dependency is assumed to succeed.
@@ -68,7 +69,8 @@ class Labels:
         for session in pending.values():
             self._note_pending(session)
         for running in queue.all_running():
-            # A session past its limit is being stopped; the duration of the stop is unknown.
+            # A session without a limit ends at an unknown time. A session past its limit is being
+            # stopped, and the duration of the stop is unknown.
             if running.ends_at is None or running.ends_at <= queue.now:
                 self._mark_uncertain(self._groups[running.group], queue.now)
 
@@ -186,7 +188,8 @@ class Labels:
     def _check_priorities(self, group: _Group, started: list[str]) -> None:
         """Break the seal if a session has overtaken a pending session of higher priority.
 
-        A session that arrives with a priority between the two could have started instead.
+        A session that arrives with a priority between these two priorities could have started
+        instead.
         """
         highest = max((p for p, n in group.priorities.items() if n), default=None)
         if highest is not None and any(self._pending[s].priority < highest for s in started):

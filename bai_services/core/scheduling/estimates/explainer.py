@@ -356,8 +356,8 @@ class _SuggestionFinder:
             count = f"{len(running)} {'session' if len(running) == 1 else 'sessions'}"
             message = (
                 f"blocked by the quota of {check['scope']} {check['scope_id']} ({count} running); "
-                "as requested, it starts only after the quota is raised or running sessions "
-                "release enough of it"
+                "with this request, the session starts only after the quota is raised or running "
+                "sessions release enough of the quota"
             )
             facts = {
                 "scope": check["scope"],

@@ -152,8 +152,8 @@ class Placer:
     # ---- Requests ----
 
     def prepare(self, request: Request) -> int:
-        """Return the handle of a request. Equal requests share a handle; it is also valid in later
-        forks.
+        """Return the handle of a request. Equal requests share a handle. Handles are also valid in
+        later forks.
 
         Raises
         ------
@@ -219,7 +219,7 @@ class Placer:
         return self.count_fitting(handle) == self._requests[handle].request.kernels
 
     def fits_each(self, handles: Sequence[int]) -> list[bool]:
-        """Return ``fits`` for many requests, at little more than the cost of one request."""
+        """Return ``fits`` for each request; all requests with a single search share one call."""
         checked = {n: self.fits(n) for n in handles if n not in self._single_search_rows}
         if checked:
             # A request in ``checked`` either is not a single search (``is_single_search``) or has
@@ -423,7 +423,7 @@ class Placer:
     # ---- Forks ----
 
     def fork(self) -> Placer:
-        """Return an independent copy for look-ahead; this takes as long as copying the columns."""
+        """Return an independent copy for look-ahead; this takes as long as copying its arrays."""
         while self._spare_forks:
             spare = self._spare_forks.pop()
             has_facts = spare._owns_facts or spare._columns.facts is self._columns.facts

@@ -133,8 +133,9 @@ def _serving(facts: Ints, row: Ints, need: int) -> Mask:
 
 
 def _min_share(columns: Columns, able: Mask, row: Ints, need: int) -> int:
-    """Return the smallest share that any suitable device allows; 0 if whole devices are
-    requested.
+    """Return the smallest share that any suitable device allows, in thousandths.
+
+    0 if whole devices are requested, or if no suitable device can be shared.
     """
     if row[c.NEED_START + c.NEED_WIDTH * need + c.NEED_WHOLE]:
         return 0

@@ -33,7 +33,7 @@ class Durations(Mapping[str, Sequence[int]]):
 
     def __init__(self, samples: Mapping[str, Sequence[int]] | None = None) -> None:
         self._latest = {kind: deque(found, WINDOW) for kind, found in (samples or {}).items()}
-        self._sorted: dict[str, list[int]] = {}  # only of the kinds queried so far
+        self._sorted: dict[str, list[int]] = {}  # only of kinds used so far
 
     def add(self, kind: str, seconds: int) -> None:
         """Add the run time of an ended session of a kind."""
@@ -60,12 +60,12 @@ class Durations(Mapping[str, Sequence[int]]):
         return len(self._latest)
 
     def quantile(self, kind: str, part: float, elapsed: float = 0.0) -> Learned | None:
-        """Return a quantile of the total run time of a session that has run ``elapsed`` seconds.
+        """Return the quantile ``part`` (0 to 1) of the total run time of a session of a kind.
 
-        If ``elapsed`` is not 0, only ended sessions that ran longer are considered. If there are
-        fewer than ``_MIN_SAMPLES`` of them, the result is twice the elapsed time. Without further
-        information, the remaining time is as likely to be longer as to be shorter than the elapsed
-        time. None: no session of the kind has ended.
+        The session has run ``elapsed`` seconds so far. If ``elapsed`` is not 0, only ended sessions
+        that ran longer are considered. If there are fewer than ``_MIN_SAMPLES`` of them, the result
+        is twice the elapsed time: without further information, the remaining time is as likely to
+        be longer as to be shorter than the elapsed time. None: no session of the kind has ended.
         """
         ordered = self._ordered(kind)
         if not ordered:
@@ -78,7 +78,7 @@ class Durations(Mapping[str, Sequence[int]]):
         return Learned(float(ordered[at]), longer)
 
     def median(self, kind: str, elapsed: float = 0.0) -> Learned | None:
-        """Return the median run time of a kind; see ``quantile``."""
+        """Return the median of the total run time of a session of a kind; see ``quantile``."""
         return self.quantile(kind, 0.5, elapsed)
 
 

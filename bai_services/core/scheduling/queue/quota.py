@@ -118,8 +118,8 @@ class Quotas:
         _add_usage(self._usage, rows, need, -1)
 
     def checks(self, rows: Ints, need: Ints) -> list[tuple[bool, Violation]]:
-        """Return every cap that applies to a session, each with True if the session does not exceed
-        the cap.
+        """Return a pair for each cap that applies to a session: whether the session respects the
+        cap, and the cap with the requested amount.
 
         The caps are in the order of ``rows``. Those of one scope are sorted by the name of the
         slot, with the cap on sessions last.

@@ -35,7 +35,8 @@ def shape_key(pending: PendingSession) -> ShapeKey:
 class Shape:
     """Pending sessions that, for the scheduler, differ only in their creation order.
 
-    ``members`` are (sequence, id) pairs, sorted; ``pending`` is the first session of the shape.
+    ``members`` are (sequence, id) pairs, sorted. ``pending`` is the session for which the shape was
+    created; it may have left the queue.
     """
 
     __slots__ = (

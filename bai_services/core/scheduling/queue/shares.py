@@ -109,9 +109,9 @@ def fair_factor(
     """Return the fair-share factor 2 ** (-usage / weight) of a scope: 1 without usage, near 0 for
     heavy usage or a weight of 0.
 
-    The usage of a resource is a fraction of the group's capacity over the lookback period. The
-    weight of past usage is halved once per half-life. The result uses the weighted average over the
-    resources.
+    The usage of a resource is a fraction of the group's capacity over the lookback period. Past
+    usage counts half as much after each half-life. ``usage`` is the average over the resources,
+    weighted by ``resource_weights``.
     """
     used: dict[str, float] = {}
     for bucket in buckets:
@@ -133,7 +133,7 @@ def fair_factor(
 
 
 def _slot_weight(name: str, options: FairShare) -> float:
-    """Return the weight of a resource; for a device family, the weight of any of its slots."""
+    """Return the weight of a resource; for a device family, the first weight of its slots."""
     for key, weight in options.resource_weights.items():
         if key == name or key.partition(".")[0] == name:
             return weight

@@ -313,7 +313,7 @@ def _by_name(
 ) -> tuple[GroupWaits, ...]:
     """Return the waiting times by project or user.
 
-    For each domain, only the `MAX_GROUPS` groups with the longest total wait are kept.
+    For each domain, only the ``MAX_GROUPS`` groups with the longest total wait are kept.
     """
     found: list[GroupWaits] = []
     for domain, of_domain in sorted(_grouped(outcomes, lambda job: job.domain).items()):

@@ -117,7 +117,7 @@ def _fragmentation(replayed: Replay) -> dict[str, float]:
 
 
 def mean_fragmentation(replayed: Replay) -> float:
-    """Return the mean percentage over time; see ``_fragmentation``."""
+    """Return the mean percentage, weighted by time; see ``_fragmentation``."""
     samples = replayed.samples
     if not samples:
         return 0.0

@@ -83,7 +83,7 @@ def _job(row: Row) -> Job:
     if "deletion_time" in row:
         ended = whole(row, "deletion_time")
     if ended < started:
-        raise RowError("deletion_time", f"{ended} is before it was scheduled ({started})")
+        raise RowError("deletion_time", f"{ended} is before the start of the pod ({started})")
     models = tuple(filter(None, (row.get("gpu_spec") or "").split("|")))
     service = row.get("qos") or "none"
     return Job(

@@ -156,10 +156,10 @@ def replay(
     """Replay a workload under the options of a resource group; deterministic.
 
     Jobs arrive, start in a pass, and end after their recorded run time. A pass runs in each second
-    with an event, and when the previous pass requests one. Run-time predictions and fair-share
-    usage are updated when jobs end, as in production. If ``state`` has no price tables, they are
-    computed from the requests of the workload. Without ``conditions``, all agents are empty at the
-    start.
+    with an event, and when the previous pass requests one. Run-time predictions are updated when
+    jobs end. The queue receives the fair-share usage of ended jobs at most once per hour. If
+    ``state`` has no price tables, they are computed from the requests of the workload. Without
+    ``conditions``, all agents are empty at the start.
     """
     driver = _Driver(jobs, agents, state, strategy, allow_fragmentation, conditions or Conditions())
     driver.run(on_progress)

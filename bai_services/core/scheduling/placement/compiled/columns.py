@@ -9,7 +9,7 @@ Names that recur in the compiled functions:
   columns of that need.
 - ``picks``: the array that receives the chosen devices; ``at``: the index of the next pick.
 
-Functions that choose devices subtract the picked amounts from ``free``, and return the index after
+Functions that append picks subtract the picked amounts from ``free``. They return the index after
 their last pick, or -1 if the devices do not suffice.
 """
 
@@ -38,8 +38,8 @@ AGENT_WIDTH = 8
 CAPACITY, FAMILY, MODEL, NUMA, LINK, MIN_SHARE, MAX_SHARE, IN_FORCE = range(8)
 DEVICE_WIDTH = 8
 # Derived floats of an agent, recomputed when the agent changes. FREE_VALUE: value of the free
-# capacity of its devices. MEASURE: a placement is scored by its change of this quantity (priced:
-# expected use of the free capacity; fgd: fragmentation).
+# capacity of its devices. MEASURE: a placement is scored by how much it changes this quantity
+# (priced: expected use of the free capacity; fgd: fragmentation).
 FREE_VALUE, MEASURE = range(2)
 SUMS_WIDTH = 2
 # Derived integers of an agent. ONLY_FAMILY: its device family (ANY: no devices; MIXED: several
@@ -48,7 +48,8 @@ SUMS_WIDTH = 2
 ONLY_FAMILY, DEVICE_COUNT, WHOLE_COUNT, TOTAL_FREE, STATE_HASH = range(5)
 TALLIES_WIDTH = 5
 MIXED = -2
-# Columns of a shape. CPU, MEM, ARCHITECTURE, ENGINE and DRIVER are as for an agent, per kernel.
+# Columns of a shape. CPU, MEM, ARCHITECTURE, ENGINE and DRIVER have the same indices as for an
+# agent; CPU and MEM are the amounts of one kernel.
 # KERNELS: the number of kernels that are placed together on one agent. MAY_FRAGMENT: see
 # ``Request.allow_fragmentation``. IS_FILL: 1 for the strategy FILL. NEED_COUNT: number of needs.
 # From NEED_START on: NEED_WIDTH columns for each requested device slot, at most MAX_NEEDS.

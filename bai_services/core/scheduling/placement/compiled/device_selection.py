@@ -104,8 +104,8 @@ def count_whole(free, facts, need, column, key):  # type: ignore[no-untyped-def]
 
 @inner
 def smallest_close_group(free, facts, need, column):  # type: ignore[no-untyped-def]
-    """Return the link group or NUMA node (``column``) with the fewest wholly free devices that
-    suffice for the need; ANY if none has enough.
+    """Return the smallest link group or NUMA node (``column``) with enough wholly free devices for
+    the need: the one with the fewest such devices. ANY if there is none.
     """
     best_key, best_count = ANY, free.size + 1
     for j in range(free.size):
@@ -225,7 +225,7 @@ def count_devices_for(free, facts, need, part):  # type: ignore[no-untyped-def]
 
 @inner
 def undo_picks(free, picks, first, at):  # type: ignore[no-untyped-def]
-    """Return the amounts of the picks from ``first`` to ``at`` (exclusive) to ``free``."""
+    """Add the amounts of the picks from ``first`` to ``at`` (exclusive) to ``free`` again."""
     for pick in range(first, at):
         free[picks[pick, PICK_DEVICE]] += picks[pick, PICK_AMOUNT]
 

@@ -382,7 +382,7 @@ def fill(columns, costs, policy, n, shape, free, picks):  # type: ignore[no-unty
         return -1
     for j in range(free.size):
         free[j] = columns.free[n, j]
-    # A variable, because numba would compile the callees twice: for a literal int and for int64.
+    # A variable, because numba would compile the callees a second time for the literal 0.
     at = 0
     for kernel in range(shape[KERNELS]):
         for i in range(shape[NEED_COUNT]):

@@ -20,7 +20,8 @@ _DEFAULT_MIX_WEIGHT = 50
 class RequestKind:
     """A typical request for ``devices`` devices, ``share`` thousandths of each.
 
-    A share below 1000 implies ``devices == 1``. Empty ``models``: any model.
+    ``cpu`` is in millicores, ``mem`` in bytes. A share below 1000 implies ``devices == 1``. Empty
+    ``models``: any model.
     """
 
     cpu: int
@@ -135,7 +136,10 @@ def default_mix(agents: Sequence[AgentState]) -> Mix:
 
 
 def shares_of(mix: Mix, family: str) -> dict[int, float]:
-    """Return the frequency of each share below a whole device, rounded up to ``SHARE_STEP``."""
+    """Return the frequency of each share below a whole device.
+
+    Shares are in thousandths and rounded up to multiples of ``SHARE_STEP``.
+    """
     frequencies: dict[int, float] = {}
     for kind, weight in mix.items():
         if kind.family == family and kind.devices == 1 and kind.share < SHARE_UNIT:

@@ -89,7 +89,7 @@ def measure_allocated(
     """Return how much of the mix fits on empty agents if it is placed with these tables.
 
     The unit is thousandths of devices, summed over several lists of requests drawn from the mix.
-    ``runtimes`` is not used; ``measure_served`` has the same parameters.
+    ``runtimes`` is not used; the parameters are those of ``measure_served``, the alternative.
     """
     trial = _Trial(tables, agents)
     wanted = _LOAD * trial.capacity
