@@ -61,7 +61,7 @@ class InvitationStore:
     async def page(
         self, query: ListQuery, user_id: str | None = None, vfolder_id: str | None = None
     ) -> Page[Invitation]:
-        """Return a page of the invitations from or to a user, or of one folder."""
+        """Return a page of the invitations, or only of those from or to a user, to one folder."""
         rows = _rows()
         if user_id is not None:
             rows = rows.where(

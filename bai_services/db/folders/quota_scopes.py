@@ -170,8 +170,8 @@ class QuotaStore:
     async def least_recently_measured(
         self, before: datetime, limit: int, hosts: Collection[str]
     ) -> list[str]:
-        """Return up to ``limit`` managed folders on these hosts that were not measured since
-        ``before``.
+        """Return the ids of up to ``limit`` managed folders on these hosts that were not measured
+        since ``before``.
 
         Folders that were never measured come first, then those with the oldest measurement.
         """
@@ -198,7 +198,7 @@ class QuotaStore:
         keypair), and by those projects in ``project_ids`` of which the user is a member.
         """
         key = sa.func.coalesce(access_key, users.c.main_access_key)
-        of_person = (
+        of_user = (
             sa.select(domains.c.allowed_vfolder_hosts, keypair_policies.c.allowed_vfolder_hosts)
             .join_from(users, domains, users.c.domain == domains.c.name)
             .outerjoin(keypairs, keypairs.c.access_key == key)
@@ -211,7 +211,7 @@ class QuotaStore:
             .where(memberships.c.user_id == user_id, projects.c.id.in_(sorted(project_ids)))
         )
         async with self._db.read() as tx:
-            first = (await tx.execute(of_person)).one_or_none()
+            first = (await tx.execute(of_user)).one_or_none()
             maps: list[Any] = list(first or ())
             maps += (await tx.execute(of_projects)).scalars().all()
         return [found for found in maps if found]

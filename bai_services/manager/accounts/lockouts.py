@@ -62,7 +62,10 @@ class Attempt:
 
     @property
     def is_rejected_for_every_account(self) -> bool:
-        """Return whether each account would be rejected; it depends only on name and address."""
+        """Return whether the attempt is rejected for every account, with any password.
+
+        The result depends only on the name and the address.
+        """
         return self.blocked_until is not None and not self.is_address_known
 
 
@@ -83,7 +86,10 @@ class Lockouts:
     async def begin(
         self, typed_name: str, user_id: str | None, client_ip: str, now: datetime
     ) -> Attempt:
-        """Count an attempt as failed."""
+        """Count an attempt as failed, before its password is checked; return the attempt.
+
+        After a correct password, ``record_success`` corrects the counts.
+        """
         name, address = self._subject("name", typed_name), self._address(client_ip)
         account = self._subject("account", user_id or f"nobody {typed_name}")
         pair = self._subject("pair", f"{name} {address}")

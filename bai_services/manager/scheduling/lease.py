@@ -123,7 +123,7 @@ class Lease:
 
 
 def own_identity() -> str:
-    """Return a JSON text by which other managers on this machine check this one's process."""
+    """Return a JSON text by which managers on this machine check whether this process runs."""
     return json.dumps(
         {
             "host": socket.gethostname()[:64],

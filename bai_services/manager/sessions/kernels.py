@@ -343,8 +343,8 @@ class Kernels:
                 result=Result.SUCCESS,
             )
         else:
-            # Without an exit code, the kernel is missing from the heartbeat, only its folder
-            # remains (without a stored exit code), or its exit code could not be read.
+            # ``code`` is None if the kernel is missing from the heartbeat, if only its folder
+            # remains (without a stored exit code), or if its exit code could not be read.
             reason = (
                 "its container has disappeared" if code is None else f"ended with exit code {code}"
             )

@@ -122,7 +122,7 @@ class Requests:
         QuotaExceeded
             If a limit would exclude the request even on an empty cluster.
         InsufficientResources
-            If no agent of the group could ever run the session.
+            If the agents of the group could never run the session.
         Conflict
             If a dependency has ended without success.
         """
