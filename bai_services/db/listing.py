@@ -64,8 +64,8 @@ class Listing:
 
     columns: Mapping[str, sa.ColumnElement[Any]]
     default_sort: Sequence[str] = field(default=("-created_at",))
-    # Whether equal rows are in the reversed default order if the last requested field has another
-    # direction than the default order. One index then serves both directions of the field.
+    # Whether equal rows are sorted in the reverse of the default order if the direction of the last
+    # requested field differs from the default order. One index then serves both directions.
     reverses_default: bool = False
     groups: Mapping[str, Sequence[ValueGroup]] = field(default_factory=dict)
     # Fields whose values are names in a joined table. A condition on such a field is first resolved

@@ -194,8 +194,8 @@ class QuotaStore:
     ) -> list[dict[str, list[str]]]:
         """Return the permissions on storage hosts that apply to a user, as maps by host.
 
-        They are granted by the user's domain, by the policy of the keypair (default: the main
-        keypair), and by those projects in ``project_ids`` of which the user is a member.
+        The permissions are granted by the user's domain, by the policy of the keypair (default: the
+        main keypair), and by those projects in ``project_ids`` of which the user is a member.
         """
         key = sa.func.coalesce(access_key, users.c.main_access_key)
         of_user = (
@@ -219,8 +219,8 @@ class QuotaStore:
 
 async def sum_scope(tx: AsyncConnection, host: str, scope: str, at: datetime) -> None:
     """Set the usage of a scope to the sum of the stored usage of its folders."""
-    # Lock the scope before the sum: of two concurrent sums, the later one must include the changes
-    # of the first one's transaction.
+    # Lock the scope before the sum: of two concurrent sums, the later sum must include the
+    # changes of the earlier transaction.
     await _put(tx, host, scope, {"counted_at": at})
     sums = await tx.execute(
         sa.select(

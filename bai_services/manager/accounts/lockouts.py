@@ -3,8 +3,8 @@ attempts.
 
 Responses to failed sign-ins depend only on the typed name and the address, never on whether an
 account exists.
-The counter of an account has one effect: too many failures make correct passwords from unknown
-addresses fail, with the response for a wrong password.
+The counter of an account has one effect on sign-ins: after too many failures, correct passwords
+from unknown addresses are rejected with the response for a wrong password.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ STATUSES = ("active", "inactive", "before-verification")
 # Fields that users may change in their own accounts.
 OWN_FIELDS = frozenset({"full_name", "description"})
 _CONTAINER_IDS = ("container_uid", "container_gid")
-# The permission for a change, and its effects, depend on these fields. The store rejects the change
-# if one of them has a new value since the check.
+# These fields determine whether a change is permitted and what it causes. The store rejects the
+# change if one of them was changed after the check.
 _CHECKED_FIELDS = ("role", "domain", "status", "allowed_client_ip", *_CONTAINER_IDS)
 
 

@@ -55,7 +55,7 @@ class QuotaScope:
     """A quota scope; with ``limit_bytes`` None it has no limit.
 
     With ``is_enforced`` the file system enforces the limit, also for sessions. Otherwise the
-    manager rejects uploads above it.
+    manager rejects uploads, copies and other operations that would exceed the limit.
     """
 
     host: str

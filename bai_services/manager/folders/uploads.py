@@ -151,7 +151,7 @@ class Uploads:
         facts = await self._facts(caller, row, upload_id)
         if facts.offset != offset:
             raise Conflict(
-                f"the offset of the upload is {facts.offset}, not {offset}; resume there",
+                f"the upload has {facts.offset} bytes; resume at this offset, not at {offset}",
                 offset=facts.offset,
             )
         if facts.is_done:

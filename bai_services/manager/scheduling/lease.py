@@ -72,7 +72,7 @@ class Lease:
                 await self._store.release(token)
             except Unavailable as error:
                 log.warning(
-                    "the lease could not be released and must expire first: %s",
+                    "the lease could not be released, so other managers wait until it expires: %s",
                     error,
                 )
 

@@ -163,7 +163,7 @@ class Kernels:
                 return await future
         except TimeoutError:
             raise Unavailable(
-                f"agent {agent_id} is not responding; the log is available when it is back",
+                f"agent {agent_id} is not responding; the log is available when the agent is back",
                 agent=agent_id,
             ) from None
         finally:
