@@ -47,10 +47,11 @@ class Named:
 class ValueGroup:
     """Values of a field that may select too many rows to sort.
 
-    On SQLite, which has no statistics, a filter on values of one group does not use the index of
-    the field, so that the rows are read in the requested order. If ``implied`` is given, this
-    applies only to the default order, for which there is a partial index; ``implied`` is its
-    condition, which each of the rows meets.
+    SQLite has no statistics. Therefore, a filter on values of one group does not use the index of
+    the field on SQLite, so that the rows are read in the requested order.
+
+    ``implied`` is the condition of a partial index for the default order; every row with one of the
+    values meets it. A group with ``implied`` applies only to the default order and its reverse.
     """
 
     values: frozenset[str]
@@ -63,8 +64,8 @@ class Listing:
 
     columns: Mapping[str, sa.ColumnElement[Any]]
     default_sort: Sequence[str] = field(default=("-created_at",))
-    # Whether equal rows are in the reversed default order if the last requested field has another
-    # direction than the default order. One index then serves both directions of the field.
+    # Whether equal rows are sorted in the reverse of the default order if the direction of the last
+    # requested field differs from the default order. One index then serves both directions.
     reverses_default: bool = False
     groups: Mapping[str, Sequence[ValueGroup]] = field(default_factory=dict)
     # Fields whose values are names in a joined table. A condition on such a field is first resolved
@@ -109,7 +110,8 @@ class Listing:
     def _sort(self, query: ListQuery) -> list[str]:
         """Return the requested sort order, followed by the default one, which orders equal rows.
 
-        PostgreSQL returns equal rows in any order, so pages could repeat rows and miss others.
+        Otherwise PostgreSQL would return equal rows in any order, and pages could repeat some rows
+        and miss others.
         """
         chosen = {name.removeprefix("-") for name in query.sort}
         rest = [name for name in self.default_sort if name.removeprefix("-") not in chosen]

@@ -41,8 +41,8 @@ class Dashboard:
     """Sessions, quotas, resources and queue of the caller.
 
     ``counts`` and ``recent`` contain the sessions of all users if ``is_of_all`` is true.
-    ``quotas`` is None for callers who may not create sessions, ``agent_totals`` and ``agents`` are
-    None for callers who see only their own sessions.
+    ``quotas`` is None for callers who may not create sessions. ``agent_totals`` and ``agents`` are
+    None if ``is_of_all`` is false.
     """
 
     is_of_all: bool

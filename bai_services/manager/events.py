@@ -155,7 +155,7 @@ class Events:
                     subscription.put_positions(group)
 
     def publish_to_user(self, user_id: str, kind: str) -> None:
-        """Notify the event streams of a user of a change that belongs to no session."""
+        """Publish a change that belongs to no session, to a user and to all who may read it."""
         change = Change("", None, kind, user_id, "", "")
         for subscription in self._followers:
             subscription.put(change)

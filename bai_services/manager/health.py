@@ -22,7 +22,8 @@ class Health:
     version: str
     database: bool
     hub: bool
-    # Another manager holds the lease. This manager serves requests and is on standby.
+    # Whether another manager holds the lease. This manager then serves requests, but does not
+    # process the queue.
     standby: bool
 
 

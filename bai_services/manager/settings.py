@@ -54,7 +54,7 @@ class Settings:
     shows_agents: bool = False
     # Days until a folder in the trash is purged automatically; 0: never.
     trash_days: int = 30
-    # An unfinished upload expires this many seconds after its last chunk.
+    # An unfinished upload expires this many seconds after its start.
     upload_expiry_seconds: int = 24 * 3600
     # Maximum number of unfinished uploads of a user; each part of a split upload counts.
     max_open_uploads: int = 256

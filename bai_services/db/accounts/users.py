@@ -256,7 +256,7 @@ class UserStore:
 
 
 async def _end_app_shares(tx: AsyncConnection, user_id: str, domain: str) -> None:
-    """Delete the shares with a user, and those of the user's sessions, outside ``domain``."""
+    """Delete shares with a user or of the user's sessions, if the session is not in ``domain``."""
     is_outside = sa.exists().where(
         sessions.c.id == app_shares.c.session_id,
         sessions.c.domain != domain,

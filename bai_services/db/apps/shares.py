@@ -107,9 +107,9 @@ class AppShareStore:
         return await self._page(app_shares.c.session_id == session_id, query, now)
 
     async def of_user(self, user_id: str, query: ListQuery, now: datetime) -> Page[AppShare]:
-        """Return the shares of a user's sessions, and shares with the user or a user's project.
+        """Return the shares of a user's sessions, and shares with the user or the user's projects.
 
-        Shares of sessions in other domains do not admit the user.
+        Shares with the user of sessions in other domains are omitted.
         """
         domain = sa.select(users.c.domain).where(users.c.id == user_id).scalar_subquery()
         project_ids = sa.select(memberships.c.project_id).where(memberships.c.user_id == user_id)

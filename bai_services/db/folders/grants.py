@@ -200,7 +200,8 @@ async def _require_live(tx: AsyncConnection, vfolder_id: str, user_id: str) -> s
     Raises
     ------
     NotFound
-        If the folder is deleted, or the user does not exist or is not in the folder's domain.
+        If the folder is deleted or in the trash, or the user does not exist or is not in the
+        folder's domain.
     """
     row = await lock_for_grantee(tx, vfolder_id, user_id)
     if row["live_name"] is None:

@@ -61,7 +61,10 @@ class InvitationStore:
     async def page(
         self, query: ListQuery, user_id: str | None = None, vfolder_id: str | None = None
     ) -> Page[Invitation]:
-        """Return a page of the invitations from or to a user, or of one folder."""
+        """Return a page of the invitations.
+
+        If given, ``user_id`` (the inviter or the invitee) and ``vfolder_id`` restrict the list.
+        """
         rows = _rows()
         if user_id is not None:
             rows = rows.where(

@@ -170,8 +170,8 @@ class QuotaStore:
     async def least_recently_measured(
         self, before: datetime, limit: int, hosts: Collection[str]
     ) -> list[str]:
-        """Return up to ``limit`` managed folders on these hosts that were not measured since
-        ``before``.
+        """Return the ids of up to ``limit`` managed folders on these hosts that were not measured
+        since ``before``.
 
         Folders that were never measured come first, then those with the oldest measurement.
         """
@@ -194,11 +194,11 @@ class QuotaStore:
     ) -> list[dict[str, list[str]]]:
         """Return the permissions on storage hosts that apply to a user, as maps by host.
 
-        They are granted by the user's domain, by the policy of the keypair (default: the main
-        keypair), and by those projects in ``project_ids`` of which the user is a member.
+        The permissions are granted by the user's domain, by the policy of the keypair (default: the
+        main keypair), and by those projects in ``project_ids`` of which the user is a member.
         """
         key = sa.func.coalesce(access_key, users.c.main_access_key)
-        of_person = (
+        of_user = (
             sa.select(domains.c.allowed_vfolder_hosts, keypair_policies.c.allowed_vfolder_hosts)
             .join_from(users, domains, users.c.domain == domains.c.name)
             .outerjoin(keypairs, keypairs.c.access_key == key)
@@ -211,7 +211,7 @@ class QuotaStore:
             .where(memberships.c.user_id == user_id, projects.c.id.in_(sorted(project_ids)))
         )
         async with self._db.read() as tx:
-            first = (await tx.execute(of_person)).one_or_none()
+            first = (await tx.execute(of_user)).one_or_none()
             maps: list[Any] = list(first or ())
             maps += (await tx.execute(of_projects)).scalars().all()
         return [found for found in maps if found]
@@ -219,8 +219,8 @@ class QuotaStore:
 
 async def sum_scope(tx: AsyncConnection, host: str, scope: str, at: datetime) -> None:
     """Set the usage of a scope to the sum of the stored usage of its folders."""
-    # Lock the scope before the sum: of two concurrent sums, the later one must include the changes
-    # of the first one's transaction.
+    # Lock the scope before the sum: of two concurrent sums, the later sum must include the
+    # changes of the earlier transaction.
     await _put(tx, host, scope, {"counted_at": at})
     sums = await tx.execute(
         sa.select(

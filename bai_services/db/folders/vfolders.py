@@ -205,9 +205,9 @@ class VfolderStore:
     async def complete_transfer(
         self, vfolder_id: str, owner_id: str, at: datetime, *, sums_scopes: bool
     ) -> set[str]:
-        """Set the new owner of a folder after its files were transferred, and the owner's domain.
+        """Set a folder's new owner and the owner's domain, after the files were transferred.
 
-        The access of the new owner by grant or invitation ends, and that of users of other domains.
+        End the new owner's access by grant or invitation, and the access of users of other domains.
         With ``sums_scopes``, set the usage of both owners' scopes to the sums of their folders.
         Return the ids of the users whose access or invitation has ended.
 
@@ -514,7 +514,7 @@ async def lock_for_grantee(tx: AsyncConnection, vfolder_id: str, user_id: str) -
     Raises
     ------
     NotFound
-        If one of them does not exist, or the user is not in the folder's domain.
+        If the user or the folder does not exist, or the user is not in the folder's domain.
     """
     domain = await lock_domain_of(tx, user_id)
     row = await lock_folder(tx, vfolder_id)
@@ -545,7 +545,8 @@ async def require_name_free_for_invitee(
 ) -> None:
     """Raise ``AlreadyExists`` if the invitee owns another folder with the name of ``folder``.
 
-    Otherwise the invitee could use the folder only by its id: the name means the own folder.
+    Otherwise the name would refer to the invitee's own folder, and the invitee could use ``folder``
+    only by its id.
     """
     if await owns_another_named(tx, folder, invitee_id):
         raise AlreadyExists(

@@ -239,7 +239,7 @@ class _Counters:
         )
 
     async def increase(self, tx: AsyncConnection, rows: Sequence[bulk.Row]) -> None:
-        """Increase all counters; raise ``LostRace`` if any counter may not be increased."""
+        """Increase all counters; raise ``LostRace`` if ``is_within_limit`` is false for any."""
         await self._lock.run(tx, [row[: self._width] for row in rows])
         moved = await self._increase.run(tx, rows)
         if moved != len(rows):

@@ -280,8 +280,8 @@ class KernelStore:
     ) -> SessionRow | None:
         """Store the containers that the spawner has started, by hostname.
 
-        Return the session, None if it does not exist. Store nothing unless its status is PREPARED
-        or RUNNING.
+        Return the session, None if it does not exist. The containers are stored only if its status
+        is PREPARED or RUNNING.
         """
         async with self._db.write() as tx:
             row = next(iter(await read_by_id(tx, session_id)), None)

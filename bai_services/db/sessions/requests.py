@@ -192,7 +192,8 @@ class RequestStore:
         """Return the same as ``offer``, but only the named image, and no notices.
 
         ``image_and_preset`` holds the image's name or alias and the preset's name. If the image's
-        name is empty, no images are returned; if the preset's name is empty, no presets.
+        name is empty, no images are returned. If the preset's name is empty, no presets are
+        returned; otherwise all presets are returned.
         """
         image, preset = image_and_preset
         async with self._db.read() as tx:

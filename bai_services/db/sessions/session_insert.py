@@ -254,7 +254,8 @@ def resolve_dependencies(
 ) -> list[tuple[str, str]]:
     """Return pairs (session id, id of its dependency).
 
-    If ``existing`` has a session to use instead of a dependency, its id replaces the dependency's.
+    If ``existing`` has a session to use instead of a dependency, the pair contains the id of that
+    session.
     """
     return [
         (new.id, existing[key].id if key in existing else key)

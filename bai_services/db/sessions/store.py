@@ -338,7 +338,7 @@ class SessionStore:
             return [StatusChange(**row) for row in rows.mappings()]
 
     async def log(self, session_id: str, hostname: str = MAIN_HOST) -> str:
-        """Return the stored output of one kernel."""
+        """Return the stored output of one kernel; empty if none is stored."""
         async with self._db.read() as tx:
             text = await tx.scalar(
                 sa.select(kernels.c.log).where(

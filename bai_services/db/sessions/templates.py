@@ -196,4 +196,4 @@ def _template(*, owner_role: str | None, **columns: Any) -> TemplateRow:
 
 
 def _taken(name: str) -> AlreadyExists:
-    return AlreadyExists(f"there is already a template {name} in the same scope", name=name)
+    return AlreadyExists(f"there is already a template {name} with the same audience", name=name)

@@ -25,7 +25,7 @@ app_shares = sa.Table(
     sa.Column("created_by", sa.String(64), nullable=False),
 )
 
-# Used entry tokens of shared apps; each token is accepted once, by any manager.
+# Used entry tokens of shared apps: all managers together accept each token only once.
 used_entry_tokens = sa.Table(
     "used_entry_tokens",
     metadata,

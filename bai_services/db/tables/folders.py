@@ -16,7 +16,7 @@ vfolders = sa.Table(
     sa.Column("domain", sa.ForeignKey("domains.name"), nullable=False),
     # user:ID or project:ID; (scope, live_name) is unique.
     sa.Column("scope", sa.String(80), nullable=False, index=True),
-    # The name, or NULL in the trash, where names need not be unique.
+    # The name; NULL for trashed and purged folders, whose names need not be unique.
     sa.Column("live_name", sa.String(64)),
     sa.Column("owner_id", sa.ForeignKey("users.id"), index=True),
     sa.Column("project_id", sa.ForeignKey("projects.id"), index=True),
@@ -84,7 +84,7 @@ vfolder_invitations = sa.Table(
     sa.Column("status_changed_at", UtcDateTime, nullable=False),
 )
 
-# Usage of one user or project on one storage host.
+# Limits and usage of one user or project on one storage host.
 quota_scopes = sa.Table(
     "quota_scopes",
     metadata,

@@ -100,7 +100,7 @@ class Callers:
         account = await self._store.by_username(username)
         if account is None or refusal(account, None) is not None:
             raise Forbidden(
-                f"there is no active account {username!r}; viewer must name the user who reads",
+                f"there is no active account {username!r}; viewer must name an active account",
                 viewer=username,
             )
         return _as_caller(account, None, caller.client_ip)

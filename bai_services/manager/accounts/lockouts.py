@@ -3,8 +3,8 @@ attempts.
 
 Responses to failed sign-ins depend only on the typed name and the address, never on whether an
 account exists.
-The counter of an account has one effect: too many failures make correct passwords from unknown
-addresses fail, with the response for a wrong password.
+The counter of an account has one effect on sign-ins: after too many failures, correct passwords
+from unknown addresses are rejected with the response for a wrong password.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ class Attempt:
 
     @property
     def is_rejected_for_every_account(self) -> bool:
-        """Return whether each account would be rejected; it depends only on name and address."""
+        """Return whether the attempt is rejected for every account, with any password.
+
+        The result depends only on the name and the address.
+        """
         return self.blocked_until is not None and not self.is_address_known
 
 
@@ -83,7 +86,10 @@ class Lockouts:
     async def begin(
         self, typed_name: str, user_id: str | None, client_ip: str, now: datetime
     ) -> Attempt:
-        """Count an attempt as failed."""
+        """Count an attempt as failed, before its password is checked; return the attempt.
+
+        After a correct password, ``record_success`` corrects the counts.
+        """
         name, address = self._subject("name", typed_name), self._address(client_ip)
         account = self._subject("account", user_id or f"nobody {typed_name}")
         pair = self._subject("pair", f"{name} {address}")

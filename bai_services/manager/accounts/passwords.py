@@ -16,7 +16,7 @@ from bai_services.core.errors import SignInBlocked, Unavailable
 MAX_CONCURRENT_HASHES = 2
 PARALLELISM = 1
 # Maximum number of sign-in attempts in progress, per client and of all clients. When half of the
-# places are taken, each client gets one, so that a few clients cannot take all of them.
+# places are taken, each client can have only one, so that a few clients cannot take all of them.
 MAX_ATTEMPTS_PER_CLIENT = 16
 MAX_ATTEMPTS = 256
 RETRY_AFTER_SECONDS = 5

@@ -102,7 +102,8 @@ def _validated_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
         values["allowed_vfolder_hosts"] = check_hosts(values["allowed_vfolder_hosts"])
     if values.get("default_for_unspecified", "LIMITED") not in ("LIMITED", "UNLIMITED"):
         raise InvalidRequest(
-            "default_for_unspecified must be LIMITED (slots not listed: limit 0) or UNLIMITED",
+            "default_for_unspecified must be LIMITED (limit 0 for slots that are not listed) or "
+            f"UNLIMITED, not {values['default_for_unspecified']!r}",
             field="default_for_unspecified",
         )
     return values

@@ -60,7 +60,7 @@ class Projects:
             raise NotFound(f"there is no project {key}, or you may not see it")
         if len(matches) > 1:
             names = ", ".join(sorted(f"{project.domain}/{project.name}" for project in matches))
-            raise Conflict(f"{key} is ambiguous: {names}; add the domain, or use the id")
+            raise Conflict(f"project {key} is ambiguous: {names}; add the domain, or use the id")
         return matches[0]
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Project:

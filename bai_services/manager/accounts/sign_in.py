@@ -154,7 +154,7 @@ class SignIns:
         """Set a new password after checking the old one; the lockout of sign-ins applies.
 
         All browser sign-ins of the account end except ``keep_session`` (the Hub's id of the current
-        browser session). With ``revokes_tokens``, this sign-in ends too, and the API tokens are
+        browser session). With ``revokes_tokens``, ``keep_session`` ends too, and the API tokens are
         revoked.
 
         Raises

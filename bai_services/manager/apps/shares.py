@@ -223,7 +223,8 @@ class AppShares:
         given = [each for each in Audience if spec.get(each.value)]
         if len(given) != 1:
             raise InvalidRequest(
-                "name the audience of the share: exactly one of user, project or public",
+                f"the request names {' and '.join(given) or 'no audience'}; a share needs exactly "
+                "one of user, project and public",
                 field="user",
             )
         if given[0] is Audience.PUBLIC:

@@ -34,7 +34,7 @@ MAX_DAYS = 92
 MAX_POLICIES = 2
 # Earlier times have no history, and some cannot be converted to UTC.
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-# Maximum number of worker processes of this manager.
+# Maximum number of replays that run at the same time; each has a worker process.
 MAX_RUNNING = 2
 # Ended replays are kept in memory: at most this number, for at most ``KEEP_FOR``. Each request
 # discards older ones.
@@ -300,7 +300,11 @@ def _period(since: datetime, until: datetime, now: datetime) -> tuple[datetime, 
     if since >= until:
         raise InvalidRequest("since must be before until, and in the past", field="since")
     if until - since > timedelta(days=MAX_DAYS):
-        raise InvalidRequest(f"the period may be at most {MAX_DAYS} days long", field="since")
+        raise InvalidRequest(
+            f"the period is longer than the maximum of {MAX_DAYS} days; choose a later since or an "
+            "earlier until",
+            field="since",
+        )
     if since < EARLIEST:
         raise InvalidRequest(f"since must not be before the year {EARLIEST.year}", field="since")
     # Days of usage are days in UTC.

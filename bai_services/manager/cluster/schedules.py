@@ -53,7 +53,8 @@ class ScheduledSession:
     ``session`` is None, and ``reason`` empty, if the caller may not see the session. ``position``
     and ``priority`` are None for a running session. ``kernels`` is empty for a pending session
     without a reservation. ``certainty`` describes the end of a running session or the start of a
-    pending one.
+    pending one. ``standing`` has the values by which drf and fair-share order the pending sessions
+    of one priority (smaller is earlier); it is empty for a running session.
     """
 
     session: SessionName | None

@@ -148,7 +148,7 @@ def permission_of(caller: Caller, row: VfolderRow) -> Permission | None:
 
 
 def require_manages(caller: Caller, row: VfolderRow) -> None:
-    """Raise an error if the caller may not rename, share and delete a visible folder.
+    """Raise an error if the caller may not rename, share or delete a visible folder.
 
     Raises
     ------

@@ -85,7 +85,7 @@ class Files:
         return await self._quotas.usage(row, is_fresh)
 
     async def download(self, caller: Caller, key: str, path: str) -> tuple[str, OpenFile]:
-        """Open a file for download; return the id of the folder and the file.
+        """Open a file for download; return the folder's id and the open file.
 
         The caller must close the file.
         """

@@ -101,7 +101,7 @@ class Mounts:
     async def sources(self, owner_id: str, mounts: Sequence[Mapping[str, Any]]) -> list[Mount]:
         """Convert the mounts of a session's row to the mounts of its launch plan.
 
-        A mount with a ``subpath`` is a directory of the folder; the agent performs that bind mount.
+        With a ``subpath``, only that directory of the folder is mounted, by the agent.
         Permissions are checked again, because a grant may have been revoked since the creation.
 
         Raises

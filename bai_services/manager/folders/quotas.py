@@ -55,7 +55,7 @@ class QuotaScope:
     """A quota scope; with ``limit_bytes`` None it has no limit.
 
     With ``is_enforced`` the file system enforces the limit, also for sessions. Otherwise the
-    manager rejects uploads above it.
+    manager rejects uploads, copies and other operations that would exceed the limit.
     """
 
     host: str
@@ -214,11 +214,11 @@ class Quotas:
         self._reservations[space.key].discard(space)
 
     async def _limited(self, space: Reservation) -> QuotaScopeRow | None:
-        """Return the scope of a reservation, None if the manager checks no limit."""
+        """Return the scope of a reservation; None if the manager checks no limit."""
         host, scope = space.key
         if space.row.unmanaged_path is not None or self._enforces(host):
             return None
-        # Of this host only: reading a host that does not respond takes long.
+        # Read only this host, because reading another host that does not respond would take long.
         await self._open_uploads.read_host(host)
         found = await self._store.get(host, scope)
         return None if found is None or found.limit_bytes == UNLIMITED else found
@@ -420,12 +420,14 @@ class Reservation:
         self.release()
 
     async def require(self, size_bytes: int, more_bytes: int = 0) -> None:
-        """Reserve ``size_bytes`` in total; if possible, also up to ``more_bytes``.
+        """Reserve ``size_bytes`` in total and, if the limit allows, up to ``more_bytes`` more.
 
         Raises
         ------
         QuotaExceeded
             If the limit would be exceeded.
+        Conflict
+            If the reservation was already released.
         """
         if size_bytes > self.size:
             await self._quotas.extend(self, size_bytes, more_bytes)

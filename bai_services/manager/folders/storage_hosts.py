@@ -140,7 +140,8 @@ class StorageHosts:
     ) -> frozenset[str]:
         """Return a user's permissions on a host.
 
-        They include those of the keypair's policy. Without ``access_key``, the main keypair counts.
+        The permissions include those of the keypair's policy. Without ``access_key``, the main
+        keypair counts.
         """
         return granted_on(
             host, await self._store.host_permission_maps(user_id, access_key, projects)

@@ -41,7 +41,10 @@ class UploadRequest:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of an upload; when a file is finished, ``entry`` describes the file."""
+    """Progress of an upload; when a file is finished, ``entry`` describes the file.
+
+    ``offset`` and ``length`` are in bytes, ``expires_at`` in seconds since 1970-01-01 (UTC).
+    """
 
     id: str
     vfolder_id: str
@@ -148,7 +151,7 @@ class Uploads:
         facts = await self._facts(caller, row, upload_id)
         if facts.offset != offset:
             raise Conflict(
-                f"the offset of the upload is {facts.offset}, not {offset}; resume there",
+                f"the upload has {facts.offset} bytes; resume at this offset, not at {offset}",
                 offset=facts.offset,
             )
         if facts.is_done:
@@ -220,7 +223,10 @@ class Uploads:
         self, caller: Caller, row: VfolderRow, facts: UploadFacts, parts: Sequence[str]
     ) -> Progress:
         if len(parts) > MAX_PARTS or len(set(parts)) < len(parts):
-            raise InvalidRequest(f"an upload can have at most {MAX_PARTS} parts, and no part twice")
+            raise InvalidRequest(
+                f"the upload lists {len(parts)} parts, {len(set(parts))} of them different; it can "
+                f"have at most {MAX_PARTS} parts, each only once"
+            )
         length = 0
         for part in parts:
             known = await self._facts(caller, row, part)

@@ -52,7 +52,7 @@ class VFolder:
 
     ``permission`` is the caller's permission on the files (None: the caller may only see the
     folder). ``is_managed``: whether the caller may rename, share, delete and restore the folder.
-    For a session, both are those of its owner.
+    If the caller is a session, both apply to its owner.
     ``mount_permission`` is the default permission of a mount, and the permission of project members
     in a project folder.
     """
@@ -318,7 +318,7 @@ class VFolders:
         return view
 
     async def _notified(self, caller: Caller, vfolder_id: str) -> VFolder:
-        """Return a changed folder after a notification of its users."""
+        """Notify the users of a changed folder, and return the folder."""
         row = await self._access.find(caller, vfolder_id)
         await self._changes.folder_changed(row)
         return self._to_view(caller, row)

@@ -95,7 +95,7 @@ class WriteBuffer:
             self._writer.write(chunk)
 
     async def _end_write(self) -> None:
-        # Keep a failed task: after a failed write, no later bytes may be written.
+        # Keep a failed task: after a failed write, later bytes must not be written.
         if self._writing is not None:
             await asyncio.wait([self._writing])
             self._writing.result()

@@ -36,7 +36,7 @@ STUCK_TIMEOUT = timedelta(minutes=15)
 LOST_AGENT_TIMEOUT = timedelta(hours=1)
 # A server that is missing in this many consecutive checks is started again.
 MAX_MISSED_CHECKS = 3
-# A session that became RUNNING less than this time ago may not be in the list of servers yet.
+# A session that became RUNNING less than this time ago may still be missing in the list of servers.
 MIN_RUNNING_TIME = timedelta(seconds=30)
 # Stopped servers are removed from the Hub if their sessions ended within LOOKBACK. The first check
 # after the manager obtains the lease, or after an outage of the Hub, uses MAX_LOOKBACK.
@@ -176,7 +176,7 @@ class Reconciler:
     async def _stop_orphans(self, servers: Mapping[HubKey, Mapping[str, Any]]) -> None:
         """Stop servers whose newest session has ended.
 
-        Servers without a session id are skipped: their session may not be created yet.
+        Servers without a session id are skipped: their session is perhaps not created yet.
         """
         with_session_id = [
             key for key, model in servers.items() if SESSION_ID_OPTION in _options(model)

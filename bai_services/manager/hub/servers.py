@@ -138,7 +138,7 @@ class HubServers:
         await self._retry(row, self._stop_once)
 
     async def _stop_once(self, row: SessionRow) -> bool:
-        """Request a stop if the session has a server; return False if the server still stops."""
+        """Request a stop if the session has a server; return False while it is still stopping."""
         async with self._slots:
             model = await self.hub.server_model(row.hub_user, row.hub_server)
             if model is None or not await self._belongs_to(row, model):

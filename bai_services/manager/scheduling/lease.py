@@ -72,7 +72,7 @@ class Lease:
                 await self._store.release(token)
             except Unavailable as error:
                 log.warning(
-                    "the lease could not be released and must expire first: %s",
+                    "the lease could not be released, so other managers wait until it expires: %s",
                     error,
                 )
 
@@ -123,7 +123,7 @@ class Lease:
 
 
 def own_identity() -> str:
-    """Return a JSON text by which other managers on this machine check this one's process."""
+    """Return a JSON text by which managers on this machine check whether this process runs."""
     return json.dumps(
         {
             "host": socket.gethostname()[:64],

@@ -45,7 +45,7 @@ async def run_replay(task: ReplayTask, on_progress: OnProgress) -> FullCompariso
         *(sys.executable, "-P", "-m", "bai_services.manager.scheduling.replay_worker"),
         stdin=PIPE,
         stdout=PIPE,
-        # The replay uses one thread; each additional one would reserve memory.
+        # The replay uses one thread; each additional thread would reserve memory.
         env={**environ, "LC_ALL": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1"},
     )
     try:
@@ -72,7 +72,7 @@ async def run_replay(task: ReplayTask, on_progress: OnProgress) -> FullCompariso
         log.error("the process that compares policies exited with status %d", code)
         # Native libraries end the process in different ways if they cannot allocate memory.
         raise TooLarge(
-            "the policies could not be compared: the replay needs too much memory, or fails; "
+            "the policies could not be compared: the replay needed too much memory, or failed; "
             "choose a shorter period"
         )
     comparison: FullComparison = await asyncio.to_thread(pickle.loads, result)

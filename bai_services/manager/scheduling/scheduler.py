@@ -29,7 +29,7 @@ from .queue_snapshot import QueueSnapshot
 from .wait_states import WaitStates
 
 TICK_SECONDS = 1.0
-# Interval of full reads, in case a change was not notified.
+# Interval of full reads, which find changes without a notification.
 FULL_READ_INTERVAL_SECONDS = 60.0
 # Maximum number of changes for an incremental read; with more, a full read is as fast.
 MAX_INCREMENTAL_CHANGES = 2_000
@@ -138,8 +138,8 @@ class Scheduler:
     async def query(self, query: Callable[[Explainer], T]) -> T | None:
         """Run ``query`` on a snapshot of the queue and return its result.
 
-        During a long pass, the previous snapshot is used. Return None if there is no queue (on
-        standby), or if the query takes longer than ``QUERY_TIMEOUT_SECONDS``.
+        During a long pass, the previous snapshot is used. Return None if there is no queue (for
+        example on standby), or if the query takes longer than ``QUERY_TIMEOUT_SECONDS``.
         """
         forking = asyncio.create_task(self._new_snapshot())
         self._query_tasks.add(forking)

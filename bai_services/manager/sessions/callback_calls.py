@@ -18,7 +18,7 @@ TOTAL_TIMEOUT_SECONDS = 10.0
 CONNECT_TIMEOUT_SECONDS = 5.0
 # DNS lookups block a thread until the name server responds, so they have their own thread pool.
 MAX_CONCURRENT_LOOKUPS = 4
-_NOT_ALLOWED = "its host has no address that callbacks may reach"
+_NOT_ALLOWED = "the host of the callback URL has no address that callbacks may reach"
 
 Lookup = Callable[[str, int], list[str]]
 
@@ -80,7 +80,7 @@ class _Resolver(AbstractResolver):
 
 
 class CallbackCalls:
-    """Posts to URLs given by users, without redirects, proxies and cookies."""
+    """Posts to URLs given by users, without redirects, proxies or cookies."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class CallbackCalls:
         # A literal IP address is not resolved, so check it here.
         is_forbidden = parse_address(host) is not None and not self.reach.allows_address(host)
         if is_forbidden or self.reach.is_off or not self.reach.allows_name(host):
-            raise CallFailed("callbacks to its URL are no longer allowed", is_final=True)
+            raise CallFailed("callbacks to this URL are no longer allowed", is_final=True)
         try:
             async with self._http.post(
                 address, data=body, headers=headers, allow_redirects=False
@@ -152,7 +152,7 @@ def _call_failed(error: Exception) -> CallFailed:
         if isinstance(cause, _AddressNotAllowed):
             return CallFailed(_NOT_ALLOWED, is_final=True)
         if isinstance(cause, socket.gaierror):
-            return CallFailed("its host name cannot be resolved")
+            return CallFailed("the host name of the callback URL cannot be resolved")
         cause = cause.__cause__ or cause.__context__
     return CallFailed(
         f"the receiver could not be reached or did not speak HTTP ({type(error).__name__})"

@@ -75,7 +75,7 @@ def sub_plans(
         if placement is None or placement.agent_status != AgentStatus.ALIVE:
             agent = kernel.agent_id or "of a kernel"
             raise Unavailable(
-                f"agent {agent} is not responding; the session starts when it is back",
+                f"agent {agent} is not responding; the session starts when the agent is back",
                 session_id=view.row.id,
                 agent=agent,
             )

@@ -163,7 +163,7 @@ class Kernels:
                 return await future
         except TimeoutError:
             raise Unavailable(
-                f"agent {agent_id} is not responding; the log is available when it is back",
+                f"agent {agent_id} is not responding; the log is available when the agent is back",
                 agent=agent_id,
             ) from None
         finally:
@@ -343,8 +343,8 @@ class Kernels:
                 result=Result.SUCCESS,
             )
         else:
-            # Without an exit code, the kernel is missing from the heartbeat, only its folder
-            # remains (without a stored exit code), or its exit code could not be read.
+            # ``code`` is None if the kernel is missing from the heartbeat, if only its folder
+            # remains (without a stored exit code), or if its exit code could not be read.
             reason = (
                 "its container has disappeared" if code is None else f"ended with exit code {code}"
             )

@@ -97,7 +97,8 @@ class LaunchPlans:
         facts = await self.facts_of(row.id)
         if facts.agent_status != AgentStatus.ALIVE:
             raise Unavailable(
-                f"agent {facts.agent_id} is not responding; the session starts when it is back",
+                f"agent {facts.agent_id} is not responding; the session starts when the agent is "
+                "back",
                 session_id=row.id,
                 agent=facts.agent_id,
             )

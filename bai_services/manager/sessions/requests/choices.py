@@ -127,7 +127,8 @@ def choose_resources(
 ) -> tuple[ResourceSlots, int]:
     """Return the resources of a session and its shared memory in bytes.
 
-    They come from the request, the preset and the minimum of the image, in this order.
+    Amounts that the request omits come from the preset. If the preset omits them too, cpu and mem
+    come from the minimum of the image, and shared memory has a default.
 
     Raises
     ------

@@ -46,7 +46,7 @@ from .requests import Folders, Requests, access_key_of
 
 
 class Options:
-    """Lists options for one project and resource group; chooses them if none are requested."""
+    """Lists the options of a project and a resource group, and chooses these if none is given."""
 
     def __init__(
         self, store: RequestStore, requests: Requests, vfolders: Folders, jit_warmup: JitWarmup
@@ -93,7 +93,7 @@ class Options:
         """Return quotas of the caller, and total and used resources of a resource group.
 
         The quotas are those for sessions of the project in that group. If no project is given, the
-        first one is used; if no group is given, the default of a new session.
+        first project is used. If no group is given, the default group of a new session is used.
         """
         authorizer.require(caller, "session.create")
         owner = await self._requests.owner_of(caller, None)

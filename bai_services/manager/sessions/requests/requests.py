@@ -122,7 +122,7 @@ class Requests:
         QuotaExceeded
             If a limit would exclude the request even on an empty cluster.
         InsufficientResources
-            If no agent of the group could ever run the session.
+            If the agents of the group could never run the session.
         Conflict
             If a dependency has ended without success.
         """
@@ -289,7 +289,7 @@ class Requests:
         image: ImageFacts,
         slots: ResourceSlots,
     ) -> None:
-        """Raise if the resources exceed a quota, or could never fit on an agent of the group."""
+        """Raise if the resources exceed a quota, or could never fit in the group."""
         group, scopes = target.group, target.scopes
         agents = await cache.get_or_read(
             ("agents", group.name), lambda: self._agents.of(group.name)

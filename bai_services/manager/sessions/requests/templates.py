@@ -74,7 +74,8 @@ class Templates:
         QuotaExceeded
             If the audience has the maximum number of templates.
         InvalidRequest
-            If the name or the request is not valid, or the audience is a project that is not given.
+            If the name or the request is not valid, or the audience is ``project`` and the project
+            is missing.
         Forbidden
             If the caller may not create templates for the audience.
         """

@@ -57,7 +57,7 @@ class UsageSampling:
         if resolution is FINE:
             recent = self._sampler.unfinished(frozenset(kernel_ids))
         else:
-            # The last complete interval may not be condensed yet.
+            # The last complete interval is perhaps not condensed yet.
             length = timedelta(seconds=resolution.interval_seconds)
             first = max(start, resolution.start_of(self._clock()) - length)
             recent = condensed(await self.samples(kernel_ids, FINE, first, end), resolution)
