@@ -340,7 +340,7 @@ async def finish_creation(handler: APIHandler, content: T, is_new: bool) -> T | 
 
 
 def read_seconds(field: str, text: str) -> float:
-    """Parse a query parameter that is a number of seconds.
+    """Return the number of seconds in the query parameter ``field``, whose value is ``text``.
 
     Raises
     ------
