@@ -31,7 +31,7 @@ _NO_KERNEL_COPY = (errno.EXDEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, er
 
 
 def measure_tree(directory: int) -> Usage:
-    """Return the number of entries and bytes below an open directory."""
+    """Return the usage below an open directory: number of entries and bytes; see ``Usage``."""
     files = size = on_disk = 0
     with Descent(directory) as at:
         waiting = []
@@ -88,7 +88,7 @@ def copy_tree(source: int, target: int, progress: CopyProgress) -> None:
     Raises
     ------
     Conflict
-        If the copy was cancelled.
+        If the copy was cancelled, or if it would exceed ``progress.limit_bytes``.
     """
     with Descent(source) as a, Descent(target) as b:
         waiting = [_copy_files(a.here, b.here, progress)]

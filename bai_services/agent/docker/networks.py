@@ -204,7 +204,7 @@ class Networks:
         raise _unavailable(name, self._pool, reason)
 
     def _create_overlay(self, client: docker.APIClient, name: str, user: str) -> None:
-        """Create an overlay network of the Docker Swarm; only Swarm managers can do this."""
+        """Create an overlay network of the Docker Swarm; do nothing on a Swarm worker."""
         swarm = (client.info().get("Swarm") or {}) if not _find(client, name) else None
         if swarm is None:
             return
