@@ -119,7 +119,8 @@ class SessionHandler(APIHandler):
         returns=Session,
         is_for_sessions=True,
         parameters={
-            "wait": "status to wait for (long poll); default: respond immediately",
+            "wait": "status that the session must have reached or passed (long poll); default: "
+            "respond immediately",
             "timeout": f"maximum wait in seconds; default: {DEFAULT_WAIT_SECONDS:g}",
         },
     )
