@@ -230,7 +230,7 @@ class BaiAuthenticator(Authenticator):
         return authentication(account, _default_roles(handler))
 
     async def _read_account(self, name: str) -> Model:
-        """Read an account; concurrent callers for one user share a read."""
+        """Return the account of a user; concurrent callers for one user share a request."""
         if self._accounts is None:
             self._accounts = FreshSingleFlight()
         path = f"/auth/accounts/{quote(name, safe='')}"

@@ -107,7 +107,9 @@ class LoginHandler(Page, HubLoginHandler):
             self.finish(await self._render_confirmation(reached))
 
     async def authenticate(self, data: dict[str, Any]) -> dict[str, Any] | None:
-        """Check the password, and reject an unconfirmed sign-in that would end another sign-in.
+        """Return the authentication model of the user, None if the sign-in is denied.
+
+        Reject an unconfirmed sign-in that would end another sign-in.
 
         Raises
         ------

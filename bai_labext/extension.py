@@ -100,13 +100,19 @@ def with_ports(offers: list[Offer], environ: Mapping[str, str]) -> list[Offer]:
 
 
 def idle_seconds(environ: Mapping[str, str]) -> float:
-    """Return the idle timeout of apps from ``BAI_APP_IDLE_MINUTES`` (default 60; 0: none)."""
+    """Return the idle timeout of apps in seconds; 0: no timeout.
+
+    ``BAI_APP_IDLE_MINUTES`` sets it; the default is 60 minutes.
+    """
     minutes = read_whole(environ.get("BAI_APP_IDLE_MINUTES", "60"))
     return 60.0 * (minutes or 0)
 
 
 def log_bytes(environ: Mapping[str, str]) -> int:
-    """Return the maximum size of an app's log in bytes, from ``BAI_APP_LOG_MIB``."""
+    """Return the maximum size of an app's log in bytes.
+
+    ``BAI_APP_LOG_MIB`` sets it; the default is ``MAX_LOG_BYTES``.
+    """
     mib = read_whole(environ.get("BAI_APP_LOG_MIB", ""))
     return mib * 2**20 if mib else MAX_LOG_BYTES
 

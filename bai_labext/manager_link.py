@@ -103,7 +103,10 @@ class ManagerLink:
         return {"kernels": [{"at": k["at"], "usage": k["usage"]} for k in usage["kernels"]]}
 
     async def folders(self) -> dict[str, Any]:
-        """Return the owner's folders and quotas; ``path`` of a folder is its mount point here."""
+        """Return the owner's folders and quotas.
+
+        ``path`` of a folder is its mount point in this session, None if it is not mounted.
+        """
         session = await self._client.get(self._path(self.session_id))
         paths = {mount["vfolder_id"]: mount["path"] for mount in session["mounts"]}
         page = await self._client.get("/vfolders", limit=MAX_FOLDERS, sort="name")
@@ -220,7 +223,7 @@ def log_mark(text: str) -> str:
 
 
 def known_length(text: str, mark: str) -> int:
-    """Return the length of the prefix of ``text`` that has this mark; 0 if there is none."""
+    """Return the number of characters of the prefix of ``text`` with this mark; 0: no prefix."""
     length = mark.partition("-")[0]
     count = read_whole(length) or 0
     return count if 0 < count <= len(text) and log_mark(text[:count]) == mark else 0

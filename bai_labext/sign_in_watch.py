@@ -88,7 +88,7 @@ class SignInWatch:
 def close_connection(handler: Any) -> None:
     """Close the connection of a handler.
 
-    If a websocket handler has a method ``sign_in_ended``, this method closes the websocket.
+    If a websocket handler has a method ``sign_in_ended``, call that method to close the websocket.
     """
     if (connection := getattr(handler, "ws_connection", None)) is not None:
         stream = connection.stream

@@ -61,7 +61,9 @@ def set_up_logging(environ: Mapping[str, str]) -> None:
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Listen on each address of the host; wait up to 20 s for a port that is in use.
+    """Listen on each address of the host, and return the listening sockets.
+
+    Wait up to 20 s for a port that is in use.
 
     Raises
     ------

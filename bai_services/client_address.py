@@ -44,7 +44,9 @@ class TrustedProxies:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> TrustedProxies:
-        """Parse networks and addresses; ``own`` stands for this machine's addresses.
+        """Return the proxies in a list of networks and addresses.
+
+        The entry ``own`` stands for this machine's addresses.
 
         Raises
         ------
@@ -60,15 +62,15 @@ class TrustedProxies:
 
         The header is ignored unless the peer is trusted. Each proxy appends the address of its own
         peer, so the client is the last entry that is not in ``networks``, or else the first entry.
-        ``own`` does not apply to entries: sessions of the process engine have this machine's
-        addresses, too.
+        If that entry is not an address, return the peer. ``own`` does not apply to entries:
+        sessions of the process engine have this machine's addresses, too.
         """
         if not forwarded.strip() or not self._is_trusted_peer(peer):
             return normal_address(peer)
         entries = [entry.strip() for entry in forwarded.split(",")]
         while len(entries) > 1 and self._is_named(entries[-1]):
             entries.pop()
-        # An entry that is not an address alone ("unknown", an address with a port) ends the chain.
+        # For example, "unknown" and an address with a port are not addresses.
         client = parse_address(entries[-1])
         return normal_address(peer) if client is None else str(client)
 

@@ -120,7 +120,10 @@ def _trusted_proxies(text: str) -> tuple[str, ...]:
 
 
 def _storage_hosts(text: str) -> tuple[StorageHostSettings, ...]:
-    """Parse a comma-separated list of ``NAME=BACKEND:/PATH``; the first host is the default."""
+    """Return the storage hosts in a comma-separated list of ``NAME=BACKEND:/PATH``.
+
+    The first host is the default.
+    """
     hosts = []
     for part in text.split(","):
         name, _, location = part.strip().partition("=")

@@ -19,8 +19,9 @@ from bai_services.script_json import script_json
 from .refused_fields import problems_of, refused_fields
 from .server import SessionServer
 
-# Maximum number of offers that are requested for projects, and for pairs of project and resource
-# group. For any other choice, the form shows the offer of its project or of the initial project.
+# The manager is asked for the offer of the initial project and of at most this number of other
+# projects, and then of at most this number of pairs of project and resource group. For any other
+# choice, the form shows the offer of its project or of the initial project.
 MAX_OFFERS = 24
 RESOURCE = "resource:"
 UNIT = ":unit"
@@ -36,7 +37,8 @@ Form = Mapping[str, Sequence[str]]
 class SubmittedForm:
     """Values that a user submitted. The Hub shows them again if the start is refused.
 
-    The start is a task of the same request; it adds the problems of the refused fields.
+    ``problems`` are the refused fields and their problems. The start, which is a task of the same
+    request, adds them.
     """
 
     options: Mapping[str, Any]

@@ -86,7 +86,7 @@ class Sessions:
         return await self._get("/sessions/options", **{k: v for k, v in query.items() if v})
 
     async def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a session; idempotent while a live session has the same name and request."""
+        """Create and return a session; idempotent while a live session has the name and request."""
         return await self._post("/sessions", body)
 
     async def get(self, session_id: str) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Sessions:
                 return session
 
     async def detach(self, session_id: str) -> dict[str, Any]:
-        """Let the manager itself start a pending session as soon as it is prepared."""
+        """Let the manager start a pending session when it is prepared; return the session."""
         return await self._post(_path(session_id, "detach"), {})
 
     async def launch(self, session_id: str, user: str, server: str) -> LaunchPlan:

@@ -120,7 +120,7 @@ class BaiSpawner(SessionServer):
         try:
             await self.report_started()
         except errors.BaiError as error:
-            # The session has ended in the manager, which has the agent remove the kernels.
+            # The session has ended in the manager, which lets the agent remove the kernels.
             self.log.warning("%s: the manager rejected its start: %s", self._log_name, error)
             self._is_reported = True
 

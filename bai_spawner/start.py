@@ -54,8 +54,8 @@ class Start:
         Raises
         ------
         StartRefused
-            If the start fails. Nothing of the start remains, except a session that is still
-            pending.
+            If the start fails. No kernel of the start remains, but a session that the engine has
+            not started yet can remain in the manager.
         """
         try:
             self._check_requester()
@@ -113,8 +113,8 @@ class Start:
     async def _plan_of_prepared(self) -> LaunchPlan | None:
         """Return the plan of the session named in the options if it is prepared, else None.
 
-        A start that the manager requests needs no other call before the engine starts the session,
-        because the manager requests the start only when the session is prepared.
+        The manager requests a start only when the session is prepared. For such a start, this is
+        the only call of the manager before the engine starts the kernels.
         """
         session_id = (self._spawner.user_options or {}).get(SESSION_ID)
         if session_id is None:
@@ -127,7 +127,15 @@ class Start:
         return plan
 
     async def _find_or_create_session(self) -> dict[str, Any]:
-        """Return the session of this start; create one if there is none or it has ended."""
+        """Return the session of this start; create one if there is none or it has ended.
+
+        Raises
+        ------
+        Conflict
+            If the session was stopped before its start, or is a batch session that has ended.
+        Forbidden
+            If the session has ended, and a caller other than its owner requests the start.
+        """
         options = dict(self._spawner.user_options or {})
         session_id = options.pop(SESSION_ID, None)
         if session_id is not None:

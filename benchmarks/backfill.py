@@ -41,7 +41,10 @@ REQUEST_STEP_SECONDS = 900
 
 
 def draw_workload(count: int, load: float, seed: int = SEED) -> list[str]:
-    """Return the lines of a generated workload in the Standard Workload Format."""
+    """Return the lines of a workload of ``count`` jobs in the Standard Workload Format.
+
+    ``load`` is the offered load; 1 fills all processors.
+    """
     rng = random.Random(seed)
     sizes = [_size(rng) for _ in range(count)]
     seconds = [_seconds(rng, size) for size in sizes]

@@ -108,7 +108,7 @@ def proxy_command() -> list[str]:
 
 @contextmanager
 def bare_hub(folder: Path, root: Path, environment: dict[str, Any]) -> Iterator[BareHub]:
-    """Run a Hub with an empty database in ``folder`` until the ``with`` block ends."""
+    """Run a Hub with an empty database in ``folder`` until the ``with`` block ends; yield it."""
     port, token = free_port(), secrets.token_hex(16)
     config = folder / "bare_config.py"
     config.write_text(

@@ -61,7 +61,7 @@ def seconds_to_a_page(clone: Path) -> float:
 
 @contextmanager
 def running_demo(clone: Path, environ: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `make run` until the ``with`` block ends; then stop it with SIGINT."""
+    """Run `make run` and yield its process; send SIGINT at the end of the ``with`` block."""
     process = subprocess.Popen(
         ["make", "run"],
         cwd=clone,

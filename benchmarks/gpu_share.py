@@ -64,7 +64,10 @@ def main() -> int:
 
 
 def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> dict[str, Any]:
-    """Return all results; a result that the machine cannot produce is None or missing."""
+    """Return all results; a result that the machine cannot produce is None or missing.
+
+    ``total`` is the memory of the GPU in bytes.
+    """
     workloads = Workloads.measure(direct_environment(gpu), spec.seconds, spec.size, spec.runs)
     figures: dict[str, Any] = {
         "level": "soft",

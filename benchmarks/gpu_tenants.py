@@ -98,7 +98,7 @@ def concurrent_rates(tasks: Sequence[tuple[Sequence[object], Environ]]) -> list[
 
 
 def median_rate(args: Sequence[object], environ: Environ, runs: int) -> float:
-    """Return the median rate over ``runs`` runs of one tenant."""
+    """Return the median rate over ``runs`` runs of one tenant, as in ``concurrent_rates``."""
     return statistics.median(concurrent_rates([(args, environ)])[0] for _ in range(runs))
 
 

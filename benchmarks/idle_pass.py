@@ -1,8 +1,9 @@
 """Cost of a scheduling pass with 10,000 pending sessions, none of which can start.
 
 `milliseconds` is the duration of a pass without changes since the previous one.
-`after_a_change_milliseconds` is the duration of a pass after one more such session was added. Such
-a pass re-evaluates all distinct requests. `first_milliseconds` is the duration of the first pass.
+`first_milliseconds` is the duration of the first pass. `after_a_change_milliseconds` is the
+duration of a pass after one more session that cannot start was added. That pass re-evaluates all
+distinct requests.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def fast_path(spawner):
 
 c.BaiSpawner.environment = {{{ENABLED_VARIABLE!r}: fast_path}}
 """
-# Timeout of one measurement. A measurement that exceeds it hangs.
+# Timeout of one group of measurements. A group that takes longer is considered hung.
 MEASUREMENT_TIMEOUT_SECONDS = 240
 # Processes on the path of a response, each with a string that its command line contains.
 PROCESSES = {

@@ -73,12 +73,15 @@ class Commands:
         self._sequence = 0
 
     async def fill(self, sessions: int) -> dict[str, Any]:
-        """Insert ended sessions of two users."""
+        """Insert ``sessions`` ended sessions of two users."""
         await self._write_sessions(sessions, "TERMINATED")
         return {}
 
     async def queue(self, pending: int, agents: int) -> dict[str, Any]:
-        """Insert pending sessions, and agents with 64 cores and 256 GiB of memory each."""
+        """Insert pending sessions, and agents with 64 cores and 256 GiB of memory each.
+
+        ``pending`` and ``agents`` are their numbers.
+        """
         now = self._world.clock()
         machines = [f"bench-{number}" for number in range(agents)]
         async with self._database.write() as tx:

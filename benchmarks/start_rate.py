@@ -109,7 +109,7 @@ class _Sessions:
         return starts / (self._last_start(round_number, starts) - began)
 
     def _last_start(self, round_number: int, starts: int) -> float:
-        """Wait until all sessions of a round are running; return the time of the last start."""
+        """Wait until all sessions of a round run; return the Unix time of the last start."""
         query: dict[str, str | int] = {
             "status": "RUNNING",
             "name__contains": f"bench-{round_number}-",

@@ -139,8 +139,8 @@ class RunningApps:
         """Start an app in the background with the ``chosen`` arguments.
 
         Does nothing if the Jupyter server itself serves the app. An app that is already running or
-        starting is restarted only if ``restart`` is set. Valid arguments are stored for later
-        starts, unless ``Conflict`` is raised.
+        starting is restarted only if ``restart`` is set. If the app is started or restarted, the
+        arguments are stored for later starts.
 
         Raises
         ------

@@ -40,7 +40,7 @@ class Visits:
         self._admitted_at: dict[Visit, float] = {}
 
     async def enter(self, app: str, client_ip: str, entry: str) -> Visit:
-        """Exchange a single-use entry token, which is part of the manager's link, for a new visit.
+        """Return a new visit for a single-use entry token, which is part of the manager's link.
 
         Raises
         ------

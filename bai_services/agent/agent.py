@@ -152,7 +152,7 @@ class Agent:
         }
 
     async def _kernels(self) -> list[Kernel] | None:
-        """Return all kernels that the engine knows or that have a folder here.
+        """Return all kernels that the engine reports or that have a folder on this machine.
 
         Return None if the engine does not respond.
         """
@@ -168,12 +168,12 @@ class Agent:
         return [*observed, *await asyncio.to_thread(self._kernels_with_folder_only, known_ids)]
 
     def _with_usage(self, kernel: Kernel) -> Kernel:
-        """Add the kernel's device and disk usage to its report."""
+        """Return the kernel with the usage of its devices and disk added."""
         usage = self._watchdog.usage(kernel.session_id) | self._disk.usage(kernel.kernel_id)
         return replace(kernel, usage={**(kernel.usage or {}), **usage}) if usage else kernel
 
     def _kernels_with_folder_only(self, known_ids: set[str]) -> list[Kernel]:
-        """Return the kernels that have a folder here but that the engine did not report."""
+        """Return the kernels with a folder on this machine that the engine did not report."""
         return [
             Kernel(
                 kernel_id=folder.kernel_id,

@@ -211,7 +211,8 @@ class AgentApp(Application):
         max=64,
         allow_none=True,
         help="Number of simulated GPUs on a machine without an NVIDIA GPU; 0 offers none. Default: "
-        "2 on a machine without any accelerator. No effect on a machine with an NVIDIA GPU. "
+        "2 on a machine without any accelerator, else 0. No effect on a machine with an NVIDIA "
+        "GPU. "
         "Environment: `BAI_AGENT_SIMULATED_GPUS`.",
     ).tag(config=True)
     accelerator_table = Unicode(

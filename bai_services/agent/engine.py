@@ -46,7 +46,9 @@ class Engine(ABC):
 
     @abstractmethod
     async def prepare(self, task: Task, report_progress: ReportProgress) -> Prepared:
-        """Prepare a kernel's image and network before its start; idempotent.
+        """Prepare a kernel's image and network before its start; return what the start needs.
+
+        Idempotent.
 
         Raises
         ------

@@ -17,7 +17,10 @@ _HOSTNAME = re.compile(r"(main|sub)[0-9]{1,4}")
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel on this machine; ``exit_code`` is None while it runs, and if it is unknown."""
+    """A kernel on this machine.
+
+    ``exit_code`` is None while the kernel runs, or if the exit code is unknown.
+    """
 
     kernel_id: str
     session_id: str
@@ -80,7 +83,7 @@ class Task:
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> Task:
-        """Parse a work item of the manager's response.
+        """Return the work item that an entry of the manager's response describes.
 
         Raises
         ------

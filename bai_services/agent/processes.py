@@ -171,7 +171,7 @@ class ProcessEngine(Engine):
         if self._notices is None:
             await self.facts()
         # ``uid`` remains None, so the home directory belongs to the agent's user. The Hub and its
-        # sessions run as the same user; the sandbox only maps it to another uid.
+        # sessions run as the same user, although the sandbox shows another uid to the session.
         return Prepared(notices=self._notices or ())
 
     async def remove(self, task: Task) -> None:

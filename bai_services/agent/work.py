@@ -135,7 +135,9 @@ class WorkExecutor:
 
 
 async def with_mount_timeout(work: Callable[..., T], *arguments: Any) -> T:
-    """Run a file operation that a dead mount could block forever, in a thread of its own.
+    """Run a file operation in a thread of its own, and return its result.
+
+    A dead mount could block the operation forever.
 
     Raises
     ------

@@ -207,7 +207,7 @@ async def _result(
     declared: Operation,
     arguments: Mapping[str, Any],
 ) -> Any:
-    """Call the method; an expensive call first waits for a slot of the caller."""
+    """Call the method and return its result; an expensive call first waits for a free slot."""
     caller: Caller | None = getattr(handler, "caller", None)
     if not declared.is_expensive or caller is None or caller.user_id is None:
         return await method(handler, **arguments)
@@ -368,7 +368,7 @@ class NotFoundHandler(APIHandler):
 
 
 def invalid_request(error: ValidationError, prefix: str = "") -> errors.InvalidRequest:
-    """Convert a validation error; the message is ``prefix`` and the problem of each field.
+    """Return the error for a validation error; the message is ``prefix`` and each field's problem.
 
     If there are more than ``MAX_PROBLEMS`` problems, none is described: a body of 1 MiB can have
     100,000 problems, and describing all of them would block the event loop for a second.
@@ -386,7 +386,7 @@ def invalid_request(error: ValidationError, prefix: str = "") -> errors.InvalidR
 
 
 def to_json(value: Any) -> Any:
-    """Convert a value of the manager that ``json`` cannot serialize.
+    """Return a value of the manager, which ``json`` cannot serialize, in a form that it can.
 
     Raises
     ------

@@ -108,7 +108,7 @@ def cell(value: Any) -> str:
 
 
 def _marked(match: re.Match[str]) -> str:
-    """Put a mark before a sign that follows a separator."""
+    """Return the match with a mark before the sign that follows a separator."""
     blanks, sign = match.groups()
     return f"{blanks}'{sign}" if sign and _SEPARATOR.search(blanks) else match[0]
 

@@ -12,7 +12,7 @@ _STYLE = re.compile(r"(\x1b\[[0-9;:]*m)")
 
 
 def printable(text: object) -> str:
-    """Replace control and format characters in ``text``, except for newlines and tabs.
+    """Return ``text`` with control and format characters replaced, except newlines and tabs.
 
     Names and messages come from other users: an escape sequence in them must not
     control the terminal of the user who lists them.
@@ -23,7 +23,7 @@ def printable(text: object) -> str:
 
 
 def printable_log(text: str) -> str:
-    """Replace the characters that `printable` replaces; keep colours and carriage returns."""
+    """Return ``text`` like `printable`, but keep colours and carriage returns."""
     parts = _STYLE.split(text)
     # The parts with odd indexes are the style sequences.
     return "".join(

@@ -75,7 +75,7 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Format elapsed time like a clock: ``0:12``, ``1:02:03``."""
+    """Format a number of elapsed seconds like a clock: ``0:12``, ``1:02:03``."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

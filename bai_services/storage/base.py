@@ -38,7 +38,7 @@ class Scope:
 
     @classmethod
     def parse(cls, text: str) -> Scope:
-        """Parse the database form: ``user:ID``."""
+        """Return the scope that the database stores as ``text``, for example ``user:ID``."""
         kind, _, key = text.partition(":")
         return cls(kind, key)
 

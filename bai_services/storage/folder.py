@@ -124,7 +124,7 @@ class OpenFolder:
         parts: Sequence[str],
         expected: Precondition = NO_PRECONDITION,
     ) -> Entry:
-        """Move a complete file to its path, replacing an existing regular file.
+        """Move a complete file to its path, replacing an existing regular file; return the entry.
 
         The file is flushed to the disk before it becomes visible in the folder.
         """
@@ -151,7 +151,10 @@ class OpenFolder:
                 raise Changed(f"{parts[-1]} no longer exists", etag=None) from None
 
     def move(self, source: Sequence[str], target: Sequence[str], replaces: bool) -> Entry:
-        """Move or rename an entry inside the folder; create missing parents of the target."""
+        """Move or rename an entry inside the folder, and return the moved entry.
+
+        Missing parents of the target are created.
+        """
         if tuple(target[: len(source)]) == tuple(source):
             raise InvalidRequest("the target is the source or a path inside it", field="target")
         with self.directory(source[:-1]) as outer:
@@ -170,7 +173,7 @@ class OpenFolder:
         return entry
 
     def content_bytes(self, parts: Sequence[str]) -> int:
-        """Return the size of a file, or of all files in a directory."""
+        """Return the size in bytes of a file, or of all files in a directory."""
         with self.directory(parts[:-1]) as outer:
             facts = os.stat(parts[-1], dir_fd=outer, follow_symlinks=False)
             if not stat.S_ISDIR(facts.st_mode):
@@ -181,7 +184,10 @@ class OpenFolder:
     def copy(
         self, source: Sequence[str], target: Sequence[str], staging: Path, progress: CopyProgress
     ) -> Entry:
-        """Copy a file or a directory tree; the copy becomes visible when it is complete."""
+        """Copy a file or a directory tree, and return the copy.
+
+        The copy becomes visible when it is complete.
+        """
         if tuple(target[: len(source)]) == tuple(source):
             raise InvalidRequest("the target is the source or a path inside it", field="target")
         with self.directory(source[:-1]) as outer:

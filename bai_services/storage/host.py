@@ -119,7 +119,7 @@ class StorageHost:
         await asyncio.gather(self._long.stop(), self.workers.stop())
 
     async def probe(self) -> Health:
-        """Check the host's health, within a few seconds."""
+        """Check the host's health within a few seconds, and return it."""
         started = time.monotonic()
         now = datetime.now(UTC)
         try:
@@ -149,7 +149,7 @@ class StorageHost:
             await self._long.run(self._delete, location, seconds=None)
 
     async def usage(self, location: Location) -> Usage:
-        """Compute the usage of a folder by walking its tree."""
+        """Return the usage of a folder, computed by walking its tree."""
         return await self._long.run(self._measure, location, seconds=None)
 
     async def scope_bytes(self, scope: Scope) -> int | None:
@@ -205,19 +205,22 @@ class StorageHost:
     async def move(
         self, location: Location, source: str, target: str, replaces: bool, uid: int | None = None
     ) -> Entry:
-        """Move or rename an entry inside a folder."""
+        """Move or rename an entry inside a folder, and return the moved entry."""
         old, new = safe_paths.file_parts(source), safe_paths.file_parts(target, is_new=True)
         return await self._run_in_folder(location, uid, OpenFolder.move, old, new, replaces)
 
     async def content_bytes(self, location: Location, path: str) -> int:
-        """Return the size of a file, or of all files in a directory."""
+        """Return the size in bytes of a file, or of all files in a directory."""
         parts = safe_paths.file_parts(path)
         return await self._long.run(self._content_bytes, location, parts, seconds=None)
 
     async def copy(
         self, location: Location, source: str, target: str, uid: int | None, progress: CopyProgress
     ) -> Entry:
-        """Copy an entry inside a folder; the copy becomes visible when it is complete."""
+        """Copy an entry inside a folder, and return the copy.
+
+        The copy becomes visible when it is complete.
+        """
         old, new = safe_paths.file_parts(source), safe_paths.file_parts(target, is_new=True)
         return await self._long.run(self._copy, location, uid, old, new, progress, seconds=None)
 
@@ -279,7 +282,7 @@ class StorageHost:
         self, location: Location, writer: Writer, path: str, uid: int | None,
         expected: Precondition = NO_PRECONDITION,
     ) -> Entry:  # fmt: skip
-        """Move an uploaded file to its path, durably and atomically."""
+        """Move an uploaded file to its path, durably and atomically; return the entry."""
         parts = safe_paths.file_parts(path, is_new=True)
         return await self.workers.run(self._commit, location, writer, parts, uid, expected)
 
@@ -294,9 +297,9 @@ class StorageHost:
     ) -> Unpacked:
         """Unpack an uploaded tar archive into a directory of the folder.
 
-        Before files are moved into the folder, ``require`` is called with their total size; its
-        error stops the unpacking.
-        A cancellation stops the unpacking, unless files are already being moved into the folder.
+        Return the number of files and their total size. Before files are moved into the folder,
+        ``require`` is called with the total size in bytes; its error stops the unpacking. A
+        cancellation stops the unpacking, unless files are already being moved into the folder.
         """
         parts = safe_paths.parse_new_path(path)
         staging = await self.workers.run(self.staging(location).new_path, ".unpacked")
@@ -317,7 +320,7 @@ class StorageHost:
                 return await unpack(job, require)
             finally:
                 removal = self._long.run(remove_any, staging, seconds=None)
-                with contextlib.suppress(Unavailable):  # the sweep at the next start removes it
+                with contextlib.suppress(Unavailable):  # a later sweep removes the directory
                     await asyncio.shield(asyncio.ensure_future(removal))
 
     async def discard(self, writer: Writer) -> None:
@@ -325,7 +328,7 @@ class StorageHost:
         await self.workers.run(writer.discard)
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Run a method of a ``Writer`` in a thread."""
+        """Run a method of a ``Writer`` in a thread, and return its result."""
         return await self.workers.run(work, *arguments)
 
     async def sweep(self, is_start: bool = False) -> int:
@@ -350,7 +353,10 @@ class StorageHost:
     async def _run_in_folder(
         self, location: Location, uid: int | None, work: Callable[..., T], *arguments: Any
     ) -> T:
-        """Run ``work`` on the opened folder in a thread; ``uid`` will own new files."""
+        """Run ``work`` on the opened folder in a thread, and return its result.
+
+        ``uid`` will own new files.
+        """
         return await self.workers.run(self._opened_for, location, uid, work, *arguments)
 
     def _opened_for(

@@ -31,7 +31,7 @@ _NO_KERNEL_COPY = (errno.EXDEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, er
 
 
 def measure_tree(directory: int) -> Usage:
-    """Return the number of entries and bytes below an open directory."""
+    """Return the usage below an open directory: number of entries and bytes; see ``Usage``."""
     files = size = on_disk = 0
     with Descent(directory) as at:
         waiting = []
@@ -88,7 +88,7 @@ def copy_tree(source: int, target: int, progress: CopyProgress) -> None:
     Raises
     ------
     Conflict
-        If the copy was cancelled.
+        If the copy was cancelled, or if it would exceed ``progress.limit_bytes``.
     """
     with Descent(source) as a, Descent(target) as b:
         waiting = [_copy_files(a.here, b.here, progress)]
@@ -231,7 +231,10 @@ def _is_zero(block: memoryview) -> bool:
 
 
 def start_writeback(file: int, offset: int, size: int) -> None:
-    """Let the kernel start writing a range of a file to the disk, without any guarantee."""
+    """Let the kernel start writing ``size`` bytes of a file from ``offset`` to the disk.
+
+    There is no guarantee that the kernel does so.
+    """
     # Errors are ignored: fsync reports them, and not every file system supports the call.
     _libc.sync_file_range(file, offset, size, _SYNC_FILE_RANGE_WRITE)
 
@@ -265,7 +268,7 @@ def can_share_blocks(directory: Path) -> bool:
 
 @contextlib.contextmanager
 def descriptor(number: int) -> Iterator[int]:
-    """Close a descriptor at the end of the block."""
+    """Yield the open descriptor ``number``, and close it at the end of the block."""
     try:
         yield number
     finally:
@@ -273,6 +276,6 @@ def descriptor(number: int) -> Iterator[int]:
 
 
 def open_subdirectory(directory: int, name: str) -> contextlib.AbstractContextManager[int]:
-    """Open a subdirectory, unless it is a link."""
+    """Open a subdirectory until the end of the block; raise OSError if it is a link."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     return descriptor(os.open(name, flags, dir_fd=directory))

@@ -88,12 +88,13 @@ class Workers:
     async def run(
         self, work: Callable[..., T], *arguments: Any, seconds: float | None = STEP_TIMEOUT_SECONDS
     ) -> T:
-        """Run a file operation in a thread; ``seconds`` None means no timeout.
+        """Run a file operation in a thread, and return its result; ``seconds`` None: no timeout.
 
         Raises
         ------
         Unavailable
-            If the operation does not finish in time; it may still finish later.
+            If all threads hang, the threads are stopped, or the operation does not finish in time.
+            In the last case, it may still finish later.
         BaiError
             If the operation raises an OSError that ``_MEANINGS`` translates.
         """

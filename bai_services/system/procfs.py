@@ -62,7 +62,7 @@ def mounts() -> list[Mount]:
 
 
 def mount_of(line: bytes) -> Mount:
-    """Parse a line of ``mountinfo``."""
+    """Return the mount that a line of ``mountinfo`` describes."""
     words, _, rest = line.partition(b" - ")
     fields = words.split()
     point = _OCTAL_ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), fields[4])

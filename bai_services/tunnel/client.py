@@ -144,7 +144,10 @@ class TunnelClient:
             self._endpoint.close()
 
     async def _connect_with_retries(self, timeout_seconds: float) -> _Connection:
-        """Connect; retry with backoff, because the proxy or the session may be restarting."""
+        """Connect and return the connection; raise ``Unavailable`` after ``timeout_seconds``.
+
+        Retry with backoff, because the proxy or the session may be restarting.
+        """
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + timeout_seconds, MIN_PAUSE_SECONDS
         while True:

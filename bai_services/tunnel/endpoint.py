@@ -180,7 +180,10 @@ class TunnelEndpoint:
         self._streams.pop(stream.number, None)
 
     def send_response(self, number: int, content: bytes) -> None:
-        """Send a response and half-close the stream, without a local connection."""
+        """Send a response on the stream ``number``, and half-close the stream.
+
+        The stream has no local connection.
+        """
         self.link.streams.send(number, content)
         self.link.streams.finish(number)
         self.wake()

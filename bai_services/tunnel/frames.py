@@ -111,7 +111,7 @@ def encode_hello(hello: Hello) -> bytes:
 
 
 def decode(message: bytes) -> Frame:
-    """Parse a message.
+    """Return the frame in a message.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def decode(message: bytes) -> Frame:
 
 
 def decode_hello(frame: Frame) -> Hello:
-    """Parse the payload of a HELLO frame.
+    """Return the content of a HELLO frame.
 
     Raises
     ------

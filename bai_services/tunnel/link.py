@@ -44,7 +44,7 @@ class Link:
         Raises
         ------
         ProtocolError
-            If ``received`` is impossible.
+            If this endpoint has not sent that many frames, or the peer acknowledged more before.
         """
         self._control.clear()
         self._resend.clear()

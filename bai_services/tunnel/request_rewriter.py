@@ -122,7 +122,7 @@ class RequestRewriter:
         return self._rewrite(text), view[size - before :]
 
     def _rewrite(self, text: bytes) -> bytes:
-        """Process a complete head, trailer line or chunk size line."""
+        """Return the bytes to forward for a complete head, trailer line or chunk size line."""
         if self._state is _State.HEAD:
             return self._rewrite_head(text)
         if self._state is _State.TRAILERS:

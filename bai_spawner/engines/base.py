@@ -71,7 +71,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a kernel ended; ``code`` is None if it is unknown."""
+    """How a kernel ended; ``code`` is its exit code, None if unknown."""
 
     code: int | None
     reason: EndReason = EndReason.EXITED
@@ -106,7 +106,9 @@ class Engine(LoggingConfigurable):
     async def start(
         self, plan: LaunchPlan, environ: Mapping[str, str], command: Sequence[str]
     ) -> Running:
-        """Start the kernel of ``plan``; first remove an earlier kernel of this name and session.
+        """Start the kernel of ``plan``, and return its handle.
+
+        First remove an earlier kernel with the same name in the same session.
 
         ``environ`` is the Hub's part of the environment. If ``command`` is empty, the default of
         the image or engine is run. A failed or cancelled start leaves no process or container.

@@ -126,7 +126,8 @@ def python_paths() -> list[str]:
 def not_world_readable(folder: str, depth: int = 3) -> Iterator[str]:
     """Yield the paths below ``folder`` that are not world-readable.
 
-    Paths inside a yielded directory are omitted, and so are paths more than ``depth`` levels down.
+    Omit links, paths inside a yielded directory, and paths more than ``depth`` levels below
+    ``folder``.
     """
     try:
         entries = list(os.scandir(folder))

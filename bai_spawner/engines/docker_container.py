@@ -117,7 +117,10 @@ class KernelContainer(DockerSpawner):
         return address.partition("/")[0]
 
     async def create_object(self) -> Mapping[str, Any]:
-        """Create the container; options of the plan override those of the administrator."""
+        """Create the container, and return Docker's response.
+
+        Options of the plan override those of the administrator.
+        """
         plan_options = {
             "extra_create_kwargs": _create_options(self._plan),
             "extra_host_config": _host_options(self._plan, self._limits),
@@ -263,7 +266,10 @@ def _device_request(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _literal(value: Any) -> Any:
-    """Escape braces in all strings of a value, so that DockerSpawner does not format them."""
+    """Return a value with all braces in its strings escaped.
+
+    DockerSpawner would otherwise format the strings as templates.
+    """
     if isinstance(value, str):
         return value.replace("{", "{{").replace("}", "}}")
     if isinstance(value, dict):

@@ -73,9 +73,9 @@ class ProcessEngine(Engine):
         ["auto", "bubblewrap", "none"],
         "auto",
         help="""
-        Whether sessions run in a sandbox. `auto` uses bubblewrap if it works on this machine; the
-        log and the session show if it does not. `bubblewrap` requires bubblewrap: if it does not
-        work, every start fails. `none` never uses it.
+        Whether sessions run in a sandbox. `auto` uses bubblewrap if it works on this machine. If
+        it does not work, the log and a notice of the session say so. `bubblewrap` requires
+        bubblewrap: if it does not work, every start fails. `none` never uses it.
         """,
     ).tag(config=True)
 
@@ -309,7 +309,10 @@ def _name_of(one: LaunchPlan | Running) -> str:
 
 
 async def _launch_in_thread(launch: Callable[[], Running], kernel_id: str) -> Running:
-    """Run ``launch`` in a thread; if this call is cancelled, kill what ``launch`` has started."""
+    """Run ``launch`` in a thread, and return its result.
+
+    If this call is cancelled, kill what ``launch`` has started.
+    """
     task = asyncio.ensure_future(asyncio.to_thread(launch))
     try:
         return await asyncio.shield(task)

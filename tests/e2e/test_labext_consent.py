@@ -68,7 +68,7 @@ async def test_the_panel_shares_folders_and_accepts_invitations(
         await page.get_by_role("button", name="Share: to-share").click()
         await allow(page, hub)
         dialog = page.locator(".jp-Dialog")
-        await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.TIMEOUT_MS)
+        await dialog.get_by_text("The folder is not shared.").wait_for(timeout=lab.TIMEOUT_MS)
         await dialog.get_by_label("User name or e-mail").fill("user2")
         await dialog.get_by_label("Permission", exact=True).select_option("rw")
         # Enter submits the form and does not close the dialog.
@@ -215,7 +215,7 @@ async def test_the_panel_asks_for_consent_again_after_denial_and_expiry(
         await page.locator(".jp-Dialog").get_by_role("button", name="Open window").wait_for()
         await allow(page, hub)
         dialog = page.locator(".jp-Dialog")
-        await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.TIMEOUT_MS)
+        await dialog.get_by_text("The folder is not shared.").wait_for(timeout=lab.TIMEOUT_MS)
         await dialog.get_by_role("button", name="Close", exact=True).click()
         # Simulate that the manager rejects the expired token. The panel asks for consent again.
         await page.route("**/grants?*", lambda route: route.fulfill(status=401, body="{}"))
@@ -225,5 +225,5 @@ async def test_the_panel_asks_for_consent_again_after_denial_and_expiry(
         await page.unroute("**/grants?*")
         await share.click()
         await allow(page, hub)
-        await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.TIMEOUT_MS)
+        await dialog.get_by_text("The folder is not shared.").wait_for(timeout=lab.TIMEOUT_MS)
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)

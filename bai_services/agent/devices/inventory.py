@@ -71,7 +71,7 @@ class Inventory:
         return self._usage.get(device_id, {})
 
     async def processes(self) -> ProcessReading:
-        """Read the processes that use memory of this machine's devices."""
+        """Return the processes that use memory of this machine's devices now."""
         lists = await asyncio.gather(*(self._read_processes(kind) for kind in self.kinds.values()))
         return ProcessReading(
             [process for found in lists if found is not None for process in found],

@@ -33,7 +33,7 @@ CHECK_INTERVAL_SECONDS = 1.0
 TOLERANCE_PERCENT = 102
 # Some devices, such as Gaudi, report up to this amount of used memory while no process uses them.
 IDLE_BYTES = 2**30
-# A single check over the limit is ignored, because the session may free the memory at once.
+# A session over its limit in a single check is ignored, because it may free the memory at once.
 CHECKS_BEFORE_ACTING = 2
 
 # Bytes that a session may use, by device id.
@@ -152,7 +152,7 @@ class Watchdog:
         return None if device is None else device.family
 
     def _current_sessions(self) -> list[tuple[str, WatchedSession]]:
-        """Return the sessions that have devices with known memory now, and drop all others."""
+        """Return the sessions that now have devices with known memory; forget all others."""
         self._sessions = {
             session_id: self._sessions.get(session_id) or WatchedSession()
             for session_id in sorted(self._grants.sessions())
@@ -160,14 +160,14 @@ class Watchdog:
         return list(self._sessions.items())
 
     def _with_activity(self, usage: DeviceUsage, active_at: str | None) -> DeviceUsage:
-        """Add the device's metrics and the time of last activity to a session's usage."""
+        """Return the usage with the device's metrics and the time of the last activity added."""
         device = self._inventory.devices.get(usage.id)
         sample = self._inventory.sample(usage.id)
         if device is None:
             return usage
         utilization = sample.get("utilization_percent")
         if not self._inventory.kinds[device.family].reports_processes:
-            # Such devices are not shared, so all used memory belongs to this session.
+            # Devices of such a family are not shared, so all used memory belongs to this session.
             usage = replace(usage, memory_bytes=sample.get("memory_used_bytes"))
         if usage.limit_bytes == device.memory_bytes:
             usage = replace(usage, utilization_percent=utilization)
@@ -230,7 +230,10 @@ def device_usages(
 
 
 def _utilization(processes: Sequence[DeviceProcess]) -> float | None:
-    """Return the summed utilization of processes; None if it is unknown for one of them."""
+    """Return the summed utilization of processes in percent, at most 100.
+
+    Return None if there are no processes, or if the utilization of one of them is unknown.
+    """
     percents = [process.utilization_percent for process in processes]
     known = [percent for percent in percents if percent is not None]
     if not percents or len(known) < len(percents):

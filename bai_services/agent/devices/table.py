@@ -69,8 +69,8 @@ class Metric:
 class Divided:
     """How a part of a divided device is recognized.
 
-    ``mode`` is a key (see ``TableDevices.value``). A device is whole if the value of the key is in
-    ``whole`` or empty; otherwise it is a part, and the value names its kind.
+    ``mode`` is a key (see ``TableDevices.value``). A device is whole if the value of the key is
+    empty or listed in ``whole``. Any other device is a part, and the value names its kind.
     """
 
     mode: str = ""
@@ -148,7 +148,7 @@ def load_table(path: str) -> tuple[dict[str, Row], dict[str, str]]:
 
 
 def read_table(text: str, name: str) -> dict[str, Row]:
-    """Parse a table; ``name`` is its file name for error messages.
+    """Return the rows of a table by family; ``name`` is its file name for error messages.
 
     Raises
     ------

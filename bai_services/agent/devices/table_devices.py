@@ -14,7 +14,7 @@ from .base import Device, DeviceInjection, DeviceKind, Finding, GrantedDevice
 from .host_files import HostFiles, ToolFailed, json_pointer
 from .table import PCI, Row
 
-# Nothing enforces a share of such a device, so it is only allocated as a whole.
+# Nothing enforces shares of the devices in the table, so they are only allocated as a whole.
 WHOLE = Sharing(most=0)
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 

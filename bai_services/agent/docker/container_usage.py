@@ -44,7 +44,7 @@ class Meter:
 
 
 def _memory(memory: Mapping[str, Any]) -> int:
-    """Return the memory in use, without reclaimable page cache."""
+    """Return the bytes of memory in use, without reclaimable page cache."""
     details = memory.get("stats") or {}
     # cgroup v2 has inactive_file, v1 total_inactive_file.
     cache = int(details.get("total_inactive_file") or details.get("inactive_file") or 0)

@@ -137,8 +137,8 @@ class DockerEngine(Engine):
         """Set the rules again if the engine was unavailable, or if the containers on overlay
         networks have changed.
 
-        An overlay network has no bridge of its own on this machine: rules identify its containers
-        by their addresses on a shared bridge, and they have an address only while they run.
+        An overlay network has no bridge of its own on this machine. Rules identify its containers
+        by their addresses on a shared bridge. A container has an address only while it runs.
         """
         overlay_containers = frozenset(
             str(container["Id"])

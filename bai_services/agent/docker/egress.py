@@ -44,7 +44,9 @@ class Firewall:
 
     @classmethod
     def find(cls, version: int) -> Firewall:
-        """Return the variant of iptables that Docker uses here, or else the first usable variant.
+        """Return the iptables variant that Docker uses on this machine, else the first usable one.
+
+        ``version`` is the IP version, 4 or 6.
 
         Raises
         ------

@@ -143,7 +143,7 @@ _UNREACHABLE = (
 
 
 def pull_error(name: str, text: str) -> BaiError:
-    """Convert Docker's error message of a failed pull to an error for the user."""
+    """Return the error for the user for Docker's error message of a failed pull."""
     low = text.lower()
     if "no space left" in low:
         return StorageFull(f"image {name} does not fit on the disk of the machine", image=name)

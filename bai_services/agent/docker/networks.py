@@ -64,7 +64,7 @@ def free_subnets(pool: Network, prefix_length: int, used: Iterable[Network]) -> 
 
 
 def read_pool(text: str, prefix_length: int) -> Network:
-    """Parse the setting of the network pool.
+    """Return the network pool that a setting describes; ``prefix_length`` is that of its subnets.
 
     Raises
     ------
@@ -157,10 +157,10 @@ class Networks:
         return await self._calls.run("query", lambda client: self._session_networks(client, ids))
 
     async def remove_unused(self, unused_seconds: float) -> list[str]:
-        """Remove this agent's networks that were unused for this time, and return their names.
+        """Remove this agent's networks that were unused for ``unused_seconds``; return their names.
 
-        Unused networks of cluster sessions are removed after ``CLUSTER_UNUSED_SECONDS`` at the
-        latest, because no session uses them again.
+        The limit for the network of a cluster session is at most ``CLUSTER_UNUSED_SECONDS``,
+        because no other session uses that network.
         """
         now = self._clock()
         try:
@@ -204,7 +204,7 @@ class Networks:
         raise _unavailable(name, self._pool, reason)
 
     def _create_overlay(self, client: docker.APIClient, name: str, user: str) -> None:
-        """Create an overlay network of the Docker Swarm; only Swarm managers can do this."""
+        """Create an overlay network of the Docker Swarm; do nothing on a Swarm worker."""
         swarm = (client.info().get("Swarm") or {}) if not _find(client, name) else None
         if swarm is None:
             return

@@ -240,7 +240,10 @@ def _measure_tree(path: Path, deadline: float, linked: set[tuple[int, int]]) -> 
 
 
 def _open_child(parent: int, name: str, device: int) -> int | None:
-    """Open a subdirectory on the same file system; None if it is missing, a link or a mount."""
+    """Return a descriptor of a subdirectory on the file system ``device``.
+
+    Return None if the subdirectory is missing, a link or a mount point.
+    """
     try:
         child = os.open(name, _DIRECTORY, dir_fd=parent)
     except OSError:
@@ -252,7 +255,7 @@ def _open_child(parent: int, name: str, device: int) -> int | None:
 
 
 def _list(directory: int, linked: set[tuple[int, int]]) -> tuple[int, list[str]]:
-    """Return the disk usage of a directory and its files, and the names of its subdirectories."""
+    """Return the bytes that a directory and its files use, and the names of its subdirectories."""
     total, subdirectories = os.fstat(directory).st_blocks * BLOCK_BYTES, []
     with os.scandir(directory) as entries:
         for entry in entries:

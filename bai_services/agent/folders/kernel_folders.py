@@ -73,6 +73,8 @@ class Folders:
         ------
         StorageFull
             If the disk is full.
+        BaiError
+            If the folder cannot be created for another reason.
         """
         folder, home = self.path(task.folder), self.home(task.folder)
         try:
@@ -95,7 +97,7 @@ class Folders:
         return self._binds.create(task.folder, task.mounts)
 
     def remove_stale_mount_points(self) -> None:
-        """Remove mount points that an earlier agent process has left without a mount."""
+        """Remove the mount points without a mount that an earlier agent process has left."""
         self._binds.remove_stale_mount_points()
 
     def all(self) -> list[KernelFolder]:

@@ -91,7 +91,7 @@ class DeviceReport(_AgentBody):
     facts: dict[str, Any] = {}
 
     def to_device(self) -> NewDevice:
-        """Convert to the manager's data class.
+        """Return the device as the manager's data class.
 
         Raises
         ------
@@ -127,7 +127,7 @@ class Heartbeat(_AgentBody):
     is_leaving: bool = False
 
     def to_heartbeat(self) -> AgentHeartbeat:
-        """Convert to the manager's data class.
+        """Return the heartbeat as the manager's data class.
 
         Raises
         ------

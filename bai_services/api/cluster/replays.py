@@ -101,7 +101,8 @@ class PolicyReport(ResponseModel):
 
     ``name`` is ``history``, ``current`` for the replay under the current policy, or the name of a
     tried policy. The difference between ``history`` and ``current`` is the error of the replay
-    itself. ``by_project`` and ``by_user`` list, for each domain, the 50 that waited longest.
+    itself. ``by_project`` and ``by_user`` list, for each domain, the 50 with the longest
+    total waiting time.
     """
 
     name: str

@@ -197,7 +197,8 @@ class StreamedBodyHandler(APIHandler, Generic[T]):
             raise self._error
         if self._upload is None:
             raise InvalidRequest("this request must have a body")
-        # An upload can take hours. The permission of the current caller is checked.
+        # An upload can take hours, so authenticate the caller again: ``commit`` then checks the
+        # current permissions.
         return await self._upload.commit(await self.recheck_caller())
 
     def on_finish(self) -> None:
@@ -301,7 +302,10 @@ class ContentHandler(StreamedBodyHandler[Entry]):
             self.request.connection.stream.close()  # type: ignore[union-attr]
 
     async def _sendfile(self, file: OpenFile, start: int, length: int) -> None:
-        """Send part of a file with sendfile(), bypassing tornado, and close the connection."""
+        """Send ``length`` bytes of a file from ``start`` with sendfile(), bypassing tornado.
+
+        Then close the connection.
+        """
         self.set_header("Connection", "close")
         with contextlib.suppress(StreamClosedError):
             await self.flush()
@@ -367,8 +371,8 @@ class ArchiveHandler(StreamedBodyHandler[Unpacked]):
 async def end_without_access(handler: APIHandler, folder_id: str) -> AsyncIterator[None]:
     """End a download when its caller may no longer download the folder's files.
 
-    After an error, also another one, the connection is closed, so that the client notices that the
-    file is incomplete. An error before the first byte is raised.
+    An error before the first byte is raised. After any later error, the connection is closed, so
+    that the client notices that the file is incomplete.
     """
 
     async def require(caller: Caller) -> None:

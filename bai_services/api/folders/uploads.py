@@ -181,7 +181,7 @@ class UploadHandler(_TusHandler):
 
 
 def metadata_of(header: str) -> dict[str, str]:
-    """Parse ``Upload-Metadata``: names with values in base64.
+    """Return the decoded values of ``Upload-Metadata`` by name.
 
     Raises
     ------

@@ -59,7 +59,7 @@ class SessionRequest(Body):
     allow_fractional_resource_fragmentation: bool | None = None
 
     def to_spec(self) -> SessionSpec:
-        """Convert to the manager's ``SessionSpec``."""
+        """Return the request as the manager's ``SessionSpec``."""
         values: dict[str, Any] = {
             name: getattr(self, name) for name in FIELDS & set(type(self).model_fields)
         }

@@ -248,8 +248,8 @@ class SlotLimit(ResponseModel):
     ``now``: the largest amount with which a session could start now; 0 if it cannot. ``allowed``:
     the lowest limit of your scopes, null without a limit. ``largest``: the most that one agent has.
     ``max``: the lower of ``allowed`` and ``largest``. ``in_force``: the shares in use on devices
-    that accept only further sessions with that same share. ``enforcement``: enforcement level that
-    is guaranteed for shares.
+    on which all sessions must have the same share. ``enforcement``: enforcement level that is
+    guaranteed for shares.
     """
 
     min: str
@@ -355,7 +355,7 @@ class SessionOptions(ResponseModel):
 class SlotQuota(ResponseModel):
     """``limit``, ``left`` and ``percent`` are null if the scope does not limit the slot.
 
-    ``is_limiting``: no other scope has less left.
+    ``is_limiting``: the scope limits the slot, and no other scope has less of the slot left.
     """
 
     slot: str
@@ -387,8 +387,8 @@ class GroupResource(ResponseModel):
 class SessionQuotas(ResponseModel):
     """Quotas of your scopes, and resources of the selected resource group.
 
-    ``mine``: resources of your sessions in the group. Here, ``free`` is the lower of what is free
-    in the group and what your quotas leave.
+    ``mine``: resources of your sessions in the group. ``free`` in ``mine`` is the lower of two
+    amounts: what is free in the group, and what your quotas leave.
     """
 
     projects: list[str]

@@ -119,7 +119,8 @@ class SessionHandler(APIHandler):
         returns=Session,
         is_for_sessions=True,
         parameters={
-            "wait": "status to wait for (long poll); default: respond immediately",
+            "wait": "status that the session must have reached or passed (long poll); default: "
+            "respond immediately",
             "timeout": f"maximum wait in seconds; default: {DEFAULT_WAIT_SECONDS:g}",
         },
     )
@@ -340,7 +341,7 @@ async def finish_creation(handler: APIHandler, content: T, is_new: bool) -> T | 
 
 
 def read_seconds(field: str, text: str) -> float:
-    """Parse a query parameter that is a number of seconds.
+    """Return the number of seconds in the query parameter ``field``, whose value is ``text``.
 
     Raises
     ------

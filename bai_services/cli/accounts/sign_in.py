@@ -130,7 +130,7 @@ def password(
 ) -> None:
     """Change your password. With --user and --url this works without a sign-in.
 
-    All browser sessions of the account are signed out.
+    The change signs the account out of all browsers.
     """
     address, name = profile.hub_url(url) if url else "", user or ""
     if not (address and name):

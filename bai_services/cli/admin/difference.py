@@ -48,7 +48,10 @@ def section_changes(entity: Entity, items: Sequence[Item], rows: Sequence[Row]) 
 def deletions(
     entity: Entity, items: Sequence[Item], rows: Sequence[Row], keep: Collection[str]
 ) -> list[Change]:
-    """Return the changes that delete undeclared objects, except those with a key in ``keep``."""
+    """Return the changes that delete undeclared objects.
+
+    Objects with a key in ``keep`` and users that are already deleted are left out.
+    """
     return [
         Change("delete", entity.command, _name(entity, row), "DELETE", _path(entity, row))
         for row in rows

@@ -37,7 +37,8 @@ T = TypeVar("T")
 
 # Buffer of reads and writes.
 BUFFER_BYTES = 2**20
-# Size of one request of a resumable upload. An interruption repeats at most one request per upload.
+# Size of one request of a resumable upload. After an interruption, at most one request per upload
+# is sent again.
 CHUNK_BYTES = 32 * 2**20
 # Uploads of at least this size are resumable; a smaller file is sent again as a whole.
 RESUMABLE_BYTES = 8 * 2**20

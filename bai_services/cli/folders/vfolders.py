@@ -304,7 +304,7 @@ async def download(
 async def rm(
     connection: Connection, name: str, paths: tuple[str, ...], *, recursive: bool, as_json: bool
 ) -> None:
-    """Move a folder to the trash. With PATH, permanently delete only these files instead."""
+    """Move a folder to the trash. With PATH, permanently delete only the files at PATH."""
     path = f"/vfolders/{segment(name)}"
     if not paths:
         await connection.client.delete(path)
@@ -378,7 +378,7 @@ async def _files_at(connection: Connection, name: str, path: str) -> list[_Folde
 
 
 async def _stat_file(connection: Connection, url: str, path: str) -> tuple[int, str | None]:
-    """Return size and ETag of a file; 0 and None if it does not exist."""
+    """Return size in bytes and ETag of a file; 0 and None if the file does not exist."""
     parent, _, base = path.rpartition("/")
     async for entry in connection.client.items(url, path=parent, name__contains=base):
         if entry["name"] == base:

@@ -68,10 +68,9 @@ async def wait(
     """Wait until a session is running, or a batch session has ended.
 
     The exit code is 1 if the timeout expires, if a batch session fails, or if a session of
-    another type ends before it is running. A batch session that has ended successfully has
-    passed RUNNING and every earlier status. With --until STATUS, a session that ends with
-    STATUS is not a failure, and a session that ends with another status is one if STATUS is
-    the end of a session.
+    another type ends before it is running. With --until STATUS, the exit code is 0 if the
+    session has STATUS, and 1 if it ends with another status. A batch session that has ended
+    successfully also counts as having passed RUNNING and every earlier status.
     """
     session = await connection.client.get(f"/sessions/{segment(name)}")
     awaited = parse_status(until, "--until") if until else awaited_status(session)

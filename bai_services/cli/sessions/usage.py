@@ -105,7 +105,7 @@ def _rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _row(label: str, values: Values, format_value: Any, limit: float | None = None) -> Any:
-    """Return a table row, or None if no value was measured."""
+    """Return a table row, or None if no value was measured; ``limit`` None: no limit."""
     measured = [value for value in values if value is not None]
     if not measured:
         return None

@@ -93,7 +93,7 @@ def interruption_message(session: Mapping[str, Any], awaited: Status) -> str:
 def print_result(
     connection: Connection, session: Mapping[str, Any], seconds: float, *, as_json: bool
 ) -> None:
-    """Print the outcome of a wait: the session's state, URL and next commands."""
+    """Print the outcome of a wait of ``seconds``: the session's state, URL and next commands."""
     if as_json:
         output.print_json(session)
         return

@@ -36,7 +36,7 @@ async def why(connection: Connection, name: str, *, as_json: bool) -> None:
 
 
 def format_lines(response: Mapping[str, Any]) -> list[str]:
-    """Format a response of the route ``/sessions/{key}/why`` as text lines."""
+    """Return a response of the route ``/sessions/{key}/why`` as text lines."""
     if response["status"] != Status.PENDING:
         return [f"session {response['name']} is not pending: it is {response['status']}"]
     position = f"position {response['position']}" if response["position"] else "pending"
@@ -46,7 +46,7 @@ def format_lines(response: Mapping[str, Any]) -> list[str]:
 
 
 def explanation_lines(response: Mapping[str, Any]) -> list[str]:
-    """Format the checks, the estimated start and the suggestions of a response."""
+    """Return text lines with the checks, the estimated start and the suggestions of a response."""
     lines = [_check(check) for check in response["checks"]]
     estimate = response["estimate"]
     if estimate["starts_at"]:

@@ -37,7 +37,9 @@ class Descriptor:
         self._step = threading.Lock()
 
     def use(self, step: Callable[..., T], *given: object) -> T:
-        """Call ``step`` with the descriptor number and ``given``; blocking, for worker threads.
+        """Call ``step`` with the descriptor number and ``given``, and return its result.
+
+        Blocking, for worker threads.
 
         Raises
         ------

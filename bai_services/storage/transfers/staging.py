@@ -290,7 +290,7 @@ def expiry(seconds: float) -> tuple[float, float]:
 
 
 def _load(path: Path) -> UploadFacts:
-    """Read the state of an upload.
+    """Return the state of an upload that the file ``path`` contains.
 
     Raises
     ------
@@ -338,7 +338,10 @@ def staging_areas(root: Path) -> list[tuple[Scope, Staging]]:
 
 
 def sweep_all(root: Path, now: float, is_start: bool) -> int:
-    """Remove expired uploads below a storage host's root; return their number."""
+    """Sweep every staging area below a storage host's root; return the number of expired uploads.
+
+    ``now`` is the Unix time in seconds. See ``Staging.sweep``.
+    """
     return sum(area.sweep(now, is_start) for _, area in staging_areas(root))
 
 

@@ -19,7 +19,7 @@ from .unpack_worker import Job
 
 log = logging.getLogger(__name__)
 
-# Raises an error if the unpacked files, which have that total size, may not be stored.
+# Takes the total size of the unpacked files in bytes; raises an error if they may not be stored.
 Require = Callable[[int], Awaitable[None]]
 
 # The CPU time limit is BASE_CPU_SECONDS plus 1 s per BYTES_PER_CPU_SECOND.
@@ -41,8 +41,8 @@ def cpu_seconds(archive_bytes: int) -> int:
 async def unpack(job: Job, require: Require | None = None) -> Unpacked:
     """Unpack an archive in a separate process.
 
-    ``require`` is called with the total size before the first file is moved into the folder; its
-    error stops the process.
+    Return the number of files and their total size. ``require`` is called with the total size in
+    bytes before the first file is moved into the folder; its error stops the process.
 
     Cancelling this call stops the process, unless it has begun to move files into the folder.
 
@@ -83,7 +83,7 @@ async def _exchange(
     Return the last line of the output.
     """
     assert process.stdin is not None and process.stdout is not None
-    # A process that has ended closes its input; its status tells the reason.
+    # A process that has ended closes its input; its exit status shows why it ended.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         process.stdin.write(json.dumps(asdict(job)).encode() + b"\n")
         await process.stdin.drain()

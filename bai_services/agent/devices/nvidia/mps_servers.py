@@ -149,8 +149,9 @@ class MpsServers:
             time.sleep(0.1)
 
     def _try_set_share(self, daemon: Daemon, share: int) -> bool:
-        """Restart the daemon with a share if necessary; return False if programs with another
-        share are running.
+        """Restart the daemon with a share, unless it has that share already.
+
+        Return False, without a restart, if programs with another share are running.
         """
         current = daemon.limits.share
         if current == share:
@@ -187,7 +188,10 @@ class MpsServers:
                 list(pool.map(self._maintain_one, daemons))
 
     def _previous_share(self, control: MpsControl) -> int:
-        """Return the share that an earlier agent process set; if unknown, the smallest allowed."""
+        """Return the share that an earlier agent process set, in thousandths of a GPU.
+
+        If that share is unknown, return the smallest allowed share.
+        """
         limits = control.limits()
         if limits is not None and limits.share:
             return limits.share
@@ -371,7 +375,7 @@ def _unavailable(uuid: str, reason: str) -> Unavailable:
 
 
 def _has_limits(control: MpsControl, limits: Limits) -> bool:
-    """Return whether the daemon responds and has these limits."""
+    """Return whether the daemon responds and has the percentage of GPU threads of ``limits``."""
     try:
         return control.percent() == limits.percent
     except MpsFailed:

@@ -59,9 +59,10 @@ class Nvml:
             return default
 
     def busy_processes(self, handle: Any, since_microseconds: int) -> dict[int, float] | None:
-        """Return the mean utilization by pid since a time, in percent; None: unknown.
+        """Return the mean utilization of a device in percent, by pid; None: unknown.
 
-        Processes without samples are left out.
+        ``since_microseconds`` is the Unix time from which samples count. Processes without samples
+        are left out.
         """
         assert self._module is not None
         try:

@@ -38,7 +38,10 @@ class FuriosaNpus(TableDevices):
         }
 
     def _card_microwatts(self, folder: str) -> float | None:
-        """Return the power of the card, from its only sensor or the one for the whole card."""
+        """Return the power of the card in microwatts; None: unknown.
+
+        The value is that of the only sensor, or of the sensor that measures the whole card.
+        """
         power = _values(self.host, f"{folder}/power*_average")
         for path, microwatts in power.items():
             label = self.host.read(path.replace("_average", "_label"))
@@ -161,8 +164,9 @@ def used_by(blocks: Sequence[MemoryBlock], elements: Collection[int]) -> int | N
 
 
 def call_chain(target: Any, *names: str) -> Any:
-    """Call a method of ``target``, then a method of its result, and so on; None if one is missing
-    or fails.
+    """Call a method of ``target``, then a method of the result, and so on; return the last result.
+
+    Return None if one of the methods is missing or fails.
     """
     for name in names:
         method = getattr(target, name, None)
