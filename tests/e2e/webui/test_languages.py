@@ -176,7 +176,7 @@ async def check_settings(tour: Tour) -> None:
         await tour.visit(f"settings?tab={tab}")
         await tour.check(f"settings: {tab}")
         if tab == "keypairs":
-            # Open the bubble for each size: it does not follow its button to a new place.
+            # Open the bubble again for each size, because it does not move with its button.
             for size in (WIDE, NARROW):
                 await tour.page.set_viewport_size(size)
                 await tour.button("settings.new-secret").first.click()
