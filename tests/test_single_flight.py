@@ -10,7 +10,10 @@ from bai_services.single_flight import FreshSingleFlight, SingleFlight
 
 
 class Source:
-    """Numbers its calls. After ``may_return``, a call returns its number, or fails for "bad"."""
+    """Numbers its calls.
+
+    A call waits for ``may_return``. Then it returns its number, or fails if the key is "bad".
+    """
 
     def __init__(self, flight: SingleFlight[str, int] | FreshSingleFlight[str, int]) -> None:
         self._flight = flight

@@ -34,7 +34,7 @@ def is_gone(process: psutil.Process) -> bool:
 
 
 def server_under(pid: int, *, other_than: int | None = None) -> psutil.Process:
-    """Return the descendant of ``pid`` that listens on a port."""
+    """Wait for a descendant of ``pid``, other than ``other_than``, that has a socket; return it."""
 
     def listening_child() -> psutil.Process | None:
         for child in psutil.Process(pid).children(recursive=True):

@@ -60,7 +60,8 @@ def test_only_the_subdirectory_is_bind_mounted(binds: BindMounts, folder: Path) 
     place = Path(mount["source"])
     assert os.listdir(place) == ["own"]
     assert place.parent.stat().st_mode & 0o077 == 0
-    assert binds.create(NAME, requested_mounts(folder)) == [mount]  # as after a crash
+    # After a crash, the agent creates the same mounts again.
+    assert binds.create(NAME, requested_mounts(folder)) == [mount]
 
 
 def test_bind_mount_is_unaffected_by_a_later_link(binds: BindMounts, folder: Path) -> None:

@@ -28,7 +28,7 @@ def test_usage_is_read_from_statistics_without_page_cache() -> None:
     }
 
 
-def test_statistics_of_a_container_that_has_just_ended_may_be_missing() -> None:
+def test_memory_is_0_if_an_ended_container_has_no_memory_statistics() -> None:
     meter = Meter()
     meter.read("c", {"cpu_stats": {"cpu_usage": {"total_usage": 2_500_000_000}}})
     assert meter.read("c", {"blkio_stats": {"io_service_bytes_recursive": None}})["mem_bytes"] == 0

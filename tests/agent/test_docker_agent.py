@@ -172,8 +172,8 @@ async def test_sessions_of_different_users_cannot_connect(
     await wait_until_async(can_connect, 20, "a response in the server's own network")
     refused = await asyncio.to_thread(stranger.exec_run, ["python3", "-c", request])
     assert refused.exit_code != 0
-    # Docker drops packets between networks: a timeout. If egress rules are enforced, they reject
-    # the packets first: the network is unreachable.
+    # Docker drops packets between networks, so the connection times out. If egress rules are
+    # enforced, they reject the packets before that, so the network is unreachable.
     assert any(text in refused.output for text in (b"timed out", b"unreachable", b"No route"))
 
 

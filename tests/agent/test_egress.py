@@ -51,7 +51,7 @@ print(json.dumps(found))
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Other machines that listen on ``PORT``; this machine listens on the port ``here``."""
+    """Other machines that listen on ``PORT``; ``here`` is a port on which this machine listens."""
 
     public: SecondMachine
     private: SecondMachine

@@ -86,7 +86,7 @@ def test_exit_code_is_read_from_the_kernel_folder(
     assert folders.exit_code(mine.session_id) == code
 
 
-def test_log_is_truncated_to_its_end(tmp_path: Path) -> None:
+def test_only_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
     folders, mine = Folders(tmp_path), task()
     folders.create(mine, None, None)
     assert folders.log(mine.session_id) is None

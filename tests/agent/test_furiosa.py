@@ -34,7 +34,7 @@ def create_sensors(machine: FakeMachine, address: str, texts: Mapping[str, str])
 
 
 def getters(**values: Any) -> Any:
-    """Return an object like those of the binding: a method without parameters for each value."""
+    """Return an object like those of the binding: it has a getter for each value."""
     return SimpleNamespace(**{name: lambda value=value: value for name, value in values.items()})
 
 

@@ -37,7 +37,7 @@ def test_injection_lists_devices_by_index() -> None:
     assert len(made["notices"]) == 1
 
 
-@pytest.mark.parametrize("kind", [SIMULATED, CudaGpus()], ids=["simulated", "real"])
+@pytest.mark.parametrize("kind", [SIMULATED, CudaGpus()], ids=["simulated GPUs", "real GPUs"])
 def test_session_without_devices_sees_no_devices(kind: Any) -> None:
     made = make_injection([], {"cuda": kind}, "docker", Path("/h"), "").to_json()
     assert made["environ"]["CUDA_VISIBLE_DEVICES"] == ""

@@ -76,7 +76,7 @@ def test_rngd_is_divided_into_equal_parts(
     furiosa(machine)
     names = [f"pe{n}" for n in range(8)] + ["pe0-1", "pe2-3", "pe4-5", "pe6-7", "pe0-3", "pe4-7"]
     machine.files({f"/dev/rngd/npu0{name}": "" for name in names})
-    # A file of card 1. Its name starts with the digit of card 0.
+    # A file of another card, although its name starts with ``npu0``, like the files of card 0.
     machine.files({"/dev/rngd/npu01mgmt": ""})
     kind = Rngds(replace(built_in()["rngd"], parts=parts), "m1", HostFiles(machine.root))
     devices = kind.discover()
@@ -194,7 +194,7 @@ async def test_used_memory_counts_as_activity_without_utilization(
 
 
 class HungCard(SingleCard):
-    """Card whose driver hangs or fails while it lists processes."""
+    """A card whose driver hangs or fails while it lists processes."""
 
     reports_processes = True
 
@@ -224,7 +224,7 @@ class OtherCard(SingleCard):
 
 
 class OwnProcesses(ProcessEngine):
-    """Engine to whose only session all processes belong."""
+    """An engine with one session, to which all processes belong."""
 
     session_id = "2" * 32
 
@@ -232,7 +232,9 @@ class OwnProcesses(ProcessEngine):
         return dict.fromkeys(pids, self.session_id)
 
 
-@pytest.mark.parametrize("error", [None, OSError("driver failure")], ids=["hangs", "fails"])
+@pytest.mark.parametrize(
+    "error", [None, OSError("driver failure")], ids=["driver hangs", "driver fails"]
+)
 async def test_driver_that_does_not_answer_blocks_neither_watchdog_nor_removal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:

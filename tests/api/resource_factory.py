@@ -57,7 +57,7 @@ class ResourceFactory:
         return f"t{next(self._numbers)}-{secrets.token_hex(3)}"
 
     async def yesterday(self) -> str:
-        """A time one day ago."""
+        """Return the time one day ago in ISO 8601."""
         return (self._api.world.clock() - timedelta(days=1)).isoformat()
 
     async def template(self) -> str:

@@ -52,7 +52,8 @@ def _operation_of(handler: type[APIHandler]) -> Any:
         ("x;y", "x;y"),
         ("x; =1;\t@A", "x; '=1;\t'@A"),
         ('x;"=1+1;"', 'x;"\'=1+1;"'),
-        # They split a quoted cell at its line breaks, too, if it is not the first of the line.
+        # If a quoted cell is not the first of its line, such spreadsheets also split it at line
+        # breaks.
         ("x\n=1+1", "x\n'=1+1"),
         ("", ""),
         (" ", " "),

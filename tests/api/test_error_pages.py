@@ -17,7 +17,8 @@ from bai_services.core import errors
 from bai_services.manager.hub.client import HubBusy
 from tests.testbed.manager import Api
 
-# The errors that ask for a retry, a subclass without its own status, and one without a time.
+# Errors that ask the client to retry later (two classes, and a subclass that inherits its status),
+# and an error that does not.
 ERRORS = {
     "busy": HubBusy(2.5),
     "limited": errors.RateLimited("too many requests", retry_after_seconds=7),

@@ -1,4 +1,4 @@
-"""Event streams: changes of a folder and its files reach its users and administrators only."""
+"""Event streams: only the users of a folder and administrators receive its changes."""
 
 from __future__ import annotations
 

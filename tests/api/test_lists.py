@@ -34,7 +34,8 @@ VALUES = (
     "한글",
     "x" * 300,
 )
-# Values for operators that parse a value like "equal". Two values are enough.
+# Values for operators that parse their value in the same way as "equal", so that two values are
+# enough.
 FEW = ("true", "2026-01-02")
 # One value for each kind of substring: empty, digits, wildcards, ASCII letters, NUL, other letters.
 SUBSTRINGS = ("", "1.5", "%_\\", "a,b", "\0", "한글")
@@ -46,8 +47,8 @@ VALUES_BY_OPERATOR = {
     "__gt": FEW,
     "__lte": FEW,
 }
-# Each field is tested with these filters. If two fields give the same statuses, they have the same
-# type, and values are parsed in the same way. All other filters are sent only for the first field
+# Each field is tested with these filters. The test assumes that two fields have the same type if
+# the filters give the same statuses for both. All other filters are sent only for the first field
 # of each type.
 PROBES = (("", "true"), ("", "1"), ("", "2026-01-02"), ("__contains", "1.5"), ("__gt", "1"))
 

@@ -1,4 +1,4 @@
-"""Requests that are open when their caller loses access end without an effect or a result."""
+"""If a caller loses access, the requests in progress have no effect and return no more data."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ FAILURES = [
         errors.SignInBlocked("no", retry_after_seconds=1),
         403,
         "Too many failed attempts. Try again in 1 second.",
-        id="blocked: one second is singular",
+        id="blocked: 1 second is singular",
     ),
     pytest.param(
         errors.InvalidRequest("name: too long"),
@@ -92,7 +92,7 @@ def test_blocked_sign_in_has_a_retry_after_header() -> None:
         "wrong password",
         "address not allowed",
         "password rule broken",
-        "other",
+        "other invalid request",
         "blocked",
         "manager unavailable",
     ],

@@ -137,7 +137,9 @@ def test_undeclared_active_users_are_deleted() -> None:
         ),
     ],
 )
-def test_members_are_added_and_removed_only_with_prune(prunes: bool, expected: list[Any]) -> None:
+def test_members_are_always_added_but_removed_only_with_prune(
+    prunes: bool, expected: list[Any]
+) -> None:
     declared = Item("vision", "lab", {}, {"members": ["ann", "bob"]}, "hub.yaml:1")
     changes = difference.member_changes(declared, "p1", ["ann", "eve"], prunes=prunes)
     assert [(c.action, c.method, c.path) for c in changes] == expected
@@ -153,7 +155,7 @@ def test_links_are_added_and_removed_with_prune() -> None:
     ]
 
 
-def test_aliases_are_created_and_moved_and_deleted_only_with_prune() -> None:
+def test_aliases_are_always_created_or_moved_but_deleted_only_with_prune() -> None:
     declared = Item("session:2", "", {}, {"aliases": ["lab", "new"]}, "hub.yaml:1")
     current = {"lab": "session:1", "old": "session:2", "other": "session:1"}
     changes = difference.alias_changes(declared, current, prunes=True)

@@ -44,7 +44,7 @@ async def test_wait_reports_a_failed_batch_session_and_logs_prints_its_output(
     assert (refused.code, "train (TERMINATED with failure)" in refused.stderr) == (1, True)
 
 
-async def test_successful_batch_session_has_passed_running_but_not_another_end(
+async def test_wait_succeeds_for_a_passed_status_and_fails_for_an_end_that_did_not_happen(
     bai: Bai, api: Api, agent: FakeAgent
 ) -> None:
     made = await bai(

@@ -122,7 +122,7 @@ async def test_every_field_with_a_help_text_has_an_option(
     assert reused.document["id"] == session["id"]
 
 
-async def test_create_without_project_fails_for_members_of_several_projects_or_none(
+async def test_create_without_project_fails_for_a_member_of_several_or_no_projects(
     bai: Bai, api: Api
 ) -> None:
     for name in ("vision", "speech"):
@@ -200,7 +200,8 @@ async def test_rm_stops_no_session_if_one_has_already_ended(
     bai: Bai, api: Api, agent: FakeAgent
 ) -> None:
     await bai("session", "create", "remains", by="user")
-    # No agent prepares it: stopping a session that has not started cancels it.
+    # No agent prepares this session, so it has not started when it is stopped. Therefore its status
+    # becomes CANCELLED.
     ended = (await bai("session", "create", "ended", "--json", by="user")).document
     await bai("session", "rm", "ended", by="user")
     done = await bai("session", "rm", "remains", ended["id"], by="user")
@@ -209,7 +210,7 @@ async def test_rm_stops_no_session_if_one_has_already_ended(
     assert remaining["status"] in ("PENDING", "SCHEDULED", "PREPARING")
 
 
-async def test_live_line_queries_remedies_rarely_even_if_there_is_none(
+async def test_live_line_requests_remedies_once_in_five_updates_even_if_there_are_none(
     api: Api, agent: FakeAgent
 ) -> None:
     queries: list[str] = []

@@ -17,7 +17,7 @@ from bai_services.core.counts import counted, with_article
         (1, "users as their main keypair", "1 user as their main keypair"),
     ],
 )
-def test_noun_of_one_is_singular(count: int, noun: str, text: str) -> None:
+def test_noun_is_singular_after_1(count: int, noun: str, text: str) -> None:
     assert counted(count, noun) == text
 
 
@@ -25,5 +25,5 @@ def test_noun_of_one_is_singular(count: int, noun: str, text: str) -> None:
     ("noun", "text"),
     [("image alias", "an image alias"), ("user", "a user"), ("preset", "a preset")],
 )
-def test_article_fits_the_noun(noun: str, text: str) -> None:
+def test_article_is_an_before_a_vowel_sound_and_a_otherwise(noun: str, text: str) -> None:
     assert with_article(noun) == text

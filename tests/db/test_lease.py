@@ -74,7 +74,7 @@ async def test_holder_of_a_stale_token_cannot_write(world: World, store: LeaseSt
 async def test_commit_rejects_only_the_decisions_that_lost_a_race(
     world: World, store: LeaseStore
 ) -> None:
-    """After the decisions, a device fails, and the reduced CPU capacity is enough for three."""
+    """After eight decisions, a device fails, and there is CPU left for only three sessions."""
     rows = [(await world.sessions.enqueue(world.new_session(f"lab{n}"), NOW))[0] for n in range(8)]
     token = await store.acquire("a", None, NOW)
     decisions = await create_decisions(world)

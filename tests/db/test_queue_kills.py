@@ -1,4 +1,4 @@
-"""SIGKILL before any statement of a transaction: the transaction is stored completely or not."""
+"""SIGKILL before any statement of a transaction: all of the transaction is stored, or nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def end(world: World, decisions: Sequence[Decision]) -> None:
 
 
 async def until_killed(world: World, job: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """Run the job, but send this process SIGKILL before statement number KILL_AT (from 1)."""
+    """Run the job, but send this process SIGKILL before statement ``KILL_AT`` (the first is 1)."""
     left = int(os.environ["KILL_AT"])
 
     @sa.event.listens_for(sa.Engine, "before_cursor_execute")

@@ -207,7 +207,7 @@ async def test_lowered_cap_applies_to_pending_session(world: World) -> None:
     assert (reason["scope"], reason["slot"], reason["limit"]) == ("domain", "cuda.shares", "0")
 
 
-async def test_folders_are_mounted_from_creation_to_end(world: World) -> None:
+async def test_session_uses_its_folders_from_creation_to_end(world: World) -> None:
     await world.write(
         sa.insert(folders.vfolders).values(
             id="f1",

@@ -72,7 +72,7 @@ MEDIA: dict[str, dict[str, Any]] = {
 
 
 async def assert_contrast(shown: Locator, name: str, folder: Path) -> None:
-    """Assert that nodes have sufficient contrast in each display setting.
+    """Assert that the nodes of ``shown`` have sufficient contrast in each display setting.
 
     Save a screenshot for each setting in ``folder``, for reviewers.
     """

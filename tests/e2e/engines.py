@@ -60,7 +60,7 @@ def stop(rest: httpx.Client, session_id: str) -> JSON:
 
 
 def remove_created_since(rest: httpx.Client, since: datetime) -> None:
-    """Stop the sessions, and move the folders to the trash, that were created since a time."""
+    """Stop the sessions and trash the folders that were created at ``since`` or later."""
     # Read the newest first: with the trash of earlier tests, there is more than one page.
     newest = {"sort": "-created_at", "limit": "500"}
     for session in checked(rest.get("/sessions", params=newest), 200)["items"]:

@@ -42,7 +42,7 @@ async def run_cell(page: Page, code: str) -> str:
     await page.keyboard.insert_text(code)
     await page.keyboard.press("Shift+Enter")
     # JupyterLab adds a new cell when the last cell is run. The prompt of the old cell gets a number
-    # when it has finished.
+    # when the cell has finished.
     await page.wait_for_function(
         "n => document.querySelectorAll('.jp-Notebook-cell.jp-CodeCell').length > n", arg=number
     )

@@ -31,7 +31,7 @@ TIMEOUT_SECONDS = 60
 
 @contextmanager
 def three_kernels_allowed(hub: RunningHub) -> Iterator[None]:
-    """Allow three containers per session in all keypair policies (demo: one) in the block."""
+    """In the block, let all keypair policies allow three containers per session instead of one."""
     admin = hub.rest("admin")
     before = {}
     try:

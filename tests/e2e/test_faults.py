@@ -1,4 +1,4 @@
-"""SIGKILL of each component at random points of many starts and stops: no leaks, no duplicates.
+"""Kill each component at random points of many starts and stops; nothing leaks or is duplicated.
 
 ``BAI_FAULT_CYCLES`` is the number of sessions that are started and stopped (default 60; `make soak`
 runs 200). ``BAI_FAULT_SEED`` is the seed of all random choices. Each run prints its seed.
@@ -104,7 +104,7 @@ class RetryingClient:
 
 
 class Steps:
-    """Counts the steps of all workers; the thread that kills waits for numbers of steps."""
+    """Counts the steps of all workers, so that kills happen after given numbers of steps."""
 
     def __init__(self, points: list[int]) -> None:
         self._points = sorted(points)

@@ -24,9 +24,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 
 def with_imminent_idle_timeout() -> Callable[[Route], Awaitable[None]]:
-    """Return a route handler that changes responses: idle for 50 min, idle stop in 10 min.
+    """Return a route handler that changes responses: idle since 50 min ago, idle stop in 10 min.
 
-    The time of the idle stop is constant: if it changed, the panel would show a new warning.
+    The time of the idle stop is the same in all responses: for each new time, the panel would show
+    another warning.
     """
     now = datetime.now(UTC)
     times = {

@@ -112,8 +112,8 @@ def test_a_keypair_gets_a_token_that_is_valid_only_for_one_own_session(
     assert status("/hub/api/users/user/tokens") in (403, 404)
     more = httpx.post(f"{hub.url}/hub/api/users/user/tokens", headers=headers, json={}, timeout=60)
     assert more.status_code in (403, 404)
-    # A caller that signs in with a token gets no session token: it could outlive the caller's
-    # token.
+    # A caller that signs in with a token gets no session token, because the session token could
+    # outlive the caller's token.
     assert rest.post(f"/sessions/{row['id']}/token").status_code == 403
 
 
@@ -190,7 +190,7 @@ def in_shell(
 ) -> dict[str, Any]:
     """Return `subprocess` arguments that run a shell with ``bai`` on its PATH."""
     if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} here")
+        pytest.skip(f"{shell} is not installed")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environ = {"PATH": path, "HOME": str(home), "PS1": "go> ", "TERM": "xterm"}
     return {**command(hub, rest, environ=environ), "args": [shell, *words]}

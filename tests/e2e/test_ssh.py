@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 # Set BAI_TEST_TRANSFER_MIB=1024 to test the transfer of 1 GiB.
 BIG_BYTES = int(os.environ.get("BAI_TEST_TRANSFER_MIB", "64")) * 2**20
 TIMEOUT_SECONDS = 600
-NEEDS_RSYNC = pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync here")
+NEEDS_RSYNC = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
 
 
 GATE = """
@@ -322,7 +322,8 @@ def test_other_users_cannot_reach_the_ssh_server(session: Session) -> None:
 
 
 @pytest.mark.skipif(
-    shutil.which("sshd", path=f"{os.environ['PATH']}:{SYSTEM_PATH}") is None, reason="no sshd here"
+    shutil.which("sshd", path=f"{os.environ['PATH']}:{SYSTEM_PATH}") is None,
+    reason="sshd is not installed",
 )
 def test_ssh_works_with_the_process_engine(hub: RunningHub, tmp_path: Path) -> None:
     """The SSH server is the OpenSSH of the test's machine, running with the user's uid."""

@@ -126,7 +126,7 @@ def test_the_form_offers_the_start_options_of_the_manager(
 
 
 async def description_of_the_share(page: Page) -> str:
-    """Return the description of the GPU share field for screen readers; it must be visible."""
+    """Return the description of the GPU share for screen readers; assert that it is visible."""
     field = page.locator('input[name="resource:cuda.shares"]')
     names = (await field.get_attribute("aria-describedby") or "").split()
     lines = [page.locator(f"#{name}") for name in names]
@@ -135,7 +135,7 @@ async def description_of_the_share(page: Page) -> str:
 
 
 async def respond_with_mps_enforcement(route: Route) -> None:
-    """Change the response as if MPS enforced shares, now a quarter of a GPU."""
+    """Change the response: MPS enforces shares, and the share in force is a quarter of a GPU."""
     answer = await route.fetch()
     enforced = '"enforcement": "process", "in_force": ["0.25"]'
     text = (await answer.text()).replace('"enforcement": "none"', enforced)
@@ -294,7 +294,7 @@ def test_the_form_starts_a_session_that_its_page_can_stop(
     assert (session["name"], session["preopen_ports"]) == ("formed", [8501, 9000])
     assert client.get(f"{session['url']}api").status_code == HTTPStatus.OK
 
-    # The panel of the session needs its token, so the page offers no button to revoke the token.
+    # The panel needs the session's token, so the page offers no button to revoke this token.
     tokens = client.get("/hub/token").text
     row = tokens[tokens.index("Server at /user/user/formed") :].partition("</tr>")[0]
     assert "Used by this session itself" in row and "revoke" not in row

@@ -30,7 +30,7 @@ def results() -> Any:
 
 def mps_result(figures: Any, name: str) -> Any:
     if figures["why_no_mps"]:
-        pytest.skip(f"no MPS here: {figures['why_no_mps']}")
+        pytest.skip(f"MPS is not available: {figures['why_no_mps']}")
     return figures[name]
 
 

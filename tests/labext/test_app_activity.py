@@ -149,5 +149,7 @@ def test_an_invalid_log_size_means_the_default(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("2", 120), ("0", 0), ("much", 0), ("9" * 5000, 0)])
-def test_an_invalid_idle_timeout_means_none(text: str, seconds: float) -> None:
+def test_idle_timeout_is_in_minutes_and_an_invalid_text_means_no_timeout(
+    text: str, seconds: float
+) -> None:
     assert idle_seconds({"BAI_APP_IDLE_MINUTES": text}) == seconds

@@ -26,7 +26,8 @@ BIG = bytes(range(256)) * 8192
 class App:
     """An app that responds with the given bytes and records the requests.
 
-    It closes a connection after ``requests`` requests, and sends ``rest`` after ``may_continue``.
+    It closes a connection after ``requests`` requests. It sends ``rest`` when ``may_continue`` is
+    set.
     """
 
     def __init__(self, answer: bytes = PLAIN, rest: bytes = b"", requests: int = 1000) -> None:
@@ -69,7 +70,7 @@ async def serving_app(app: App) -> AsyncIterator[App]:
         yield app
         listener.close()
         for writer in app.writers:
-            writer.transport.abort()  # the session's server would keep it open
+            writer.transport.abort()  # otherwise the session's server keeps it open
         await wait_until_async(lambda: app.open == 0, 60, "the app's connections to end")
 
 
@@ -123,7 +124,14 @@ CHUNKS = b"3\r\nhel\r\n2;a=b\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
         (b"HTTP/1.0 200 OK\r\n\r\n" + BIG, BIG),
         (OK + b"Content-Length: 0\r\n\r\n", b""),
     ],
-    ids=["chunked", "after-interim", "until-close", "long", "long-until-close", "empty"],
+    ids=[
+        "chunked",
+        "after an interim response",
+        "until the connection closes",
+        "long with a length",
+        "long until the connection closes",
+        "empty",
+    ],
 )
 async def test_each_framing_of_a_response_is_supported(
     server: JupyterServer, answer: bytes, expected: bytes
@@ -188,7 +196,12 @@ async def test_a_disconnected_client_ends_the_request_to_the_app(server: Jupyter
         OK + b"Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n",
         OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nhello\r\n0\r\n\r\n",
     ],
-    ids=["length", "chunked", "chunk-size", "chunk-end"],
+    ids=[
+        "shorter than its length",
+        "incomplete chunk",
+        "invalid chunk size",
+        "chunk longer than its size",
+    ],
 )
 async def test_an_incomplete_or_malformed_body_is_an_error_for_the_client(
     server: JupyterServer, response: bytes

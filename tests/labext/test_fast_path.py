@@ -168,9 +168,9 @@ async def test_split_and_pipelined_requests_are_answered_in_order(
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
         (OK + b"Content-Length: 0\r\n\r\n", b""),
     ],
-    ids=["chunked", "long", "keep-alive", "not-found", "empty"],
+    ids=["chunked", "long", "keep-alive header", "status 404", "empty"],
 )  # fmt: skip
-async def test_response_is_complete_and_requested_once(
+async def test_each_request_is_sent_once_and_its_response_is_complete(
     server: JupyterServer, answer: bytes, expected: bytes
 ) -> None:
     async with serving_app(App(answer)) as app, caller_of(server, app) as caller:

@@ -142,7 +142,7 @@ async def opened_page(browser: Browser, running: RunningImage, path: str) -> Asy
 @pytest.mark.browser
 async def test_tensorboard_shows_an_event_file(running: RunningImage, browser: Browser) -> None:
     if "tensorboard" not in running.claimed:
-        pytest.skip("not in this image")
+        pytest.skip("this image does not contain the app")
     running.run("/opt/bai/bin/python", "-c", EVENTS)
     start_app(running, "tensorboard")
 
@@ -159,7 +159,7 @@ async def test_tensorboard_shows_an_event_file(running: RunningImage, browser: B
 @pytest.mark.browser
 async def test_mlflow_shows_a_run(running: RunningImage, browser: Browser) -> None:
     if "mlflow" not in running.claimed:
-        pytest.skip("not in this image")
+        pytest.skip("this image does not contain the app")
     start_app(running, "mlflow")
 
     def post(path: str, **body: Any) -> Any:
@@ -181,7 +181,7 @@ async def test_vs_code_opens_a_file_and_runs_a_terminal(
     running: RunningImage, browser: Browser
 ) -> None:
     if "vscode" not in running.claimed:
-        pytest.skip("not in this image")
+        pytest.skip("this image does not contain the app")
     running.run("sh", "-c", "echo 'what is written here' > /home/work/opened.txt")
     start_app(running, "vscode")
     async with opened_page(browser, running, "vscode/") as page:

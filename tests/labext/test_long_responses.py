@@ -50,7 +50,9 @@ async def test_an_incomplete_long_response_is_an_error_for_the_client(
             await client.get("")
 
 
-@pytest.mark.parametrize("first", [1, MIN_FAST_MOVE_BYTES * 2], ids=["app-waits", "app-sends"])
+@pytest.mark.parametrize(
+    "first", [1, MIN_FAST_MOVE_BYTES * 2], ids=["while the app waits", "while the app sends"]
+)
 async def test_a_disconnected_client_ends_a_long_response(
     server: JupyterServer, first: int
 ) -> None:

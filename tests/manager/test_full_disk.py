@@ -138,7 +138,7 @@ async def test_writes_fail_while_the_disk_is_full_and_succeed_with_free_space(
     async def is_scheduled(session_id: str) -> bool:
         return (await store.find(session_id)).status is Status.SCHEDULED
 
-    # No policy may limit the number of sessions.
+    # The policy must not limit the number of sessions: only the disk should do so.
     await admin.patch("/keypair-policies/default", {"max_concurrent_sessions": MAX_TRIES})
     waiting = await user.post("/sessions", {"name": "before", "project": "default"})
     await wait_until_async(lambda: is_scheduled(waiting["id"]), 120, "the first session")

@@ -99,7 +99,7 @@ async def test_address_that_tries_many_names_is_blocked(user_world: World) -> No
 async def test_lockout_of_a_user_name_does_not_reveal_its_email(
     user_world: World,
 ) -> None:
-    """Otherwise, an attacker could lock a name, and then try which email address is locked."""
+    """If it did, an attacker could lock a name and then test which email address is locked."""
     await fail_sign_ins(user_world, "user", FAILURES_ALLOWED)
     for password in (WRONG, PASSWORD):
         assert await attempt(user_world, "user@example.com", password) is SignInRefused
@@ -135,7 +135,7 @@ async def test_unlocking_an_account_unblocks_no_address(user_world: World) -> No
     assert await attempt(user_world, "user", PASSWORD, ATTACKER) is SignInBlocked
     assert await attempt(user_world, "name-x", WRONG, ATTACKER) is SignInBlocked
     assert await attempt(user_world, "user", PASSWORD, ABROAD) is None
-    # A sign-in from elsewhere does not unblock it either.
+    # A sign-in from elsewhere does not unblock the address either.
     assert await attempt(user_world, "user", PASSWORD, ATTACKER) is SignInBlocked
 
 

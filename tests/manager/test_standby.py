@@ -32,7 +32,8 @@ LONG, SHORT = 600.0, 3.0
 # A standby manager with this lease does not take over from a manager that is merely slow. A holder
 # renews five times in this time, so it soon detects a loss.
 TOLERANT = 10.0
-# Only if no other manager takes over at the same time.
+# A standby manager with this lease also takes over from a manager that is merely slow. Use the
+# lease only if no other manager takes over at the same time.
 SHORTEST = 1.0
 
 
@@ -194,7 +195,8 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                 await cluster.agent.beat(None)
 
         async def wait_for_status(session: Session, status: Status) -> None:
-            # The placement code may be JIT-compiled: without heartbeats, the agent is LOST.
+            # JIT-compiling the placement code can take a minute. Without heartbeats in this time,
+            # the agent would become LOST.
             async def has_status() -> bool:
                 await beat()
                 return (await cluster.store.find(session.id)).status is status

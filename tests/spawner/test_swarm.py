@@ -154,7 +154,8 @@ async def test_kernels_on_two_nodes_reach_only_their_own_session(
             code, text = await swarm_nodes.run(kernel, "hostname", "-i")
             assert code == 0
             addresses[kernel.kernel_id] = text.split()
-        # Kernels of other sessions have the same names; a name means the kernel of this session.
+        # Kernels of other sessions have the same names; a name resolves to the kernel of the same
+        # session.
         code, entry = await swarm_nodes.run(my_sub, "getent", "hosts", "main1")
         assert code == 0 and entry.split()[0] in addresses[mine.kernel_id]
         # The node of the main kernel, on which the Hub may run, can connect to that kernel.

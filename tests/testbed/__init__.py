@@ -11,7 +11,7 @@ class ComponentMissing(Exception):
 
 
 def cache_dir() -> Path:
-    """Return the folder for what is slow to build, such as base images and Docker's data."""
+    """Return the folder for files that are slow to create, such as base images."""
     base = os.environ.get("BAI_TESTBED_CACHE")
     path = Path(base) if base else Path.home() / ".cache" / "bai-testbed"
     path.mkdir(parents=True, exist_ok=True)

@@ -15,9 +15,9 @@ def install(
     entry_points: Mapping[str, Mapping[str, str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Make ``module`` importable from ``place``.
+    """Install in ``place`` a distribution that consists of one module.
 
-    ``entry_points`` is a mapping group -> name -> object.
+    ``entry_points`` maps each group to its entry points: names, and objects as ``module:object``.
     """
     facts = place / f"{module}-1.0.dist-info"
     facts.mkdir(parents=True)

@@ -23,7 +23,7 @@ BUILD = ROOT / "images" / "session" / "build"
 MINIMAL = ROOT / "images" / "minimal" / "build"
 BASE = "bai-testbed-base:bookworm"
 NAME = "bai-session"
-# The uid of the user in the image, as whom kernels sign in to each other by SSH.
+# The uid of the user in the image. Kernels sign in to each other by SSH as this user.
 SSH_UID = 1500
 _SSH = f"""\
 ARG BASE
@@ -46,9 +46,9 @@ def has_image(engine: DockerEngine, name: str) -> bool:
 
 
 def base_image(engine: DockerEngine) -> str:
-    """Return the name of a base image, which is built once, with debootstrap instead of a registry.
+    """Return the name of a base image. It is built once with debootstrap, so it needs no registry.
 
-    ``BAI_TESTBED_BASE`` names another image, which the engine has or can pull.
+    If ``BAI_TESTBED_BASE`` is set, it names another image, which the engine has or can pull.
 
     Raises
     ------

@@ -244,8 +244,8 @@ async def shared_browser() -> AsyncIterator[SharedBrowser]:
 async def browser(shared_browser: SharedBrowser) -> AsyncIterator[Browser]:
     """A headless Chromium, through Playwright's async interface.
 
-    At the end of the test, all pages are closed, and the profiles that are not those of
-    `shared_browser`.
+    At the end of the test, all pages are closed, and so are the profiles that `shared_browser` did
+    not create.
     """
     try:
         launched = await shared_browser.get()

@@ -29,7 +29,7 @@ class Call:
 
 @dataclass
 class Receiver:
-    """Responds with the next of ``answers``, a status or a URL to redirect to, or else with 204."""
+    """Responds with the next of ``answers`` (a status, or a URL to redirect to), or with 204."""
 
     url: str
     port: int

@@ -57,7 +57,7 @@ class Registry:
 
     @property
     def name(self) -> str:
-        """The reference of the image, on 127.0.0.1: only there, Docker needs no TLS."""
+        """The reference of the image. It names 127.0.0.1, because Docker needs no TLS there."""
         return f"127.0.0.1:{self.port}/team/tiny:1"
 
     def _store(self, data: bytes) -> str:

@@ -39,7 +39,9 @@ class SecondMachine:
 
 @contextmanager
 def running(network: str = "198.18") -> Iterator[SecondMachine]:
-    """Yield a second machine with an address in ``network`` (two numbers); remove it at the end.
+    """Yield a second machine with an address in ``network``; remove it at the end.
+
+    ``network`` is the first two numbers of an IPv4 address.
 
     Raises
     ------

@@ -508,7 +508,8 @@ async def test_domain_admin_cannot_grant_host_permissions_that_the_domain_lacks(
     path = "/projects/vision"
     made = await domain_admin.post("/projects", {"name": "vision", "allowed_vfolder_hosts": few})
     assert made["allowed_vfolder_hosts"] == few
-    # A domain admin may keep permissions that a superadmin granted, but not grant them again.
+    # A domain admin may keep permissions that a superadmin granted, but may not grant them again
+    # after removing them.
     await admin.patch(path, {"allowed_vfolder_hosts": more})
     await domain_admin.patch(path, {"allowed_vfolder_hosts": more, "description": "x"})
     await domain_admin.patch(path, {"allowed_vfolder_hosts": few})

@@ -1,4 +1,4 @@
-"""At most two costly calls of a caller run at a time; they do not delay calls of other callers."""
+"""At most two expensive calls of a caller run at a time; other callers are not delayed."""
 
 from __future__ import annotations
 

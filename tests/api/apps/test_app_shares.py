@@ -120,7 +120,7 @@ async def test_share_with_a_user_of_another_domain_has_no_effect(
         await shares.create_entry_url(made["id"], await api.world.caller("user2"), CLIENT_IP)
     assert (await guest.get("/app-shares"))["total"] == 1
     async with api.world.manager.database.write() as tx:
-        # As if the share were created while the user moves.
+        # Simulate that the user moves to another domain while the share is being created.
         is_visitor = tables.users.c.username == "user2"
         await tx.execute(sa.update(tables.users).where(is_visitor).values(domain="acme"))
     with pytest.raises(errors.NotFound):

@@ -58,7 +58,7 @@ async def test_transfer_to_another_domain_ends_the_access_of_the_old_domain(
     await transfer(api, folder, "acme-user")
     assert (await admin.get(f"/vfolders/{folder}"))["domain"] == "acme"
     await assert_not_shared(api, folder, invitation)
-    # The access does not return with the folder.
+    # The guests do not get their access back when the folder returns to its old domain.
     await transfer(api, folder, "user")
     assert (await admin.get(f"/vfolders/{folder}"))["domain"] == "default"
     await assert_not_shared(api, folder, invitation)
@@ -142,12 +142,13 @@ async def test_migration_corrects_folders_and_templates_of_moved_users(
     folder, invitation = await shared_folder(api)
     template = await create_template(await api.client("user"))
     async with api.world.manager.database.write() as tx:
-        # As before version 0019: the folder and the template stay, and so do the grants.
+        # Move the user as before migration 0019: the folder, its grants and the template stay in
+        # the old domain.
         await tx.execute(
             sa.update(tables.users).where(tables.users.c.username == "user").values(domain="acme")
         )
         await tx.execute(sa.text("UPDATE alembic_version SET version_num = '0018'"))
-    # Later migrations are applied already.
+    # Run only migration 0019: the schema already contains the changes of later migrations.
     await asyncio.to_thread(schema.upgrade, api.world.manager.settings.database_url, "0019")
     assert (await admin.get(f"/vfolders/{folder}"))["domain"] == "acme"
     await assert_not_shared(api, folder, invitation)

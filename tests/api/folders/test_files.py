@@ -168,7 +168,7 @@ async def test_slow_client_does_not_block_others_and_disconnect_closes_the_file(
             received += len(chunk)
         assert received == size
     # The first client has received the whole file, and the other clients have disconnected.
-    # Therefore no file may be open.
+    # Therefore no file should remain open.
     opened = Path(f"/proc/{os.getpid()}/fd")
     await wait_until_async(lambda: not open_files_of_folders(opened), 10, "the file to be closed")
 

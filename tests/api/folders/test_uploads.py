@@ -209,7 +209,8 @@ async def test_damaged_upload_does_not_stop_the_sweep(api: Api, user: Client, co
     stray = data.with_name("stray.json")
     stray.write_text(content)
     assert (await user.http.head(damaged)).status_code == 404
-    # A damaged upload is as old as its files; it is kept for a day, unless the manager starts.
+    # The periodic sweep keeps the files of a damaged upload for a day after their last change. The
+    # sweep at the start of the manager deletes them.
     assert staging.sweep(time.time(), is_start=False) == 0
     assert data.exists() and stray.exists()
     assert staging.sweep(time.time(), is_start=True) == 0

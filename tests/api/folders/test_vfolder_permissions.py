@@ -124,7 +124,7 @@ async def test_every_folder_operation_has_the_expected_outcome(api: Api, relatio
     assert not errors, "\n".join(errors)
 
 
-async def test_grantee_with_every_permission_sees_only_the_own_grant(api: Api) -> None:
+async def test_grantee_with_the_highest_permission_sees_only_their_own_grant(api: Api) -> None:
     client, key = await folder_for(api, "wd")
     await api.share_folder("user", key, "monitor")
     await (await api.client("user")).put(f"/vfolders/{key}/grants/domain-admin", {})

@@ -79,7 +79,7 @@ async def test_folder_is_created_read_and_renamed(api: Api) -> None:
         pytest.param(
             {"name": "a", "permission": "wd"},
             InvalidRequest,
-            id="permission that a folder cannot give",
+            id="invalid permission wd",
         ),
         pytest.param({"name": "a", "host": "nfs"}, NotFound, id="unknown host"),
         pytest.param({"name": "a", "project": "none"}, NotFound, id="unknown project"),

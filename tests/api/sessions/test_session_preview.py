@@ -54,7 +54,7 @@ async def test_preview_shows_that_a_session_can_start_now_and_creates_none(
     assert created["name"] == "lab1"
 
 
-async def test_preview_tells_which_limits_a_session_would_exceed(
+async def test_preview_lists_the_limits_that_a_session_would_exceed(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "first", "resources": {"cpu": "1", "mem": "6950m"}})

@@ -129,7 +129,7 @@ def test_permission_depends_on_the_rank_of_the_owner(
 
 
 @pytest.mark.parametrize("action", sorted(ACTIONS))
-def test_domain_admin_may_only_read_accounts_of_superadmins_unless_the_reach_is_all(
+def test_domain_admin_reaches_superadmins_only_to_read_accounts_or_with_reach_all(
     action: str,
 ) -> None:
     is_account_read = action in ("user.read", "keypair.read", "quota.read")

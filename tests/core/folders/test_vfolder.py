@@ -95,19 +95,30 @@ def test_permissions_are_ordered() -> None:
     ("role", "relation", "expected"),
     [
         pytest.param(Role.USER, "own", True, id="owners manage their folders"),
-        pytest.param(Role.MONITOR, "own", True, id="also monitors"),
+        pytest.param(Role.MONITOR, "own", True, id="monitors manage their own folders"),
         pytest.param(Role.USER, "domain", False, id="users do not manage folders of others"),
         pytest.param(Role.USER, "project", False, id="members do not manage project folders"),
         pytest.param(Role.ADMIN, "domain", True, id="domain admins manage folders of the domain"),
-        pytest.param(Role.ADMIN, "project", True, id="and of its projects"),
-        pytest.param(Role.ADMIN, "other domain", False, id="but not of other domains"),
-        pytest.param(Role.ADMIN, "superadmin", False, id="nor of a user with a higher role"),
-        pytest.param(Role.MONITOR, "domain", False, id="monitors only read"),
+        pytest.param(
+            Role.ADMIN, "project", True, id="domain admins manage project folders of the domain"
+        ),
+        pytest.param(
+            Role.ADMIN,
+            "other domain",
+            False,
+            id="domain admins do not manage folders of other domains",
+        ),
+        pytest.param(
+            Role.ADMIN, "superadmin", False, id="domain admins do not manage folders of superadmins"
+        ),
+        pytest.param(Role.MONITOR, "domain", False, id="monitors do not manage folders of others"),
         pytest.param(Role.SUPERADMIN, "other domain", True, id="superadmins manage all folders"),
         pytest.param(Role.SESSION, "own", False, id="sessions manage no folders"),
     ],
 )
-def test_who_manages_a_folder(role: Role, relation: str, *, expected: bool) -> None:
+def test_role_and_relation_decide_who_manages_a_folder(
+    role: Role, relation: str, *, expected: bool
+) -> None:
     caller = Caller(role, user_id="me", domain="d", projects=frozenset({"p"}))
     other = Owner("other", Role.USER)
     targets = {
@@ -120,7 +131,7 @@ def test_who_manages_a_folder(role: Role, relation: str, *, expected: bool) -> N
     assert manages(caller, targets[relation]) is expected
 
 
-def test_every_folder_can_be_deleted_for_good() -> None:
+def test_every_folder_can_be_deleted_permanently() -> None:
     def reachable(start: VfolderStatus) -> set[VfolderStatus]:
         found, waiting = {start}, [start]
         while waiting:

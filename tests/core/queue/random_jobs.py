@@ -29,7 +29,7 @@ def random_agents(rng: random.Random) -> list[AgentState]:
 
 
 def random_jobs(rng: random.Random, count: int, *, is_exact: bool) -> list[Job]:
-    """Return jobs with limits. With ``is_exact``, each job runs until its limit."""
+    """Return jobs with time limits. With ``is_exact``, each job runs until its limit."""
     at, found = 0, []
     for number in range(count):
         at += rng.choice([0, 0, 1, 5, 20])

@@ -108,7 +108,7 @@ def simulate(
     """Simulate arrivals, starts and ends until no event remains.
 
     When a session starts, the promised starts of the pending sessions behind it in its group are
-    deleted. The reason is that these promises were made while a cap excluded the started session.
+    deleted. These promises were made only because a cap excluded the started session at that time.
     """
     queue = Queue(
         Snapshot(

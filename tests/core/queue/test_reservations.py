@@ -211,7 +211,7 @@ def simulate(seed, backfill, *, is_exact, count=10):
 
 
 def test_reserved_session_starts_at_the_promised_time_or_earlier() -> None:
-    """Holds if all limits are upper bounds of the run times."""
+    """The limit of each job is at least its run time."""
     promised = 0
     for seed in range(1200):
         replayed = simulate(seed, Backfill.RESERVING, is_exact=seed % 2 == 0)

@@ -50,7 +50,7 @@ def _items(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
 
 
 def errors(states: dict[str, str], tests: dict[str, list[str]]) -> list[str]:
-    """Return the errors: built items without a test, tested items not built, unknown states."""
+    """Return the errors: built items without a test, tests of items not built, unknown states."""
     problems = [
         f"{item} has the state {state!r}; use built, missing, or later: reason"
         for item, state in states.items()

@@ -47,7 +47,7 @@ class Shell:
         await self.page.locator(".ant-select-item-option", has_text=option).first.click()
 
     async def filter_by(self, title: str, choice: str) -> None:
-        """Filter a list by a choice of a property, given the title of the property."""
+        """Filter a list: choose the property with this title, then one of its values."""
         await self.page.get_by_label("Property").click()
         await self.page.locator(".ant-select-item-option", has_text=title).click()
         await self.page.get_by_role("combobox", name=title, exact=True).click()

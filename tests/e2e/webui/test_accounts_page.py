@@ -172,7 +172,7 @@ async def test_domain_admin_and_monitor_get_only_the_actions_that_they_may_use(
     for page in ("credentials", "projects", "policies", "presets", "images", "resource-groups"):
         await ui.open(f"/{page}")
         await ui.page.locator(".ant-table-row").first.wait_for()
-        # The names of objects are buttons too, but contain no space.
+        # The names of objects are buttons too, but contain no space, so they do not match.
         assert await ui.page.get_by_role("button", name=re.compile("^New ")).count() == 0
         assert await ui.page.get_by_role("checkbox").count() == 0
 

@@ -30,7 +30,7 @@ BAI = (sys.executable, "-m", "bai_services.cli.main")
 
 @pytest.fixture
 def rest(hub: RunningHub) -> Iterator[httpx.Client]:
-    """The REST API as ``user2``; sessions, folders and templates of the test are removed."""
+    """The REST API as ``user2``, whose sessions, folders and templates are removed at the end."""
     with hub.rest("user2") as client:
         yield client
         for session in checked(client.get("/sessions"), 200)["items"]:
@@ -493,9 +493,9 @@ async def test_dependencies_are_chosen_and_listed(
 
 
 def session_with_lent_folder(rest: httpx.Client, other: httpx.Client) -> tuple[str, str, str]:
-    """Create a session with a folder of another user. Its owner has a folder of the same name.
+    """Create a session with a folder of another user; the session's owner has one of the same name.
 
-    Return the ids of the other user's folder, the own folder and the session.
+    Return the ids of the other user's folder, the owner's folder and the session.
     """
     lent = checked(other.post("/vfolders", json={"name": "twin"}), 201)["id"]
     grant = checked(other.put(f"/vfolders/{lent}/grants/user2", json={}), 200)

@@ -79,7 +79,7 @@ class Touch(Mouse):
 
 
 class Keyboard(Mouse):
-    """Uses only keys; notes each element that has the focus without showing it."""
+    """Uses only keys; records each element that has the focus but does not show it."""
 
     def __init__(self, page: Page) -> None:
         super().__init__(page)
@@ -216,7 +216,7 @@ async def test_main_flow_works_with_each_input_device(
 
 
 async def check_keyboard(hands: Keyboard, ui: Sessions, name: str) -> None:
-    """Check that the focus returns from a drawer, that Tab leaves each element, the skip link."""
+    """Check the focus after a drawer is closed, the order of Tab, and the skip link."""
     link = ui.row(name).get_by_role("link", name=name)
     await hands.press(link)
     await ui.drawer.wait_for()

@@ -114,9 +114,9 @@ def shared_folder(hub: RunningHub, owner: httpx.Client, guest: str, permission: 
     "end",
     [
         pytest.param(
-            lambda rest, f, user: rest.delete(f"/vfolders/{f}/grants/{user}"), id="grant-withdrawn"
+            lambda rest, f, user: rest.delete(f"/vfolders/{f}/grants/{user}"), id="grant withdrawn"
         ),
-        pytest.param(lambda rest, f, _: rest.delete(f"/vfolders/{f}"), id="folder-deleted"),
+        pytest.param(lambda rest, f, _: rest.delete(f"/vfolders/{f}"), id="folder trashed"),
     ],
 )
 async def test_withdrawn_or_deleted_folder_disappears_from_open_pages(

@@ -148,7 +148,7 @@ def list_paths() -> list[str]:
 def create_hostile_objects(hub: RunningHub, text: str, name: str) -> dict[str, str]:
     """Create objects that contain the text wherever a field accepts any text.
 
-    Return the paths of the objects; the value is a user who may delete the object.
+    Return a mapping from the path of each object to a user who may delete the object.
     """
     made = {}
     with hub.rest("admin") as admin:

@@ -73,7 +73,7 @@ def test_scripts_cannot_read_pages(hub: RunningHub) -> None:
 
 
 def test_scripts_cannot_read_xsrf_cookies(hub: RunningHub) -> None:
-    """A page of an app can open any page of the Hub in a frame and read the frame's cookies."""
+    """A page of an app can read the cookies of Hub pages in a frame, unless they are HttpOnly."""
     with hub.sign_in("user") as client:
         client.get("/services/bai/start", follow_redirects=True)
         cookies = [cookie for cookie in client.cookies.jar if cookie.name == "_xsrf"]

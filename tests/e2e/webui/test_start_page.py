@@ -60,7 +60,7 @@ async def test_cards_open_dialogs_and_the_launcher_and_can_be_reordered(
     opened: Opener[Start], newcomer: str
 ) -> None:
     ui = await opened(Start, newcomer, "/start")
-    # These load last and move the cards.
+    # Wait for the parts that load last, because they move the cards.
     await ui.page.locator(".bai-first-steps").wait_for()
     await ui.card("One click").get_by_role("button", name="Start now").wait_for()
     cards = ("New folder", "New interactive session", "New batch session", "Start from a link")

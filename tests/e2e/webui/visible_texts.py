@@ -24,7 +24,7 @@ ANTD_LOCALES = (
     "@rc-component/picker/es/locale",
 )
 
-# A word that at least two words in lower case follow: a sentence, not a name.
+# A word, followed by at least two words in lower case: a part of a sentence, not a name.
 SENTENCE = re.compile(r"\b[A-Za-z]{2,}(?: [a-z']{2,}){2,}")
 # Product names and technical terms that are the same in every language.
 SAME_IN_EVERY_LANGUAGE = frozenset(
