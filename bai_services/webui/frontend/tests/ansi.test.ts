@@ -22,7 +22,7 @@ test.each([
   ['10 %\r50 %\r100 %\r', [['100 %', '']]],
   ['\u001b]0;title\u0007\u001b[2K\u001b[?25lx\u0000', [['x', '']]],
   ['<b>\u001b[', [['<b>', '']]]
-])('%j', (line, expected) => {
+])('parseLine splits %j into styled spans', (line, expected) => {
   expect(parsed(line)).toEqual(expected);
 });
 
@@ -31,7 +31,7 @@ test('a style continues on the next line', () => {
   expect(parseLine('second', after).spans).toEqual([{ text: 'second', style: 'ansi-yellow' }]);
 });
 
-test('long lines and many styles are bounded', () => {
+test('the length of a line and its number of styles are limited', () => {
   const spans = parseLine('\u001b[31mx\u001b[32my'.repeat(100_000), {}).spans;
   expect(spans.length).toBeLessThanOrEqual(500);
   expect(spans.map(span => span.text).join('').length).toBeLessThanOrEqual(MAX_LINE_LENGTH);

@@ -11,7 +11,7 @@ test.each([
   [1023, '1,023 B'],
   [1536, '1.5 KiB'],
   [5 * 1024 ** 3, '5 GiB']
-])('formatBytes(%i)', (bytes, text) => {
+])('formatBytes shows %i bytes as %s', (bytes, text) => {
   expect(formatBytes(bytes, 'en')).toBe(text);
 });
 

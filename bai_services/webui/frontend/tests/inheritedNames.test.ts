@@ -13,7 +13,7 @@ const { appTitle } = await import('../src/data/sessions/apps');
 const { languageOf } = await import('../src/i18n');
 
 describe.each(['constructor', '__proto__', 'toString', 'hasOwnProperty'])('the name %s', name => {
-  test('as a file extension means a text', () => {
+  test('as a file extension means a text file', () => {
     expect(kindOf(`file.${name}`)).toBe('text');
     expect(imageTypeOf(`file.${name}`)).toBe('');
   });
@@ -25,12 +25,12 @@ describe.each(['constructor', '__proto__', 'toString', 'hasOwnProperty'])('the n
     expect(row && newUser(row)).toEqual({ username: 'ada', email: 'ada@example.com' });
   });
 
-  test('is not true or false', () => {
+  test('is neither true nor false in a column of users', () => {
     const file = readUsers(`username,email,need_password_change\nada,ada@example.com,${name}`);
     expect(file.rows.map(row => row.problems)).toEqual([['boolean']]);
   });
 
-  test('as an app is its title', () => {
+  test('as the name of an app is also its title', () => {
     const app = { name, title: name, port: 8080 } as SessionApp;
     expect(appTitle((key => key) as TFunction, app)).toBe(name);
   });

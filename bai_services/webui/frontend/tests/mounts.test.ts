@@ -19,7 +19,7 @@ test('folders with the same name are mounted and recognized separately', () => {
   expect(mounts.map(mount => folderOf(mount, ALL, 'ann'))).toEqual(ALL);
 });
 
-test('an ambiguous name means the own folder, as in the API', () => {
+test('an ambiguous name means the folder of the user, as in the API', () => {
   const mount = { vfolder: 'data', subpath: '', path: '', permission: '' } as const;
   expect(folderOf(mount, ALL, 'ann')).toBe(OWN);
   expect(folderOf(mount, ALL, 'carol')).toBeUndefined();

@@ -28,6 +28,6 @@ test('all items are run, at most three at a time, and failures are returned', as
   ]);
 });
 
-test('no items need no run', async () => {
+test('without items, the function is not called', async () => {
   expect(await runAll([], 3, () => Promise.reject(new Error('not called')))).toEqual([]);
 });

@@ -30,7 +30,7 @@ test('invalid stored values are ignored', () => {
   expect(readSaved([{ list: 'a', name: 'b', search: null }])).toEqual([]);
 });
 
-test('the list of notices is bounded and has the newest first', () => {
+test('the list of notices has at most 50 notices, the newest first', () => {
   let notices = [notice('0')];
   for (let number = 1; number <= 60; number += 1) {
     notices = withNotice(notices, notice(String(number)));
@@ -39,7 +39,7 @@ test('the list of notices is bounded and has the newest first', () => {
   expect(notices[0]?.key).toBe('60');
 });
 
-test('a saved filter replaces only the filter of the same list and name', () => {
+test('a saved filter replaces only one with the same list and name; a list has at most 20', () => {
   const first = { list: 'users', name: 'mine', search: { sort: 'name' } };
   const other = { ...first, list: 'agents' };
   const changed = { ...first, search: { sort: '-name' } };

@@ -8,7 +8,7 @@ test.each([
   [7_200, '2 hr'],
   [200_000, '2 days'],
   [-5, '0 sec']
-])('%d seconds are shown as %s', (seconds, expected) => {
+])('formatSeconds shows %d seconds as %s', (seconds, expected) => {
   expect(formatSeconds(seconds, 'en')).toBe(expected);
 });
 
@@ -20,6 +20,6 @@ test.each([
   [3_610, '1 hr'],
   [36_610, '10 hr'],
   [90_000, '1 day 1 hr']
-])('%d seconds have up to two units', (seconds, expected) => {
+])('formatDuration shows %d seconds as %s', (seconds, expected) => {
   expect(formatDuration(seconds, 'en')).toBe(expected);
 });

@@ -22,7 +22,7 @@ test('the preview shows a short series completely, and the ends of a long one', 
   ]);
 });
 
-test.each(['', 'a b', 'ä', '-a', 'a'.repeat(31)])('%j is not a prefix', text => {
+test.each(['', 'a b', 'ä', '-a', 'a'.repeat(31)])('%j is not a valid prefix', text => {
   expect(PREFIX.test(text)).toBe(false);
 });
 

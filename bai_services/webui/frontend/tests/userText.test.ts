@@ -22,7 +22,7 @@ test('readable text is unchanged', () => {
   expect(texts.map(visible)).toEqual(texts);
 });
 
-test('only text from right to left is isolated in a sentence', () => {
+test('in a sentence, only right-to-left text is isolated', () => {
   expect(isolated('data')).toBe('data');
   expect(isolated('שלום')).toBe('\u2068שלום\u2069');
   expect(isolated('a\u202eb')).toBe('a[U+202E]b');

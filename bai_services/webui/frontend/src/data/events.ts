@@ -97,7 +97,7 @@ function open(): void {
   on('folder', () => {
     void queries.invalidateQueries({ queryKey: ['folders'] });
     void queries.invalidateQueries({ queryKey: ['files'], predicate: isListing });
-    // The usage of storage.
+    // The dashboard shows the usage of storage, which has changed with the folder.
     void queries.invalidateQueries({ queryKey: ['sessions', 'dashboard'] });
   });
   on('files', event => {

@@ -101,7 +101,7 @@ export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerP
   );
 }
 
-/** Replaces the object while there is none: shows the error, a skeleton, or that it is missing. */
+/** Shown while there is no object: the error, a skeleton, or that the object does not exist. */
 function Placeholder(props: { error: Error | null; isPending: boolean; name: string }) {
   const { t } = useTranslation();
   if (props.error) {

@@ -3,7 +3,7 @@ import { MAX_OUTPUT_LINES } from '../../../components/ansi';
 const MAX_CELLS = 500;
 /** Maximum number of outputs of one cell. */
 const MAX_OUTPUTS = 50;
-// Maximums of the whole notebook: more make the page slow.
+// Limits of the whole notebook, because a larger preview makes the page slow.
 const MAX_IMAGES = 100;
 const MAX_CHARACTERS = 1_000_000;
 /** Cells, outputs, and lines and styled parts of outputs: each is an element of the page. */
@@ -58,13 +58,13 @@ class Budget {
     return this.characters <= 0 || this.elements <= 0;
   }
 
-  /** The beginning of a source that fits. */
+  /** The beginning of a source, as far as it fits into the limits. */
   source(text: string): string {
     this.elements -= 1;
     return this.beginning(text, text.length);
   }
 
-  /** The outputs of a cell that fit. */
+  /** The outputs of a cell that fit into the limits. */
   outputs(outputs: readonly Json[]): NotebookOutput[] {
     const shown: NotebookOutput[] = [];
     for (const output of outputs) {
@@ -93,7 +93,7 @@ class Budget {
     return shown;
   }
 
-  /** The end of the lines of an output that fit. Each escape sequence may start a styled part. */
+  /** The index in `text` after the lines that fit; an escape sequence can start a styled part. */
   private endOfLines(text: string): number {
     let lines = 0;
     // eslint-disable-next-line no-control-regex

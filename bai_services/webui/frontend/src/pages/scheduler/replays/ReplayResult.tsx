@@ -101,7 +101,7 @@ function MeasureTable({ reports, names }: ReportsProps) {
     row('fragmentation', report => percent(report.fragmentation_percent))
   ].map(({ texts, ...rest }) => ({
     ...rest,
-    // A report is not compared with itself.
+    // NaN: the number is missing, because a report is not compared with itself.
     texts: texts.map(text => (text === 'NaN' ? '–' : text))
   }));
   return (

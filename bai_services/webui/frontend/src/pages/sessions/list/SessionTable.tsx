@@ -17,7 +17,7 @@ interface SessionTableProps {
   page: { items: Session[]; total: number } | undefined;
   isLoading: boolean;
   search: SessionsSearch;
-  /** Ids, in a list that is replaced only when it changes, as the other callbacks here. */
+  /** Ids. Pass the same array and callbacks until they change, else all rows render again. */
   selected: string[];
   onSelect: (ids: string[]) => void;
   onChange: (changes: SessionsSearch) => void;

@@ -37,7 +37,7 @@ export function useSessionColumns(): ListColumn<Session>[] {
   const { t, i18n } = useTranslation();
   const { data: me } = useQuery(meQuery);
   const seesOthers = me !== undefined && me.role !== 'user';
-  // The same columns as before leave the rows of the table as they are.
+  // A new array of columns would render all rows of the table again.
   return useMemo(
     () => sessionColumns(t, i18n.language, seesOthers),
     [t, i18n.language, seesOthers]

@@ -4,7 +4,7 @@ import remarkParse from 'remark-parse';
 import remarkRehype from 'remark-rehype';
 import { unified } from 'unified';
 
-/** Maximum number of elements and texts of a preview: more make the page slow. */
+/** Maximum number of elements and texts of a preview: a larger number makes the page slow. */
 const MAX_NODES = 20_000;
 /** Maximum depth of nested elements: React renders them recursively. */
 const MAX_DEPTH = 100;
