@@ -28,7 +28,7 @@ test('in a sentence, only right-to-left text is isolated', () => {
   expect(isolated('a\u202eb')).toBe('a[U+202E]b');
 });
 
-test('log lines show characters that reorder text, and remove all control characters', () => {
+test('log lines show bidirectional controls as codes, and drop escape sequences and other control characters', () => {
   const { spans } = parseLine('ok\u202e \u001b[31mred\u009b2J\u0085', {});
   expect(spans).toEqual([
     { text: 'ok[U+202E] ', style: '' },

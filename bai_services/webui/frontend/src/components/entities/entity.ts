@@ -64,7 +64,10 @@ export interface Column {
 
 /** A collection: the columns and fields of its page, and the roles that may change it. */
 export interface Entity {
-  /** Area of the texts: `NAME.title`, `NAME.create`, and `NAME.KEY` for each column and field. */
+  /**
+   * Prefix of the translation keys (the file `i18n/LANGUAGE/NAME.json`): `NAME.title`,
+   * `NAME.create`, and `NAME.KEY` for each column and field.
+   */
   name: string;
   path: EntityPath;
   /** The field that identifies an object in the API. */

@@ -6,7 +6,10 @@ export type Tab = (typeof TABS)[number];
 /** State of the settings page in the URL. */
 export interface SettingsSearch {
   tab?: Tab;
-  /** Filter: only preferences or requests whose name contains this text are shown. */
+  /**
+   * Filter: show only preferences whose label or help text contains this text, or requests whose
+   * method and path contain it.
+   */
   find?: string;
 }
 

@@ -8,7 +8,7 @@ const LinkDialog = lazy(() =>
   loadScript(() => import('./LinkDialog')).then(module => ({ default: module.LinkDialog }))
 );
 
-/** Opens the dialog for a link to the launcher. */
+/** Help text, and a button that opens a dialog in which the user pastes a link to the launcher. */
 export function StartFromLink() {
   const { t } = useTranslation();
   const [isOpen, setIsOpen] = useState(false);

@@ -22,7 +22,8 @@ export function NotebookPreview({ text }: { text: string }) {
 
 function Cells({ notebook }: { notebook: Notebook }) {
   const { t } = useTranslation();
-  // Texts of code cells are empty, so that the index of a tree is the index of its cell.
+  // Pass an empty text for each cell that is not Markdown, so that the index of a tree is the index
+  // of its cell.
   const trees = useMarkdown(
     notebook.cells.map(cell => (cell.type === 'markdown' ? cell.source : ''))
   );

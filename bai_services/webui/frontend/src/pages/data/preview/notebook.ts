@@ -6,7 +6,7 @@ const MAX_OUTPUTS = 50;
 // Limits of the whole notebook, because a larger preview makes the page slow.
 const MAX_IMAGES = 100;
 const MAX_CHARACTERS = 1_000_000;
-/** Cells, outputs, and lines and styled parts of outputs: each is an element of the page. */
+/** Maximum number of page elements: cells, outputs, lines of outputs, and styled parts of lines. */
 const MAX_ELEMENTS = 20_000;
 
 export interface NotebookOutput {
@@ -22,7 +22,10 @@ export interface NotebookCell {
   outputs: NotebookOutput[];
 }
 
-/** What is left out because of the limits. `characters`: those of texts that are shown in part. */
+/**
+ * Counts of what the limits leave out. `characters` counts only what is cut off texts that are
+ * shown in part, not the text of omitted cells and outputs.
+ */
 export interface Omitted {
   cells: number;
   outputs: number;
@@ -93,7 +96,10 @@ class Budget {
     return shown;
   }
 
-  /** The index in `text` after the lines that fit; an escape sequence can start a styled part. */
+  /**
+   * The index at which the part of `text` that fits ends. Each line feed and each escape sequence
+   * counts as one element, because an escape sequence can start a styled part.
+   */
   private endOfLines(text: string): number {
     let lines = 0;
     // eslint-disable-next-line no-control-regex

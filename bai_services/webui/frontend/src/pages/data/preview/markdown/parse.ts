@@ -37,8 +37,8 @@ export function parseMarkdown(texts: readonly string[]): Root[] | null {
 }
 
 /**
- * Replace HTML by its text and remove unsafe links. Return the number of nodes of the tree, or
- * Infinity if the tree is nested too deeply.
+ * Replace each HTML node by a text node that shows its source, and remove unsafe links. Return the
+ * number of nodes of the tree, or Infinity if the tree is nested too deeply.
  */
 function restrict(tree: Root): number {
   let count = 0;
