@@ -12,8 +12,7 @@ from typing import Any
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_spawner.engines.base import Engine, Exit, Running
 
-# Name of the environment variable with the URL of all sessions. The server at this URL answers
-# every request.
+# Name of the environment variable with the URL that the engine returns for every session.
 URL_VARIABLE = "BAI_BENCH_SERVER"
 
 

@@ -386,7 +386,9 @@ def invalid_request(error: ValidationError, prefix: str = "") -> errors.InvalidR
 
 
 def to_json(value: Any) -> Any:
-    """Return a value of the manager, which ``json`` cannot serialize, in a form that it can.
+    """Convert a value that ``json`` cannot serialize into one that it can.
+
+    For the ``default`` argument of ``json.dumps``.
 
     Raises
     ------

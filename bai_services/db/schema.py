@@ -36,7 +36,10 @@ def revisions() -> list[str]:
 
 
 def next_revision() -> str:
-    """Return the name of the revision after the newest one; numbers may be missing."""
+    """Return the next revision number, as four digits.
+
+    It follows the highest number, because existing numbers have gaps (there is no 0013).
+    """
     return f"{max(map(int, revisions()), default=0) + 1:04}"
 
 

@@ -20,7 +20,10 @@ class StorageHostSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Values of the environment variables in docs/admin-guide.md, read once at start.
+    """Settings of the manager, created once at start.
+
+    ``bai_services.environment`` reads some of them from ``BAI_*`` variables (docs/admin-guide.md)
+    and JupyterHub's variables; the others keep their defaults.
 
     The repr contains no tokens, no key and no database URL.
     """

@@ -17,8 +17,8 @@ def retain_freed_memory() -> None:
     """Make glibc keep up to 16 MiB of freed memory; no effect with another C library.
 
     By default, glibc returns the memory of each buffer to the kernel, which must clear the memory
-    before the next use. Copying 1 GB twice then takes 0.9 s of CPU time; with these settings,
-    0.06 s.
+    before the next use. With these settings, two copies of 1 GB took 0.06 s instead of 0.9 s
+    (docs/benchmark-log.md).
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

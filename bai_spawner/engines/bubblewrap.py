@@ -36,7 +36,11 @@ class Bubblewrap:
 
     program: str
     has_user_namespaces: bool
-    """Whether user namespaces work; the session then runs under its own uid, unprivileged."""
+    """Whether user namespaces work.
+
+    If so, the session has the plan's uid inside the sandbox, mapped to this process's uid on the
+    host.
+    """
     hidden: tuple[str, ...]
     """Paths in /etc that this process may read, but not every user; the sandbox masks them."""
 

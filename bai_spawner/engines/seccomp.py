@@ -114,7 +114,8 @@ FAMILIES = (
     socket.AF_NETLINK,
     socket.AF_PACKET,  # the kernel requires a capability
 )
-# Arguments of personality(): Linux, a 32-bit machine, UNAME26, both, and the query of the value.
+# Allowed arguments of personality(): PER_LINUX, PER_LINUX32, UNAME26, PER_LINUX32 | UNAME26, and
+# 0xFFFFFFFF, which only returns the current value.
 PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 # Mask for 32-bit arguments: a filter sees 64 bits, but the kernel ignores the upper 32.
 INT = 0xFFFFFFFF

@@ -290,7 +290,7 @@ def test_missing_device_is_reported_as_unhealthy(machine: FakeMachine) -> None:
     [
         ("{", 0, "printed invalid JSON"),
         ("[]", 1, "exited with code 1"),
-        ('{"devices": 5}', 0, "lists no devices at /devices"),
+        ('{"devices": 5}', 0, "has no list at /devices"),
         ('{"devices": [{"npu": "x", "name": "RBLN-CA02"}]}', 0, "device number 'x'"),
     ],
 )

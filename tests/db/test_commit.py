@@ -71,7 +71,10 @@ async def test_number_of_statements_is_independent_of_number_of_decisions(
 async def test_commit_rejects_second_share_size_only_on_uniform_device(
     world: World, is_uniform: bool
 ) -> None:
-    """After the decisions for shares of two sizes, the device changes to ``is_uniform``."""
+    """Decide on shares of two sizes, then set the device's ``is_uniform``, then commit.
+
+    With ``is_uniform``, all shares on the device must have the same size.
+    """
     await world.write(
         sa.update(cluster.devices).where(cluster.devices.c.index > 0).values(is_healthy=False)
     )

@@ -155,8 +155,8 @@ def hub_routes(folder: Path) -> Iterator[tuple[str, type[RequestHandler]]]:
 
 
 def name_of(handler: type[RequestHandler]) -> str:
-    is_twin = handler.__module__ == "bai_auth.handlers"
-    return f"bai_auth.{handler.__name__}" if is_twin else handler.__name__
+    is_of_bai_auth = handler.__module__ == "bai_auth.handlers"
+    return f"bai_auth.{handler.__name__}" if is_of_bai_auth else handler.__name__
 
 
 def methods_of(handler: type[RequestHandler]) -> set[str]:
@@ -193,7 +193,7 @@ def path_of(route: Route, target: str, domain: str, token_id: str) -> str:
     for part in re.findall(r"\(\?P<user_path>.*|\([^)]*\)\??|[^/(]+", pattern):
         if part.startswith("(?P<user_path>"):
             break
-        # A regex group after the group of the user stands for a server of the user.
+        # A regex group directly after another regex group stands for the name of a server.
         parts.append(values[last] if last in values and part.startswith("(") else part)
         if part.startswith("("):
             parts[-1] = values.get(last, SERVER)

@@ -56,7 +56,9 @@ def test_mps_slows_copies_by_at_most_3_percent(results: Any) -> None:
     assert mps_result(results, "copy_overhead_percent") <= 3
 
 
-def test_small_computations_are_faster_in_parallel_under_mps(results: Any) -> None:
+def test_two_small_workloads_have_a_higher_combined_rate_with_mps_than_without(
+    results: Any,
+) -> None:
     sliced = results["without_mps"]["pairs"]["small+small"]["of_one_alone"]
     side_by_side = mps_result(results, "with_mps")["pairs_at_50_percent"]["small+small"]
     assert side_by_side["of_one_alone"] > sliced

@@ -29,8 +29,9 @@ def test_forbidden_slot_of_a_closed_policy_is_displayed_as_limiting() -> None:
     shown = {slot.slot: (slot.limit, slot.is_limiting) for slot in keypair_quota.slots}
     assert shown == {
         "cpu": ("4", True),
-        "cuda.shares": ("0", True),  # limited by the project
-        "mem": ("0", True),  # offered by the agent
+        # Listed because the project has a limit for it; 0 because the keypair's policy is closed.
+        "cuda.shares": ("0", True),
+        "mem": ("0", True),  # listed because the agent has it
         "sessions": (None, False),
     }
     assert not any(slot.is_limiting for slot in project_quota.slots)

@@ -244,8 +244,8 @@ async def shared_browser() -> AsyncIterator[SharedBrowser]:
 async def browser(shared_browser: SharedBrowser) -> AsyncIterator[Browser]:
     """A headless Chromium, through Playwright's async interface.
 
-    At the end of the test, all pages are closed, and so are the profiles that `shared_browser` did
-    not create.
+    At the end of the test, all pages are closed, and so are the browser contexts that were not
+    created with `SharedBrowser.profile`.
     """
     try:
         launched = await shared_browser.get()

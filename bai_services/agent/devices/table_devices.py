@@ -143,7 +143,7 @@ class TableDevices(DeviceKind):
         if find.command:
             items = self._items()
             if items is not None and not isinstance(items, list):
-                raise ToolFailed(f"{find.command[0]} lists no devices at {find.items}")
+                raise ToolFailed(f"the output of {find.command[0]} has no list at {find.items}")
             found = []
             for position, item in enumerate(items or []):
                 index = self.row.facts.index

@@ -34,7 +34,7 @@ class UserChange(Body):
     allowed_client_ip: list[NameText] | None = None
     container_uid: PosixId | None = None
     container_gid: PosixId | None = None
-    # All projects of the user; a change adds and removes memberships.
+    # All projects of the user: a change replaces the whole list.
     projects: list[Annotated[str, Field(max_length=130)]] = []
 
     def given_fields(self) -> dict[str, object]:

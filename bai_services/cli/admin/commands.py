@@ -455,7 +455,10 @@ async def sign_out(connection: Connection, user: str, *, as_json: bool) -> None:
 @json_option
 @connected
 async def unlock(connection: Connection, user: str, *, as_json: bool) -> None:
-    """Clear the failed sign-ins of a user and end their lockout; an address block remains."""
+    """Clear the failed sign-ins of a user and end their lockout.
+
+    Blocked IP addresses remain blocked.
+    """
     await connection.client.post(f"/users/{segment(user)}/unlock")
     output.print_done(f"{user} can sign in again", {"username": user}, as_json=as_json)
 

@@ -123,7 +123,8 @@ def new_text(before: str, now: str) -> str:
 
 async def _events(lines: AsyncIterator[str]) -> AsyncIterator[dict[str, Any]]:
     async for line in lines:
-        # Events without a session belong to folders: invitations and changed shares.
+        # Events without a session concern folders: invitations, changes of a folder or its access,
+        # and changed files.
         if line.startswith("data:") and (event := json.loads(line[5:]))["session_id"]:
             yield event
 

@@ -9,7 +9,11 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class ListedShare:
-    """A share of a session's app; ``user`` and ``project`` are the names of the audience."""
+    """A share of a session's app.
+
+    Depending on ``audience``, ``user`` or ``project`` is the name of the recipient; both are None
+    for a public share.
+    """
 
     id: str
     session_id: str

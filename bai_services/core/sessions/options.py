@@ -14,9 +14,9 @@ class SlotLimit:
 
     ``now``: the largest amount with which a session could start now; 0 if it cannot. ``allowed``:
     the lowest limit of the user's scopes; None: no limit. ``largest``: the most that one agent has.
-    ``max``: the lower of ``allowed`` and ``largest``. ``in_force``: on some devices, all sessions
-    must have the same share; these are the shares that such devices require now. ``enforcement``:
-    enforcement level that is guaranteed for shares.
+    ``max``: the lower of ``allowed`` and ``largest``. ``in_force``: the shares in use on devices
+    on which all sessions must have the same share. ``enforcement``: enforcement level that is
+    guaranteed for shares.
     """
 
     min: str

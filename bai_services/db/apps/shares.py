@@ -29,7 +29,11 @@ _visitors = users.alias("visitors")
 
 @dataclass(frozen=True, slots=True)
 class AppShare:
-    """A share of a session's app; ``user`` and ``project`` are the names of the audience."""
+    """A share of a session's app.
+
+    Depending on ``audience``, ``user`` or ``project`` is the name of the recipient; both are None
+    for a public share.
+    """
 
     id: str
     created_at: datetime

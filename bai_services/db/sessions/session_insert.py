@@ -117,15 +117,25 @@ async def existing_sessions(
         if row is None:
             continue
         if row.request_hash != new.request_hash and not (new.reuse and named):
-            raise _conflict(row)
+            raise _name_conflict(row) if named else _server_conflict(row)
         existing[new.id] = row
     return existing
 
 
-def _conflict(row: SessionRow) -> AlreadyExists:
+def _name_conflict(row: SessionRow) -> AlreadyExists:
     return AlreadyExists(
         f"a session named {row.name!r} is {row.status} and has a different specification; "
-        "use another name, stop that session, or use the existing one with reuse",
+        "use another name, stop that session, or set `reuse` to get the existing session",
+        session=row.id,
+        name=row.name,
+        status=row.status,
+    )
+
+
+def _server_conflict(row: SessionRow) -> AlreadyExists:
+    return AlreadyExists(
+        f"the Hub server {row.hub_server!r} belongs to the session {row.name!r}, which is "
+        f"{row.status} and has a different specification; use another server or stop that session",
         session=row.id,
         name=row.name,
         status=row.status,
@@ -177,7 +187,10 @@ async def check_pending(tx: AsyncConnection, new_sessions: Sequence[NewSession])
 
 
 def view_of(new: NewSession, row: SessionRow) -> SessionView:
-    """Return the view of a new session that has no dependencies; do not read the database."""
+    """Build the view of a new session without reading the database.
+
+    The session must have no dependencies.
+    """
     names = kernel_names(new.cluster_size)
     kernel_ids = (new.kernel_id, *new.sub_kernel_ids)
     return SessionView(

@@ -51,7 +51,8 @@ class Attempt:
     blocked_until: datetime | None  # shown to the client
     is_locked: bool  # a locked account rejects correct passwords from unknown addresses
     is_from_known_address: bool
-    # Whether any account has signed in from the address.
+    # Whether this account has signed in from the address or, during a block of the name or address,
+    # any account has.
     is_address_known: bool
     delay_seconds: float
 

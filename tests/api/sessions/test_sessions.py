@@ -550,7 +550,7 @@ async def test_quotas_name_the_limiting_scope(api: Api, agent: FakeAgent, user: 
     assert {one["used"] for one in theirs["mine"]} == {"0"}
 
 
-async def test_unhealthy_device_has_no_slot_of_its_own_in_the_quotas(
+async def test_unhealthy_device_is_not_counted_in_the_quotas(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     def slots(quotas: dict[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Usage samples, their condensation, and series for charts."""
+"""Usage samples, their downsampling, and time series for charts."""
 
 from __future__ import annotations
 

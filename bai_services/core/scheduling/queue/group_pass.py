@@ -25,9 +25,10 @@ Start = Callable[[GroupQueue, Shape, str, tuple[Placement, ...]], RunningSession
 class GroupPass:
     """One pass over the queue of one group.
 
-    Quota and capacity only shrink during a pass, so a request that has failed is tried again only
-    after the reservation has moved. The cost therefore grows with the number of shapes and started
-    sessions, not with the length of the queue.
+    Quota and capacity only shrink during a pass, so a request that does not fit is not tried again.
+    One that does not fit outside the reserved placements is tried again after the reservation has
+    moved. The cost therefore grows with the number of shapes and started sessions, not with the
+    length of the queue.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class GroupPass:
         # Capacity state by handle, as passed to the last selection.
         self._known_states: dict[int, int] = {}
         self._moves = 0
-        self._is_cut = False  # whether there are more shapes than in the current turns
+        # Whether the last selection was cut at ``MAX_SELECTED``, so that more shapes follow the
+        # current turns.
+        self._is_cut = False
         # Requests that would not fit even if all running sessions ended.
         self._never_fitting: set[int] = set()
         self._reserver: Reserver | None = None
@@ -202,9 +205,8 @@ class GroupPass:
             if placements is None:
                 self._no_capacity.add(handle)
             return placements
-        # Record the failure for the request: it holds for every session with this request that does
-        # not certainly end before the reservation starts, because all of them are limited to the
-        # same capacity.
+        # Record the failure by request. All sessions with this request that may still run when the
+        # reservation starts are limited to the same capacity, so none of them fits.
         if handle in self._no_capacity_beside:
             return None
         placements = reserver.place(pending, handle)
@@ -235,8 +237,8 @@ class GroupPass:
         )
         reservation = reserver.reserve(pending, shape.handle)
         if reservation is None:
-            # Agents that the session needs are lost or not schedulable: ends of other sessions do
-            # not help.
+            # The session does not fit even after all running sessions have ended, for example
+            # because agents are lost or not schedulable.
             self._never_fitting.add(shape.handle)
             return False
         if backfill is Backfill.OFF:

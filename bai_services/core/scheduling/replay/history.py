@@ -85,7 +85,7 @@ class _Session:
 
 def _session(row: Any) -> _Session:
     if not isinstance(row, Mapping):
-        raise RowError("id", "it is not a session")
+        raise RowError("id", "the row is not a JSON object")
     created = _time(row, "created_at")
     started, ended = _time(row, "started_at"), _time(row, "terminated_at")
     if created is None:
@@ -174,7 +174,7 @@ def _slots(row: Mapping[str, Any], column: str) -> ResourceSlots:
 def _text(row: Any, column: str) -> str:
     value = row.get(column) if isinstance(row, Mapping) else None
     if not isinstance(value, str) or not value:
-        raise RowError(column, "it is missing")
+        raise RowError(column, "it must be a non-empty string")
     return value
 
 
@@ -182,7 +182,7 @@ def _check_number(row: Mapping[str, Any], column: str, most: int) -> None:
     value = row.get(column)
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if value is not None and not (is_number and 0 <= value <= most):
-        raise RowError(column, f"{shown(value)!r} is not a whole number of 0 to {most}")
+        raise RowError(column, f"{shown(value)!r} is not a whole number from 0 to {most}")
 
 
 def _time(row: Mapping[str, Any], column: str) -> datetime | None:
