@@ -86,7 +86,7 @@ def forget_ended_process(state: dict[str, Any]) -> None:
         state.pop("port", None)
 
 
-def use_recording(
+def activity_recording_handler(
     handler: type, app: App, uses: AppActivity, record_start: Callable[[], None] | None = None
 ) -> type:
     """Return a subclass of a jupyter-server-proxy handler that counts only uses of the app.

@@ -22,7 +22,7 @@ from tornado.httputil import HTTPServerRequest
 from tornado.routing import Rule
 from tornado.web import Application, HTTPError
 
-from bai_labext.apps.activity import AppActivity, forget_ended_process, use_recording
+from bai_labext.apps.activity import AppActivity, activity_recording_handler, forget_ended_process
 from bai_labext.apps.apps import Offer, log_path
 from bai_labext.apps.arguments import Arguments
 from bai_labext.apps.catalogue import ANY_PORT, App
@@ -229,14 +229,14 @@ class RunningApps:
         for name, offer in self._offers.items():
             route = self.proxy_route(name)
             if route is not None:
-                route.rule.target = use_recording(
+                route.rule.target = activity_recording_handler(
                     route.rule.target, offer.app, self._uses, partial(self._record_start, offer.app)
                 )
         for rule in _rules(self._web_app):
             target = rule.target
             is_port = isinstance(target, type) and issubclass(target, ProxyHandler)
             if is_port and "state" not in rule.target_kwargs:
-                rule.target = use_recording(target, ANY_PORT, self._uses)
+                rule.target = activity_recording_handler(target, ANY_PORT, self._uses)
 
     def _record_start(self, app: App) -> None:
         """Remember the arguments of a start, which may also be the opening of the app's address."""

@@ -17,7 +17,7 @@ from jupyter_server_proxy.handlers import LocalProxyHandler, NamedLocalProxyHand
 from tornado.httputil import HTTPServerRequest
 from tornado.web import Application, HTTPError
 
-from bai_labext.apps.activity import use_recording
+from bai_labext.apps.activity import activity_recording_handler
 from bai_labext.apps.apps import Offer
 from bai_labext.apps.catalogue import App
 from bai_labext.apps.running_apps import RunningApps
@@ -62,7 +62,7 @@ def _owner_handler(offer: Offer, running: RunningApps) -> tuple[type, dict[str, 
         class Port(NamedLocalProxyHandler):
             port = offer.port
 
-        return use_recording(Port, app, running.uses), {}
+        return activity_recording_handler(Port, app, running.uses), {}
     route = running.proxy_route(app.name)
     if route is None:
         return None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bai_services.agent.docker.calls import DockerCalls
-from bai_services.agent.docker.containers import DockerEngine as Agent
+from bai_services.agent.docker.containers import DockerEngine as AgentDockerEngine
 from bai_services.agent.docker.egress import Egress
 from bai_services.agent.docker.layers import Layers
 from bai_services.agent.docker.networks import Networks, read_pool
@@ -148,7 +148,7 @@ async def test_container_layer_counts_as_disk_usage(
     layers = Layers(calls, 50 * MIB)
     networks = Networks(calls, agent_id, read_pool("10.249.0.0/20", 26), 26)
     egress = Egress(agent_id, Policy.OPEN, (), ())
-    engine = Agent(
+    engine = AgentDockerEngine(
         agent_id,
         calls,
         networks,

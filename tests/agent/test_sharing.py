@@ -113,7 +113,7 @@ async def facts_of(api: Api, device_id: str) -> dict[str, Any]:
     return dict((await device_of(api, device_id))["facts"])
 
 
-async def has_its_limits(api: Api, session: dict[str, Any], pipe: str) -> None:
+async def assert_launch_has_mps_limits(api: Api, session: dict[str, Any], pipe: str) -> None:
     plan = await api.hub.post(
         f"/sessions/{session['id']}/launch",
         {"user": session["hub_user"], "server": session["hub_server"]},
@@ -184,7 +184,7 @@ async def test_mps_limits_shares_and_continues_after_a_restart_of_the_agent(
     session = await create_prepared(user, **{"cuda.shares": "0.25"})
     assert session["enforcement"] == {"cuda": "process"}
     gpu = next(a["device"] for a in session["allocations"] if a["slot"] == "cuda.shares")
-    await has_its_limits(api, session, str(run_folder / "mps" / gpu / "pipe"))
+    await assert_launch_has_mps_limits(api, session, str(run_folder / "mps" / gpu / "pipe"))
     whole = await create_prepared(user, "whole", **{"cuda.device": "1"})
     assert whole["enforcement"] == {"cuda": "none"}
     device = await device_of(api, gpu)

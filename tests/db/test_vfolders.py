@@ -92,7 +92,7 @@ async def test_mounted_folder_cannot_be_trashed_or_renamed(
     await world.sessions.enqueue(world.new_session("lab", mounts=[mount_values("f1")]), NOW)
     assert (await row_of(store, "f1")).is_mounted
     with pytest.raises(InUse, match="lab of ann") as refused:
-        await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
+        await store.apply_event("f1", VfolderEvent.TRASHED, NOW, ENTRY)
     assert refused.value.details["sessions"][0]["name"] == "lab"
     with pytest.raises(InUse, match="cannot be renamed"):
         await store.update("f1", {"name": "other"}, ENTRY)
@@ -101,12 +101,12 @@ async def test_mounted_folder_cannot_be_trashed_or_renamed(
     await store.update("f1", {"permission": "ro"}, ENTRY)
     (session,) = await world.sessions.in_status(Status.PENDING)
     await world.sessions.move(session.id, Event.STOP_REQUESTED, NOW)
-    await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
+    await store.apply_event("f1", VfolderEvent.TRASHED, NOW, ENTRY)
     assert (await row_of(store, "f1")).status is VfolderStatus.DELETE_PENDING
 
 
 async def test_trashed_folder_cannot_be_mounted(world: World, store: VfolderStore) -> None:
-    await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
+    await store.apply_event("f1", VfolderEvent.TRASHED, NOW, ENTRY)
     with pytest.raises(InUse, match="data is no longer ready"):
         await world.sessions.enqueue(world.new_session("lab", mounts=[mount_values("f1")]), NOW)
     assert await world.sessions.in_status(Status.PENDING) == []
@@ -115,12 +115,12 @@ async def test_trashed_folder_cannot_be_mounted(world: World, store: VfolderStor
 async def test_name_of_trashed_folder_can_be_reused(store: VfolderStore) -> None:
     with pytest.raises(AlreadyExists):
         await store.create(folder_values("f2"), ENTRY)
-    await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
+    await store.apply_event("f1", VfolderEvent.TRASHED, NOW, ENTRY)
     await store.create(folder_values("f2"), ENTRY)
     with pytest.raises(AlreadyExists, match="there is a newer folder"):
-        await store.move("f1", VfolderEvent.RESTORED, NOW, ENTRY)
+        await store.apply_event("f1", VfolderEvent.RESTORED, NOW, ENTRY)
     await store.update("f2", {"name": "second"}, ENTRY)
-    await store.move("f1", VfolderEvent.RESTORED, NOW, ENTRY)
+    await store.apply_event("f1", VfolderEvent.RESTORED, NOW, ENTRY)
     assert (await row_of(store, "f1")).status is VfolderStatus.READY
     with pytest.raises(AlreadyExists):
         await store.update("f2", {"name": "data"}, ENTRY)
@@ -130,15 +130,15 @@ async def test_only_trashed_folder_can_be_purged_and_failed_purge_can_be_repeate
     store: VfolderStore,
 ) -> None:
     with pytest.raises(InvalidTransition):
-        await store.move("f1", VfolderEvent.PURGED, NOW)
-    await store.move("f1", VfolderEvent.TRASHED, NOW)
-    await store.move("f1", VfolderEvent.PURGED, NOW)
+        await store.apply_event("f1", VfolderEvent.PURGED, NOW)
+    await store.apply_event("f1", VfolderEvent.TRASHED, NOW)
+    await store.apply_event("f1", VfolderEvent.PURGED, NOW)
     for event in (VfolderEvent.PURGED, VfolderEvent.RESTORED):
         with pytest.raises(InvalidTransition):
-            await store.move("f1", event, NOW)
-    await store.move("f1", VfolderEvent.FAILED, NOW)
-    await store.move("f1", VfolderEvent.PURGED, NOW)
-    await store.move("f1", VfolderEvent.EMPTIED, NOW)
+            await store.apply_event("f1", event, NOW)
+    await store.apply_event("f1", VfolderEvent.FAILED, NOW)
+    await store.apply_event("f1", VfolderEvent.PURGED, NOW)
+    await store.apply_event("f1", VfolderEvent.EMPTIED, NOW)
     assert (await row_of(store, "f1")).status is VfolderStatus.DELETE_COMPLETE
 
 
@@ -152,7 +152,7 @@ async def test_change_of_folder_that_is_not_ready_is_a_conflict(
         "inviter": "ann", "permission": "ro", "created_at": NOW, "status_changed_at": NOW,
     }  # fmt: skip
     await invitations.create(values, ENTRY)
-    await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
+    await store.apply_event("f1", VfolderEvent.TRASHED, NOW, ENTRY)
     for change in (
         store.update("f1", {"permission": "ro"}, ENTRY),
         invitations.create({**values, "id": "i2"}, ENTRY),
@@ -160,8 +160,8 @@ async def test_change_of_folder_that_is_not_ready_is_a_conflict(
     ):
         with pytest.raises(Conflict, match="folder data is delete-pending, not ready"):
             await change
-    await store.move("f1", VfolderEvent.PURGED, NOW)
-    await store.move("f1", VfolderEvent.EMPTIED, NOW)
+    await store.apply_event("f1", VfolderEvent.PURGED, NOW)
+    await store.apply_event("f1", VfolderEvent.EMPTIED, NOW)
     for vfolder_id in ("f1", "f9"):
         with pytest.raises(NotFound, match="no longer exists"):
             await store.update(vfolder_id, {"permission": "ro"}, ENTRY)
@@ -198,7 +198,7 @@ def test_of_concurrent_delete_and_start_exactly_one_succeeds(database_url: str) 
         for number in range(rounds):
             await asyncio.to_thread(barrier.wait, 30)
             try:
-                await store.move(f"f{number}", VfolderEvent.TRASHED, NOW, ENTRY)
+                await store.apply_event(f"f{number}", VfolderEvent.TRASHED, NOW, ENTRY)
                 won["delete"].add(number)
             except InUse:
                 pass
@@ -259,14 +259,14 @@ def test_usage_of_a_scope_is_right_after_concurrent_purges(database_url: str) ->
             await store.create(folder_values(f"f{number}", f"data{number}"), ENTRY)
             await quotas.record_folder_usage(f"f{number}", 1, 1000, NOW, sums_scope=True)
             for event in (VfolderEvent.TRASHED, VfolderEvent.PURGED):
-                await store.move(f"f{number}", event, NOW)
+                await store.apply_event(f"f{number}", event, NOW)
         assert await used(world) == 1000 * len(numbers)
         await world.close()
 
     async def purge(number: int) -> None:
         world = World(database_url)
         store = VfolderStore(world.database)
-        await store.move(f"f{number}", VfolderEvent.EMPTIED, NOW, sums_scope=True)
+        await store.apply_event(f"f{number}", VfolderEvent.EMPTIED, NOW, sums_scope=True)
         await world.close()
 
     async def used(world: World) -> int | None:

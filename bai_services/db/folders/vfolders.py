@@ -230,7 +230,7 @@ class VfolderStore:
                 "next_owner_id": None,
                 "status_info": "",
             }
-            before = await _move(tx, vfolder_id, VfolderEvent.ARRIVED, at, changes)
+            before = await _apply_event(tx, vfolder_id, VfolderEvent.ARRIVED, at, changes)
             if sums_scopes:
                 # In a fixed order, because both rows are locked.
                 for scope in sorted({before["scope"], f"user:{owner_id}"}):
@@ -338,7 +338,7 @@ class VfolderStore:
                 await _require_unmounted(tx, vfolder_id, "renamed")
             await record(tx, audit)
 
-    async def move(
+    async def apply_event(
         self,
         vfolder_id: str,
         event: VfolderEvent,
@@ -364,7 +364,7 @@ class VfolderStore:
             If the folder no longer exists.
         """
         async with self._db.write() as tx:
-            row = await _move(tx, vfolder_id, event, at, changes or {})
+            row = await _apply_event(tx, vfolder_id, event, at, changes or {})
             if sums_scope:
                 await sum_scope(tx, row["host"], row["scope"], at)
             if audit is not None:
@@ -464,14 +464,14 @@ async def _read(
     return records(_row, rows)
 
 
-async def _move(
+async def _apply_event(
     tx: AsyncConnection,
     vfolder_id: str,
     event: VfolderEvent,
     at: datetime,
     changes: Mapping[str, Any],
 ) -> sa.RowMapping:
-    """Apply a lifecycle event; see ``VfolderStore.move``. Return the row before the change."""
+    """Apply a lifecycle event (see ``VfolderStore.apply_event``); return the row before it."""
     row = await lock_folder(tx, vfolder_id)
     after = next_status(VfolderStatus(row["status"]), event)
     values: dict[str, Any] = {"status": after, "status_changed_at": at, **changes}

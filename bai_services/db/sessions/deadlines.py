@@ -57,7 +57,7 @@ class DeadlineStore:
                     )
                 )
                 late = [row.id for row in rows if row.starts_at is None or row.starts_at < latest]
-                blocked = await _blocked_until(tx, group, latest) if late else set()
+                blocked = await _blocked_at(tx, group, latest) if late else set()
                 overdue += [Overdue(key, seconds, group) for key in late if key not in blocked]
         return overdue
 
@@ -154,7 +154,7 @@ async def _pending_timeouts(tx: AsyncConnection) -> Mapping[str, int]:
     return {name: int(seconds) for name, seconds in timeouts.items() if seconds}
 
 
-async def _blocked_until(tx: AsyncConnection, group: str, latest: datetime) -> set[str]:
+async def _blocked_at(tx: AsyncConnection, group: str, latest: datetime) -> set[str]:
     """Return the pending sessions of a group that had an unmet dependency at ``latest``."""
     dependencies = sessions.alias("dependencies")
     rows = await tx.execute(

@@ -107,7 +107,7 @@ class VFolderTasks:
             facts = {"name": row.name, "reason": f"in the trash for {self._trash_days} days"}
             entry = self._audit.system("vfolder.purge", row.id, domain=row.domain, **facts)
             try:
-                await self._store.move(row.id, VfolderEvent.PURGED, now, entry)
+                await self._store.apply_event(row.id, VfolderEvent.PURGED, now, entry)
             except BaiError:
                 continue  # the folder has been restored or purged since the query
             await self.begin(row.id)
@@ -221,7 +221,7 @@ class VFolderTasks:
         sums_scope: bool = False,
     ) -> None:
         try:
-            await self._store.move(
+            await self._store.apply_event(
                 row.id, event, self._clock(), changes=changes, sums_scope=sums_scope
             )
             await self._changes.folder_changed(row)

@@ -238,7 +238,7 @@ class VFolders:
             )
         await self._store.require_name_free(f"user:{user['id']}", row.name)
         entry = self._entry(caller, "vfolder.hand-over", row, user=user["username"])
-        await self._store.move(
+        await self._store.apply_event(
             row.id, VfolderEvent.HANDED_OVER, self._clock(), entry,
             {"next_owner_id": user["id"]},
         )  # fmt: skip
@@ -286,7 +286,7 @@ class VFolders:
         row = await self._find_managed(caller, key, REMOVABLE)
         await self._hosts.require(caller, row.host, "delete-vfolder", row.project_id)
         entry = self._entry(caller, "vfolder.trash", row)
-        await self._store.move(row.id, VfolderEvent.TRASHED, self._clock(), entry)
+        await self._store.apply_event(row.id, VfolderEvent.TRASHED, self._clock(), entry)
         await self._changes.folder_changed(row)
 
     async def restore(self, caller: Caller, key: str) -> VFolder:
@@ -304,7 +304,7 @@ class VFolders:
         event = VfolderEvent.RESTORED
         if row.source_id is not None:
             event = VfolderEvent.RESTORED_INCOMPLETE
-        await self._store.move(row.id, event, self._clock(), entry)
+        await self._store.apply_event(row.id, event, self._clock(), entry)
         return await self._notified(caller, row.id)
 
     async def purge(self, caller: Caller, key: str) -> VFolder:
@@ -312,7 +312,7 @@ class VFolders:
         row = await self._find_managed(caller, key, IN_TRASH)
         await self._hosts.require(caller, row.host, "delete-vfolder", row.project_id)
         entry = self._entry(caller, "vfolder.purge", row)
-        await self._store.move(row.id, VfolderEvent.PURGED, self._clock(), entry)
+        await self._store.apply_event(row.id, VfolderEvent.PURGED, self._clock(), entry)
         view = await self._notified(caller, row.id)
         await self._tasks.begin(row.id)
         return view

@@ -276,7 +276,7 @@ async def test_interrupted_purge_resumes_at_the_next_start(api: Api) -> None:
     folder = await create_folder(user)
     await user.delete("/vfolders/data")
     store = VfolderStore(manager.database)
-    await store.move(folder["id"], VfolderEvent.PURGED, api.world.clock())
+    await store.apply_event(folder["id"], VfolderEvent.PURGED, api.world.clock())
     await manager.folders.vfolders.stop()
     await manager.folders.vfolders.start()
     await manager.folders.vfolders.wait_for_tasks()

@@ -19,8 +19,8 @@ from bai_services.core.scheduling.queue import (
     Queue,
     run_pass,
 )
-from bai_services.core.scheduling.queue.shares import (
-    Shares,
+from bai_services.core.scheduling.queue.dominant_shares import (
+    DominantShares,
     amounts_by_resource,
     fair_factor,
     today,
@@ -220,7 +220,7 @@ def test_drf_includes_running_sessions() -> None:
 
 
 def test_drf_ignores_resources_that_the_group_does_not_have() -> None:
-    shares = Shares()
+    shares = DominantShares()
     shares.set_capacity({"cpu": 8000})
     shares.add(ANN, {"cpu": 2000, "rocm": 5000})
     assert shares.of(ANN) == 0.25

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heapify, heappop, heapreplace
 
+from ..queue.dominant_shares import amounts_by_resource, fair_scopes
 from ..queue.group_queue import GroupQueue
 from ..queue.model import Order, Party, PauseIfBusy, PendingSession, no_op
 from ..queue.shape import session_slots
-from ..queue.shares import amounts_by_resource, fair_scopes
 
 
 def positions(

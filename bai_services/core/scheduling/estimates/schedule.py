@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from math import isinf
 
 from ..placement import Placement
+from ..queue.dominant_shares import fair_scopes
 from ..queue.durations import Durations, End, end_of, run_time
 from ..queue.model import Certainty, Order, PendingSession, Reason
-from ..queue.shares import fair_scopes
 from .explainer import Explainer
 
 

@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from ..caps import Scope
 from ..placement import AgentState
 from ..placement.placer import Placer
+from .dominant_shares import DominantShares, capacity_of, fair_factor
 from .durations import Durations
 from .model import (
     DailyUsage,
@@ -28,7 +29,6 @@ from .quota import Quotas
 from .releases import Releases
 from .selection import Selection
 from .shape import Shape, ShapeKey, shape_key
-from .shares import Shares, capacity_of, fair_factor
 
 # Maximum number of prepared requests of a placer, in addition to four per shape. A placer with more
 # prepared requests is replaced when a shape is dropped.
@@ -62,7 +62,7 @@ class GroupQueue:
         self.unlimited: dict[str, RunningSession] = {}
         self.unreported: list[str] = []  # excluded sessions whose reasons are not reported yet
         self._alarms: list[tuple[datetime, str]] = []
-        self.shares = Shares()
+        self.shares = DominantShares()
         self._capacity = capacity_of(self.agents.values())
         self.shares.set_capacity(self._capacity)
         self._history: Mapping[Scope, Sequence[DailyUsage]] = {}
@@ -332,7 +332,7 @@ class GroupQueue:
         """
         return self.standing_with(party, self.shares)
 
-    def standing_with(self, party: Party, shares: Shares) -> Standing:
+    def standing_with(self, party: Party, shares: DominantShares) -> Standing:
         """Return the standing of a party if the users have these dominant shares."""
         share = shares.of(party[-1])
         if self.state.order is Order.DRF:

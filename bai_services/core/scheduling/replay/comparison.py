@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from ..queue.model import DEFAULT_PRIORITY
-from .measures import Floats, capacity_of, mean_fragmentation, spread, use_of
+from .measures import Floats, mean_fragmentation, spread, total_capacity_of, use_of
 from .policies import ReplayPolicy
 from .recorded import GAP_MESSAGES, Gap, RecordedWorkload
 from .simulate import OnProgress, Outcome, Replay, ignore_progress
@@ -399,7 +399,7 @@ def _capacity_changes(
     for agent in workload.agents:
         begin = conditions.joined.get(agent.id, workload.begin)
         end = left.get(agent.id)
-        for name, amount in capacity_of([agent]).items():
+        for name, amount in total_capacity_of([agent]).items():
             found[name].append((begin, amount))
             if end is not None:
                 found[name].append((end, -amount))

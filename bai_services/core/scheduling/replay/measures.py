@@ -85,7 +85,7 @@ def use_of(outcome: Outcome) -> dict[str, int]:
     return used
 
 
-def capacity_of(agents: Iterable[AgentState]) -> dict[str, int]:
+def total_capacity_of(agents: Iterable[AgentState]) -> dict[str, int]:
     """Return the capacity of all agents, in the units of ``use_of``."""
     capacity: dict[str, int] = defaultdict(int)
     for agent in agents:
@@ -104,7 +104,7 @@ def _utilisation(
             held[name] += amount * outcome.job.seconds
     return {
         name: round(100 * held[name] / (amount * span), 2) if amount and span else 0.0
-        for name, amount in sorted(capacity_of(agents).items())
+        for name, amount in sorted(total_capacity_of(agents).items())
     }
 
 
@@ -157,7 +157,7 @@ def use_over_time(replayed: Replay) -> Mapping[str, tuple[list[int], list[float]
         for name, amount in use_of(outcome).items():
             changes[name][outcome.started] += amount
             changes[name][_end(outcome)] -= amount
-    capacity = capacity_of(replayed.agents)
+    capacity = total_capacity_of(replayed.agents)
     percentages = {}
     for name, steps in sorted(changes.items()):
         times = sorted(steps)

@@ -62,7 +62,7 @@ export function BulkBar({ entity, selected, onSelect }: BulkBarProps) {
               </Button>
             </>
           )}
-          {entity.fields.some(field => field.isShared) && (
+          {entity.fields.some(field => field.isBulkEditable) && (
             <Button size="small" disabled={isPending} onClick={() => setIsEditing(true)}>
               {t('entities.edit')}
             </Button>

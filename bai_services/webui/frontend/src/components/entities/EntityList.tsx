@@ -52,7 +52,7 @@ export function EntityList(props: EntityListProps) {
   const filters = search.filters ?? {};
   const hasSelection =
     isWriter &&
-    (entity.activation !== undefined || entity.fields.some(field => field.isShared === true));
+    (entity.activation !== undefined || entity.fields.some(field => field.isBulkEditable === true));
 
   const onSearch = (changes: EntitySearch) => {
     if (!('item' in changes)) {

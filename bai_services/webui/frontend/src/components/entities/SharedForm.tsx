@@ -21,7 +21,7 @@ export function SharedForm({ entity, count, onClose, onSave }: SharedFormProps) 
   const { t } = useTranslation();
   const [form] = Form.useForm<Item>();
   const { data: me } = useQuery(meQuery);
-  const fields = fieldsFor(entity, me?.role, 'change').filter(field => field.isShared);
+  const fields = fieldsFor(entity, me?.role, 'change').filter(field => field.isBulkEditable);
   return (
     <Drawer
       open

@@ -42,7 +42,7 @@ export interface Field {
   /** Smaller numbers are accepted, but the form shows the text `ENTITY.KEY-low` as a warning. */
   warnBelow?: number;
   /** Whether the field can be set for several selected objects at once. */
-  isShared?: boolean;
+  isBulkEditable?: boolean;
 }
 
 /**
@@ -107,7 +107,7 @@ export interface Activation {
 export const BY_FLAG: Activation = { key: 'is_active', on: true, off: false };
 
 /** The active and the inactive objects. */
-export const activityViews = ({ key, on, off }: Activation): readonly View[] => [
+export const activationViews = ({ key, on, off }: Activation): readonly View[] => [
   { name: 'active', filter: key, value: String(on) },
   { name: 'inactive', filter: key, value: String(off) }
 ];

@@ -1,5 +1,5 @@
 import {
-  activityViews,
+  activationViews,
   BY_FLAG,
   isOwnerInReach,
   type Entity
@@ -39,9 +39,9 @@ export const KEYPAIRS: Entity = {
       key: 'resource_policy',
       kind: 'reference',
       of: { path: '/keypair-policies', name: 'name' },
-      isShared: true
+      isBulkEditable: true
     },
-    { key: 'rate_limit', kind: 'number', warnBelow: LOW_RATE_LIMIT, isShared: true },
+    { key: 'rate_limit', kind: 'number', warnBelow: LOW_RATE_LIMIT, isBulkEditable: true },
     { key: 'is_active', kind: 'switch', only: 'change' },
     { key: 'is_main', kind: 'switch' }
   ],
@@ -50,6 +50,6 @@ export const KEYPAIRS: Entity = {
   canCreate: true,
   canDelete: true,
   isDeletable: keypair => keypair['is_active'] === false && keypair['is_main'] === false,
-  views: activityViews(BY_FLAG),
+  views: activationViews(BY_FLAG),
   activation: BY_FLAG
 };

@@ -1,4 +1,4 @@
-import { activityViews, BY_FLAG, type Entity } from '../../components/entities/entity';
+import { activationViews, BY_FLAG, type Entity } from '../../components/entities/entity';
 import { EntityPage } from '../../components/entities/EntityPage';
 import { useQuery } from '@tanstack/react-query';
 import { meQuery } from '../../data/accounts/me';
@@ -50,7 +50,7 @@ const IMAGES: Entity = {
   writers: ['superadmin'],
   canCreate: true,
   canDelete: true,
-  views: activityViews(BY_FLAG),
+  views: activationViews(BY_FLAG),
   activation: BY_FLAG
 };
 

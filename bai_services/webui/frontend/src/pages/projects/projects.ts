@@ -1,4 +1,9 @@
-import { activityViews, BY_FLAG, type Entity, type Field } from '../../components/entities/entity';
+import {
+  activationViews,
+  BY_FLAG,
+  type Entity,
+  type Field
+} from '../../components/entities/entity';
 
 const LIMITS: readonly Field[] = [
   { key: 'total_resource_slots', kind: 'slots' },
@@ -45,7 +50,7 @@ export const PROJECTS: Entity = {
       key: 'resource_policy',
       kind: 'reference',
       of: { path: '/project-policies', name: 'name' },
-      isShared: true
+      isBulkEditable: true
     },
     { key: 'default_image', kind: 'text', isNullable: true },
     ...LIMITS
@@ -53,7 +58,7 @@ export const PROJECTS: Entity = {
   writers: ['admin', 'superadmin'],
   canCreate: true,
   canDelete: true,
-  views: activityViews(BY_FLAG),
+  views: activationViews(BY_FLAG),
   activation: BY_FLAG
 };
 
@@ -81,6 +86,6 @@ export const DOMAINS: Entity = {
   writers: ['superadmin'],
   canCreate: true,
   canDelete: true,
-  views: activityViews(BY_FLAG),
+  views: activationViews(BY_FLAG),
   activation: BY_FLAG
 };

@@ -1,5 +1,5 @@
 import {
-  activityViews,
+  activationViews,
   isOwnerInReach,
   type Activation,
   type Entity,
@@ -52,20 +52,20 @@ export const USERS: Entity = {
     { key: 'full_name', kind: 'text' },
     { key: 'description', kind: 'text' },
     { key: 'role', kind: 'choice', choices: ROLES, writers: SUPERADMIN },
-    { key: 'status', kind: 'choice', choices: STATUSES, only: 'change', isShared: true },
+    { key: 'status', kind: 'choice', choices: STATUSES, only: 'change', isBulkEditable: true },
     {
       key: 'domain',
       kind: 'reference',
       of: { path: '/domains', name: 'name' },
       writers: SUPERADMIN,
-      isShared: true
+      isBulkEditable: true
     },
-    { key: 'projects', kind: 'words', isShared: true },
+    { key: 'projects', kind: 'words', isBulkEditable: true },
     {
       key: 'resource_policy',
       kind: 'reference',
       of: { path: '/user-policies', name: 'name' },
-      isShared: true
+      isBulkEditable: true
     },
     {
       key: 'keypair_policy',
@@ -79,14 +79,20 @@ export const USERS: Entity = {
       kind: 'number',
       isNullable: true,
       writers: SUPERADMIN,
-      isShared: true
+      isBulkEditable: true
     },
-    { key: 'container_gid', kind: 'number', isNullable: true, writers: SUPERADMIN, isShared: true }
+    {
+      key: 'container_gid',
+      kind: 'number',
+      isNullable: true,
+      writers: SUPERADMIN,
+      isBulkEditable: true
+    }
   ],
   writers: ['admin', 'superadmin'],
   isWritable: isOwnerInReach,
   canCreate: true,
   canDelete: true,
-  views: activityViews(ACTIVATION),
+  views: activationViews(ACTIVATION),
   activation: ACTIVATION
 };

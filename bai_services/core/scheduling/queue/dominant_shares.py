@@ -49,7 +49,7 @@ def capacity_of(agents: Iterable[AgentState]) -> dict[str, int]:
     return {name: amount for name, amount in total.items() if amount}
 
 
-class Shares:
+class DominantShares:
     """The dominant share of each user: the largest fraction of any resource that the user holds.
 
     Resources that the group does not have are ignored.
@@ -89,9 +89,9 @@ class Shares:
         if share is not None and sign > 0:
             self._share[user] = self._largest(share, {name: held[name] for name in amounts})
 
-    def copy(self) -> Shares:
+    def copy(self) -> DominantShares:
         """Return an independent copy for look-ahead."""
-        other = Shares()
+        other = DominantShares()
         other._held = {user: dict(held) for user, held in self._held.items()}
         other._share = dict(self._share)
         other._capacity = self._capacity
