@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bai_services.core.sessions.usage_history import COARSE, FINE, Sample, condensed
+from bai_services.core.sessions.usage_history import COARSE, FINE, Sample, downsampled
 from bai_services.db.database import Database
 from bai_services.db.sessions.usage_samples import UsageSampleStore
 
@@ -37,7 +37,9 @@ async def test_first_sample_of_an_interval_is_kept(store: UsageSampleStore) -> N
     assert await store.between(["other"], FINE, time_at(0), time_at(15)) == []
 
 
-async def test_condensing_many_kernels_equals_condensing_in_memory(store: UsageSampleStore) -> None:
+async def test_downsampling_many_kernels_equals_downsampling_in_memory(
+    store: UsageSampleStore,
+) -> None:
     chance = random.Random(1)
     samples = [
         Sample(kernel, time_at(seconds), {"cpu_cores": chance.random()})
@@ -47,12 +49,12 @@ async def test_condensing_many_kernels_equals_condensing_in_memory(store: UsageS
     ]
     await store.add(samples, FINE)
     for start in (0, 300, 300):
-        await store.condense(time_at(start))
+        await store.downsample(time_at(start))
     found = await store.between(KERNELS, COARSE, time_at(0), time_at(600))
     assert [(s.at, s.kernel_id) for s in found] == [
-        (s.at, s.kernel_id) for s in condensed(samples, COARSE)
+        (s.at, s.kernel_id) for s in downsampled(samples, COARSE)
     ]
-    for stored, expected in zip(found, condensed(samples, COARSE), strict=True):
+    for stored, expected in zip(found, downsampled(samples, COARSE), strict=True):
         assert stored.metrics == pytest.approx(expected.metrics)
     assert await store.last(COARSE, time_at(600)) == time_at(300)
     assert await store.last(COARSE, time_at(300)) == time_at(0)

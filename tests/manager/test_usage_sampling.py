@@ -1,4 +1,4 @@
-"""Condensing of usage samples after an interrupted run, and after the clock was set back."""
+"""Downsampling of usage samples after an interrupted run, and after the clock was set back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class World:
         """Return the sampling of a manager that has just started."""
         return UsageSampling(self.store, self.lease, self.clock)
 
-    async def condensed(self, kernel: str) -> list[datetime]:
+    async def downsampled(self, kernel: str) -> list[datetime]:
         """Return the start times of the coarse samples of a kernel."""
         first, last = START - timedelta(days=1), START + timedelta(days=1)
         return [s.at for s in await self.store.between([kernel], COARSE, first, last)]
@@ -46,20 +46,20 @@ async def world(migrated_database_url: str) -> AsyncIterator[World]:
     await database.close()
 
 
-async def test_manager_that_was_killed_while_it_condensed_leaves_no_kernel_out(
+async def test_manager_that_was_killed_while_it_downsampled_leaves_no_kernel_out(
     world: World,
 ) -> None:
     samples = [Sample(name, START, {"cpu_cores": 1.0}) for name in ("k1", "k2")]
     await world.store.add(samples, FINE)
-    # Each kernel may be condensed in another transaction; only that of "k1" was committed.
+    # Each kernel may be downsampled in another transaction; only that of "k1" was committed.
     await world.store.add(samples[:1], COARSE)
     world.clock.advance(minutes=6)
     await world.new_sampling().step()
-    assert await world.condensed("k2") == [START]
+    assert await world.downsampled("k2") == [START]
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-async def test_samples_are_condensed_after_the_clock_was_set_back(
+async def test_samples_are_downsampled_after_the_clock_was_set_back(
     world: World, is_restarted: bool
 ) -> None:
     sampling = world.new_sampling()
@@ -74,4 +74,4 @@ async def test_samples_are_condensed_after_the_clock_was_set_back(
     sampling.add("k1", {"cpu_cores": 1})
     world.clock.advance(minutes=6)
     await sampling.step()
-    assert START in await world.condensed("k1")
+    assert START in await world.downsampled("k1")

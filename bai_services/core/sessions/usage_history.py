@@ -168,7 +168,7 @@ class Sampler:
         return [self._open.pop(key).sample(key[1], key[0]) for key in keys]
 
 
-def condensed(samples: Iterable[Sample], resolution: Resolution) -> list[Sample]:
+def downsampled(samples: Iterable[Sample], resolution: Resolution) -> list[Sample]:
     """Return the means of samples over the longer intervals of ``resolution``."""
     means: dict[tuple[datetime, str], SampleMean] = defaultdict(SampleMean)
     for sample in samples:

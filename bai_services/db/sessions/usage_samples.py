@@ -13,14 +13,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.accounts.roles import Visibility
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.sessions.lifecycle import Status
-from bai_services.core.sessions.usage_history import COARSE, FINE, Resolution, Sample, condensed
+from bai_services.core.sessions.usage_history import COARSE, FINE, Resolution, Sample, downsampled
 
 from ..database import Database
 from ..tables.sessions import kernels, sessions, usage_samples
 from .store import visible_to
 
-# Number of kernels whose samples are condensed in one step, so that a transaction takes only a few
-# milliseconds.
+# Number of kernels whose samples are downsampled in one step, so that a transaction takes only a
+# few milliseconds.
 _KERNELS_PER_STEP = 25
 
 
@@ -34,7 +34,7 @@ class SampledKernel:
 
 
 class UsageSampleStore:
-    """Writes and reads samples. Each public method is one transaction, except ``condense``."""
+    """Writes and reads samples. Each public method is one transaction, except ``downsample``."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -64,7 +64,7 @@ class UsageSampleStore:
             at: datetime | None = await tx.scalar(newest)
             return at
 
-    async def condense(self, start: datetime) -> None:
+    async def downsample(self, start: datetime) -> None:
         """Store the coarse samples of the interval that begins at ``start``; idempotent."""
         end = start + timedelta(seconds=COARSE.interval_seconds)
         last = ""
@@ -86,7 +86,7 @@ class UsageSampleStore:
                     )
                 ).all()
                 samples = await _select(tx, kernel_ids, FINE, start, end)
-            await self.add(condensed(samples, COARSE), COARSE)
+            await self.add(downsampled(samples, COARSE), COARSE)
             if len(kernel_ids) < _KERNELS_PER_STEP:
                 return
             last = kernel_ids[-1]

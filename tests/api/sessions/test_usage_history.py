@@ -132,7 +132,7 @@ async def test_history_of_a_day_contains_the_last_minutes(api: Api, agent: FakeA
     await kernel.report(cpu_cores=1.5)
     day = await history(owner, "lab1", "main1", 86400)
     assert day.metrics["cpu_cores"][-1] == 1.0
-    # The interval of five minutes has ended. Its samples are not condensed yet.
+    # The interval of five minutes has ended. Its samples are not downsampled yet.
     await kernel.wait(290)
     await kernel.report(cpu_cores=2)
     day = await history(owner, "lab1", "main1", 86400)

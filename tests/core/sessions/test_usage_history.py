@@ -20,7 +20,7 @@ from bai_services.core.sessions.usage_history import (
     Reading,
     Sample,
     Sampler,
-    condensed,
+    downsampled,
     mean_device_utilization,
     series_of,
 )
@@ -91,14 +91,14 @@ def test_reading_has_a_bounded_number_of_devices() -> None:
     assert len(reading(0, devices=devices).devices) == MAX_DEVICES
 
 
-def test_condensed_samples_are_means_by_kernel_and_interval() -> None:
+def test_downsampled_samples_are_means_by_kernel_and_interval() -> None:
     samples = [
         Sample("a", time_at(0), {"cpu_cores": 1.0}, {"g0": {"utilization_percent": 10.0}}),
         Sample("a", time_at(285), {"cpu_cores": 3.0, "mem_bytes": 8.0}),
         Sample("a", time_at(300), {"cpu_cores": 5.0}),
         Sample("b", time_at(15), {"cpu_cores": 7.0}),
     ]
-    assert condensed(samples, COARSE) == [
+    assert downsampled(samples, COARSE) == [
         Sample(
             "a",
             time_at(0),

@@ -13,7 +13,7 @@ from bai_services.core.sessions.usage_history import (
     Resolution,
     Sample,
     Sampler,
-    condensed,
+    downsampled,
 )
 from bai_services.db.sessions.usage_samples import UsageSampleStore
 
@@ -21,9 +21,9 @@ from ...clock import Clock
 from ...loop import Loop
 from ...scheduling.lease import Lease
 
-# Time between the end of a coarse interval and its condensation: until then, other managers may
+# Time between the end of a coarse interval and its downsampling: until then, other managers may
 # still store fine samples of the interval.
-_CONDENSE_DELAY = timedelta(seconds=2 * FINE.interval_seconds)
+_DOWNSAMPLE_DELAY = timedelta(seconds=2 * FINE.interval_seconds)
 
 
 class UsageSampling:
@@ -57,40 +57,40 @@ class UsageSampling:
         if resolution is FINE:
             recent = self._sampler.unfinished(frozenset(kernel_ids))
         else:
-            # The last complete interval is perhaps not condensed yet.
+            # The last complete interval is perhaps not downsampled yet.
             length = timedelta(seconds=resolution.interval_seconds)
             first = max(start, resolution.start_of(self._clock()) - length)
-            recent = condensed(await self.samples(kernel_ids, FINE, first, end), resolution)
+            recent = downsampled(await self.samples(kernel_ids, FINE, first, end), resolution)
         known = {(sample.kernel_id, sample.at) for sample in stored}
         return stored + [s for s in recent if (s.kernel_id, s.at) not in known]
 
     async def step(self) -> None:
         """Store the samples of ended intervals.
 
-        The holder of the lease also condenses fine samples and deletes old samples.
+        The holder of the lease also downsamples fine samples and deletes old samples.
         """
         now = self._clock()
         await self._store.add(self._sampler.ended(now), FINE)
         self._sampler.drop_silent(now)
         if self._lease.is_held:
-            await self._condense(now)
+            await self._downsample(now)
         else:
             self._next_coarse = None
 
-    async def _condense(self, now: datetime) -> None:
+    async def _downsample(self, now: datetime) -> None:
         length = timedelta(seconds=COARSE.interval_seconds)
         if self._next_coarse is None or self._next_coarse > now:  # the clock was set back
-            # The newest interval is condensed again: a manager that was killed may have condensed
-            # only some of its kernels.
+            # The newest interval is downsampled again: a manager that was killed may have
+            # downsampled only some of its kernels.
             last = await self._store.last(COARSE, now)
             oldest = COARSE.start_of(now - FINE.kept_for)
             self._next_coarse = oldest if last is None else max(oldest, last)
-        if self._next_coarse + length + _CONDENSE_DELAY > now:
+        if self._next_coarse + length + _DOWNSAMPLE_DELAY > now:
             return
-        while self._next_coarse + length + _CONDENSE_DELAY <= now:
-            await self._store.condense(self._next_coarse)
+        while self._next_coarse + length + _DOWNSAMPLE_DELAY <= now:
+            await self._store.downsample(self._next_coarse)
             self._next_coarse += length
         for resolution in (FINE, COARSE):
-            # A fine sample is kept until its coarse interval has been condensed.
-            oldest = now - resolution.kept_for - length - _CONDENSE_DELAY
+            # A fine sample is kept until its coarse interval has been downsampled.
+            oldest = now - resolution.kept_for - length - _DOWNSAMPLE_DELAY
             await self._store.delete_before(resolution, oldest)
