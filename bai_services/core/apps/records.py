@@ -9,7 +9,11 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class ListedShare:
-    """A share of a session's app; ``user`` and ``project`` are the names of the audience."""
+    """A share of a session's app.
+
+    ``user`` or ``project`` is the name of the audience; both are None for a public share.
+    ``allowed_addresses`` is None if visitors may connect from every network.
+    """
 
     id: str
     session_id: str
