@@ -224,7 +224,7 @@ def raise_for_error(response: httpx.Response) -> None:
 
 
 def raise_for_status(host: str, status: int, content: bytes, location: str = "") -> None:
-    """Raise the error of a response of ``host``; return for a successful response.
+    """Raise the error that a response of ``host`` reports; do nothing for a successful response.
 
     Raises
     ------

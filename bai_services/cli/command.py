@@ -93,7 +93,7 @@ class Connection:
     client: Client
 
     def address(self, path: str) -> str:
-        """Return the full URL of a path from a response of the manager."""
+        """Return the full URL for a URL path that the manager returned."""
         scheme, _, rest = self.profile.url.partition("://")
         return f"{scheme}://{rest.partition('/')[0]}{path}"
 

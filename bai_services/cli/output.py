@@ -110,7 +110,7 @@ def print_done(text: str, value: Any, *, as_json: bool) -> None:
 
 
 def print_log(text: str) -> None:
-    """Print the output of a program; a terminal gets only its text and colours."""
+    """Print the output of a program; for a terminal, pass it through ``printable_log``."""
     click.echo(printable_log(text) if sys.stdout.isatty() else text, nl=False)
 
 

@@ -16,7 +16,7 @@ from bai_services.client import Keypair, Token
 from bai_services.core.errors import InvalidRequest, NotSignedIn
 
 SERVICE = "/services/bai"
-# Beginning of the path of a page below the base URL.
+# First path segment after the base URL in the URL of a page.
 _PAGE_PATH = re.compile(r"/(?:hub|services|user)(?=/|$)")
 
 

@@ -14,7 +14,7 @@ from .text import printable
 WIDTH = 80
 _INDENT = 2
 _GAP = 2
-# Column at which the second label of a line begins.
+# Minimum column at which the second label of a line begins.
 _SECOND_COLUMN = 40
 
 

@@ -48,7 +48,7 @@ def print_rows(
 ) -> list[str]:
     """Print a table; return the columns that did not fit the terminal.
 
-    A file or a pipe gets all columns and one line per row.
+    A file or a pipe gets all columns, and no line is wrapped.
     """
     if console.is_terminal:
         widths = fit_columns(columns, rows, console.width)

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from typing import Any
 
-# Colours and styles; sequences that move the cursor or set the title are not among them.
+# Matches sequences that set colours and styles, not those that move the cursor or set the title.
 _STYLE = re.compile(r"(\x1b\[[0-9;:]*m)")
 
 

@@ -58,8 +58,8 @@ def amount(name: str, number: int) -> str:
 def duration(seconds: float) -> str:
     """Format a duration in its largest unit: ``12 h``.
 
-    A number of days, hours or minutes below 10 is followed by the next smaller unit, if that is
-    not 0: ``1 h 5 min``. Seconds appear only below 1 min.
+    A number of days or hours below 10 is followed by the next smaller unit, unless that is 0:
+    ``1 h 5 min``. Seconds appear only below 1 min.
     """
     whole = max(0, int(seconds))
     for number, (unit_seconds, unit) in enumerate(_DURATION_UNITS):
@@ -93,7 +93,10 @@ def parse_time(text: str | None) -> datetime | None:
 
 
 def since(text: str | None, until: str | None = None) -> str:
-    """Format the time from ``text`` to ``until`` (default: now); empty without a time."""
+    """Format the time from ``text`` to ``until`` (default: now).
+
+    Return an empty string if ``text`` is not a time of the REST API.
+    """
     begin = parse_time(text)
     end = parse_time(until) or datetime.now(UTC)
     return "" if begin is None else duration((end - begin).total_seconds())

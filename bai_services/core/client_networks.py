@@ -54,7 +54,9 @@ def unmapped(network: _Network) -> _Network:
 
 
 def excludes_addresses(before: Sequence[str] | None, after: Sequence[str] | None) -> bool:
-    """Return whether ``before`` contains an address that ``after`` does not; None: every address.
+    """Return whether ``before`` contains an address that ``after`` does not contain.
+
+    None stands for every address.
 
     >>> excludes_addresses(None, ["10.0.0.0/8"]), excludes_addresses(["10.0.0.0/8"], None)
     (True, False)

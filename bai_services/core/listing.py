@@ -81,7 +81,7 @@ class Page(Generic[T]):
     offset: int
 
     def with_items(self, items: Sequence[U]) -> Page[U]:
-        """Return the same page with its items converted."""
+        """Return a page with ``items`` instead of its own items, for example after a conversion."""
         return Page(items, self.total, self.limit, self.offset)
 
 

@@ -42,11 +42,13 @@ def check_slug(what: str, name: str) -> str:
 def check_username(name: str) -> str:
     """Return the user name in lower case, as the Hub stores it.
 
+    A valid name has 1 to 64 letters, digits and ``-_.``, and begins with a letter or digit. ``..``
+    is not allowed.
+
     Raises
     ------
     InvalidRequest
-        If the name does not consist of 1 to 64 letters, digits and ``_.-``, does not begin with a
-        letter or digit, or contains ``..``.
+        If the name is not valid.
     """
     lower = name.strip().lower()
     if len(lower) > MAX_NAME or _USERNAME.fullmatch(lower) is None or ".." in lower:

@@ -26,7 +26,7 @@ _MEM = re.compile(
 )
 _SLOT_NAME = re.compile(r"cpu|mem|[a-z][a-z0-9-]*\.[a-z0-9.-]+(?::[a-z0-9.+-]+)?")
 
-# The value of a cap without a limit. ``parse_amount`` never returns it.
+# Value of a cap that means no limit. ``parse_amount`` never returns this value.
 UNLIMITED = -1
 UNLIMITED_TEXT = "unlimited"
 MAX_SLOT_NAME = 64

@@ -79,7 +79,7 @@ async def generate(connection: Connection, name: str, file: Path | None, *, as_j
 @json_option
 @connected
 async def rm(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Delete a key; sessions reject new connections with it."""
+    """Delete a key; sessions then reject new SSH connections that use it."""
     await connection.client.delete(f"/me/ssh-keys/{segment(name)}")
     output.print_done(f"deleted key {name}", {"name": name}, as_json=as_json)
 

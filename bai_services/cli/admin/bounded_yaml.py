@@ -1,4 +1,4 @@
-"""YAML loader that limits depth, size and numbers, so that no file exhausts time or memory."""
+"""YAML loader for untrusted files: limits nesting depth, value count and number length."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class BoundedLoader(yaml.SafeLoader):
             return super().fetch_more_tokens()
         except (ValueError, OverflowError):
             # For example "\UFFFFFFFF".
-            raise _error("a number that is too large or not a character", mark) from None
+            raise _error(
+                "a number that is too large, or an escape sequence that is not a character", mark
+            ) from None
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""`bai admin`: create, list, show, update and delete entities; members, links and more."""
+"""`bai admin`: a command group for each kind of entity, and other administrative commands."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _command(
     parameters: Iterable[click.Parameter],
     *example_words: str,
 ) -> click.Command:
-    """Return a command; ``example_words`` are its arguments in the example of its help."""
+    """Return a command; its help shows an example with the arguments ``example_words``."""
     as_json = click.Option(
         ["--json", "as_json"], is_flag=True, help="Print exactly one JSON document."
     )

@@ -84,7 +84,8 @@ class PasswordSource(Enum):
 class Item:
     """One declared object; ``password`` is excluded from the repr.
 
-    ``extras`` are the values of ``FILE_ONLY_FIELDS``, ``location`` is ``FILE:LINE``.
+    ``extras`` are the values of ``FILE_ONLY_FIELDS``, ``location`` is ``FILE:LINE``. If the file
+    declares no initial password, ``password`` is None.
     """
 
     key: str

@@ -29,7 +29,7 @@ class Entity:
     can_create: bool = True
     # The manager generates the key; `create` takes no name.
     has_generated_key: bool = False
-    # The field that identifies an object in the path.
+    # Name of the field whose value identifies an object in REST paths.
     id: str = "id"
     # Another name of the command group.
     alias: str = ""
@@ -204,7 +204,7 @@ KEYPAIR_POLICY = Entity(
         ),
         Field(
             "max_lifetime_extension_seconds",
-            "Maximum time in seconds by which an owner may extend a session.",
+            "Maximum total time in seconds by which an owner may extend a session.",
             FieldKind.NUMBER,
         ),
         Field(

@@ -31,7 +31,7 @@ class FieldKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of the REST API. The text ``none`` clears a nullable field."""
+    """A field of the REST API. On the command line, ``none`` clears a nullable field."""
 
     name: str
     help: str

@@ -41,14 +41,15 @@ def read_workload(
 ) -> Workload:
     """Return the workload in a file or in the history of a hub, with its machines.
 
-    ``name`` appears in error messages. ``nodes`` replaces the machines of the workload;
-    ``group`` selects one resource group of a history.
+    ``name`` appears in error messages. ``nodes`` is a file whose machines replace those of the
+    workload. ``group`` selects one resource group of a history. If ``nodes`` or ``group`` is None,
+    it has no effect.
 
     Raises
     ------
     InvalidRequest
-        If a file cannot be read or has an unknown format, or if the workload has no sessions or
-        no machines.
+        If a file cannot be read or has an unknown format, or if a workload without invalid rows
+        has no sessions or no machines.
     """
     if isinstance(source, Path):
         workload = _read_file(source, group)

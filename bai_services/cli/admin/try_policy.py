@@ -20,7 +20,7 @@ from ..command import Connection, connected, example, json_option, segment
 from ..screen import wrapped
 
 POLL_SECONDS = 0.5
-# Maximum number of priorities, of projects and of users in the table; --json prints all of them.
+# Maximum number of table rows per kind (priority, project, user); --json prints all rows.
 MAX_ROWS = 5
 _NONE = "-"
 _KINDS = (("priority", "by_priority"), ("project", "by_project"), ("user", "by_user"))
@@ -162,7 +162,7 @@ def _print(comparison: Mapping[str, Any]) -> None:
         label = f"policy {number}" if number else "current"
         rules = f"{report['scheduler']}, {report['placement']}, {report['backfill']}"
         output.note(f"{label}: {rules}")
-    output.note("the replay cannot know:")
+    output.note("limitations of the replay:")
     for gap in comparison["gaps"]:
         first, *rest = wrapped(f"{gap['message']} ({gap['count']})", width - 2)
         output.note("\n".join((f"- {first}", *(f"  {line}" for line in rest))))

@@ -76,7 +76,7 @@ async def app(
 
 
 async def _start_app(remote: Remote, name: str, *, as_json: bool) -> str:
-    """Start an app unless it is running, wait until it is ready, and return its path.
+    """Start an app unless it is running, wait until it is ready, and return its URL path.
 
     Raises
     ------

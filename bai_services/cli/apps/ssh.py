@@ -130,7 +130,7 @@ async def ssh_proxy(connection: Connection, host: str) -> None:
 
 
 def index_of_host(words: tuple[str, ...]) -> int:
-    """Return the index of the host among the arguments of ssh: the first one after its options.
+    """Return the index of the host in the arguments of ssh: the first argument after the options.
 
     Raises
     ------

@@ -23,7 +23,7 @@ def image() -> None:
 async def list_images(
     connection: Connection, *, sort: str | None, limit: int, offset: int, as_json: bool
 ) -> None:
-    """List the images for `bai session create --image`, by name unless --sort is given."""
+    """List the images for `bai session create --image`, sorted by name unless --sort is given."""
     page = await connection.client.get("/images", **page_query(sort or "name", limit, offset))
     if not as_json:
         for item in page["items"]:
@@ -44,7 +44,7 @@ def preset() -> None:
 async def list_presets(
     connection: Connection, *, sort: str | None, limit: int, offset: int, as_json: bool
 ) -> None:
-    """List the presets for `bai session create --preset`, by name unless --sort is given."""
+    """List the presets for `bai session create --preset`, sorted by name unless --sort is given."""
     page = await connection.client.get("/presets", **page_query(sort or "name", limit, offset))
     if not as_json:
         for item in page["items"]:

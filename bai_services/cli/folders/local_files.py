@@ -86,7 +86,7 @@ def open_regular(file: Path) -> Iterator[BinaryIO]:
 
 
 class PartialFile:
-    """A download in progress: a ``.part`` file in the target directory that can be resumed."""
+    """A download in progress, in a ``.part`` file from which an interrupted download resumes."""
 
     def __init__(self, file: Path, etag: str | None, *, replaces: bool) -> None:
         """``etag`` identifies the content: a partial file with other content is not resumed."""
@@ -101,7 +101,7 @@ class PartialFile:
         Raises
         ------
         BaiError
-            If the target exists and must not be replaced.
+            If the target is a directory, or is a file that must not be replaced.
         """
         self._check_target()
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ class PartialFile:
         Raises
         ------
         BaiError
-            If the target exists and must not be replaced.
+            If the target is a directory, or is a file that must not be replaced.
         """
         self._check_target()
         os.chmod(self.part, 0o666 & ~_umask())
@@ -153,7 +153,10 @@ class CompletedFiles:
             return False
 
     def add(self, file: Path, etag: str | None, part: Path) -> None:
-        """Record ``file`` before ``part``, its complete content, is renamed to it."""
+        """Record that ``file`` is complete; do nothing if ``etag`` is None.
+
+        Call this before ``part``, which has the content, is renamed to ``file``.
+        """
         if etag is None:
             return
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW

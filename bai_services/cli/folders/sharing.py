@@ -113,7 +113,7 @@ async def usage(connection: Connection, name: str, *, fresh: bool, as_json: bool
     "--host", metavar="NAME", help="Storage host of the copy. Default: the host of the folder."
 )
 @click.option(
-    "--project", metavar="NAME", help="Create the copy for this project instead of yourself."
+    "--project", metavar="NAME", help="Create the copy for this project instead of for yourself."
 )
 @json_option
 @connected
@@ -238,7 +238,7 @@ async def hosts(connection: Connection, *, as_json: bool) -> None:
 )
 @click.argument("scope", required=False)
 @click.option(
-    "--host", metavar="NAME", help="Storage host of the limit. Default: the default host."
+    "--host", metavar="NAME", help="Storage host of the quota. Default: the default host."
 )
 @click.option(
     "--limit",

@@ -35,15 +35,15 @@ from .upload_records import UploadRecords
 
 T = TypeVar("T")
 
-# Buffer of reads and writes.
+# Buffer size of reads and writes.
 BUFFER_BYTES = 2**20
 # Size of one request of a resumable upload. After an interruption, at most one request per upload
 # is sent again.
 CHUNK_BYTES = 32 * 2**20
 # Uploads of at least this size are resumable; a smaller file is sent again as a whole.
 RESUMABLE_BYTES = 8 * 2**20
-# Minimum size of a part, except the last. With more than one request at a time, files of at least
-# twice this size are uploaded in parallel parts.
+# Minimum size of a part, except the last. With ``parallel`` above 1, files of at least twice this
+# size are uploaded in parallel parts.
 PART_BYTES = 64 * 2**20
 PART_ALIGNMENT = 2**20
 MAX_PARTS = 16
@@ -52,14 +52,14 @@ SMALL_BYTES = 2**20
 MIN_BUNDLED_FILES = 8
 MAX_BUNDLE_FILES = 2000
 MAX_BUNDLE_BYTES = 64 * 2**20
-# Timeout of one request without any progress, not of the whole transfer.
+# A request fails after this time without progress. The transfer as a whole has no timeout.
 STALL_SECONDS = 300.0
 MAX_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A local file and its target path in the folder."""
+    """A local file, its target path in the folder, and its size in bytes."""
 
     file: Path
     target: str
@@ -95,7 +95,7 @@ class MultipartUpload:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A file of the folder, as listed, and its local target path."""
+    """A file of the folder, with the listed size in bytes and ETag, and its local target path."""
 
     source: str
     file: Path
@@ -165,7 +165,7 @@ class Uploader:
         self._records = UploadRecords(f"{client.url}{folder_path}")
 
     async def send(self, files: Sequence[Upload], parallel: int) -> None:
-        """Upload the files, at most ``parallel`` requests at a time."""
+        """Upload the files with at most ``parallel`` concurrent requests."""
         total = sum(item.size for item in files)
         self._total_task = self._bars.add_task(counted(len(files), "files"), total=total)
         small = [item for item in files if item.size < SMALL_BYTES]
@@ -360,7 +360,8 @@ async def fetch(
     Raises
     ------
     BaiError
-        If the file exists and ``replaces`` is False, or if the download is incomplete.
+        If the local path is a directory, if the local file exists and ``replaces`` is False, or if
+        the download is incomplete.
     """
     if completed.contains(item.file, item.etag):
         return

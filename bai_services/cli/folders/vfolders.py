@@ -74,7 +74,7 @@ def vfolder() -> None:
 )
 @click.argument("name")
 @click.option(
-    "--project", metavar="NAME", help="Create the folder for this project instead of yourself."
+    "--project", metavar="NAME", help="Create the folder for this project instead of for yourself."
 )
 @click.option("--host", metavar="NAME", help="Storage host. Default: the default host.")
 @click.option(

@@ -97,7 +97,8 @@ for _command in (
 )  # fmt: skip
 @click.option(
     "--preview", is_flag=True,
-    help="Create no session; show its expected start and how much of each quota it would use.",
+    help="Do not create the session; show when it would start and how much of each quota it would "
+    "use.",
 )  # fmt: skip
 @click.option(
     "--wait", is_flag=True,
@@ -176,7 +177,7 @@ async def list_(
     offset: int,
     as_json: bool,
 ) -> None:
-    """List your live sessions; with NAME, all sessions of that name, including ended ones."""
+    """List the live sessions that you may see; with NAME, live and ended sessions of that name."""
     query = page_query(sort, limit, offset)
     if status:
         query["status__in"] = ",".join(parse_status(one, "--status") for one in status.split(","))
@@ -326,7 +327,7 @@ async def _find_live(connection: Connection, name: str) -> Any:
 
 
 async def _stop(connection: Connection, session_id: str, *, force: bool) -> Any:
-    """Stop one session and return it. The id is used because a newer session can have the name."""
+    """Stop a session by id, because a newer session can have its name; return the session."""
     query = {"force": "true"} if force else {}
     response = await connection.client.delete(f"/sessions/{session_id}", **query)
     return response or await connection.client.get(f"/sessions/{session_id}")

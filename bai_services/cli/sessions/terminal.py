@@ -31,7 +31,7 @@ _CHUNK_BYTES = 16 * 1024
 _CONNECT_TIMEOUT_SECONDS = 20.0
 _RECONNECT_TIMEOUT_SECONDS = 60.0
 _RETRY_SECONDS = 0.5
-# Statuses of the session's server without that terminal, and of the Hub without that server.
+# HTTP statuses that mean that the terminal or the session's server no longer exists.
 _ENDED = (404, 410, 424)
 _CONNECTION_ERRORS = (OSError, HTTPError, StreamClosedError, WebSocketClosedError)
 
@@ -80,6 +80,8 @@ class TerminalConnection:
         ------
         NotSignedIn, Forbidden, NotFound
             If the session rejects the token or the user, or has no such terminal.
+        Conflict
+            If the session rejects the connection for another reason.
         Unavailable
             If the session does not respond for a minute.
         """

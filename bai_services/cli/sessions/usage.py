@@ -45,7 +45,11 @@ Values = Sequence[float | None]
 async def usage(
     connection: Connection, name: str | None, *, period: str, kernel: str, as_json: bool
 ) -> None:
-    """Show the usage of a session over time; without NAME, of your running sessions."""
+    """Show the usage of a session over time.
+
+    Without NAME, show the last 15 minutes of your newest running sessions; --period and
+    --kernel then have no effect.
+    """
     if name is None:
         await _show_trends(connection, as_json=as_json)
         return
@@ -105,7 +109,7 @@ def _rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _row(label: str, values: Values, format_value: Any, limit: float | None = None) -> Any:
-    """Return a table row, or None if no value was measured; ``limit`` None: no limit."""
+    """Return a table row, or None if no value was measured; without a limit, ``limit`` is None."""
     measured = [value for value in values if value is not None]
     if not measured:
         return None
@@ -120,10 +124,10 @@ def _row(label: str, values: Values, format_value: Any, limit: float | None = No
 
 
 def sparkline(values: Values, full: float) -> str:
-    """Return values as a line of block characters: the highest block for ``full``, a space for a
-    gap.
+    """Return values as a line of block characters.
 
-    A series longer than ``MAX_WIDTH`` is reduced: each character is the mean of several values.
+    ``full`` is shown as the highest block, a missing value as a space. A series longer than
+    ``MAX_WIDTH`` is reduced: each character is the mean of several values.
     """
     size = max(1, -(-len(values) // MAX_WIDTH))
     groups = [values[start : start + size] for start in range(0, len(values), size)]

@@ -65,7 +65,7 @@ async def top(connection: Connection, *, names: tuple[str, ...], once: bool, as_
 async def events(
     connection: Connection, *, name: str | None, until_end: bool, as_json: bool
 ) -> None:
-    """Print the events of your sessions, or of session NAME, until Ctrl-C."""
+    """Print the events of all sessions that you may see, or of session NAME, until Ctrl-C."""
     if until_end and name is None:
         raise click.UsageError("--until-end needs the NAME of a session")
     query = {}
@@ -95,7 +95,7 @@ async def _end_event(connection: Connection, session_id: str) -> dict[str, Any] 
 
 
 async def follow_log(connection: Connection, name: str, query: Mapping[str, Any]) -> None:
-    """Print a log and all later output until the session ends; ``query`` goes to the REST API."""
+    """Print a log and all later output until the session ends; ``query`` selects the log."""
     printed = ""
     while True:
         response = await connection.client.get(f"/sessions/{segment(name)}/logs", **query)

@@ -17,7 +17,7 @@ _CERTAINTIES = {
     "(with lifo: no session at all) arrives",
     "estimated": "assumes that predicted run times are right, that dependencies "
     "succeed and that no later session overtakes this one",
-    "rough": "extrapolated from the estimated starts of the sessions ahead of it",
+    "rough": "extrapolated from the estimated starts of sessions further ahead in the queue",
 }
 
 

@@ -208,7 +208,10 @@ class CreatedSshKey(SshKey):
 
 @dataclass(frozen=True, slots=True)
 class PendingSignOut:
-    """A user with a pending sign-out or revocation at the Hub."""
+    """A user with a pending sign-out or revocation at the Hub.
+
+    ``tokens_to_end`` is None if only the user's servers must be stopped.
+    """
 
     id: str
     username: str

@@ -44,7 +44,7 @@ class SessionApp:
 
     ``is_shareable``: whether the app can be shared. Such an app uses HTTP and does not give access
     to the whole session. ``port``: the port on which the app listens in the session, or None if the
-    session chooses the port.
+    app has no fixed port.
     """
 
     name: str

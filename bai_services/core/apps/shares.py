@@ -153,7 +153,8 @@ def share_end(now: datetime, seconds: int | None, max_seconds: int) -> datetime:
         seconds = min(default, max_seconds) if max_seconds else default
     if max_seconds and seconds > max_seconds:
         raise InvalidRequest(
-            f"a share of {seconds} s was requested; your policy allows {max_seconds} s at most",
+            f"a share with a lifetime of {seconds} s was requested; your policy allows "
+            f"{max_seconds} s at most",
             field="expires_in",
             asked=seconds,
             limit=max_seconds,

@@ -64,7 +64,7 @@ class Sharing:
         return SHARE_UNIT // self.least if self.most else 0
 
     def in_force(self, shares: Iterable[int]) -> int:
-        """Return the share that the next session must have (0: any) beside ``shares`` in use."""
+        """Return the share that the next session must have while ``shares`` are in use; 0: any."""
         return max(shares, default=0) if self.is_uniform else 0
 
     def allows(self, share: int, in_force: int) -> bool:

@@ -62,7 +62,7 @@ class Device:
 
 
 class DeviceAmount(NamedTuple):
-    """``amount`` of ``slot`` on one device, in the slot's own unit."""
+    """``amount`` of ``slot`` on one device, in the unit of ``resources.slot_type``."""
 
     device_id: str
     slot: str
@@ -154,9 +154,10 @@ def split_shares(amount: int) -> list[int]:
 
 
 def max_share(free: Iterable[int]) -> int:
-    """Return the largest share, in thousandths, that fits on devices with these free thousandths.
+    """Return the largest share, in thousandths, that fits on devices.
 
-    A share of at most one device must fit on one device; ``split_shares`` divides a larger share.
+    ``free`` holds the free thousandths of each device. A share of at most one device must fit on
+    one device; ``split_shares`` divides a larger share.
     """
     capacities = sorted(
         (min(amount, SHARE_UNIT) // SHARE_STEP * SHARE_STEP for amount in free), reverse=True

@@ -153,7 +153,7 @@ def _number(name: str, value: Any, minimum: float, maximum: float = MAX_WEIGHT) 
 def _check_known(
     what: str, given: Mapping[str, Any], known: Mapping[str, Any] | Sequence[str]
 ) -> None:
-    """Check that ``given`` has only known keys. The error message calls a key ``what``."""
+    """Check that ``given`` has only known keys; ``what`` describes a key in the error message."""
     if unknown := sorted(set(given) - set(known)):
         raise InvalidRequest(
             f"{', '.join(map(repr, unknown))[:200]}: there is no such {what}; valid are "

@@ -202,7 +202,7 @@ def _ports(entry: str, text: str) -> tuple[int, ...]:
 
 
 def _with_endpoints(ours: Mapping[str, str]) -> tuple[ServicePort, ...]:
-    """Return the service ports; mark the ports in ``endpoint-ports`` as inference endpoints."""
+    """Return the service ports; mark those named in ``endpoint-ports`` as inference endpoints."""
     ports = parse_service_ports(ours.get("service-ports", ""))
     endpoints = set(_words(ours.get("endpoint-ports", "")))
     unknown = endpoints - {port.name for port in ports}

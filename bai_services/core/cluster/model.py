@@ -34,7 +34,7 @@ class EngineName(StrEnum):
 
 
 class LinkKind(StrEnum):
-    """Kind of scope whose users a link admits to a resource group that is not public.
+    """Kind of scope to which a link gives access to a resource group.
 
     A link refers to a domain by name, to a project or user by id, to a keypair by access key.
     """
@@ -48,11 +48,13 @@ class LinkKind(StrEnum):
 def check_agent_id(agent_id: str) -> str:
     """Return ``agent_id`` if it is a valid id of an agent.
 
+    A valid id has 1 to 64 letters, digits and ``-_.``, and begins and ends with a letter or digit.
+    ``..`` is not allowed.
+
     Raises
     ------
     InvalidRequest
-        If the id is not 1 to 64 letters, digits and ``-_.``, contains ``..``, or does not begin and
-        end with a letter or digit.
+        If the id is not valid.
     """
     if len(agent_id) > MAX_NAME or not _AGENT_ID.fullmatch(agent_id) or ".." in agent_id:
         raise InvalidRequest(

@@ -56,7 +56,10 @@ class DeviceFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device(DeviceFields):
-    """``capacity``, ``used`` and ``share_in_force`` are decimal numbers of devices."""
+    """``capacity``, ``used`` and ``share_in_force`` are decimal numbers; "1" is the whole device.
+
+    ``share_in_force``: the share that all sessions on the device must have; None: any.
+    """
 
     capacity: str
     used: str
@@ -180,7 +183,8 @@ class ImageAlias:
 class Preset:
     """A named set of resources.
 
-    ``resource_group`` None means every group. ``allocatable`` is None if it was not requested.
+    ``resource_group`` None means every group. ``allocatable``: whether the caller could start a
+    session with the preset now; None if the request did not describe a session.
     """
 
     id: str

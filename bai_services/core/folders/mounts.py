@@ -36,7 +36,7 @@ SYSTEM_DIRECTORIES = frozenset(
         "var",
     ]
 )
-# Default mount paths of folders that work only there, because their files contain the mount path.
+# Default mount paths of folders whose files contain the mount path; no other path works for them.
 FIXED_PATHS: Mapping[str, str] = {".linuxbrew": "/home/linuxbrew/.linuxbrew"}
 MAX_PATH = 255
 MAX_PART = 64

@@ -21,7 +21,7 @@ PERMISSIONS = (
 
 # Name of the storage host on the manager's machine.
 LOCAL = "local"
-# The default of a new domain or policy.
+# Default of a new domain or keypair policy.
 ALL_LOCAL_PERMISSIONS: Mapping[str, Sequence[str]] = {LOCAL: list(PERMISSIONS)}
 
 

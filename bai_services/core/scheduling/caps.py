@@ -91,7 +91,7 @@ def needs(slots: Mapping[str, int]) -> dict[str, int]:
 def violations(
     caps: Iterable[ScopeCaps], slots: Mapping[str, int], usage: Usage, *, ever: bool = False
 ) -> list[Violation]:
-    """Return a violation of every cap that ``usage`` plus ``slots`` would exceed, in order.
+    """Return a violation of every cap that ``usage`` plus ``slots`` would exceed.
 
     With ``ever``, return only violations of caps that ``slots`` alone exceeds.
     """

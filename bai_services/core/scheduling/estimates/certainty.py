@@ -22,8 +22,8 @@ class _Group:
 
     group_queue: GroupQueue
     root: str  # equal for groups that are coupled; see ``_coupled``
-    # Sealed: so far in the simulation, no session that arrives later could have started and
-    # delayed others.
+    # Sealed: up to the current pass of the simulation, a session that arrives after the simulation
+    # began could not have delayed another session.
     is_sealed: bool
     # Head: id of the first pending session that waits for capacity, unchanged since the simulation
     # began. No session that arrives later can delay the head. ``head_at``: the reserved start of
@@ -160,7 +160,10 @@ class Labels:
         )
 
     def _check_head(self, group: _Group, at: datetime, started: list[str]) -> None:
-        """Drop the head if a session that precedes it has started, or if the head started late."""
+        """Drop the head if a session that precedes it has started.
+
+        Also drop the head if it has started at another time than reserved.
+        """
         if not group.head:
             return
         first = _sort_key(group.group_queue, self._pending[group.head])
@@ -238,7 +241,7 @@ def _sort_key(group_queue: GroupQueue, pending: PendingSession) -> tuple[int, in
 
 
 def _coupled(queue: Queue, pending: Iterable[PendingSession]) -> dict[str, str]:
-    """Return a root for each group: the name of one group, equal for all groups that are coupled.
+    """Return the root of each group: the name of one group, the same for all coupled groups.
 
     Two groups are coupled if their sessions share a cap, or if a session of one depends on a
     session of the other.
