@@ -25,9 +25,9 @@ Start = Callable[[GroupQueue, Shape, str, tuple[Placement, ...]], RunningSession
 class GroupPass:
     """One pass over the queue of one group.
 
-    Quota and capacity only shrink during a pass, so a request that has failed is tried again only
-    after the reservation has moved. The cost therefore grows with the number of shapes and started
-    sessions, not with the length of the queue.
+    Free quota and free capacity only shrink during a pass, so a request that has failed is tried
+    again only after the reservation has moved. The cost therefore grows with the number of shapes
+    and started sessions, not with the length of the queue.
     """
 
     def __init__(

@@ -40,7 +40,10 @@ def bundle(columns: Columns, costs: Costs, cache: ScoreCache, shapes: Ints) -> B
 
 
 def rebound(base: Bundle, columns: Columns, cache: ScoreCache, shapes: Ints) -> Bundle:
-    """Return a bundle of the given arrays and the costs of ``base``; all sizes must be equal."""
+    """Return a bundle of the given arrays and the costs of ``base``.
+
+    Each array must have the same shape as the array of ``base`` that it replaces.
+    """
     first, last = len(columns), len(base.arrays) - len(cache) - 1
     arrays = (*columns, *base.arrays[first:last], *cache, shapes)
     pointers = base.pointers.copy()
