@@ -59,6 +59,7 @@ class AllowedTargets:
 
     Without ``hosts``: every public address, and addresses in ``networks``. With ``hosts``: only
     these host names (``*.example.org`` matches every subdomain), and addresses in ``networks``.
+    ``is_off``: callbacks are disabled.
     """
 
     hosts: tuple[str, ...] = ()
@@ -82,7 +83,7 @@ class AllowedTargets:
         return cls(names, ranges, is_off=names == ("none",))
 
     def allows_name(self, host: str) -> bool:
-        """Return whether a callback URL may have this host; the addresses are not checked."""
+        """Return whether a callback URL may have this host; see also ``allows_address``."""
         address = parse_address(host)
         if address is not None and self._is_added(address):
             return True

@@ -22,7 +22,8 @@ _MIN_REPORT_INTERVAL_SECONDS = 1.0
 class Idleness:
     """Idle time of a session: no activity since ``since``, as reported at ``reported_at``.
 
-    The session is stopped at ``ends_at`` unless there is activity.
+    The session is stopped at ``ends_at`` unless there is activity. ``reported_at`` is the time of
+    the last report from the session itself; None: no report.
     """
 
     since: datetime
@@ -77,7 +78,8 @@ def next_report_seconds(
 ) -> float:
     """Return the seconds until a session must send its next activity report.
 
-    With an idle timeout: ``REPORT_INTERVAL_SECONDS``, or less if the timeout ends sooner. A session
+    Without an idle timeout: ``REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS``. With an idle timeout:
+    ``REPORT_INTERVAL_SECONDS``, or less (at least 1 s) if the timeout ends sooner. A session
     with an idle timeout but without ``idleness`` has not started yet and reports again after 1 s.
     """
     if not has_idle_timeout(kind, timeout_seconds):

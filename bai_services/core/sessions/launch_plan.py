@@ -65,7 +65,7 @@ class Injection:
     capabilities: Sequence[str] = ()
     groups: Sequence[str] = ()
     layer_limit_bytes: int = 0
-    """Size limit of the container's writable layer; 0: none."""
+    """Size limit of the container's writable layer; 0: no limit."""
     memlock: bool = False
     """Whether to lift the limit on locked memory; some drivers lock more than the default."""
     notices: Sequence[str] = ()
@@ -112,7 +112,8 @@ class Injection:
 class LaunchPlan:
     """Launch plan of one kernel.
 
-    ``slots`` are stored integers (millicores, bytes). Sources of mounts are on the agent's machine.
+    ``slots`` are integers in the units of the database (millicores, bytes). Sources of mounts
+    are on the agent's machine.
     """
 
     session_id: str

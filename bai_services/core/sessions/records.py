@@ -120,7 +120,10 @@ class AllocatedDevice:
 
 @dataclass(frozen=True, slots=True)
 class SessionLifetime:
-    """``added_seconds``: extensions so far. ``addable_seconds``: maximum further extension."""
+    """``seconds``: maximum run time, with the extensions so far (``added_seconds``).
+
+    ``addable_seconds``: maximum further extension.
+    """
 
     seconds: int
     added_seconds: int
@@ -131,7 +134,7 @@ class SessionLifetime:
 class IdleDeadline:
     """The time of the last use, and when the session will be stopped unless it is used.
 
-    Both are None if the session has no idle timeout.
+    Both are None if the session has no idle timeout or is not running.
     """
 
     idle_since: datetime | None
@@ -141,7 +144,11 @@ class IdleDeadline:
 
 @dataclass(frozen=True, slots=True)
 class SessionCallback:
-    """State of a session's callbacks; ``tries`` and ``next_at`` describe the current callback."""
+    """State of a session's callbacks.
+
+    ``is_open``: callbacks are still sent. ``delivered``, ``given_up``: number of callbacks.
+    ``tries``: attempts to send the current callback. ``next_at``: time of its next retry.
+    """
 
     url: str
     is_open: bool

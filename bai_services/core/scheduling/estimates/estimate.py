@@ -25,7 +25,7 @@ class Budget:
     """Limits of one simulation, checked before each pass except the first."""
 
     sessions: int = 2_000  # number of simulated starts
-    seconds: float = 0.5  # time by ``clock``
+    seconds: float = 0.5  # measured with ``clock``
     clock: Callable[[], float] = time.perf_counter
 
 
@@ -123,7 +123,7 @@ class _Simulation:
         return ended
 
     def _release_dependents(self, ended: Iterable[str], at: datetime) -> list[PendingSession]:
-        """Return the sessions whose last dependency has ended, ready to start."""
+        """Return the sessions whose last dependency has ended; the copies have no dependencies."""
         released = []
         for other in ended:
             for session_id in self._dependents.get(other, ()):
@@ -153,7 +153,8 @@ class _Simulation:
     def estimates(self) -> dict[str, Estimate]:
         """Return all estimates.
 
-        If the budget was spent, the remaining starts are extrapolated from the group's start rate.
+        If the budget was spent, the remaining starts are extrapolated from the start rate of the
+        group, if any session of the group has started after the first pass.
         """
         starts = self._starts
         estimates = {key: starts.get(key, _NOTHING) for key in self._pending}

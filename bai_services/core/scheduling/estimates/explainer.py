@@ -292,7 +292,7 @@ class _SuggestionFinder:
         return self._would_start(replace(self._pending, request=request))
 
     def _suggest_less(self) -> list[Suggestion]:
-        """Suggest smaller resources with which the session could start now."""
+        """Suggest smaller amounts of slots with which the session could start now."""
         asked = self._pending.request.slots
         least = dict(asked)
         for slot, amount in self._remaining_amounts().items():
@@ -315,7 +315,7 @@ class _SuggestionFinder:
     def _remaining_amounts(self) -> dict[str, int]:
         """Return how much of each slot is still available per kernel.
 
-        The result contains only slots that are short on the agents and requested slots with a cap.
+        The result contains only slots of which no agent has enough, and requested slots with a cap.
         """
         request = self._pending.request
         remaining: dict[str, int] = {}

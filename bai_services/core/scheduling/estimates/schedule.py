@@ -26,7 +26,10 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class RunningEntry:
-    """A running session; ``certainty`` describes its end."""
+    """A running session; ``certainty`` describes its end.
+
+    ``ends_at`` is the enforced or predicted end; None: unknown.
+    """
 
     session_id: str
     placements: tuple[Placement, ...]
@@ -39,8 +42,9 @@ class RunningEntry:
 class PendingEntry:
     """A pending session; ``certainty`` describes its start.
 
-    ``placements`` is the reservation of the session, or empty. ``standing`` has the values by which
-    drf and fair-share order the sessions of one priority: smaller is earlier.
+    ``placements`` is the reservation of the session, or empty. ``starts_at`` and ``ends_at`` are
+    estimates; None: unknown. ``reason`` is the message of the first failed check. ``standing`` has
+    the values by which drf and fair-share order the sessions of one priority: smaller is earlier.
     """
 
     session_id: str

@@ -215,8 +215,9 @@ def new_score_cache(
 ) -> ScoreCache:
     """Return an empty score cache for the policy with the number ``policy``.
 
-    ``seed`` initializes its random generator. The other arguments are sizes: ``devices`` per agent,
-    ``picks`` per search. The cache always has room for at least ``devices`` picks.
+    ``agents``, ``devices`` (per agent), ``shapes`` and ``picks`` (per search) are sizes. The cache
+    always has room for at least ``devices`` picks. ``seed`` initializes the random generator of the
+    search.
     """
     blocks = max(1, -(-agents // c.BLOCK_SIZE))
     state = np.zeros(c.STATE_WIDTH, np.int64)

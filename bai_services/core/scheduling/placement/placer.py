@@ -62,7 +62,7 @@ _REUSED_ATTRIBUTES = (
 
 
 class Placer:
-    """Places sessions on the agents of ONE resource group; owns its integer columns.
+    """Places sessions on the agents of ONE resource group; owns the columns of these agents.
 
     Deterministic: placers with equal arguments (agents in the same order) give equal results for
     equal calls. Of equally good agents, the first is chosen; a pass sorts agents by id. Not
@@ -222,8 +222,8 @@ class Placer:
         """Return ``fits`` for each request; all requests with a single search share one call."""
         checked = {n: self.fits(n) for n in handles if n not in self._single_search_rows}
         if checked:
-            # A request in ``checked`` either is not a single search (``is_single_search``) or has
-            # not been checked since the last rebuild of ``_single_search_rows``.
+            # A request in ``checked`` either needs several searches or lists of agents (see
+            # ``is_single_search``), or was not in the last rebuild of ``_single_search_rows``.
             if any(self._requests[n].is_single_search for n in checked):
                 rows = self._row_of.items()
                 self._single_search_rows = {

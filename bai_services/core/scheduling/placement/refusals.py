@@ -76,9 +76,9 @@ def _none_able(agents: Sequence[AgentState], columns: Columns, request: Request,
         else f"none of the {len(agents)} agents of resource group {group} can"
     )
     text = (
-        f"{subject} run it: {int((~alive).sum())} not alive, "
+        f"{subject} run the session: {int((~alive).sum())} not alive, "
         f"{int((alive & ~is_open).sum())} not schedulable, "
-        f"{int(other.sum())} with another architecture than {request.architecture} or another "
+        f"{int(other.sum())} with an architecture other than {request.architecture} or another "
         "engine"
     )
     old = is_open & fits & ~has_driver

@@ -1,4 +1,4 @@
-"""Queue: decide which pending session starts when and where, and explain why a session waits."""
+"""Queue: decide when and where pending sessions start, and explain why sessions wait."""
 
 from .model import (
     Backfill,

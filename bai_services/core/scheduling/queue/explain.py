@@ -156,9 +156,9 @@ def behind(group_queue: GroupQueue) -> Reason:
 
 
 def reserved(reservation: Reservation) -> Reason:
-    """Return a passed check: capacity is reserved, with the start time of the reservation.
+    """Return a passed check which states that capacity is reserved, and from when.
 
-    This time is not certain: a session that exceeds a quota now may still start first. The estimate
+    The time is not certain: a session that exceeds a quota now may still start first. The estimate
     of the session states how certain the time is.
     """
     at = reservation.starts_at

@@ -69,9 +69,10 @@ class GroupQueue:
         self._fair: dict[Party, Standing] = {}  # negated fair-share factors by party
         self._day = 0
         self._numbers = 0
-        # Results of the last pass.
-        self.is_dirty = True
+        self.is_dirty = True  # whether the group has changed since its last pass
+        # Version of the caps and usage counters (``Queue``) at the last pass.
         self.quota_version = -1
+        # Results of the last pass.
         self.stopped_by: str = ""  # id of the session that no later session may overtake
         # Whether a session over a cap precedes the first session that lacks free capacity.
         self.has_capped_ahead = False

@@ -15,8 +15,8 @@ from ..placement.pricing.tables import Tables
 
 # Result of one check of a pending session as a JSON object: check, passed, message, and facts.
 Reason = dict[str, Any]
-# A party: the domain, project and user to which a session is charged; None if unknown. Under drf
-# and fair-share, the parties take turns to start sessions.
+# A party: the domain, project and user to which a session is charged, each None if unknown. Under
+# drf and fair-share, the parties take turns to start sessions.
 Party = tuple[Scope | None, ...]
 
 DEFAULT_PRIORITY = 10
@@ -45,7 +45,7 @@ class Backfill(StrEnum):
 
 
 class Certainty(StrEnum):
-    """How certain an estimated start is."""
+    """How certain an estimated start or end is; the comments describe starts."""
 
     # Exact if sessions run until their limits; only a new session of higher priority (for lifo: any
     # new session) can delay the start.
@@ -113,7 +113,7 @@ class PendingSession:
     unmet_dependencies: str = ""
     # Ids of the unfinished dependencies. Estimates assume that all of them succeed.
     dependency_ids: tuple[str, ...] = ()
-    not_before: datetime | None = None
+    not_before: datetime | None = None  # earliest start; None: any time
     created_at: datetime = _LONG_AGO
     # The smaller of lifetime and batch timeout; None: no limit.
     max_run_seconds: int | None = None

@@ -104,7 +104,7 @@ class Reserver:
     def fits_beside_reservation(self, shapes: Sequence[int]) -> list[bool]:
         """Return for each request whether it fits now outside the reserved placements.
 
-        True for every request if nothing is reserved.
+        ``shapes`` are handles of requests. True for every request if nothing is reserved.
         """
         usable = self._usable
         if usable is None:

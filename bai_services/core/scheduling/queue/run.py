@@ -309,8 +309,9 @@ class Queue:
     def run(self, now: datetime, *, explains: bool = True) -> PassResult:
         """Run one pass and return its decisions.
 
-        The pass is skipped if nothing has changed and no start time or reservation is due. Without
-        ``explains``, reasons are not computed: simulations do not need them.
+        The pass is skipped if nothing has changed and no start time or reservation is due. For
+        fair-share, a new day is a change. Without ``explains``, reasons are not computed:
+        simulations do not need them.
         """
         # 1. Snapshot: the current columns, at the time of this pass.
         self._now = now
@@ -359,7 +360,8 @@ class Queue:
         (at most MAX_TURNS) until decisions of one group no longer affect another.
         """
         decisions: list[Decision] = []
-        known: dict[str, int] = {}  # for each group, the number of all decisions at its last turn
+        # By group: the number of decisions of all groups at the end of the group's last turn.
+        known: dict[str, int] = {}
         for _ in range(MAX_TURNS):
             before = self._reserved()
             for group_queue in self._group_queues.values():

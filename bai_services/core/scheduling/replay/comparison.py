@@ -130,7 +130,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class FullComparison:
-    """A comparison with the names of all domains.
+    """A comparison that names the projects and users of all domains.
 
     ``outside[domain][i]`` has the waiting times of all sessions outside ``domain`` in report ``i``.
     """
@@ -139,9 +139,10 @@ class FullComparison:
     outside: Mapping[str, tuple[GroupWaits, ...]]
 
     def visible_in(self, domain: str | None) -> Comparison:
-        """Return the comparison with the names of only one domain, or of all if ``domain`` is None.
+        """Return the comparison with the projects and users of only one domain; None: of all.
 
-        The projects, and the users, of other domains are merged into one entry without a name.
+        The projects of all other domains are merged into one entry without a name, and so are their
+        users.
         """
         if domain is None:
             return self.comparison
@@ -214,7 +215,7 @@ def compare(
         reports=tuple(reports),
     )
     measured = [_measured(workload, replayed) for replayed in replays]
-    # A domain without sessions in the period has the key "".
+    # The entry "" is for domains without sessions in the period.
     domains = {"", *(o.job.domain for o in measured[0])}
     outside = {
         domain: tuple(

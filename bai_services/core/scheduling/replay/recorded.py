@@ -60,8 +60,9 @@ class RecordedSession:
     ``placed_at`` is the time of the last placement of the session; None: it was never placed, or is
     pending again. ``freed_at`` is the time at which its resources were released; None: they are
     still in use. ``ended_at`` is the end of a session that is no longer live. The session could not
-    start before ``ready_at``: the ``starts_at`` of a batch session, or the end of its last
-    dependency. ``is_blocked`` is true if the session waits for dependencies that have not ended.
+    start before ``ready_at``: the ``starts_at`` of a batch session or the end of its last
+    dependency, whichever is later; None: neither exists. ``is_blocked`` is true if a dependency has
+    not ended with success.
     """
 
     id: str
@@ -121,7 +122,8 @@ class RecordedWorkload:
     """The input of a replay, and the starts that really happened.
 
     Seconds count from ``origin``, a midnight (UTC). Jobs in ``conditions.starts`` were already
-    running at the beginning of the period. ``history`` contains the recorded starts of all jobs.
+    running at the beginning of the period. ``history`` contains the recorded start of every job
+    that was placed.
     """
 
     group: str
@@ -146,7 +148,8 @@ def workload_of(
 
     The result contains the sessions that were created before ``until`` and had not ended at
     ``since``. A session that was cancelled before it started leaves the queue at that time, unless
-    the replay starts it earlier. Sessions with unfinished dependencies are omitted.
+    the replay starts it earlier. Sessions that were never placed and have an unmet dependency are
+    omitted.
 
     An unknown run time is estimated: ``Durations.median`` of the session's kind, or the median of
     all kinds if no session of the kind has ended. The estimate is at most the limit of the session,

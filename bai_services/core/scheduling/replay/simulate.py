@@ -52,9 +52,10 @@ class Conditions:
     """State of the group before the replay, and everything that the policy does not decide.
 
     A job in ``starts`` starts at the time and placements given there. Events before ``begin``
-    (None: the first submission) are applied at ``begin``. Agents that are missing in ``joined`` and
-    ``left`` are available all the time. ``durations`` are run times of sessions that ended before
-    the replay. ``usage`` is the daily usage before the replay, as in ``Snapshot``.
+    (None: the first submission) are applied at ``begin``. ``joined`` and ``left`` are times in
+    seconds by agent id; an agent that is in neither is available all the time. ``durations`` are
+    run times of sessions that ended before the replay. ``usage`` is the daily usage before the
+    replay, in the form of ``Snapshot.history`` for one resource group.
     """
 
     begin: int | None = None
@@ -68,7 +69,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a job; ``started`` is None if the job never started."""
+    """Result of a job; ``started`` is the second of its start, None if the job never started."""
 
     job: Job
     started: int | None
@@ -81,7 +82,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """State of the group at a time (seconds from the origin of the record)."""
+    """State of the group at a time (seconds from the origin of the record).
+
+    ``fragmentation`` is a fraction from 0 to 1; see ``Placer.fragmentation``.
+    """
 
     seconds: int
     pending: int
@@ -270,7 +274,7 @@ class _Driver:
                 on_progress(part)
 
     def _step(self, seconds: int) -> int | None:
-        """Simulate one second. Return the time of the next pass if no event comes before it."""
+        """Simulate one second. Return when the queue requests the next pass; None: no request."""
         world, queue = self._world, self._queue
         removed = self._ended(seconds)
         history = None

@@ -5,8 +5,8 @@ Names that recur in the compiled functions:
 - ``columns``, ``costs``, ``cache``: the named tuples below; ``policy``: a policy number.
 - ``n``: index of an agent; ``j``: index of one of its devices; ``facts``, ``free``: the rows of its
   devices in ``Columns.facts`` and ``Columns.free``.
-- ``s``: index of a shape; ``shape``: its row; ``i``: index of a need of the shape; ``need``: the
-  columns of that need.
+- ``s``: index of a shape, which is an encoded request (``encode_request``); ``shape``: its row;
+  ``i``: index of a need of the shape; ``need``: the columns of that need.
 - ``picks``: the array that receives the chosen devices; ``at``: the index of the next pick.
 
 Functions that append picks subtract the picked amounts from ``free``. They return the index after
@@ -27,14 +27,16 @@ Bools = NDArray[np.bool_]
 # Placement policies as numbers.
 PRICED, FGD, BEST_FIT, PACK, SPREAD, ROUND_ROBIN, RANDOM = range(7)
 
-# Columns of an agent. CPU, MEM: free capacity. OPEN: 1 if it is alive and schedulable. HAS_GRAPH: 1
-# if the topology of its devices is known. KIND: equal for agents with equal static facts.
+# Columns of an agent. CPU, MEM: free capacity in millicores and bytes. OPEN: 1 if it is alive and
+# schedulable. ARCHITECTURE, ENGINE: numbers of the names (``NameTable.label``). DRIVER: see
+# ``driver_number``. HAS_GRAPH: 1 if the links of its devices are known, or the devices belong to
+# several NUMA nodes. KIND: equal for agents with equal static facts.
 CPU, MEM, OPEN, ARCHITECTURE, ENGINE, DRIVER, HAS_GRAPH, KIND = range(8)
 AGENT_WIDTH = 8
 # Facts of a device. CAPACITY, MIN_SHARE, MAX_SHARE: thousandths; MAX_SHARE is 0 if no share can be
-# allocated. NUMA, LINK: numbers of the NUMA node and of the link group; -1: unknown. IN_FORCE: the
-# share that all sessions on the device must have; 0 while the device is empty, ANY if the shares
-# may differ.
+# allocated. FAMILY, MODEL: numbers of the names (``NameTable``). NUMA, LINK: numbers of the NUMA
+# node and of the link group; -1: unknown. IN_FORCE: the share that all sessions on the device must
+# have; 0 while the device is empty, ANY if the shares may differ.
 CAPACITY, FAMILY, MODEL, NUMA, LINK, MIN_SHARE, MAX_SHARE, IN_FORCE = range(8)
 DEVICE_WIDTH = 8
 # Derived floats of an agent, recomputed when the agent changes. FREE_VALUE: value of the free
@@ -60,15 +62,16 @@ NEED_START, NEED_WIDTH = 10, 4
 NEED_FAMILY, NEED_WHOLE, NEED_AMOUNT, NEED_MODELS = range(4)
 MAX_NEEDS = 4
 SHAPE_WIDTH = NEED_START + NEED_WIDTH * MAX_NEEDS
-# Columns of a pick: number of the kernel, number of the need, device, amount taken from the device.
+# Columns of a pick: number of the kernel, number of the need, number of the device, and thousandths
+# taken from the device.
 PICK_KERNEL, PICK_NEED, PICK_DEVICE, PICK_AMOUNT = range(4)
 # State of the search.
 (
     LOG_HEAD,  # write position of the log
     DERIVED_HEAD,  # log position up to which the derived values of agents are current
     VISIT,  # number of the last refresh of scores
-    LAST_AGENT,  # the agent chosen last
-    RANDOM_STATE,  # of the random generator
+    LAST_AGENT,  # row of the agent chosen last; -1: none
+    RANDOM_STATE,  # state of the random generator
     POLICY,  # number of the placement policy
     DESIGNATED_COUNT,  # number of designated agents
     STRICT,  # 1 if only designated agents are allowed
@@ -86,10 +89,10 @@ CACHED_HASH, CACHED_SCORE = range(2)
 ANY = -1
 UNIT = 1000  # thousandths of a whole device
 UNMATCHABLE_SHARE = UNIT + 1  # a share in force that no request can match
-PART_STEP = 10  # thousandths: parts of a divided share are multiples of this step
+PART_STEP = 10  # thousandths: step of the parts of a divided share; one part takes the rest
 MIN_PART = 50  # thousandths: smallest part of a divided share
 BLOCK_SIZE = 64  # agents per block; the best score of each block is cached
-STATE_CACHE_SIZE = 1024  # scores cached by agent state while many agents are scored
+STATE_CACHE_SIZE = 1024  # scores cached by agent state if more than BLOCK_SIZE agents are stale
 UNFIT = -(2**62)  # score of an agent that does not fit
 # Subtracted from the free thousandths of an unhealthy device, so that no request fits on it.
 UNHEALTHY_PENALTY = 2**40
@@ -119,7 +122,8 @@ class Costs(NamedTuple):
     frequency: Floats  # [request] fraction of all requests
 
 
-# Columns of a typical request.
+# Columns of a typical request. TYPICAL_CPU: millicores. TYPICAL_SHARE: thousandths of each device.
+# TYPICAL_MODELS: bit mask of the accepted models, or ANY.
 (
     TYPICAL_CPU,
     TYPICAL_FAMILY,
@@ -137,7 +141,7 @@ class ScoreCache(NamedTuple):
     block_best: Ints  # [shape, block] best score in a block of agents
     read_at: Ints  # [shape] log position up to which the scores are current; -1: no scores yet
     log: Ints  # ring buffer (its length is a power of two): changed agents, with ``GREW``
-    visited: Ints  # [agent] last refresh (VISIT) that processed the agent, to process it once
+    visited: Ints  # [agent] last refresh (VISIT) that processed the agent; prevents duplicates
     state: Ints  # [STATE_WIDTH]
     picks: Ints  # [pick, 4] devices chosen by the last search
     free_scratch: Ints  # [device] scratch: free thousandths while devices are chosen

@@ -169,7 +169,8 @@ def pick_whole(free, facts, has_graph, need, picks, at, kernel, i):  # type: ign
 def closeness(facts, picks, count):  # type: ignore[no-untyped-def]
     """Return the lowest closeness grade among the groups of picks, one group per kernel and need.
 
-    2: one link group. 1: one NUMA node, or the topology is unknown. 0: several NUMA nodes.
+    2: the devices are in one link group. 1: they are in one NUMA node, or the topology is unknown.
+    0: they are in several NUMA nodes.
     """
     grade, first = 2, 0
     for at in range(1, count):
@@ -235,8 +236,8 @@ def choose_split(low, high, count, amount):  # type: ignore[no-untyped-def]
     """Return a bit mask of the fewest devices over which an amount can be divided; 0 if impossible.
 
     ``low`` and ``high`` are the smallest and largest part of each device, by descending ``high``.
-    The result is exact for at most ``MAX_EXACT`` devices, and for more devices if ``low`` is equal
-    for all.
+    If there are more than ``MAX_EXACT`` devices and they differ in ``low``, a possible division may
+    be missed.
     """
     lows, highs, is_uniform = 0, 0, True
     for k in range(min(count, 62)):

@@ -161,7 +161,9 @@ def price(columns, costs, n, after, shape):  # type: ignore[no-untyped-def]
 
 @inner
 def fragmentation(costs, facts, free, cpu):  # type: ignore[no-untyped-def]
-    """Return the free thousandths that a typical request cannot use, weighted by frequency.
+    """Return the mean number of free thousandths that a typical request cannot use.
+
+    The mean over the typical requests is weighted by their frequency.
 
     ``free`` and ``cpu`` are the free capacity of the agent. All free thousandths are unusable for a
     request that does not fit, and for a request without devices.

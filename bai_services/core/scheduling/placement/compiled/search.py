@@ -87,8 +87,8 @@ def score_stale(columns, costs, cache, policy, s, shape, count):  # type: ignore
     """Score the first ``count`` agents of ``cache.stale``.
 
     If ``count`` exceeds one block, agents in equal states can reuse a cached score. If the best
-    score of a block may have dropped, the entry of ``cache.stale`` is replaced by -1 minus the
-    number of the block.
+    score of an agent's block may have dropped, the agent's entry in ``cache.stale`` is replaced by
+    -1 minus the number of the block.
     """
     is_many = count > BLOCK_SIZE
     hashes, scores = cache.state_cache[CACHED_HASH], cache.state_cache[CACHED_SCORE]
@@ -253,8 +253,9 @@ def move_pick_to_random_device(columns, cache, n, shape):  # type: ignore[no-unt
 
 @inner
 def log_change(cache, entry):  # type: ignore[no-untyped-def]
-    """Append to the log: the row of a changed agent, with ``GREW`` if its free capacity may have
-    grown.
+    """Append ``entry`` to the log.
+
+    An entry is the row of a changed agent, plus ``GREW`` if the free capacity may have grown.
     """
     cache.log[cache.state[LOG_HEAD] & (cache.log.size - 1)] = entry
     cache.state[LOG_HEAD] += 1

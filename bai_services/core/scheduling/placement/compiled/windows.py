@@ -44,7 +44,7 @@ def divide(free, facts, amount, window, parts):  # type: ignore[no-untyped-def]
     """Divide an amount over a window, largest part first; return False if no valid parts exist.
 
     ``parts`` receives the thousandths of each device, in multiples of ``PART_STEP``. If the amount
-    is not a multiple of ``PART_STEP``, the largest part is smaller by the difference.
+    is not a multiple of ``PART_STEP``, the largest part is reduced until the sum is the amount.
     """
     left = -(-amount // PART_STEP)
     short = left * PART_STEP - amount

@@ -64,7 +64,7 @@ def learn_mix(recent: Iterable[Request], agents: Sequence[AgentState]) -> Mix:
 
 
 def request_kinds(request: Request) -> list[tuple[RequestKind, int]]:
-    """Return the kinds of a request, each with the number of times that it counts.
+    """Return the kinds of a request, each with its number of occurrences in the request.
 
     Every device slot is a separate kind. A share of more than one device counts as several parts,
     each with an equal part of the cpu and memory.
@@ -111,8 +111,9 @@ def default_mix(agents: Sequence[AgentState]) -> Mix:
     """Return the mix for a group that has not received requests.
 
     It contains requests for a whole device, half a device, a quarter of a device, several devices,
-    and no device. For each of its devices, a request gets three quarters of the agents' cpu and
-    memory per device; the remaining quarter is for requests without devices.
+    and no device. The cpu and memory of a request are proportional to its devices: for a whole
+    device, three quarters of the agents' mean cpu and memory per device. The remaining quarter is
+    left for requests without devices.
     """
     mix: dict[RequestKind, float] = {}
     for family in sorted({d.pool for a in agents for d in a.devices}):
