@@ -22,7 +22,7 @@ _LOCK = 7_318_202
 def upgrade(url: str, revision: str = "head") -> None:
     """Create or migrate the tables at ``url``.
 
-    The call blocks, so use it only at startup and in tests. All migrations run in one
+    The call blocks, so run it in a thread, not in the event loop. All migrations run in one
     transaction, so a failure leaves the database unchanged.
     """
     with _connected(url) as connection:
@@ -36,7 +36,7 @@ def revisions() -> list[str]:
 
 
 def next_revision() -> str:
-    """Return the name of the revision after the newest one; numbers may be missing."""
+    """Return the name of the revision after the newest one; there may be gaps in the numbers."""
     return f"{max(map(int, revisions()), default=0) + 1:04}"
 
 

@@ -70,7 +70,7 @@ sessions = sa.Table(
     sa.Column(
         "lifetime_extension_seconds", sa.Integer, nullable=False, default=0, server_default="0"
     ),
-    # Time of the last activity; updated only while the keypair's policy has an idle timeout.
+    # Time of the last activity; updated only if the keypair's policy has an idle timeout.
     sa.Column("used_at", UtcDateTime),
     # Time of the last activity report by the session itself; updated like ``used_at``.
     sa.Column("use_heard_at", UtcDateTime),
