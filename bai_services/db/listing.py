@@ -37,7 +37,7 @@ _RESOLVED_OPERATORS = frozenset({"", "in", "contains"})
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The key of a joined table, and the column of the listed table that refers to this key."""
+    """The columns of a join: ``key`` of the joined table, and ``referring`` of the listed table."""
 
     key: sa.ColumnElement[Any]
     referring: sa.ColumnElement[Any]

@@ -26,7 +26,7 @@ COUNTERS = {
 KERNEL_METRICS = (*GAUGES.values(), *COUNTERS.values())
 DEVICE_METRICS = ("utilization_percent", "memory_bytes")
 MAX_POINTS = 300
-# Limits the size of samples: further devices of a kernel are ignored.
+# Maximum number of devices in the sample of a kernel; other devices are ignored.
 MAX_DEVICES = 64
 
 Metrics = Mapping[str, float]

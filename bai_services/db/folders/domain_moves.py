@@ -1,4 +1,4 @@
-"""Folders follow their owner to another domain; access of users of other domains ends."""
+"""Move folders with their owner to another domain, and end the access between domains."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ vfolders = sa.Table(
     sa.Column("last_used_at", UtcDateTime),
     # Explanation of the status for users.
     sa.Column("status_info", sa.String(255), nullable=False, default=""),
-    # A directory that existed before the folder was registered: no quota, never deleted.
+    # Path of a directory that existed before the folder was registered. Such a directory has no
+    # quota and is never deleted. NULL: an ordinary folder.
     sa.Column("unmanaged_path", sa.String(1024)),
     # Until all files of a clone are copied: id of the source folder.
     sa.Column("source_id", sa.String(64)),
