@@ -72,7 +72,7 @@ PROGRAMS = {"vscode": "code-server", "mlflow": "mlflow", "notebook": "jupyter-no
 
 
 def _service_ports(image: str) -> str:
-    """Return the label with the apps of an image.
+    """Return the value of the label that lists the apps of an image.
 
     For the process engine, omit apps whose programs are not installed on this machine.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-# Limited because the time of int() and Decimal() grows faster than the length of the text.
+# Limited because the time that int() takes grows faster than linearly with the length of the text.
 MAX_NUMBER_CHARACTERS = 40
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?", re.IGNORECASE)
@@ -49,6 +49,6 @@ def shown(value: object) -> str:
     """Return a value from a user for an error message, truncated to 40 characters."""
     if isinstance(value, str):
         return value[:_SHOWN] + ("…" if len(value) > _SHOWN else "")
-    # Do not convert other types: their text can have any length.
+    # Convert only numbers: the text of any other type can have any length.
     text = number_text(value)
     return shown(text) if text is not None else f"a value of type {type(value).__name__}"

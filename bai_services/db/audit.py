@@ -1,4 +1,7 @@
-"""Store of the audit log: one row per action. The row of a change is part of its transaction."""
+"""Store of the audit log: one row per action.
+
+The row for a change is inserted in the transaction of the change.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _EMPTY = {"{}": dict, b"{}": dict, "[]": list, b"[]": list}
 
 
 class Database:
-    """Opens transactions. Code inside a transaction must await nothing but the database."""
+    """Opens transactions. Code inside a transaction must not wait for anything but the database."""
 
     def __init__(self, url: str) -> None:
         """``url`` names an async driver: ``sqlite+aiosqlite`` or ``postgresql+psycopg``."""

@@ -37,7 +37,7 @@ _RESOLVED_OPERATORS = frozenset({"", "in", "contains"})
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The key of a joined table, and the column of the listed table that refers to this key."""
+    """The columns of a join: ``key`` of the joined table, and ``referring`` of the listed table."""
 
     key: sa.ColumnElement[Any]
     referring: sa.ColumnElement[Any]
@@ -47,8 +47,9 @@ class Named:
 class ValueGroup:
     """Values of a field that may select too many rows to sort.
 
-    SQLite has no statistics. Therefore, a filter on values of one group does not use the index of
-    the field on SQLite, so that the rows are read in the requested order.
+    SQLite has no statistics of this database (``ANALYZE`` is not run). It could therefore read
+    these rows by the index of the field and sort them. A filter on values of one group disables
+    that index on SQLite, so that the rows are read in the requested order.
 
     ``implied`` is the condition of a partial index for the default order; every row with one of the
     values meets it. A group with ``implied`` applies only to the default order and its reverse.
@@ -64,14 +65,16 @@ class Listing:
 
     columns: Mapping[str, sa.ColumnElement[Any]]
     default_sort: Sequence[str] = field(default=("-created_at",))
-    # Whether equal rows are sorted in the reverse of the default order if the direction of the last
-    # requested field differs from the default order. One index then serves both directions.
+    # Whether to reverse the default order, which sorts rows with equal values in the requested
+    # fields, if the last requested field has the opposite direction. One index then serves both
+    # directions.
     reverses_default: bool = False
     groups: Mapping[str, Sequence[ValueGroup]] = field(default_factory=dict)
     # Fields whose values are names in a joined table. A condition on such a field is first resolved
     # to the keys of the names, because the database has statistics of the number of rows per key.
     named: Mapping[str, Named] = field(default_factory=dict)
-    # Fields of a table that has several rows for each listed row, such as the agents of a session.
+    # Fields of a table that may have several rows for one listed row, such as the agents of a
+    # session.
     # A condition is met if one of these rows meets it. The list cannot be sorted by such a field.
     related: Mapping[str, Named] = field(default_factory=dict)
 
@@ -252,5 +255,5 @@ def _typed(column: sa.ColumnElement[Any], text: str, name: str) -> Any:
         raise ValueError(text)
     except (ValueError, KeyError, OverflowError) as error:
         raise InvalidRequest(
-            f"{name}={shown(text)!r} is not a valid value to compare with", filter=name
+            f"{shown(text)!r} is not a valid value for the filter {name}", filter=name
         ) from error

@@ -22,7 +22,7 @@ _LOCK = 7_318_202
 def upgrade(url: str, revision: str = "head") -> None:
     """Create or migrate the tables at ``url``.
 
-    The call blocks, so use it only at startup and in tests. All migrations run in one
+    The call blocks, so run it in a thread, not in the event loop. All migrations run in one
     transaction, so a failure leaves the database unchanged.
     """
     with _connected(url) as connection:

@@ -5,9 +5,10 @@ the driver that SQLAlchemy supports, needs four switches per statement. This dri
 same interface, so SQLAlchemy's aiosqlite dialect works with it.
 
 Each SELECT in the event loop has a budget: a number of steps of SQLite's virtual machine. A SELECT
-that exceeds the budget is interrupted and repeated in a thread; from then on, this statement runs
-in a thread. The commit of a change also runs in a thread, because it waits for the disk. A
-statement that finds the database locked is repeated in a thread.
+that exceeds the budget is interrupted and repeated in a thread. This statement then runs in a
+thread, until the set of slow statements is cleared (``MAX_SLOW``). The commit of a change also runs
+in a thread, because it waits for the disk. A statement that finds the database locked is repeated
+in a thread.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Connections:
         self.pool.shutdown(wait=False)
 
     def mark_slow(self, statement: str) -> None:
-        """Run a statement in a thread from now on."""
+        """Run a statement in a thread from now on, until the set is cleared."""
         if len(self.slow) >= MAX_SLOW:
             self.slow.clear()
         self.slow.add(statement)

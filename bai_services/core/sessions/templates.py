@@ -19,7 +19,11 @@ class Audience(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """``hidden_fields``: fields that ``request`` lacks because the caller may not read them."""
+    """A session template as shown to a caller.
+
+    ``owner`` is set for the audience OWNER only, and ``project`` for the audience PROJECT only.
+    ``request`` lacks the fields in ``hidden_fields``, because the caller may not read them.
+    """
 
     id: str
     name: str

@@ -26,7 +26,7 @@ COUNTERS = {
 KERNEL_METRICS = (*GAUGES.values(), *COUNTERS.values())
 DEVICE_METRICS = ("utilization_percent", "memory_bytes")
 MAX_POINTS = 300
-# Limits the size of samples: further devices of a kernel are ignored.
+# Maximum number of devices in the sample of a kernel; other devices are ignored.
 MAX_DEVICES = 64
 
 Metrics = Mapping[str, float]
@@ -152,7 +152,7 @@ class Sampler:
         return self._take(list(self._open))
 
     def unfinished(self, kernel_ids: Collection[str]) -> list[Sample]:
-        """Return, without removing them, the samples of some kernels that are still stored."""
+        """Return the samples of these kernels that ``ended`` has not returned yet; keep them."""
         return [
             mean.sample(kernel_id, start)
             for (start, kernel_id), mean in self._open.items()
@@ -192,7 +192,8 @@ class DeviceSeries:
 class UsageHistory:
     """Usage of one kernel in equal intervals, oldest first.
 
-    Each series has one value for each interval from ``start`` to ``end``; None: not measured.
+    Each series has one value for each interval from ``start`` to ``end``, None for an interval
+    without a measurement. A metric that was never measured has an empty series.
     """
 
     session_id: str
@@ -208,9 +209,10 @@ class UsageHistory:
 
 @dataclass(frozen=True, slots=True)
 class UsageTrend:
-    """Usage of a session in percent of the requested amounts, in equal intervals, oldest first.
+    """Usage of a session in percent of the requested resources, in equal intervals, oldest first.
 
-    ``device_percent``: mean utilization of its devices.
+    ``device_percent`` is the mean utilization of the session's devices. A value is None for an
+    interval without a measurement.
     """
 
     session_id: str

@@ -18,7 +18,10 @@ from .users import Account, read_account
 
 @dataclass(frozen=True, slots=True)
 class KeypairAccount:
-    """A keypair and the account to which it belongs."""
+    """A keypair and the account to which it belongs.
+
+    ``rate_limit`` is the maximum number of requests in 15 minutes.
+    """
 
     account: Account
     access_key: str
@@ -35,7 +38,10 @@ class PasswordAccount:
 
 
 class AccountStore:
-    """Queries for requests and sign-ins. Each public method is one transaction."""
+    """Reads the accounts of callers, and stores the last use of keypairs.
+
+    Each public method is one transaction.
+    """
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -74,7 +80,7 @@ class AccountStore:
         return PasswordAccount(account, password_hash)
 
     async def max_concurrent_logins(self, user_id: str) -> int | None:
-        """Return the maximum number of browsers in which a user may be signed in; None: any."""
+        """Return the maximum number of signed-in browsers of a user; None: no limit."""
         async with self._db.read() as tx:
             maximum: int | None = await tx.scalar(
                 sa.select(user_policies.c.max_concurrent_logins)

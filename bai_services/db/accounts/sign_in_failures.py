@@ -69,7 +69,7 @@ class SignInFailureStore:
             }
 
     async def is_known(self, user_id: str, address: str) -> bool:
-        """Return whether the user has signed in from this address."""
+        """Return whether the user has signed in from the address with the hash ``address``."""
         known = known_sign_in_addresses.c
         async with self._db.read() as tx:
             last_at = await tx.scalar(
@@ -78,7 +78,7 @@ class SignInFailureStore:
         return last_at is not None
 
     async def is_used(self, address: str) -> bool:
-        """Return whether any user has signed in from this address."""
+        """Return whether any user has signed in from the address with the hash ``address``."""
         known = known_sign_in_addresses.c
         async with self._db.read() as tx:
             query = sa.select(known.address).where(known.address == address).limit(1)
@@ -91,7 +91,7 @@ class SignInFailureStore:
         known: tuple[str, str, datetime],
         audit: AuditEntry,
     ) -> None:
-        """Reset the attempts of subjects after a successful sign-in.
+        """Reset the attempt counts of subjects after a successful sign-in.
 
         The count of ``address`` (the hash of the client's address) is only reduced by one, for
         this attempt, and not at all while the address is blocked. ``known`` (user id, the same

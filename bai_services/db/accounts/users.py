@@ -49,7 +49,7 @@ class UserChange:
     """Changed columns of a user, and further effects of the change."""
 
     columns: Mapping[str, Any]
-    # Ids of all projects of the user; None: memberships stay unchanged.
+    # Ids of all projects that the user has after the change; None: memberships stay unchanged.
     projects: Sequence[str] | None = None
     # The new domain, to which the user's folders and session templates move, too; None: the domain
     # stays unchanged.
@@ -135,7 +135,8 @@ class UserStore:
         if change.signs_out or change.revokes_tokens:
             columns["tokens_to_end"] = "all"
         async with self._db.write() as tx:
-            # Before the lock of the user: otherwise two demotions would wait for each other.
+            # This call must precede the lock of the user: otherwise two concurrent demotions could
+            # deadlock.
             await _require_other_superadmin(tx, user_id, columns)
             await lock_unchanged(tx, checked)
             await _require_free_names(tx, columns.get("username"), columns.get("email"), user_id)
@@ -256,7 +257,10 @@ class UserStore:
 
 
 async def _end_app_shares(tx: AsyncConnection, user_id: str, domain: str) -> None:
-    """Delete shares with a user or of the user's sessions, if the session is not in ``domain``."""
+    """Delete a user's app shares that belong to sessions outside ``domain``.
+
+    These are the shares of the user's own sessions, and the shares with the user.
+    """
     is_outside = sa.exists().where(
         sessions.c.id == app_shares.c.session_id,
         sessions.c.domain != domain,

@@ -113,7 +113,7 @@ class AppShareStore:
     async def of_user(self, user_id: str, query: ListQuery, now: datetime) -> Page[AppShare]:
         """Return the shares of a user's sessions, and shares with the user or the user's projects.
 
-        Shares with the user of sessions in other domains are omitted.
+        Shares of other users' sessions in other domains are omitted.
         """
         domain = sa.select(users.c.domain).where(users.c.id == user_id).scalar_subquery()
         project_ids = sa.select(memberships.c.project_id).where(memberships.c.user_id == user_id)

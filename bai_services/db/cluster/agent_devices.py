@@ -35,8 +35,8 @@ class NewDevice:
 class Inventory:
     """Result of an update of devices.
 
-    ``capacity_increased``: a healthy device was added, a device became healthy, or the enforcement
-    level of a healthy device or the shares that it offers have changed.
+    ``capacity_increased``: a healthy device was added, a device became healthy, or a healthy device
+    changed its enforcement level or the shares that it offers.
     ``refused`` contains the ids of the devices that belong to another agent.
     """
 

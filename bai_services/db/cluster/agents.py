@@ -63,7 +63,11 @@ class AgentHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult:
-    """Changes made by a heartbeat; ``refused``: reported devices that belong to other agents."""
+    """Changes made by a heartbeat.
+
+    ``before`` is the status before the heartbeat, None for a new agent. ``refused`` contains the
+    ids of the reported devices that belong to other agents.
+    """
 
     is_new: bool
     capacity_increased: bool
@@ -268,7 +272,7 @@ def _values(
     if engine != beat.engine:
         notice = (
             f"resource group {group} runs sessions with the engine {engine}, but this agent has "
-            f"the engine {beat.engine}: no sessions are placed on it"
+            f"the engine {beat.engine}: no sessions are placed on this agent"
         )
         facts["notices"] = [*facts.get("notices", []), notice]
     return {

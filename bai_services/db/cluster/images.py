@@ -70,7 +70,7 @@ class ImageStore:
 
     async def named(self, key: str, canonical: str | None = None) -> list[ImageRow]:
         """Return the image with the id or alias ``key``, else all images named ``key`` or
-        ``canonical``; a name has one image per architecture.
+        ``canonical``; several images can have the same name, one per architecture.
 
         ``canonical`` is ``key`` with its tag, such as ``py:latest`` for ``py``; None if ``key`` is
         not a valid name.

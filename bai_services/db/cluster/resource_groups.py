@@ -273,7 +273,7 @@ async def _resolve_weights(tx: AsyncConnection, values: Mapping[str, Any]) -> Ma
             if target is None:
                 hint = "; name a project by its id or as DOMAIN/NAME"
                 raise InvalidRequest(
-                    f"the weight for {kind} {key[:80]!r} matches no {kind} or more than one"
+                    f"the weight for {kind} {key[:80]!r} matches no {kind} or several {kind}s"
                     + (hint if kind == LinkKind.PROJECT else ""),
                     field=field,
                 )

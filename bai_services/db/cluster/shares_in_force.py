@@ -45,7 +45,7 @@ async def read_shares_in_force(
 ) -> dict[str, int]:
     """Return the share in force of each device that is in use and needs uniform shares.
 
-    ``agent_ids`` are the agents of the devices.
+    Shares are in thousandths of the device. ``agent_ids`` are the agents of the devices.
     """
     if not device_ids:
         return {}

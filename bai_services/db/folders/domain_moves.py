@@ -1,4 +1,4 @@
-"""Folders follow their owner to another domain; access of users of other domains ends."""
+"""Move folders with their owner to another domain, and end the access between domains."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ async def move_folders_of(tx: AsyncConnection, user_id: str, domain: str, at: da
 async def end_access_between_domains(tx: AsyncConnection, user_id: str, at: datetime) -> set[str]:
     """End grants and pending invitations between a user and users of other domains.
 
-    These are the grants and invitations of others to the user's folders, and those of the user to
-    others' folders. Administrators of the folder's domain could not revoke them, because they
-    cannot see users of other domains. Return the ids of the users whose access or invitation has
-    ended.
+    These are the grants and invitations that give other users access to the user's folders, or give
+    the user access to other folders. Administrators of the folder's domain could not revoke them,
+    because administrators cannot see users of other domains. Return the ids of the users whose
+    access or invitation has ended.
     """
     grants, invitations = vfolder_grants.c, vfolder_invitations.c
     granted = _is_between_domains(grants.vfolder_id, grants.user_id, user_id)

@@ -56,7 +56,7 @@ class GrantStore:
             return await _GRANTS.page(tx, rows, query, Grant)
 
     async def users_of(self, vfolder_id: str) -> set[str]:
-        """Return the owner of a folder, its grantees and the members of its project."""
+        """Return the ids of a folder's owner and grantees, and of the members of its project."""
         is_folder = vfolders.c.id == vfolder_id
         same_project = memberships.c.project_id == vfolders.c.project_id
         found = sa.union(
@@ -120,7 +120,7 @@ class GrantStore:
         return None if row is None else Grant(**row, is_pending=True)
 
     async def grant(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
-        """Create or change a grant without an invitation; accept a pending invitation."""
+        """Create or change a grant without asking the user; accept a pending invitation."""
         async with self._db.write() as tx:
             await _require_live(tx, values["vfolder_id"], values["user_id"])
             if not await _change_grant(tx, values):

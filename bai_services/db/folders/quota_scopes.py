@@ -48,7 +48,9 @@ _limit = sa.func.coalesce(quota_scopes.c.override_bytes, _policy)
 class QuotaScopeRow:
     """Limits and usage of a scope on a host; -1 means unlimited.
 
-    ``enforced_bytes`` is the limit last set in the file system, None if no limit was ever set.
+    ``override_bytes`` is None if the limit of the policy applies. ``enforced_bytes`` is the limit
+    last set in the file system, None if no limit was ever set. ``used_bytes`` and ``counted_at``
+    are None before the first measurement.
     """
 
     host: str
@@ -154,7 +156,8 @@ class QuotaStore:
     ) -> None:
         """Store the measured usage of a folder.
 
-        With ``sums_scope``, also set the usage of its scope to the sum of its folders.
+        With ``sums_scope``, also set the usage of the folder's scope to the sum of all folders in
+        the scope.
         """
         async with self._db.write() as tx:
             found = await tx.execute(

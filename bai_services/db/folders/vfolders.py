@@ -175,8 +175,8 @@ class VfolderStore:
     async def named(
         self, key: str, seen: VfolderVisibility, statuses: Collection[VfolderStatus]
     ) -> list[VfolderRow]:
-        """Return the visible folder with the id ``key``, else visible folders with that name in
-        ``statuses``.
+        """Return the visible folder with the id ``key``, else the visible folders with that name
+        whose status is in ``statuses``.
         """
         named = sa.and_(vfolders.c.name == key, vfolders.c.status.in_(sorted(statuses)))
         condition = sa.and_(seen.condition(), sa.or_(vfolders.c.id == key, named))
@@ -187,7 +187,7 @@ class VfolderStore:
     async def mountable(
         self, user_id: str, project_id: str | None, keys: Collection[str] | None = None
     ) -> list[VfolderRow]:
-        """Return the folders that a user may mount in a session of a project.
+        """Return the ready folders that a user may mount in a session of a project.
 
         These are the user's own folders, granted folders, and, if the user is a member of the
         project, its folders. Without a project, the folders of all the user's projects are
@@ -285,8 +285,8 @@ class VfolderStore:
         AlreadyExists
             If the scope has a folder with that name outside the trash.
         QuotaExceeded
-            If the scope has the maximum number of folders that its policy allows, including the
-            trash.
+            If the scope has the maximum number of folders that its policy allows. Folders in the
+            trash count.
         NotFound
             If the owner or project no longer exists.
         """
@@ -350,7 +350,8 @@ class VfolderStore:
     ) -> None:
         """Apply a lifecycle event to a folder, and write other ``changes``.
 
-        With ``sums_scope``, also set the usage of its scope to the sum of its folders.
+        With ``sums_scope``, also set the usage of the folder's scope to the sum of all folders in
+        the scope.
 
         Raises
         ------
@@ -413,7 +414,7 @@ def _mountable_select(has_project: bool, has_keys: bool) -> sa.Select[Any]:
 
 
 def _grant_of(user_id: _User) -> sa.ColumnElement[bool]:
-    """Return the condition for a user's grant of a folder; grants of other domains do not apply."""
+    """Return the condition for a user's grant; grants for folders of other domains are ignored."""
     domain = sa.select(users.c.domain).where(users.c.id == user_id).scalar_subquery()
     return sa.and_(
         vfolder_grants.c.vfolder_id == vfolders.c.id,

@@ -99,7 +99,8 @@ def _devices_of(
     """Return the devices and the supported CUDA version of each agent.
 
     ``minimum`` maps each agent to the enforcement level that its resource group requires.
-    ``in_force`` maps each device to the share that all sessions on the device must have.
+    ``in_force`` maps a device in use that needs uniform shares to the share that all sessions on
+    the device must have, in thousandths.
     """
     of_agent: dict[str, list[Device]] = defaultdict(list)
     cuda: dict[str, str] = {}

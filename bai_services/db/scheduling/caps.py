@@ -18,7 +18,8 @@ from ..tables.accounts import domains, keypair_policies, keypairs, projects, use
 from ..tables.cluster import resource_groups
 from ..tables.sessions import scope_usage
 
-# Bound parameters per statement, far below the limit of either database.
+# Maximum number of values in one list parameter of a statement. The total number of parameters must
+# stay below the limit of either database.
 CHUNK = 500
 
 

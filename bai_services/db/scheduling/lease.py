@@ -23,7 +23,8 @@ class StaleLease(Exception):
 class LeaseRow:
     """State of a lease.
 
-    An acquisition increments ``token``. A renewal or release increments ``beat``.
+    An acquisition increments ``token``. A renewal or release increments ``beat``. ``holder`` is
+    empty after a release.
     """
 
     holder: str

@@ -244,7 +244,7 @@ class _Counters:
         moved = await self._increase.run(tx, rows)
         if moved != len(rows):
             raise LostRace(
-                f"{len(rows) - moved} of {len(rows)} rows of {self._name} would exceed their limit"
+                f"{len(rows) - moved} of {len(rows)} counters in {self._name} cannot be increased"
             )
 
     async def decrease(self, tx: AsyncConnection, rows: Sequence[bulk.Row]) -> None:

@@ -55,7 +55,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class WaitState:
-    """Why a session is pending, its position in the queue, and its estimated start."""
+    """Why a session is pending, its position in the queue (from 1), and its estimated start.
+
+    ``position`` and ``estimate`` are None if they are unknown.
+    """
 
     reasons: Sequence[Mapping[str, Any]]
     position: int | None = None
@@ -154,7 +157,7 @@ class QueueStore:
             return *await read_recent(tx, group, limit), await read_agents(tx, [group])
 
     async def created_after(self, sequence: int) -> dict[str, int]:
-        """Return the sessions after ``sequence``: their sequence numbers by id."""
+        """Return the sequence numbers above ``sequence``, by session id."""
         query = sa.select(sessions.c.id, sessions.c.sequence).where(sessions.c.sequence > sequence)
         async with self._db.read() as tx:
             return {row.id: row.sequence for row in await tx.execute(query)}
@@ -171,8 +174,8 @@ class QueueStore:
 
         Decisions for sessions that are no longer pending are skipped. If a cap, an agent or a
         device is no longer in the state that a decision assumes, the transaction is rolled back.
-        Each half of the batch is then committed separately, down to single decisions. So only
-        decisions that lost a race are rejected.
+        Each half of the batch is then committed separately, down to single decisions, so that a
+        lost race does not reject the other decisions of the batch.
 
         Raises
         ------

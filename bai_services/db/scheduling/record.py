@@ -46,7 +46,11 @@ _SESSIONS: sa.Select[Any] = REQUESTED.add_columns(
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """The last placement of a session; ``count`` is the number of all its placements."""
+    """The last placement of a session.
+
+    ``freed_at`` is None while resources of the placement are allocated. ``count`` is the number of
+    all placements of the session.
+    """
 
     at: datetime
     freed_at: datetime | None

@@ -24,7 +24,7 @@ class CallbackDelivery:
     """A status change to deliver now.
 
     ``id`` is the id of the change in ``status_history``. ``previous_id`` is the id of the last
-    change that was delivered or skipped.
+    change that was delivered or skipped. ``tries`` is the number of failed attempts.
     """
 
     session_id: str

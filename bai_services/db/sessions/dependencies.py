@@ -35,7 +35,7 @@ _PAIRS = (
     .order_by(_awaited.c.sequence)
 )
 
-# Built at import, because it runs whenever a session is read.
+# Built at import, because it runs for every page of sessions.
 _PAIRS_OF = _PAIRS.where(session_dependencies.c.session_id.in_(sa.bindparam("ids", expanding=True)))
 
 
@@ -74,9 +74,9 @@ class DependencyStore:
             return list({row.session_id: _dependency(row) for row in rows}.items())
 
     async def graph(self, session_id: str) -> Graph:
-        """Return the sessions that dependencies, in either direction, connect with a session.
+        """Return a session, and the sessions connected with it by dependencies in either direction.
 
-        The graph has at most ``GRAPH_LIMIT`` sessions.
+        The connection may be indirect. The graph has at most ``GRAPH_LIMIT`` sessions.
         """
         pairs: set[tuple[str, str]] = set()
         seen, edge = {session_id}, [session_id]

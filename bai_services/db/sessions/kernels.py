@@ -39,7 +39,11 @@ class KernelState:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """Facts for a launch plan that are not in the session: agent, image labels, uid, gid, role."""
+    """Facts for a launch plan that are not in the session.
+
+    These are the agent of the main kernel, the labels of the image, and the owner's role and
+    container uid and gid.
+    """
 
     agent_id: str
     agent_status: str

@@ -39,7 +39,11 @@ from ..tables.sessions import allocations, sessions
 
 @dataclass(frozen=True, slots=True)
 class OwnerFacts:
-    """The owner of a requested session."""
+    """The owner of a requested session.
+
+    ``is_active`` is false if the user or the user's domain is not active. ``access_key`` is that of
+    the main keypair, None if there is none.
+    """
 
     id: str
     username: str
@@ -92,7 +96,7 @@ class PresetFacts:
 
 @dataclass(frozen=True, slots=True)
 class KeypairFacts:
-    """A keypair, and the maximum priority that its policy allows."""
+    """A keypair, and the maximum priority that its policy allows (None: no maximum)."""
 
     access_key: str
     is_active: bool
@@ -111,7 +115,11 @@ class AdmissionFacts:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The groups, images and presets that a user may use in a project with a keypair."""
+    """The choices for a session of a user in a project with a keypair.
+
+    ``groups`` are the groups that the user may use. ``presets`` are not restricted to these groups.
+    ``keypair`` is None if the user has no such keypair.
+    """
 
     keypair: KeypairFacts | None
     groups: Sequence[GroupFacts] = field(default_factory=tuple)
@@ -120,7 +128,7 @@ class Offer:
 
 
 class RequestStore:
-    """Reads for session requests. Each public method is one transaction."""
+    """Reads the data that session requests need. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -158,7 +166,7 @@ class RequestStore:
         return not values or any(value is not False for value in values)
 
     async def device_models(self, group: str) -> list[DeviceModel]:
-        """Return the device models of the alive agents of a resource group."""
+        """Return the device models of the live agents of a resource group."""
         async with self._db.read() as tx:
             rows = await tx.execute(_DEVICE_MODELS, {"of_group": group})
             return records(DeviceModel, rows)
@@ -173,7 +181,9 @@ class RequestStore:
             ]
 
     async def offer(self, owner: OwnerFacts, project: ProjectFacts, access_key: str) -> Offer:
-        """Return all groups, images and presets that a user may use in a project with a keypair."""
+        """Return the groups that a user may use in a project with a keypair, all active images, and
+        all presets.
+        """
         async with self._db.read() as tx:
             return Offer(
                 keypair=await _keypair(tx, owner.id, access_key),
@@ -259,7 +269,7 @@ class RequestStore:
             return await _admission_facts(tx, key, group, agents)
 
     async def used_in_group(self, owner_id: str, group: str) -> Mapping[str, int]:
-        """Return the amounts that are allocated to a user's sessions in a resource group."""
+        """Return the resources allocated to a user's sessions in a resource group, by slot."""
         async with self._db.read() as tx:
             rows = await tx.execute(_USED_IN_GROUP, {"owner_id": owner_id, "group": group})
             return {slot: int(amount) for slot, amount in rows}

@@ -141,7 +141,7 @@ def _select(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 
 SELECT = _select(*_COLUMNS)
-# A list selects the ids of a page first, because its indexes contain them.
+# For a list, the ids of a page are selected first, because the indexes contain the ids.
 SELECT_ID = _select(sessions.c.id)
 
 # Built at import, because building these statements takes several times as long as running them.

@@ -149,7 +149,10 @@ class SessionStore:
     async def move_all(
         self, session_ids: Sequence[str], event: Event, at: datetime
     ) -> list[Transition]:
-        """Apply an event to each session like ``move``; skip sessions for which it is not valid."""
+        """Apply an event to each session like ``move``.
+
+        Skip sessions that do not exist, or for which the event is not valid.
+        """
         moved: list[Transition] = []
         async with self._db.write() as tx:
             # Lock in a fixed order, to avoid deadlocks.

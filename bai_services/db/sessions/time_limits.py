@@ -33,7 +33,7 @@ class TimeLimit:
 
     @property
     def addable_seconds(self) -> int:
-        """Seconds that the owner may still add; 0 if the policy's limit is now exceeded."""
+        """Seconds that the owner may still add; 0 if no extension is left."""
         return max(self.max_added_seconds - self.added_seconds, 0)
 
 
@@ -121,9 +121,8 @@ class TimeLimitStore:
                 before = limit.added_seconds - seconds
                 left = max(limit.max_added_seconds - before, 0)
                 raise InvalidRequest(
-                    f"cannot add {seconds} s: the keypair's policy allows "
-                    f"{limit.max_added_seconds} s in addition to a session's lifetime, of which "
-                    f"{left} s are left",
+                    f"cannot add {seconds} s: the keypair's policy allows extensions of at most "
+                    f"{limit.max_added_seconds} s in total, and {left} s are left",
                     field="seconds",
                     asked=seconds,
                     limit=limit.max_added_seconds,

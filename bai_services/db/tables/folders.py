@@ -16,7 +16,8 @@ vfolders = sa.Table(
     sa.Column("domain", sa.ForeignKey("domains.name"), nullable=False),
     # user:ID or project:ID; (scope, live_name) is unique.
     sa.Column("scope", sa.String(80), nullable=False, index=True),
-    # The name; NULL for trashed and purged folders, whose names need not be unique.
+    # The name; NULL while the folder is in the trash and after its purge began: the names of such
+    # folders need not be unique.
     sa.Column("live_name", sa.String(64)),
     sa.Column("owner_id", sa.ForeignKey("users.id"), index=True),
     sa.Column("project_id", sa.ForeignKey("projects.id"), index=True),
@@ -29,7 +30,8 @@ vfolders = sa.Table(
     sa.Column("last_used_at", UtcDateTime),
     # Explanation of the status for users.
     sa.Column("status_info", sa.String(255), nullable=False, default=""),
-    # A directory that existed before the folder was registered: no quota, never deleted.
+    # Path of a directory that existed before the folder was registered. Such a directory has no
+    # quota and is never deleted. NULL: an ordinary folder.
     sa.Column("unmanaged_path", sa.String(1024)),
     # Until all files of a clone are copied: id of the source folder.
     sa.Column("source_id", sa.String(64)),

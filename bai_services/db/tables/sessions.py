@@ -51,7 +51,8 @@ sessions = sa.Table(
     sa.Column("request_hash", sa.String(64), nullable=False),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("status_info", sa.String(1024), nullable=False, default=""),
-    # Why the session is pending: [{check, passed, message, …numbers}], updated after passes.
+    # Why the session is pending: [{check, passed, message, …numbers}]; updated after scheduling
+    # passes.
     sa.Column("reasons", sa.JSON, nullable=False),
     # Position in the queue of its resource group, from 1, while the session is pending.
     sa.Column("position", sa.Integer),
@@ -70,7 +71,7 @@ sessions = sa.Table(
     sa.Column(
         "lifetime_extension_seconds", sa.Integer, nullable=False, default=0, server_default="0"
     ),
-    # Time of the last activity; updated only while the keypair's policy has an idle timeout.
+    # Time of the last activity; updated only if the keypair's policy has an idle timeout.
     sa.Column("used_at", UtcDateTime),
     # Time of the last activity report by the session itself; updated like ``used_at``.
     sa.Column("use_heard_at", UtcDateTime),
@@ -202,7 +203,7 @@ session_templates = sa.Table(
     sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), index=True),
     sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), index=True),
     sa.Column("domain", sa.ForeignKey("domains.name", ondelete="CASCADE"), nullable=False),
-    # The body of a create request, validated when it is stored and again at each use.
+    # The body of a request that creates a session; validated when it is stored and at each use.
     sa.Column("request", sa.JSON, nullable=False),
     sa.Column("changed_at", UtcDateTime, nullable=False),
     sa.UniqueConstraint("scope", "name"),
