@@ -48,10 +48,10 @@ class Attempt:
     account: str
     address: str
     pair: str
-    blocked_until: datetime | None  # shown to the client
+    blocked_until: datetime | None  # end of the block of the name or address
     is_locked: bool  # a locked account rejects correct passwords from unknown addresses
-    is_from_known_address: bool
-    # Whether any account has signed in from the address.
+    is_from_known_address: bool  # whether this account has signed in from the address
+    # Whether any account has signed in from the address; only valid if ``blocked_until`` is set.
     is_address_known: bool
     delay_seconds: float
 
@@ -72,7 +72,7 @@ class Attempt:
 class Lockouts:
     """Counts failed attempts, and delays attempts after many failures.
 
-    Known addresses are not locked out.
+    An address from which an account has signed in is never locked out of that account.
     """
 
     def __init__(self, database: Database, subject_key: bytes) -> None:
