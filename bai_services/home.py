@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bai_services.system.ports import free_port, is_free
 
-# Other installations of the same user do not take reserved ports for this time.
+# A reservation keeps the user's other installations from taking the same ports for this time.
 RESERVED_SECONDS = 300
 # Preferred port of each component, relative to the public port.
 PORT_OFFSETS = {"proxy_api": 1, "hub": 81, "manager": 91}

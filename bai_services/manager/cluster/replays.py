@@ -199,8 +199,8 @@ class GroupReplays:
         entry = self._entries.get(replay_id)
         if entry is None or entry.group != group:
             raise NotFound(
-                f"there is no replay {replay_id[:80]} of resource group {group}; replays are kept "
-                "until the manager restarts, for at most a day"
+                f"there is no replay {replay_id[:80]} of resource group {group}; the last "
+                f"{MAX_KEPT} ended replays are kept for at most a day, until the manager restarts"
             )
         return entry
 

@@ -124,7 +124,7 @@ def manages_row(caller: Caller, row: VfolderRow) -> bool:
 
 
 def user_of(caller: Caller) -> Caller:
-    """Return the owner if the caller is a session, with the role USER; else return the caller.
+    """If the caller is a session, return its owner with the role USER; else return the caller.
 
     Programs in a session display what the session's owner may do with a folder; the session's own
     token permits much less.

@@ -168,7 +168,7 @@ class Files:
     ) -> Entry:
         """Move a completely received file to its path, if the caller is still allowed to write.
 
-        ``space`` is a reservation of the size of the file.
+        ``space`` is the reservation for the file's bytes.
         """
         # Check again, because an upload can take hours and permissions may have changed in the
         # meantime.

@@ -21,7 +21,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 # Limits of concurrent calls that stop servers and of calls that start servers. A start call lasts
-# until the server is up.
+# until the server is up, but at most about 10 s (the Hub's slow_spawn_timeout).
 MAX_CONCURRENT_CALLS = 16
 MAX_CONCURRENT_STARTS = 40
 # A server is created in advance only for a session that has not been prepared after this time.
