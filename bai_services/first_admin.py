@@ -1,4 +1,4 @@
-"""Create the first superadmin without the demo: `python -m bai_services.first_admin`."""
+"""Create the first superadmin of an installation: `python -m bai_services.first_admin`."""
 
 from __future__ import annotations
 

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from bai_services.system.ports import free_port, is_free
 
-# Lifetime of a reservation of ports among the installations of a user.
+# A reservation keeps the user's other installations from taking the same ports for this time.
 RESERVED_SECONDS = 300
 # Preferred port of each component, relative to the public port.
 PORT_OFFSETS = {"proxy_api": 1, "hub": 81, "manager": 91}
 
 
 class Home:
-    """Files of the state folder, readable by their owner only; missing ones are created."""
+    """Files of the state folder, which only its owner can read; missing files are created."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -32,7 +32,7 @@ class Home:
         self._secrets.mkdir(mode=0o700, exist_ok=True)
 
     def secret(self, name: str) -> Path:
-        """Return the file of a secret: 32 random bytes as URL-safe base64, as for a Fernet key."""
+        """Return the file of a secret: 32 random bytes in URL-safe base64, like a Fernet key."""
         path = self._secrets / name
         text = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
         _write_once(path, text)

@@ -14,7 +14,7 @@ from .events import Events
 
 @dataclass(frozen=True, slots=True)
 class ManagerContext:
-    """``capacity_changed`` wakes the scheduler. ``sign_outs_due`` wakes the sign-out loop."""
+    """``capacity_changed`` wakes the scheduler. ``sign_outs_due`` wakes the sign-out loops."""
 
     database: Database
     clock: Clock

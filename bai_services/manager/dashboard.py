@@ -28,7 +28,11 @@ _LIVE = ",".join(status for status in Status if status in LIVE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionCounts:
-    """Numbers of sessions; more than 1,000 are counted as 1,001."""
+    """Numbers of sessions; more than 1,000 are counted as 1,001.
+
+    ``interactive`` and ``batch`` count running sessions. ``pending`` includes sessions that are
+    placed, but not starting yet.
+    """
 
     interactive: int
     batch: int

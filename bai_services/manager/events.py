@@ -25,10 +25,13 @@ HIDDEN_TTL_SECONDS = 5.0
 # Kinds of change of a pending session.
 POSITION = "position"
 REASONS = "reasons"
-# Kinds of changes that belong to no session: a user was invited to a folder; a folder that the
-# user uses was created, shared, changed, withdrawn or deleted; or files in it have changed.
+# Kinds of changes that belong to no session.
+# A user was invited to a folder, or an invitation to the user was accepted, declined or withdrawn.
 INVITATION = "invitation"
+# A folder that the user uses was created, shared, changed, withdrawn or deleted, or an invitation
+# that the user sent was accepted, declined or withdrawn.
 FOLDER = "folder"
+# Files of a folder that the user uses have changed.
 FILES = "files"
 
 
@@ -205,7 +208,7 @@ class Feed:
     def follow(
         self, caller: Caller, session_id: str | None, keepalive_seconds: float
     ) -> AsyncGenerator[Change | None, None]:
-        """Yield changes of one session, or of all sessions without ``session_id``, endlessly.
+        """Yield changes endlessly: of one session, or of all if ``session_id`` is None.
 
         Yields None after ``keepalive_seconds`` without a change.
 

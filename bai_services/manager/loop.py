@@ -28,7 +28,7 @@ class Loop:
         self._task: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
-        """Run the next step now; after a failed step, when the backoff ends.
+        """Run the next step now or, if the last step failed, when the backoff ends.
 
         May be called often, and before ``start``.
         """
@@ -53,8 +53,8 @@ class Loop:
                 await self._step()
                 backoff = FIRST_BACKOFF_SECONDS
             except Exception as error:
-                # The message explains an unavailable dependency. Any other error is a defect,
-                # so log its traceback.
+                # The message of ``Unavailable`` is sufficient. Any other error is a defect, so
+                # log its traceback.
                 trace = None if isinstance(error, Unavailable) else error
                 log.error(
                     "%s failed: %s; next try in %g s", self._name, error, backoff, exc_info=trace

@@ -127,5 +127,5 @@ class Manager:
         self.scheduling.scheduler.capacity_changed()
 
     def sign_outs_due(self) -> None:
-        """Wake the loop that signs out deactivated users and users marked for sign-out."""
+        """Wake the loops that sign out the users who are marked for sign-out."""
         self.sign_outs.wake()

@@ -34,7 +34,10 @@ class Metrics:
             registry=self.registry,
         )
         self.sign_ins = Counter(
-            "bai_sign_ins_total", "Sign-ins by password.", ["outcome"], registry=self.registry
+            "bai_sign_ins_total",
+            "Sign-in attempts, by outcome.",
+            ["outcome"],
+            registry=self.registry,
         )
         self.sessions = Gauge(
             "bai_sessions", "Live sessions, by status.", ["status"], registry=self.registry

@@ -147,12 +147,12 @@ class Callers:
         return caller
 
     async def recheck_keypair(self, caller: Caller) -> Caller:
-        """Return the caller of an earlier signed request with the current facts of the account.
+        """Return the caller of an earlier signed request, with the account's current data.
 
         Raises
         ------
         NotSignedIn
-            If the keypair or its account is not active any more.
+            If the keypair is no longer active, or its account is no longer accepted.
         """
         keypair = await self._store.by_access_key(caller.access_key or "")
         if keypair is None or not keypair.is_active:

@@ -73,7 +73,7 @@ class Domains:
         return await self.get(caller, name)
 
     async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Domain:
-        """Update a domain; deactivating it signs its users out immediately."""
+        """Update a domain; deactivating it signs out all its users except superadmins."""
         await self.get(caller, name)
         authorizer.require(caller, "domain.write", Target(domain=name))
         signs_out = changes.get("is_active") is False
@@ -94,7 +94,7 @@ class Domains:
 
 
 def parse_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate the fields that domains and projects share; return their columns."""
+    """Validate the fields that domains and projects have in common; return columns to set."""
     values = {key: value for key, value in fields.items() if key != "name"}
     if "total_resource_slots" in values:
         values["total_resource_slots"] = Caps.parse(values["total_resource_slots"])

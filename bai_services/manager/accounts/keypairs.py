@@ -22,8 +22,8 @@ from .domains import DEFAULT_POLICY
 from .keypair_secrets import KeypairSecrets, new_keypair, new_secret_key
 from .users import Users
 
-# Fields of a keypair that its owner may change. Only administrators create more keypairs, because
-# each has its own limits.
+# Fields of a keypair that its owner may change. Only administrators may create keypairs, because
+# each keypair has its own limits.
 # The owner can also activate a keypair that an administrator deactivated: see docs/security.md.
 OWN_FIELDS = frozenset({"is_active", "new_secret"})
 MAX_RATE_LIMIT = 10_000_000

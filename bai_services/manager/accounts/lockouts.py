@@ -48,7 +48,7 @@ class Attempt:
     account: str
     address: str
     pair: str
-    blocked_until: datetime | None  # shown to the client
+    blocked_until: datetime | None  # end of the block of the name or address, if blocked
     is_locked: bool  # a locked account rejects correct passwords from unknown addresses
     is_from_known_address: bool
     # Whether this account has signed in from the address or, during a block of the name or address,
@@ -73,7 +73,7 @@ class Attempt:
 class Lockouts:
     """Counts failed attempts, and delays attempts after many failures.
 
-    Known addresses are not locked out.
+    An address from which an account has signed in is never locked out of that account.
     """
 
     def __init__(self, database: Database, subject_key: bytes) -> None:
@@ -121,9 +121,9 @@ class Lockouts:
     async def record_success(self, attempt: Attempt, now: datetime, audit: AuditEntry) -> None:
         """Reset the failures of the account, name and pair, and store the address as known.
 
-        The failures of the address are not reset, but this attempt is subtracted from them. If the
-        account is locked, only the failures of the pair are reset, so the account remains locked
-        for unknown addresses.
+        The failures of the address are not reset, but this attempt is subtracted from them unless
+        the address is blocked. If the account is locked, only the failures of the pair are reset,
+        so the account remains locked for unknown addresses.
         """
         subjects_to_reset = [attempt.pair]
         if not attempt.is_locked:

@@ -36,7 +36,7 @@ class PasswordHashes:
 
     @contextmanager
     def attempt(self, client: str) -> Iterator[None]:
-        """Reserve a place in the queue for an attempt of a client, such as an IP address.
+        """Reserve a place in the queue for an attempt; ``client`` is the sender's address.
 
         Raises
         ------

@@ -154,7 +154,7 @@ class Projects:
         if not reaches(caller, "project.write", Target(project.domain, owner=owner)):
             raise Forbidden(
                 f"{user.username} has the role {user.role}; a user with a lower role cannot "
-                "change their projects; ask a superadmin",
+                "change the project memberships of this user; ask a superadmin",
                 action="project.write",
             )
         return project, user
@@ -196,8 +196,8 @@ def _require_within_domain(
 ) -> None:
     """Raise ``Forbidden`` if a domain admin grants storage permissions that the domain lacks.
 
-    ``current`` is the domain and, for an update, the project: permissions that a superadmin
-    has granted to the project earlier are allowed.
+    ``current`` is the domain and, for an update, the project: permissions that the project already
+    has are allowed.
     """
     permissions = values.get("allowed_vfolder_hosts")
     if not permissions or caller.role is Role.SUPERADMIN:

@@ -183,7 +183,7 @@ class SignIns:
         )
         hashed = await self.passwords.hash(new)
         kind: Revocation = "all" if revokes_tokens else "sign-ins"
-        # The new password of an administrator, set meanwhile, takes precedence.
+        # If another password was set meanwhile, for example by an administrator, keep that one.
         if not await self._users.set_password(
             account.id, hashed, self._clock(), entry, kind, found.password_hash
         ):
@@ -259,15 +259,15 @@ class SignIns:
         typed_name = canonical(name)[: MAX_NAME_CHARACTERS + 1]
         now = self._clock()
         client = network_of(client_ip)
-        # Reserve a place first: an attempt without a place must not count as failed. Delayed
-        # attempts release it.
+        # Reserve a place first: an attempt without a place must not count as failed. The place is
+        # released before the delay.
         with self.passwords.attempt(client):
             candidate = await self._find_account(typed_name, password)
             user_id = None if candidate is None else candidate.account.id
             attempt = await self.lockouts.begin(typed_name, user_id, client_ip, now)
         await self.lockouts.delay(attempt)
-        # Verify the password even of most blocked attempts: response times must not reveal from
-        # which addresses an account has signed in.
+        # Verify the password of a blocked attempt too, unless it is rejected for every account:
+        # response times must not reveal from which addresses an account has signed in.
         is_correct = not attempt.is_rejected_for_every_account and await self._is_correct_password(
             client, candidate, password
         )
@@ -341,7 +341,7 @@ class SignIns:
         raise SignInRefused(denial.text, reason=denial.reason)
 
     async def _rehash_if_outdated(self, candidate: PasswordAccount, password: str) -> str | None:
-        """Return the account's password hash, with the current parameters."""
+        """Return the account's password hash; replace the hash if its parameters are outdated."""
         old = candidate.password_hash
         if old is None or not self.passwords.is_outdated(old):
             return old

@@ -1,7 +1,7 @@
 """Sign users out at the Hub: revoke tokens first, then stop servers.
 
-Also stop sessions in domains other than the user's, which remain after a move to another domain. If
-the account may not sign in, stop all its sessions and delete the Hub's user.
+After a move to another domain, also stop the user's sessions in the old domain. If the account may
+not sign in, stop all its sessions and delete the Hub's user.
 
 Pending sign-outs are stored in the database, so a restarted manager continues them.
 """

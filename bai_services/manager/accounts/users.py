@@ -32,8 +32,8 @@ STATUSES = ("active", "inactive", "before-verification")
 # Fields that users may change in their own accounts.
 OWN_FIELDS = frozenset({"full_name", "description"})
 _CONTAINER_IDS = ("container_uid", "container_gid")
-# These fields determine whether a change is permitted and what it causes. The store rejects the
-# change if one of them was changed after the check.
+# These fields determine whether a change is permitted and which side effects it has. The store
+# rejects the change if one of these fields was changed after the check.
 _CHECKED_FIELDS = ("role", "domain", "status", "allowed_client_ip", *_CONTAINER_IDS)
 
 
@@ -117,7 +117,7 @@ class Users:
 
         A user who is deactivated or moved to another domain is signed out, and all sessions of
         this user are stopped. The folders of a moved user move, too, and users of the old domain
-        lose the access to these folders. A new password, or the exclusion of an allowed address,
+        lose access to these folders. A new password, or the exclusion of an allowed address,
         revokes the user's tokens.
 
         Raises

@@ -140,12 +140,12 @@ class AppShares:
     ) -> str:
         """Return a single-use URL of the app, valid for one minute.
 
-        ``token`` is the Hub token that identifies the caller; the visit ends when it is revoked.
+        ``token`` is the Hub token that identifies the caller; revoking the token ends the visit.
 
         Raises
         ------
         NotFound
-            If the share does not exist, or is not for this user.
+            If the share does not exist, or does not admit this user or address.
         Conflict
             If the session is not running.
         """
@@ -247,8 +247,8 @@ class AppShares:
     async def _require_access(self, share: AppShare, user_id: str, client_ip: str) -> None:
         """Raise ``NotFound`` if the share does not admit the user now.
 
-        The policy of the session's owner, the client address, and the user's account and domain are
-        checked.
+        The policy of the session's owner and the client address are checked. Unless the share is
+        public, the user's account, domain and project memberships are checked, too.
         """
         refused = _no_such_share()
         try:

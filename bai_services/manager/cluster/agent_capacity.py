@@ -21,7 +21,7 @@ WARMUP_TIMEOUT_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class SlotCapacity:
-    """Maximum amount of a slot for one session, as an integer of ``ResourceSlots``.
+    """Maximum amount of a slot for one session, in the integer units of ``ResourceSlots``.
 
     ``largest`` applies if all agents are idle and available, ``free`` applies now.
 

@@ -42,7 +42,7 @@ _CHANGEABLE_FIELDS = frozenset({"schedulable", "resource_group"})
 
 
 class AgentWork(Protocol):
-    """Interface for work and reports about kernels; implemented in ``sessions/kernels.py``."""
+    """Interface to the kernels of agents; implemented in ``sessions/kernels.py``."""
 
     async def observe(
         self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None
@@ -226,7 +226,7 @@ class Agents:
 
 
 def _agent(row: AgentRow) -> Agent:
-    """Return an agent with its resources including those of its devices."""
+    """Return an agent; its slots include those of its devices."""
     capacity: Counter[str] = Counter(row.capacity)
     used: Counter[str] = Counter(row.used)
     for device in row.devices:

@@ -43,9 +43,10 @@ class Presets:
     ) -> Page[Preset]:
         """Return the visible presets.
 
-        The project, resource group and session type (``kind``) describe a session. If one of them
-        is given, return only the presets for the resource group that the session would get. In this
-        case, ``allocatable`` says whether the caller could start the session with the preset now.
+        The project, resource group and session type (``kind``) describe a session. If any of
+        them is given, return only the presets for the resource group that the session would get. In
+        this case, ``allocatable`` says whether the caller could start the session with the preset
+        now.
         """
         authorizer.require(caller, "preset.read")
         can_start: Callable[[PresetRow], bool] | None = None
@@ -68,7 +69,7 @@ class Presets:
         return _preset(await self._one(caller, key))
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Preset:
-        """Create a preset: name, ``resource_slots``, ``shared_memory``, ``resource_group``.
+        """Create a preset; without ``resource_group`` in ``spec``, it belongs to all groups.
 
         Raises
         ------
@@ -140,8 +141,8 @@ def _validated_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_shared_memory(size: int | None, slots: Mapping[str, int]) -> None:
-    """Raise ``InvalidRequest`` if the shared memory is not less than the memory, of which it is a
-    part. Both are in bytes.
+    """Raise ``InvalidRequest`` if the shared memory would use up the whole memory, of which it is a
+    part. ``size`` and the memory slot are in bytes.
     """
     memory = slots.get(MEM)
     if size is not None and memory is not None and size >= memory:

@@ -53,9 +53,10 @@ class ReplayStatus(StrEnum):
 class Replay:
     """A replay without its result.
 
-    ``progress`` is the finished part, 0 to 1. ``username`` is the user who started it, empty if the
-    caller may not see that user. ``policies`` are the names of the policies that are compared with
-    the current policy. ``error`` says why the replay failed.
+    ``progress`` is the finished part, 0 to 1. ``ended_at`` is None while the replay runs.
+    ``username`` is the user who started the replay, empty if the caller may not see that user.
+    ``policies`` are the names of the policies that are compared with the current policy. ``error``
+    says why the replay failed, and is empty if it did not fail.
     """
 
     id: str
@@ -80,7 +81,7 @@ class Replays:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """A replay and its comparison, which is None until the replay is done."""
+    """A replay and its comparison, which is None unless the replay is done."""
 
     replay: Replay
     comparison: Comparison | None
@@ -198,8 +199,8 @@ class GroupReplays:
         entry = self._entries.get(replay_id)
         if entry is None or entry.group != group:
             raise NotFound(
-                f"there is no replay {replay_id[:80]} of resource group {group}; replays are kept "
-                "until the manager restarts, for at most a day"
+                f"there is no replay {replay_id[:80]} of resource group {group}; the last "
+                f"{MAX_KEPT} ended replays are kept for at most a day, until the manager restarts"
             )
         return entry
 
@@ -307,7 +308,7 @@ def _period(since: datetime, until: datetime, now: datetime) -> tuple[datetime, 
         )
     if since < EARLIEST:
         raise InvalidRequest(f"since must not be before the year {EARLIEST.year}", field="since")
-    # Days of usage are days in UTC.
+    # Usage is recorded per day in UTC.
     return since.astimezone(UTC), until.astimezone(UTC)
 
 

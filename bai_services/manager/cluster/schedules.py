@@ -52,9 +52,10 @@ class ScheduledSession:
 
     ``session`` is None, and ``reason`` empty, if the caller may not see the session. ``position``
     and ``priority`` are None for a running session. ``kernels`` is empty for a pending session
-    without a reservation. ``certainty`` describes the end of a running session or the start of a
-    pending one. ``standing`` has the values by which drf and fair-share order the pending sessions
-    of one priority (smaller is earlier); it is empty for a running session.
+    without a reservation. ``starts_at`` and ``ends_at`` are None if unknown. ``certainty``
+    describes the end of a running session or the start of a pending one. ``standing`` has the
+    values by which drf and fair-share order the pending sessions of one priority (smaller is
+    earlier); it is empty for running sessions, and under other orders.
     """
 
     session: SessionName | None
@@ -154,7 +155,7 @@ class Schedules:
         )
 
     async def _visible(self, caller: Caller, ids: Sequence[str]) -> Mapping[str, SessionName]:
-        """Return the sessions that the caller may see."""
+        """Return those of the sessions ``ids`` that the caller may see, by id."""
         if not ids:
             return {}
         query = ListQuery(limit=len(ids), filters={"id__in": ",".join(ids)})

@@ -58,7 +58,7 @@ class VFolderAccess:
     ) -> tuple[VfolderRow, Permission]:
         """Return a ready folder and the caller's permission on its files.
 
-        The caller may read the files; with ``is_writing``, also write them.
+        The permission includes reading; with ``is_writing``, also writing.
 
         Raises
         ------
@@ -124,10 +124,10 @@ def manages_row(caller: Caller, row: VfolderRow) -> bool:
 
 
 def user_of(caller: Caller) -> Caller:
-    """Return a session's owner with the permissions of a user; return other callers unchanged.
+    """If the caller is a session, return its owner with the role USER; else return the caller.
 
-    Programs in a session show what its user may do with a folder; the session's own token permits
-    much less.
+    Programs in a session display what the session's owner may do with a folder; the session's own
+    token permits much less.
     """
     return replace(caller, role=Role.USER) if caller.role is Role.SESSION else caller
 

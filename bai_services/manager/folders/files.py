@@ -168,7 +168,7 @@ class Files:
     ) -> Entry:
         """Move a completely received file to its path, if the caller is still allowed to write.
 
-        ``space`` contains the size of the file.
+        ``space`` is the reservation for the file's bytes.
         """
         # Check again, because an upload can take hours and permissions may have changed in the
         # meantime.
@@ -430,7 +430,7 @@ class ArchiveUpload(_ReceivedFile[Unpacked]):
             self._final_step.stop()
 
     async def _finish(self, caller: Caller) -> Unpacked:
-        # The archive does not remain; only its content counts.
+        # The archive is deleted after unpacking; only its content counts towards the quota.
         self._space.release()
         with self._files.reservation(self._row) as space:
             self._final_step = FinalStep(

@@ -31,7 +31,7 @@ class FolderChanges:
         self._task: asyncio.Task[None] | None = None
 
     async def stop(self) -> None:
-        """Discard the events that are not sent yet."""
+        """Discard the events that have not been sent yet."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -41,7 +41,7 @@ class FolderChanges:
         await self._publish(row, FOLDER)
 
     def folder_withdrawn(self, user_ids: Collection[str]) -> None:
-        """Notify users who have lost the access to a folder."""
+        """Notify users who have lost access to a folder."""
         for user_id in user_ids:
             self._events.publish_to_user(user_id, FOLDER)
 

@@ -58,7 +58,7 @@ class Grants:
         Raises
         ------
         Forbidden
-            If the caller may not change the folder, or lacks the permission on its storage host.
+            If the caller may not change the folder, or may not share folders of its storage host.
         NotFound
             If the folder's domain has no such active user.
         InvalidRequest
@@ -121,7 +121,7 @@ class Grants:
 
 
 async def find_user_of_domain(store: GrantStore, row: VfolderRow, key: str) -> Any:
-    """Return a user of the folder's domain in any status."""
+    """Return a user of the folder's domain, who need not be active."""
     user = None if "\0" in key else await store.find_user(key, row.domain)
     if user is None:
         # Do not reveal whether another domain has such a user.

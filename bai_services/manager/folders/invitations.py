@@ -171,7 +171,8 @@ class Invitations:
         Raises
         ------
         NotFound
-            If the caller has not sent or received the invitation and does not manage the folder.
+            If there is no such invitation, or the caller is not its inviter, its invitee or a
+            manager of the folder.
         """
         invitation = None if "\0" in invitation_id else await self._store.get(invitation_id)
         if invitation is None:

@@ -101,13 +101,14 @@ class Mounts:
     async def sources(self, owner_id: str, mounts: Sequence[Mapping[str, Any]]) -> list[Mount]:
         """Convert the mounts of a session's row to the mounts of its launch plan.
 
-        With a ``subpath``, only that directory of the folder is mounted, by the agent.
-        Permissions are checked again, because a grant may have been revoked since the creation.
+        With a ``subpath``, the agent mounts only that directory of the folder. Permissions are
+        checked again, because a grant may have been revoked since the session was created.
+        Auto-mounted folders that cannot be mounted now are left out.
 
         Raises
         ------
         Forbidden
-            If the owner no longer has the permission of a mount.
+            If the owner no longer has the permission of a requested mount.
         """
         folder_ids = [mount["vfolder_id"] for mount in mounts]
         rows = await self._store.mountable(owner_id, None, folder_ids) if folder_ids else []

@@ -56,6 +56,9 @@ class QuotaScope:
 
     With ``is_enforced`` the file system enforces the limit, also for sessions. Otherwise the
     manager rejects uploads, copies and other operations that would exceed the limit.
+    ``policy_bytes`` is the limit of the policy (None: no limit). ``override_bytes`` is the limit
+    set by an administrator (-1: no limit, None: not set). ``used_bytes`` and ``counted_at`` are
+    None before the first count.
     """
 
     host: str
@@ -322,7 +325,7 @@ class Quotas:
             await self._store.record_folder_usage(
                 row.id, found.files, found.bytes, at, self.sums_scopes(row.host)
             )
-            # The scan includes what was received before it; bytes received meanwhile remain.
+            # The scan includes the bytes received before it; bytes received during it stay counted.
             received[row.id] -= before
             if not received[row.id]:
                 del received[row.id]
@@ -398,8 +401,8 @@ class Quotas:
 class Reservation:
     """Bytes of a quota scope that one operation may write; a context manager.
 
-    Reserved bytes count as used, so that operations at the same time do not exceed the limit
-    together. The end of the block releases what ``use`` has not turned into usage.
+    Reserved bytes count as used, so that concurrent operations together do not exceed the limit.
+    At the end of the block, the bytes that are still reserved are released.
     """
 
     def __init__(
@@ -433,7 +436,7 @@ class Reservation:
             await self._quotas.extend(self, size_bytes, more_bytes)
 
     def use(self, size_bytes: int) -> None:
-        """Count ``size_bytes`` as received instead of the reserved bytes."""
+        """Replace all reserved bytes by ``size_bytes`` received bytes."""
         self.size = 0
         self._quotas.add_received(self.row, size_bytes)
 

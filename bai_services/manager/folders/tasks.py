@@ -33,7 +33,10 @@ TaskKind = Literal["clone", "hand-over"]
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """Progress of a clone or a change of owner; totals are 0 until the source has been counted."""
+    """Progress of a clone or a change of owner; totals are 0 until the source has been counted.
+
+    A change of owner counts and copies the files only if the folder cannot be renamed.
+    """
 
     kind: TaskKind
     files: int
@@ -93,7 +96,7 @@ class VFolderTasks:
         await asyncio.gather(*self._running.values())
 
     def view(self, vfolder_id: str) -> TaskView | None:
-        """Return the progress of a folder's task; None if no task is copying its files."""
+        """Return the progress of a folder's clone or change of owner; None if none is running."""
         known = self._copying.get(vfolder_id)
         if known is None:
             return None
@@ -195,7 +198,7 @@ class VFolderTasks:
         self._changes.folder_withdrawn({row.owner_id or "", *excluded})
 
     async def _move_back(self, row: VfolderRow, reason: str) -> None:
-        """Move files that may already be at the new owner's path back to the old owner's path."""
+        """Move the files back to the old owner's path, if they are at the new owner's path."""
         try:
             if row.unmanaged_path is None:
                 new_location = Location(Scope("user", row.next_owner_id or ""), row.id)

@@ -64,7 +64,7 @@ class Uploads:
         self._open_uploads = open_uploads
         self._expiry_seconds = settings.upload_expiry_seconds
         self.max_bytes = settings.max_file_bytes
-        # The chunk in progress by upload id; a newer request aborts the chunk of an older one.
+        # By upload id: the chunk in progress, which a newer request for the upload aborts.
         self._active: dict[str, UploadChunk] = {}
 
     async def require(self, caller: Caller, key: str) -> None:
@@ -72,13 +72,13 @@ class Uploads:
         await self._row(caller, key)
 
     async def create(self, caller: Caller, key: str, spec: UploadRequest) -> Progress:
-        """Start an upload; with ``parts``, join them and finish it immediately.
+        """Start an upload; if ``spec`` has parts, join them and finish the upload immediately.
 
         Raises
         ------
         TooLarge, QuotaExceeded, StorageFull
-            If there is not enough space for this upload and the unfinished ones, or the caller has
-            too many unfinished uploads.
+            If the upload exceeds the maximum size of a file, there is not enough space for this
+            upload and the unfinished ones, or the caller has too many unfinished uploads.
         Changed
             If the existing file does not match ``etag`` or ``is_new``.
         Conflict
@@ -253,7 +253,7 @@ class Uploads:
         await self._open_uploads.read()
         with self._files.reservation(row) as space:
             await space.require(facts.length)
-            # No await in between: from here on, the announced bytes count instead.
+            # Do not await here: the announced bytes must replace the reservation in one step.
             self._open_uploads.begin(row.host, row.scope, facts)
         try:
             await self._resumable_uploads(row).begin(facts)

@@ -148,7 +148,7 @@ class VFolders:
         StorageFull
             If the host has no free space.
         Forbidden
-            If the caller may not create the folder there.
+            If the caller may not create folders on the host or in the project.
         InvalidRequest
             If the name or ``unmanaged_path`` is not valid.
         """

@@ -98,7 +98,7 @@ class Hub:
 
     async def ensure_user(self, name: str) -> None:
         """Create a user in the Hub if no user with that name exists."""
-        # Check first, because the Hub logs a warning if a request creates an existing user.
+        # Check first, because the Hub logs a warning about a request to create an existing user.
         if (await self._send("GET", _user(name))).status == HTTPStatus.OK:
             return
         response = await self._send("POST", _user(name))

@@ -36,10 +36,10 @@ STUCK_TIMEOUT = timedelta(minutes=15)
 LOST_AGENT_TIMEOUT = timedelta(hours=1)
 # A server that is missing in this many consecutive checks is started again.
 MAX_MISSED_CHECKS = 3
-# A session that became RUNNING less than this time ago may still be missing in the list of servers.
+# A session that became RUNNING less than this time ago may still be missing from the server list.
 MIN_RUNNING_TIME = timedelta(seconds=30)
-# Stopped servers are removed from the Hub if their sessions ended within LOOKBACK. The first check
-# after the manager obtains the lease, or after an outage of the Hub, uses MAX_LOOKBACK.
+# Stopped servers are removed from the Hub if their sessions ended at most LOOKBACK ago. The first
+# check after the manager obtains the lease, or after an outage of the Hub, uses MAX_LOOKBACK.
 MAX_LOOKBACK = timedelta(days=1)
 LOOKBACK = timedelta(minutes=15)
 
@@ -110,7 +110,7 @@ class Reconciler:
                 continue
             reason = f"stuck: {row.status} for more than {STUCK_TIMEOUT.seconds // 60} minutes"
             if row.status_info:
-                reason += f"; last: {row.status_info}"
+                reason += f"; last message: {row.status_info}"
             event = Event.FAILED
             if row.status is Status.PREPARED:
                 view = await self._store.view(row.id)
@@ -176,7 +176,7 @@ class Reconciler:
     async def _stop_orphans(self, servers: Mapping[HubKey, Mapping[str, Any]]) -> None:
         """Stop servers whose newest session has ended.
 
-        Servers without a session id are skipped: their session is perhaps not created yet.
+        Servers without a session id are skipped, because their session may not exist yet.
         """
         with_session_id = [
             key for key, model in servers.items() if SESSION_ID_OPTION in _options(model)

@@ -20,7 +20,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# Start calls have their own limit, because a call lasts as long as the start.
+# Limits of concurrent calls that stop servers and of calls that start servers. A start call lasts
+# until the server is up, but at most about 10 s (the Hub's slow_spawn_timeout).
 MAX_CONCURRENT_CALLS = 16
 MAX_CONCURRENT_STARTS = 40
 # A server is created in advance only for a session that has not been prepared after this time.
@@ -74,7 +75,7 @@ class HubServers:
             await self.hub.ensure_user(user)
 
     async def begin_start(self, row: SessionRow) -> bool:
-        """Request a start from the Hub; return True if the server is already up."""
+        """Request a start; return True if the server is up, False if it is still starting."""
         user, server, options = row.hub_user, row.hub_server, {SESSION_ID_OPTION: row.id}
         self._starting_count += 1
         self._no_starts.clear()

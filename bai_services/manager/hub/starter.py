@@ -84,7 +84,7 @@ class Starter:
         self._is_drained = True
 
     async def step(self) -> None:
-        """Begin a start task for every session that needs it."""
+        """Begin a start task for every session that needs one."""
         if self._is_drained or await self._lease.hold() is None:
             return
         for row in await self._sessions.in_status(Status.PREPARED):
@@ -135,8 +135,8 @@ class Starter:
         if not self._servers.hub.is_known:
             await self._start_without_hub(row)
             return
-        # If the Hub began the start, first wait for its result. The Hub responds to a request of
-        # the manager with a conflict if the server is already running or starting.
+        # If the Hub began the start, first wait for its result: while the server is running or
+        # starting, the Hub would respond to a start request with a conflict.
         is_ready = await self._wait_until_ready(row) if row.started_by == "hub" else False
         reason, failures = "the Hub could not start the session", 0
         # Without that wait, ``row`` is still current and is not read again.
@@ -155,7 +155,7 @@ class Starter:
                 reason = error.message
                 is_ready = await self._wait_until_ready(row)
                 failures += not is_ready
-                # A start that the user has cancelled may still be stopping in the Hub.
+                # After a start that the user has cancelled, the server may still be stopping.
                 await asyncio.sleep(0 if is_ready else CONFLICT_PAUSE_SECONDS * failures)
             except BaiError as error:
                 # An unreachable Hub does not count as a failure; the reconciler ends the session if

@@ -59,7 +59,7 @@ _SELECTORS: WeakKeyDictionary[asyncio.AbstractEventLoop, _IdleSelector] = WeakKe
 def new_loop() -> asyncio.AbstractEventLoop:
     """Return an event loop that detects when it is idle.
 
-    In other loops, long work does not pause for the loop.
+    Long work does not pause for other kinds of loops.
     """
     selector = _IdleSelector()
     loop = asyncio.SelectorEventLoop(selector)

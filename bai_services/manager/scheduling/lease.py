@@ -123,7 +123,7 @@ class Lease:
 
 
 def own_identity() -> str:
-    """Return a JSON text by which managers on this machine check whether this process runs."""
+    """Return a JSON text with which managers on this machine check if this process still runs."""
     return json.dumps(
         {
             "host": socket.gethostname()[:64],

@@ -29,7 +29,7 @@ from .queue_snapshot import QueueSnapshot
 from .wait_states import WaitStates
 
 TICK_SECONDS = 1.0
-# Interval of full reads, which find changes without a notification.
+# Interval of full reads, which also find changes of which this manager was not notified.
 FULL_READ_INTERVAL_SECONDS = 60.0
 # Maximum number of changes for an incremental read; with more, a full read is as fast.
 MAX_INCREMENTAL_CHANGES = 2_000
@@ -86,8 +86,9 @@ class Scheduler:
         self._pass_gate = WorkGate()
         self._is_drained = False
         self._touched: set[str] = set()
-        # Cumulative numbers of relevant session changes: notified; read by the latest pass; read
-        # by the latest pass that raised no error other than ``StaleLease``.
+        # Numbers of relevant session changes since this manager was created: all changes, those
+        # that the latest pass has read, and those that the latest completed pass has read. A pass
+        # that raised ``StaleLease`` counts as completed.
         self._change_count = self._read_count = self._applied_count = 0
         # Set at the end of the current pass, and then replaced.
         self._pass_ended = asyncio.Event()
@@ -159,7 +160,7 @@ class Scheduler:
             return None
 
     async def wait_for_changes(self) -> None:
-        """Wait until a pass has applied all changes of sessions so far, at most 1 s."""
+        """Wait until a pass has applied all changes of sessions so far, for at most 1 s."""
         awaited = self._change_count
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CHANGES_TIMEOUT_SECONDS):
