@@ -1,6 +1,6 @@
 # make install   create .venv with all dependencies, for development
 # make run       run the demo on this machine: prints its URL and accounts; Ctrl-C stops it
-# make test      run make check, then all tests
+# make test      run make check and all tests
 # make test-fast run the tests of core, database and REST API
 # make soak      run long versions of three test files: 200 fault cycles, over 100,000 random requests, 500 sessions
 # make check     check format, lint, types, layers, front ends and documentation

@@ -11,7 +11,7 @@ from jupyterhub.user import User
 
 # Pattern of valid user names in bai-hub; the Hub uses it as ``username_pattern``.
 USERNAME_PATTERN = r"[a-z0-9][a-z0-9_.-]{0,63}"
-# The Hub's built-in role of every user.
+# Name of the Hub's built-in role for users.
 USER_ROLE = "user"
 _USERNAME = re.compile(USERNAME_PATTERN)
 

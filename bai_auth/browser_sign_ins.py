@@ -26,8 +26,8 @@ NOTE = "Browser sign-in"
 MAX_NOTE_CHARACTERS = 200
 # OAuth client of sign-in tokens; other OAuth tokens belong to the client of a service or server.
 HUB_CLIENT = "jupyterhub"
-# Attribute of the handler in which the authenticator passes the account's limit to
-# ``_set_user_cookie``.
+# Attribute of the login handler in which the authenticator stores the account's maximum number of
+# concurrent sign-ins; None: no limit.
 LIMIT_ATTRIBUTE = "bai_max_concurrent_logins"
 DAY_SECONDS = 24 * 3600
 
@@ -104,8 +104,8 @@ def _user_for_cookie(handler: Any, cookie_name: str, cookie_value: str | None = 
             handler.log.warning("The login cookie is invalid or revoked")
             handler.clear_cookie(cookie_name, path=handler.hub.base_url)
         return None
-    # OAuth tokens get the session id of the token row, not of the cookie: with a session id of
-    # its choice a browser could keep tokens that outlive the sign-in.
+    # New OAuth tokens get the session id of the sign-in, not the id in the session cookie: with a
+    # session id of its choice, a browser could obtain tokens that outlive the sign-in.
     handler._session_id = sign_in.session_id
     if handler.get_cookie(SESSION_COOKIE_NAME) != sign_in.session_id:
         handler.set_session_cookie()

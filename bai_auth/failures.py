@@ -43,7 +43,7 @@ class TooManySignIns(Exception):
     """The password is correct, but the sign-in would end the user's oldest sign-in."""
 
     def __init__(self, username: str, limit: int) -> None:
-        super().__init__(f"{username} is already signed in in {limit} browsers")
+        super().__init__(f"{username} has reached the limit of {limit} concurrent sign-ins")
         self.username = username
         self.limit = limit
 
@@ -65,7 +65,10 @@ def sign_in_failed(error: errors.BaiError, translate: Translator) -> SignInFaile
 
 
 def blocked_text(seconds: int, translate: Translator) -> str:
-    """Return the message for a block: in seconds below one minute, else in minutes, rounded up."""
+    """Return the message for a blocked sign-in.
+
+    It gives the remaining time in seconds if that is below one minute, else in minutes, rounded up.
+    """
     if seconds < 60:
         return translate("sign_in.blocked_seconds", count=seconds)
     return translate("sign_in.blocked_minutes", count=math.ceil(seconds / 60))

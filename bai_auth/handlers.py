@@ -20,7 +20,7 @@ from .failures import PasswordChangeNeeded, TooManySignIns, password_text, rule_
 from .pending_sign_ins import LIFETIME_SECONDS, Credentials, PendingSignIns
 
 YEAR_SECONDS = 365 * 24 * 3600
-# Identifies the browser that sent the password of a sign-in which its user has to confirm.
+# Cookie that identifies the browser that must confirm a sign-in; see ``PendingKeys.browser``.
 PENDING_COOKIE = "bai_pending"
 
 

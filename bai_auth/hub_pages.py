@@ -92,8 +92,8 @@ class HomePage(SessionsPage, HomeHandler):
 class SpawnPage(OwnerOnlyStartMixin, SessionsPage, SpawnHandler):
     """The start form, only for the user's own servers.
 
-    A script on ``/hub/spawn`` redirects to the launcher of the web UI. The Hub's buttons lead to
-    ``/hub/spawn/USER/SERVER``, whose form starts that server.
+    Without a query, a script on ``/hub/spawn`` redirects to the launcher of the web UI. The Hub's
+    buttons lead to ``/hub/spawn/USER/SERVER``, whose form starts that server.
     """
 
     _leads_to_launcher = False

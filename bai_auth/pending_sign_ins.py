@@ -47,7 +47,7 @@ class PendingSignIns:
         self._pending: dict[str, _Pending] = {}
 
     def add(self, credentials: Credentials) -> PendingKeys:
-        """Return the secrets with which ``take`` returns the credentials."""
+        """Store credentials, and return the secrets that ``take`` requires."""
         now = self._clock()
         self._pending = {key: entry for key, entry in self._pending.items() if entry.ends_at > now}
         while len(self._pending) >= MAX_PENDING:

@@ -1,7 +1,7 @@
 """Validation of the request body on the Hub's route that creates API tokens.
 
 JupyterHub 6 (tested: 6.1.1) fails with HTTP 500 if the body is not an object or the note is not a
-text, and does not check whether the database can store the note. No upstream issue is known.
+string, and does not check whether the database can store the note. No upstream issue is known.
 `tests/spawner/test_hub_patches.py` fails when the overridden method changes.
 """
 
@@ -27,10 +27,10 @@ class TokenListHandler(UserTokenListAPIHandler):
 
 
 def reject_malformed(body: Any) -> None:
-    """Raise a 400 if the body of a request for a token, its note or its lifetime is invalid.
+    """Raise a 400 if the body of a token request, or the note or lifetime in it, is invalid.
 
-    A note is invalid if it is too long, or contains characters that the database cannot store (lone
-    surrogates; NUL on PostgreSQL) or that have no glyph.
+    A note is invalid if it is too long or ``text_problem`` rejects it, for example because the
+    database cannot store a character (lone surrogates; NUL on PostgreSQL).
     """
     if body is None:
         return
@@ -38,7 +38,7 @@ def reject_malformed(body: Any) -> None:
         raise web.HTTPError(HTTPStatus.BAD_REQUEST, "the body must be a JSON object")
     note = body.get("note")
     if note is not None and not isinstance(note, str):
-        raise web.HTTPError(HTTPStatus.BAD_REQUEST, "note must be a text or null")
+        raise web.HTTPError(HTTPStatus.BAD_REQUEST, "note must be a string or null")
     if note is not None and len(note) > MAX_NOTE_LENGTH:
         raise web.HTTPError(
             HTTPStatus.BAD_REQUEST,

@@ -15,8 +15,8 @@ def import_jupyterlab() -> None:
       module builds a grammar: 0.6 s of CPU time. No schema of Jupyter uses that format.
     - If node is installed, JupyterLab runs it to read yarn's settings: 0.4 s of CPU time at the
       import, and again for each check for builds and each list of extensions. The settings are for
-      builds of extensions, which a session never runs because its extension manager is read-only.
-      ``jupyter lab build`` in a terminal reads them as before.
+      builds of extensions. The server of a session never builds extensions, because its extension
+      manager is read-only. ``jupyter lab build`` in a terminal still reads the settings.
     """
     # None makes Python treat the module as not installed.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from bai_labext.manager_link import ManagerLink
 from bai_services.core.errors import BaiError
 from bai_services.core.sessions.idle import REPORT_INTERVAL_SECONDS
 
-# Delay of the first report, so that it does not slow down the start.
+# Delay of the first report, so that the report does not slow down the start of the session.
 FIRST_REPORT_SECONDS = 10.0
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Name of the app to which requests to Jupyter's own API are attributed.

@@ -1,7 +1,7 @@
 """Client of the manager, authenticated with the session's own token.
 
 The panel in the browser needs no token: it sends its requests to the session, which sends them to
-the manager. The token authorizes as the session, not as the user
+the manager. The token authorizes the session, not the user
 (`bai_services.core.accounts.roles.Role.SESSION`).
 """
 
@@ -48,7 +48,7 @@ KERNEL_FIELDS = ("hostname", "role", "agent")
 class ManagerLink:
     """Sends requests to the manager as this session.
 
-    The engine's environment variables identify the session.
+    Environment variables, which the engine sets, identify the session.
 
     Requests raise ``Unavailable`` if this server is not a session or the manager cannot be reached.
     If the manager returns an error (``NotFound``, ``Forbidden`` …), they raise that error. Only
@@ -223,7 +223,7 @@ def log_mark(text: str) -> str:
 
 
 def known_length(text: str, mark: str) -> int:
-    """Return the number of characters of the prefix of ``text`` with this mark; 0: no prefix."""
+    """Return the length of the prefix of ``text`` that has this mark; 0 if there is none."""
     length = mark.partition("-")[0]
     count = read_whole(length) or 0
     return count if 0 < count <= len(text) and log_mark(text[:count]) == mark else 0

@@ -50,7 +50,7 @@ def configure(c: Any, environ: Mapping[str, str] | None = None) -> None:
     c.LabApp.extension_manager = "readonly"
     c.LabApp.collaborative = False
 
-    # The session panel. `make install` builds it; without it sessions start without a panel.
+    # The session panel, built by `make install`. Without this folder, sessions have no panel.
     c.LabApp.extra_labextensions_path = [str(Path(__file__).parent / "labextension")]
 
     home = apps.home(env)

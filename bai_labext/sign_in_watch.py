@@ -109,7 +109,7 @@ def watch_sign_ins(
 ) -> SignInWatch | None:
     """Watch all requests that an identity provider authorizes; return the watch.
 
-    Return None if the server was started without a Hub, so that the provider is not JupyterHub's.
+    Return None if the provider is not JupyterHub's, because the server was started without a Hub.
     """
     hub_auth = getattr(provider, "hub_auth", None)
     if hub_auth is None:

@@ -27,7 +27,7 @@ from bai_services.tunnel.memory import retain_freed_memory
 
 # A response of at most this size is buffered and sent together with its head.
 MAX_BUFFERED_RESPONSE_BYTES = 128 * 1024
-# The fast path moves the bodies of responses of at least this size.
+# If the fast path is on, the kernel moves the bodies of responses of at least this size.
 MIN_FAST_MOVE_BYTES = 4 * 1024 * 1024
 # Requests with these methods can be retried if a reused connection turns out to be closed.
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -77,7 +77,7 @@ class AppProxyHandler(ProxyHandler):
     """Base class of proxy handlers that forwards HTTP requests itself.
 
     jupyter-server-proxy authorizes the request, starts the app and determines the path. It also
-    forwards websockets, and requests of apps whose responses it must rewrite.
+    forwards websockets, and requests to apps whose responses it must rewrite.
     """
 
     # Called for requests on the fast path. If None, this handler does not use the fast path.
@@ -134,8 +134,8 @@ class AppProxyHandler(ProxyHandler):
 
     def _head(self, host: str, port: Any, proxied_path: str) -> bytes:
         request = self.request
-        # Do not call the method of a subclass, which looks up the address on which the port
-        # listens: the connection itself tries the loopback addresses in turn.
+        # Do not call the override of a subclass, which inserts the result of ``find_local_host``:
+        # the connection itself tries the loopback addresses in turn.
         uri = ProxyHandler.get_client_uri(self, "http", host, port, proxied_path)
         target = "/" + uri.partition("//")[2].partition("/")[2].partition("#")[0]
         headers = self.proxy_request_headers()

@@ -255,7 +255,7 @@ class ConnectionPool:
                 return (await loop.create_unix_connection(Connection, host))[1]
             if host != LOCAL:
                 return (await loop.create_connection(Connection, host, port))[1]
-            # Do not resolve the name: the lookup takes a thread, and can lack the IPv6 address.
+            # Do not resolve the name: the lookup takes a thread, and its result can lack IPv6.
             for address in LOOPBACK:
                 with suppress(OSError):
                     return (await loop.create_connection(Connection, address, port))[1]
@@ -309,7 +309,7 @@ class AppResponse:
             self.length = 0
             self._is_chunked = False
         elif coding:
-            # The two lengths can differ: the next response must not be read from this connection.
+            # With both headers, the end of the body is ambiguous, so do not reuse the connection.
             self._is_keep_alive = self._is_keep_alive and "Content-Length" not in self.headers
             remove_headers(self.headers, ("Content-Length",))
         elif (text := self.headers.get("Content-Length")) is not None:

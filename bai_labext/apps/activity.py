@@ -24,14 +24,14 @@ hosts = Hosts()
 
 @dataclass
 class Use:
-    """Time of the last use of an app, and its number of open websockets."""
+    """Time of the last use of an app (None: never used), and its number of open websockets."""
 
     at: datetime | None = None
     websockets: int = 0
 
 
 class AppActivity:
-    """Last uses of the apps of one Jupyter server."""
+    """The last use of each app of one Jupyter server."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class Offer:
     refusal: str = ""
     """Why the app is not offered; empty if it is offered."""
     port: int = 0
-    """The port of an app that the session does not start itself (``AppKind.PORT``)."""
+    """The port of an app that the session does not start itself (``AppKind.PORT``); else 0."""
 
     @property
     def is_offered(self) -> bool:
@@ -52,7 +52,7 @@ def real_node() -> str | None:
 
 
 def find_program(program: str, search_path: str | None = None) -> tuple[str, ...]:
-    """Return the command that starts ``program`` (see ``App.program``); empty if not installed."""
+    """Return the command that starts ``program`` (see ``App.program``); () if not installed."""
     kind, _, module = program.partition(":")
     if kind == "python" and module:
         return (sys.executable, "-m", module) if find_spec(module) else ()
@@ -114,7 +114,7 @@ def offer(app: App, environ: Mapping[str, str]) -> Offer:
 
 
 def offers(environ: Mapping[str, str] | None = None) -> list[Offer]:
-    """Return an ``Offer`` for each app of the catalogue, also if its ``refusal`` is set."""
+    """Return an ``Offer`` for each app of the catalogue, including the apps not offered."""
     env = os.environ if environ is None else environ
     return [offer(app, env) for app in CATALOGUE]
 
@@ -166,7 +166,7 @@ def server_processes(
 
     def command(offer: Offer) -> Callable[[], list[str]]:
         def prepare_start() -> list[str]:
-            # jupyter-server-proxy calls this at each start, with the arguments of that time.
+            # jupyter-server-proxy calls this at each start, so later arguments take effect.
             create_initial_files(offer.app, home)
             argv = command_of(offer, arguments.of(offer.app), home)
             return with_log(argv, log_path(home, offer.app.name))

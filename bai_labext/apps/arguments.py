@@ -18,7 +18,8 @@ MAX_CHARACTERS = 1024
 class Arguments:
     """Start arguments of all apps, stored in files below the home folder of a session.
 
-    They are stored for starts without arguments: opening the address of an app also starts it.
+    A start without arguments uses the stored ones, for example when a user opens the address of an
+    app.
     """
 
     def __init__(self, environ: Mapping[str, str], home: str) -> None:
@@ -54,7 +55,7 @@ class Arguments:
         return self._complete(app, arguments)
 
     def _merge(self, app: App, chosen: Mapping[str, Any]) -> dict[str, str]:
-        """Return the stored arguments with the chosen ones."""
+        """Validate the chosen arguments, and return the stored ones overridden by them."""
         known = {each.name: each for each in app.arguments}
         if unknown := sorted(set(chosen) - set(known)):
             takes = ", ".join(known) or "none"
@@ -117,8 +118,9 @@ class Arguments:
     def temporary(self, app: App) -> list[str]:
         """Return the names of the arguments whose default path is deleted with the session.
 
-        There are such arguments only if no writable folder is mounted. An argument is left out if
-        the user or an environment variable has set its path. The panel shows a warning for each.
+        There are such arguments only if no writable folder was requested. An argument is left out
+        if the user or an environment variable has set its path. The panel's form shows a warning if
+        there are such arguments.
         """
         stored = self._stored(app)
         return [
@@ -148,11 +150,11 @@ class Arguments:
 
 
 def _persistent_folder(environ: Mapping[str, str], home: str) -> str:
-    """Return the first mounted folder that the session may write to; empty if there is none."""
+    """Return the first writable folder that was requested and is mounted; empty: there is none."""
     for target in map(Path, filter(None, environ.get("BAI_FOLDERS", "").split(":"))):
         candidates = [target]
         if target.is_relative_to(HOME):
-            # Without a sandbox the home is another folder, with symbolic links to the mounts.
+            # Without a sandbox, the home is not ``HOME``, but has symbolic links to the mounts.
             candidates.insert(0, Path(home) / target.relative_to(HOME))
         for path in candidates:
             if path.is_dir():

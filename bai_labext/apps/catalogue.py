@@ -23,8 +23,8 @@ class ArgumentKind(StrEnum):
 class Argument:
     """An argument of an app's start command.
 
-    ``{folder}`` in ``default`` is replaced by the first writable mounted folder, or by the home
-    folder if there is none. An argument without a default is required.
+    ``{folder}`` in ``default`` is replaced by the first writable folder that was requested for the
+    session, or by the home folder if there is none. An argument without a default is required.
     """
 
     name: str
@@ -48,11 +48,11 @@ class App(KnownApp):
     ready_path: str
     command: tuple[str, ...] = ()
     program: str = ""
-    """A program that must be on ``PATH``, or a Python module as ``python:NAME``."""
+    """A program that must be installed, or a Python module as ``python:NAME``; empty: none."""
     timeout_seconds: float = 30
     environment: Mapping[str, str] = field(default_factory=dict)
     initial_files: Mapping[str, str] = field(default_factory=dict)
-    """Path below the home folder → content; the files are created at a start if missing."""
+    """Content by path below the home folder; each start creates the files that are missing."""
     arguments: tuple[Argument, ...] = ()
     needs_path_prefix: bool = False
     """Whether the app expects the full path of a request instead of the path inside the app."""

@@ -116,7 +116,10 @@ class RunningApps:
         return self._offers[name]
 
     def state(self, name: str, listening: Sequence[Listener] | None = None) -> AppState:
-        """Return the state of an app; ``listening``: the listening sockets, if already known."""
+        """Return the state of an app.
+
+        ``listening`` contains the listening sockets; None: they are queried if needed.
+        """
         offer = self.offer(name)
         if not offer.is_offered:
             return AppState.MISSING
@@ -199,7 +202,7 @@ class RunningApps:
             return
         if process.running:
             await _end(process)
-        # A start in progress fails now, and sometimes removes the process from the state itself.
+        # A start in progress now fails, and in some cases removes the process from the state.
         if task := self._starts.get(name):
             await asyncio.wait([task])
             self._failures.pop(name, None)
@@ -239,7 +242,7 @@ class RunningApps:
                 rule.target = activity_recording_handler(target, ANY_PORT, self._uses)
 
     def _record_start(self, app: App) -> None:
-        """Remember the arguments of a start, which may also be the opening of the app's address."""
+        """Remember the arguments of a start; opening the app's address also starts the app."""
         self._started_with[app.name] = self._arguments.of(app)
 
     @property
@@ -261,7 +264,9 @@ class RunningApps:
                 await asyncio.to_thread(truncate_log, path, self._log_bytes)
 
     def idle(self) -> list[str]:
-        """Return the running apps that may be stopped and whose idle timeout has expired."""
+        """Return the running apps that may be stopped now: their idle timeout has expired, and they
+        have no open websocket.
+        """
         if not self._idle_seconds:
             return []
         return [

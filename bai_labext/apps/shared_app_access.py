@@ -45,7 +45,7 @@ class Visits:
         Raises
         ------
         Forbidden
-            If the manager denies the visit, for example because the entry was used or has expired.
+            If the manager denies the visit, for example because the token was used or has expired.
         Unavailable
             If the manager cannot be reached.
         """
@@ -66,7 +66,7 @@ class Visits:
             If the manager is unavailable, and the last admission is older than the grace period.
         """
         if not visit.token:
-            raise Forbidden("open this app with the link of its share")
+            raise Forbidden("open this app with the link that you received")
         age = self._clock() - self._admitted_at.get(visit, float("-inf"))
         if age < CACHE_TTL_SECONDS:
             return

@@ -247,7 +247,7 @@ class AgentApp(Application):
     stop_grace_seconds = Float(
         5,
         min=0,
-        help="Seconds between SIGTERM and SIGKILL when a leftover kernel is removed.",
+        help="Seconds between SIGTERM and SIGKILL when the agent removes a kernel.",
     ).tag(config=True)
 
     def initialize(self, argv: list[str] | None = None) -> None:
@@ -307,7 +307,8 @@ class AgentApp(Application):
         Raises
         ------
         InvalidRequest
-            If a setting is invalid, or a plugin declares the device family of another kind.
+            If a setting is invalid, or a plugin or a row of the accelerator table declares the
+            device family of another kind.
         """
         sharing = SharingSettings(parent=self)
         excess = Action(self.device_excess)

@@ -209,7 +209,7 @@ def test_requests_for_hub_tokens_are_checked_and_tokens_expire(hub: RunningHub) 
     with hub_api_of(hub) as api:
         for body, reason in (
             ([], "JSON object"),
-            ({"note": {"a": 1}}, "note must be a text"),
+            ({"note": {"a": 1}}, "note must be a string"),
             ({"note": "a" * 201}, "at most 200"),
             ({"note": "lone \ud800 surrogate"}, "U+D800 at position 6"),
             ({"note": "nul \0"}, "U+0000 at position 5"),

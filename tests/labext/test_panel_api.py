@@ -412,7 +412,7 @@ def test_shared_apps_are_unavailable_without_a_manager(server: JupyterServer) ->
         answer = server.get(path)
         assert (answer.status_code, answer.text) == (
             403,
-            "open this app with the link of its share",
+            "open this app with the link that you received",
         )
         forged = httpx.get(server.url + path, headers={"Cookie": "bai-visit=made.up"}, timeout=60)
         assert forged.status_code == 503

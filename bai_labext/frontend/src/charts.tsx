@@ -59,7 +59,7 @@ export function Charts({ model, t }: Props): React.ReactElement {
   );
 }
 
-/** Charts of a device's memory and utilization; values that no driver reports are unknown. */
+/** Charts of a device's memory and utilization; "unknown" if the driver does not report them. */
 function DeviceCharts(props: Props & { device: Device; index: number }): React.ReactElement {
   const { model, t, device, index } = props;
   const { samples, last } = model.series;

@@ -73,7 +73,7 @@ export class Model {
     this.poll.frequency = { ...this.poll.frequency, interval: seconds * 1000 };
   }
 
-  /** Set whether the panel is visible. If it is not, only the data of the status bar is polled. */
+  /** Set whether the panel is visible. If it is hidden, most polls query only the usage. */
   setPanelShown(isShown: boolean): void {
     this.isPanelShown = isShown;
     if (isShown) {

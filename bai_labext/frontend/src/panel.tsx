@@ -119,7 +119,7 @@ function TroubleNotice({ model, actions, t }: Props): React.ReactElement {
   const { kind, message } = trouble;
   return (
     <div className="bai-Notice" role="status">
-      {/* Details for administrators are only shown as a tooltip. */}
+      {/* The tooltip shows the error message, which can contain details for administrators. */}
       <p title={message}>{t(`problem-${kind}`, { message })}</p>
       <div className="bai-Buttons">
         {kind === 'signed-out' && (

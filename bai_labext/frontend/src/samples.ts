@@ -2,7 +2,10 @@
 
 import type { DeviceUsage, Usage } from './types';
 
-/** Usage of one device: bytes of memory and percent of utilization; null if unknown. */
+/**
+ * Usage of one device: bytes of memory and percent of utilization. An unknown value is null, but an
+ * unknown `limit` is 0.
+ */
 export interface DeviceSample {
   memory: number | null;
   limit: number;
@@ -10,8 +13,8 @@ export interface DeviceSample {
 }
 
 /**
- * Total usage of all kernels at one time. `received`, `sent`, `read` and `written` are bytes per
- * second.
+ * Total usage of all kernels at one time. `at` is in seconds, `cpu` in cores and memory in bytes.
+ * `received`, `sent`, `read` and `written` are in bytes per second; null if unknown.
  */
 export interface Sample {
   at: number;

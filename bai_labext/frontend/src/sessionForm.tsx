@@ -33,7 +33,7 @@ interface Options {
   preopen_limits: PortLimits;
 }
 
-/** The values of the form. An empty value is chosen automatically. */
+/** The values of the form. For an empty field, a value is chosen automatically. */
 interface Values {
   name: string;
   project: string;

@@ -13,7 +13,10 @@ interface Props {
   t: Translate;
 }
 
-/** List of the user's other sessions. A pending session shows its queue position and the reason. */
+/**
+ * List of the user's other sessions. For a pending session, it shows the queue position and why the
+ * session is pending.
+ */
 export function Sessions({ model, actions, t }: Props): React.ReactElement {
   if (!model.sessions) {
     return <p className="bai-Hint">{t('loading')}</p>;

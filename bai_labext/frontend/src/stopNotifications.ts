@@ -12,7 +12,7 @@ interface PostponeActions {
   resetIdleTime(): void;
 }
 
-/** Notifications before a session is stopped, when its agent is drained, and when it has ended. */
+/** Notifications of the session: before its stop, when its agent is drained, and after its end. */
 export class StopNotifications {
   private readonly endWarning = new StepWarning();
   private readonly idleWarning = new StepWarning();

@@ -1,4 +1,4 @@
-/** Remaining time of a session until it is stopped, the times of the warnings, and its end. */
+/** Remaining time until a session is stopped, and the steps at which warnings are shown. */
 
 const FIRST_WARNING_SECONDS = 30 * 60;
 /** Remaining times at which a warning is shown. */

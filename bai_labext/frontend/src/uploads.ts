@@ -22,7 +22,7 @@ export interface Upload extends FileToUpload {
   sent: number;
   state: UploadState;
   message: string;
-  /** The upload's URL at the manager; empty before the manager has created it. */
+  /** URL of the upload at the manager; empty before the creation, and for an empty file. */
   url: string;
   replaces: boolean;
 }
@@ -126,7 +126,7 @@ export class Uploads {
     }
   }
 
-  /** Prepare the next attempt and wait before it if needed; return whether to attempt it. */
+  /** Prepare a retry, and wait before it if needed; return false if the upload is not retried. */
   private async prepareRetry(upload: Upload, error: ApiError, failures: number): Promise<boolean> {
     if (upload.state !== 'sending') {
       return false;

@@ -33,7 +33,7 @@ interface ConsentMessage {
  * token does not permit.
  *
  * The user consents in a window with a page of the manager. The token is stored only in this object
- * and is revoked when the page is closed.
+ * and is revoked when the JupyterLab page is closed.
  */
 export class UserClient {
   private token = '';

@@ -19,7 +19,7 @@ test('problemsOf assigns problems to fields, and problems of unknown fields to t
   });
 });
 
-test('problemsOf assigns the message to the only field, or to the summary', () => {
+test('without a list of problems, the message belongs to the given field or the summary', () => {
   assert.deepEqual(problemsOf('why', { field: 'image' }, FIELDS), { image: 'why' });
   assert.deepEqual(problemsOf('why', {}, FIELDS), { '': 'why' });
 });

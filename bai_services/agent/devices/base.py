@@ -166,8 +166,8 @@ class DeviceKind(ABC):
         return None
 
     def maintain(self) -> None:
-        """Maintain helper processes of the devices; called every few seconds, never
-        concurrently.
+        """Maintain helper processes of the devices; called every few seconds, each time after the
+        previous call has returned.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""Access to the machine for device kinds: files (most in ``/sys``, ``/dev``) and vendor tools."""
+"""Access of device kinds to the machine: files, such as those in ``/sys``, and vendor tools."""
 
 from __future__ import annotations
 

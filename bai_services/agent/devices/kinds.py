@@ -52,8 +52,8 @@ class Machine:
 
 
 class InvalidRow(DeviceKind):
-    """Kind without devices that reports an invalid row, or an invalid file, of the accelerator
-    table.
+    """Kind without devices that reports an error in the accelerator table: an invalid row or an
+    invalid file.
     """
 
     def __init__(self, name: str, problem: str) -> None:

@@ -60,7 +60,7 @@ class DeviceUsage:
     processes: int
     # Utilization by the session's own programs; for a whole device, the device's utilization.
     utilization_percent: float | None = None
-    # Time of the last check that found activity, in ISO 8601.
+    # Time of the last check that found activity, in ISO 8601; None: no check has found any.
     active_at: str | None = None
 
     @property
@@ -172,7 +172,7 @@ class Watchdog:
         if usage.limit_bytes == device.memory_bytes:
             usage = replace(usage, utilization_percent=utilization)
         own = utilization if usage.utilization_percent is None else usage.utilization_percent
-        # With unknown utilization, used memory counts as activity.
+        # If the utilization is unknown, each use of the device counts as activity.
         is_active = (own is None or own > 0) and _is_using(usage)
         return replace(
             usage,
