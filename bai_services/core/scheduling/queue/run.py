@@ -30,7 +30,7 @@ from .model import (
 from .quota import Quotas
 from .reasons import Reasons, unreported_reasons
 from .shape import Shape, session_slots
-from .shares import amounts_by_resource, fair_scopes, today
+from .dominant_shares import amounts_by_resource, fair_scopes, today
 
 
 def run_pass(snapshot: Snapshot) -> PassResult:

@@ -8,7 +8,7 @@ from ...resources import ResourceSlots
 from ..placement.placer import Placer
 from .model import Party, PendingSession, Reason
 from .quota import Ints, Quotas
-from .shares import amounts_by_resource, fair_scopes
+from .dominant_shares import amounts_by_resource, fair_scopes
 
 ShapeKey = tuple[object, ...]
 
