@@ -8,6 +8,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable
 
+from bai_services.core.scheduling.queue.jit_warmup import is_compiled
 from bai_services.core.scheduling.queue.jit_warmup import warm_up as compile_pass
 
 from .idle_scheduling import freeze_objects
@@ -66,12 +67,21 @@ async def warm_up() -> None:
     """Compile and load the code of a scheduling pass, once per process.
 
     Compilation blocks all threads of its process for seconds. Therefore a separate process compiles
-    the code and caches it on disk; this process only loads it.
+    the code, if necessary, and this process only loads it.
     """
     global _is_warm
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     if _is_warm:
         return
+    if not is_compiled():
+        await _compile()
+    await asyncio.to_thread(compile_pass)
+    freeze_objects()
+    _is_warm = True
+
+
+async def _compile() -> None:
+    """Compile the code in a separate process, which caches it on disk."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, *_COMMAND, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE
     )
@@ -83,6 +93,3 @@ async def warm_up() -> None:
         raise
     if process.returncode:
         log.warning("the scheduler's code could not be compiled ahead of time: %s", errors.decode())
-    await asyncio.to_thread(compile_pass)
-    freeze_objects()
-    _is_warm = True

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bai_services.core.scheduling.queue.jit_warmup import is_compiled, stamp_of, warm_up
+
 ROOT = Path(__file__).resolve().parents[3]
 # Prints the names of functions that are not compiled. Functions that only compiled code calls are
 # not listed, because they have no signature in this process.
@@ -23,3 +25,18 @@ for function in (selection._select, selection._drop_after_first_full, selection.
 def test_warm_up_compiles_the_functions_of_the_queue() -> None:
     missing = subprocess.check_output([sys.executable, "-c", CODE], cwd=ROOT, text=True)
     assert missing == ""
+
+
+def test_code_is_known_to_be_compiled_after_the_warm_up() -> None:
+    warm_up()
+    assert is_compiled()
+
+
+def test_changed_source_is_not_known_to_be_compiled(tmp_path: Path) -> None:
+    source = tmp_path / "placement" / "search.py"
+    source.parent.mkdir()
+    source.write_text("A = 1")
+    before = stamp_of(tmp_path)
+    assert stamp_of(tmp_path) == before
+    source.write_text("A = 10")
+    assert stamp_of(tmp_path) != before

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
+
+import llvmlite.binding
+import numba
 
 from ...resources import CPU, MEM, ResourceSlots
 from .. import placement
@@ -12,6 +19,7 @@ from .model import Backfill, GroupState, Order, PendingSession, Snapshot
 from .run import Queue
 from .selection import MAX_SELECTED
 
+_SOURCES = Path(__file__).parents[1]
 _NOW = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -21,6 +29,33 @@ def warm_up() -> None:
     for order in (Order.FIFO, Order.FAIR_SHARE):
         for backfill in Backfill:
             _run_pass(GroupState("warm", order=order, backfill=backfill))
+    stamp = stamp_of(_SOURCES)
+    if not stamp.exists():
+        # Without write access, Numba stores the code in the user's cache folder.
+        with suppress(OSError):
+            for outdated in stamp.parent.glob("compiled-*"):
+                outdated.unlink(missing_ok=True)
+            stamp.touch()
+
+
+def is_compiled() -> bool:
+    """Return whether `warm_up` only has to load code that an earlier call has compiled."""
+    return stamp_of(_SOURCES).exists()
+
+
+def stamp_of(folder: Path) -> Path:
+    """Return the path of the file whose existence says that the sources in a folder are compiled.
+
+    Numba compiles again after a change of the sources, the processor, Python, or its own version,
+    so the path depends on all of them.
+    """
+    facts: list[object] = [numba.__version__, llvmlite.__version__, sys.version]
+    facts += [llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features()]
+    for source in sorted(folder.rglob("*.py")):
+        status = source.stat()
+        facts.append((str(source.relative_to(folder)), status.st_size, status.st_mtime_ns))
+    digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+    return folder / "__pycache__" / f"compiled-{digest}"
 
 
 def _run_pass(group: GroupState) -> None:

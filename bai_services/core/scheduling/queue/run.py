@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from ..caps import Scope
 from ..placement import AgentState, Placement
+from .dominant_shares import amounts_by_resource, fair_scopes, today
 from .durations import Durations
 from .explain import blocked_reasons, explain_group
 from .group_pass import GroupPass
@@ -30,7 +31,6 @@ from .model import (
 from .quota import Quotas
 from .reasons import Reasons, unreported_reasons
 from .shape import Shape, session_slots
-from .dominant_shares import amounts_by_resource, fair_scopes, today
 
 
 def run_pass(snapshot: Snapshot) -> PassResult:

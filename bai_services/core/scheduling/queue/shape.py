@@ -6,9 +6,9 @@ import copy
 
 from ...resources import ResourceSlots
 from ..placement.placer import Placer
+from .dominant_shares import amounts_by_resource, fair_scopes
 from .model import Party, PendingSession, Reason
 from .quota import Ints, Quotas
-from .dominant_shares import amounts_by_resource, fair_scopes
 
 ShapeKey = tuple[object, ...]
 
