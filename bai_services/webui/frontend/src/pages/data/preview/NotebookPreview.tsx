@@ -22,7 +22,7 @@ export function NotebookPreview({ text }: { text: string }) {
 
 function Cells({ notebook }: { notebook: Notebook }) {
   const { t } = useTranslation();
-  // Texts of code cells are empty, so that the index of a tree is the index of its cell.
+  // Parse an empty text for a cell without Markdown, so that a tree has the index of its cell.
   const trees = useMarkdown(
     notebook.cells.map(cell => (cell.type === 'markdown' ? cell.source : ''))
   );

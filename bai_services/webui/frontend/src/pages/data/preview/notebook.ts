@@ -6,7 +6,7 @@ const MAX_OUTPUTS = 50;
 // Limits of the whole notebook, because a larger preview makes the page slow.
 const MAX_IMAGES = 100;
 const MAX_CHARACTERS = 1_000_000;
-/** Cells, outputs, and lines and styled parts of outputs: each is an element of the page. */
+/** Maximum sum of cells, outputs, output lines and styled parts: each is a page element. */
 const MAX_ELEMENTS = 20_000;
 
 export interface NotebookOutput {
@@ -22,7 +22,10 @@ export interface NotebookCell {
   outputs: NotebookOutput[];
 }
 
-/** What is left out because of the limits. `characters`: those of texts that are shown in part. */
+/**
+ * Numbers of cells, outputs and characters that the limits exclude. `characters` counts only texts
+ * that are shown in part, not the texts of excluded cells and outputs.
+ */
 export interface Omitted {
   cells: number;
   outputs: number;
@@ -47,7 +50,7 @@ function textOf(value: unknown): string {
 
 const BASE64 = /^[A-Za-z0-9+/=\s]+$/;
 
-/** Counts what is shown of a notebook, and what is left out. */
+/** Applies the limits to the parts of a notebook, and counts what they exclude. */
 class Budget {
   readonly omitted: Omitted = { cells: 0, outputs: 0, characters: 0 };
   private characters = MAX_CHARACTERS;
@@ -93,7 +96,10 @@ class Budget {
     return shown;
   }
 
-  /** The index in `text` after the lines that fit; an escape sequence can start a styled part. */
+  /**
+   * The index in `text` after the lines that fit. Each escape character counts as an element,
+   * because it can start a styled part.
+   */
   private endOfLines(text: string): number {
     let lines = 0;
     // eslint-disable-next-line no-control-regex
