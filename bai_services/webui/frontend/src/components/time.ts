@@ -48,8 +48,8 @@ export const withLocalTimes = (message: string, language: string) =>
   visible(message).replaceAll(ISO_TIME, text => formatTime(text, language));
 
 /**
- * Return the current time in milliseconds; render the component again every `intervalMillis`, null:
- * never.
+ * Return the current Unix time in milliseconds. The component is rendered again after every
+ * `intervalMillis`, or never if this is null.
  */
 export function useNow(intervalMillis: number | null = 1_000): number {
   const [now, setNow] = useState(Date.now);

@@ -92,7 +92,7 @@ export function useUserAction(action: 'sign-out' | 'unlock') {
   });
 }
 
-/** A page of the members of a project whose user names contain `name`. */
+/** A page of a project's members, with only the members whose user name contains `name`. */
 export const membersQuery = (
   project: string,
   name: string,
@@ -122,7 +122,7 @@ export function useChangeMember(project: string) {
   });
 }
 
-/** The object of a collection whose field with the name `id` has the value `key`. */
+/** The object in which the field named by `id` has the value `key`; undefined if there is none. */
 export const entityQuery = (path: EntityPath, id: string, key: string) =>
   queryOptions({
     ...entitiesQuery(path, { limit: 1, offset: 0, sort: '', filters: { [id]: key } }),

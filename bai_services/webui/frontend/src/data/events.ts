@@ -42,7 +42,7 @@ function refreshSessions(): void {
 let retryMillis = FIRST_RETRY_MILLIS;
 let retryTimer: number | undefined;
 
-/** Subscribe to changes of sessions, folders and permissions; they invalidate the queries. */
+/** Subscribe to changes of sessions, folders and permissions, which invalidate cached queries. */
 export function followChanges(): void {
   open();
   window.addEventListener('online', retryConnection);

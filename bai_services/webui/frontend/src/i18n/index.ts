@@ -48,7 +48,8 @@ export async function startI18n(): Promise<void> {
     returnNull: false,
     saveMissing: true,
     missingKeyHandler: (_languages, _namespace, key, fallback) => {
-      // Technical terms, such as names of schedulers, are shown as they are.
+      // Report only keys without a fallback: some technical terms have no text and are shown as
+      // they are.
       if (fallback === key) {
         console.error(`missing text: ${key}`);
       }

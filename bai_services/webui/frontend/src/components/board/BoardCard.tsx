@@ -8,7 +8,10 @@ interface BoardCardProps {
   children: ReactNode;
 }
 
-/** A card of a `Board`; outside of a board it has no menu. AntD's card would load tabs. */
+/**
+ * A card of a `Board`; outside of a board it has no menu. AntD's `Card` is not used, because it
+ * would load the code of AntD's `Tabs`.
+ */
 export function BoardCard({ title, extra, children }: BoardCardProps) {
   return (
     <section className="bai-card" aria-label={title}>

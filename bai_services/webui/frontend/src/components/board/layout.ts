@@ -5,13 +5,14 @@ export const HEIGHT_STEP_PIXELS = 80;
 const MIN_HEIGHT_STEPS = 2;
 const MAX_HEIGHT_STEPS = 10;
 
-/** Columns of a card, and its height in steps; 0: as high as its content. */
 export interface CardSize {
+  /** Width in columns, 1 to `MAX_SPAN`. */
   span: number;
+  /** Height in steps of `HEIGHT_STEP_PIXELS`; 0: as high as the content of the card. */
   steps: number;
 }
 
-/** Order and sizes of the cards of a board; new cards follow the known ones. */
+/** Order and sizes of the cards of a board. Cards that are not in `order` come last. */
 export interface BoardLayout {
   order: string[];
   sizes: Record<string, CardSize>;
@@ -22,7 +23,7 @@ const EMPTY: BoardLayout = { order: [], sizes: {} };
 const within = (value: unknown, low: number, high: number) =>
   Math.min(high, Math.max(low, Math.round(Number(value) || 0)));
 
-/** A size within the limits. */
+/** The size, with each number rounded and limited to the valid range. */
 export const sizeOf = (span: unknown, steps: unknown): CardSize => {
   const height = within(steps, 0, MAX_HEIGHT_STEPS);
   return {
@@ -34,7 +35,7 @@ export const sizeOf = (span: unknown, steps: unknown): CardSize => {
 const recordOf = (value: unknown) =>
   (value !== null && typeof value === 'object' ? value : {}) as Record<string, unknown>;
 
-/** Read a stored layout; ignore invalid keys, and limit sizes to valid ones. */
+/** Read a stored layout; ignore invalid keys, and limit each size to the valid range. */
 export function readLayout(stored: unknown): BoardLayout {
   const { order, sizes } = recordOf(stored);
   return {

@@ -11,7 +11,7 @@ interface BulkBarProps {
   onSelect: (keys: string[]) => void;
 }
 
-/** Actions for the selected objects, and a list of those that the server refused to change. */
+/** Actions on the selected objects, and a list of the objects that could not be changed. */
 export function BulkBar({ entity, selected, onSelect }: BulkBarProps) {
   const { t } = useTranslation();
   const { modal, message } = App.useApp();

@@ -21,7 +21,7 @@ interface EntityDrawerProps {
   onClose: () => void;
 }
 
-/** The values of one object in all columns of the list, and the actions on the object. */
+/** Drawer of one object: its value for each column of the list, and the actions on the object. */
 export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerProps) {
   const { t } = useTranslation();
   const { modal, message } = App.useApp();
@@ -101,7 +101,7 @@ export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerP
   );
 }
 
-/** Shown while there is no object: the error, a skeleton, or that the object does not exist. */
+/** Shown instead of the object: the error, a skeleton, or a notice that there is no such object. */
 function Placeholder(props: { error: Error | null; isPending: boolean; name: string }) {
   const { t } = useTranslation();
   if (props.error) {

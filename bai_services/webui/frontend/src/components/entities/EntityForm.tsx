@@ -18,7 +18,7 @@ interface EntityFormProps {
   onCreated?: ((item: Item) => void) | undefined;
 }
 
-/** Create or change an object; problems that the API reports appear beside their fields. */
+/** Create or change an object; the problem of a field is shown at the field. */
 export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps) {
   const { t } = useTranslation();
   const [form] = Form.useForm<Item>();
@@ -27,7 +27,7 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
   const { data: me } = useQuery(meQuery);
   const fields = fieldsFor(entity, me?.role, item === undefined ? 'create' : 'change');
   // Compare the form with the object as it was when the form was opened. `item` changes when others
-  // change the object; a comparison with it would undo these changes.
+  // change the object; a comparison with `item` would undo their changes.
   const [opened] = useState(item);
 
   const submit = async (shown: Item) => {
@@ -124,8 +124,8 @@ function checkJson(text: string | undefined, t: (key: string) => string) {
 type SetFields = (fields: { name: string; errors: string[] }[]) => void;
 
 /**
- * Show the problems of known fields at the fields; return the message if there is any other
- * problem.
+ * Show each problem of a field in `fields` at the field. Return the message of `error`, or
+ * undefined if all its problems are shown at fields.
  */
 function showProblems(error: Error, fields: readonly Field[], setFields: SetFields) {
   const problems = error instanceof ApiError ? error.problems : [];

@@ -60,11 +60,14 @@ export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
 }
 
 interface ReferenceSelectProps extends SelectProps<string> {
-  /** The collection, the displayed field, and the field that provides the value. */
+  /**
+   * `path`: the collection; `name`: the field that is displayed; `id`: the field whose value is
+   * selected, default `name`.
+   */
   of: { path: EntityPath; name: string; id?: string };
 }
 
-/** Select an object by name. The server searches, because there can be thousands. */
+/** Select an object by name. The server searches, because there can be thousands of objects. */
 export function ReferenceSelect({ of, ...control }: ReferenceSelectProps) {
   const { path, name, id = name } = of;
   const [text, setText] = useState('');

@@ -16,7 +16,7 @@ interface SharedFormProps {
   onSave: (values: Item) => void;
 }
 
-/** Form that sets the same values on several objects; empty fields stay unchanged. */
+/** Form that sets fields of several objects to the same values; fields left empty do not change. */
 export function SharedForm({ entity, count, onClose, onSave }: SharedFormProps) {
   const { t } = useTranslation();
   const [form] = Form.useForm<Item>();

@@ -18,7 +18,7 @@ const isOfView = (views: readonly View[], name: string, value: string) =>
 const select = (filters: Filters, isWanted: (name: string, value: string) => boolean): Filters =>
   Object.fromEntries(Object.entries(filters).filter(([name, value]) => isWanted(name, value)));
 
-/** The filter that corresponds to the chosen view. */
+/** The filter of the chosen view; empty if no view is chosen. */
 export const viewFilters = (views: readonly View[], filters: Filters) =>
   select(filters, (name, value) => isOfView(views, name, value));
 

@@ -6,10 +6,12 @@ import type { FilterProperty } from '../list/FilterBar';
 export type Role = 'user' | 'admin' | 'superadmin' | 'monitor';
 
 /**
- * Kind of input of a field.
+ * Kind of a field, which determines its control in a form. The values of some kinds:
  *
- * `slots` are quantities such as `cpu=8 mem=16g`, `hosts` lines such as `local: mount create`,
- * `words` a list of texts, and `reference` the name of an object of another collection.
+ * - `slots`: quantities, such as `cpu=8 mem=16g`
+ * - `hosts`: storage hosts with permissions, one host per line, such as `local: mount create`
+ * - `words`: a list of texts
+ * - `reference`: the name of an object of another collection
  */
 export type FieldKind =
   | 'text'
@@ -73,16 +75,16 @@ export interface Entity {
   /** The field that identifies an object in the API. */
   id: string;
   defaultSort: string;
-  /** Interval at which the list is read again. */
+  /** Interval at which the list is read again; default: it is not polled. */
   refreshMillis?: number;
-  /** Width of the drawer in pixels, if it has wide tables. */
+  /** Width of the drawer in pixels; default: 640. */
   drawerWidth?: number;
   columns: readonly Column[];
   filters: readonly Omit<FilterProperty, 'title'>[];
   fields: readonly Field[];
-  /** Roles that may create, change and delete. */
+  /** Roles that may create, change and delete objects. */
   writers: readonly Role[];
-  /** Whether a user with one of these roles may change this object; default: yes. */
+  /** Whether a user with the role `role`, one of `writers`, may change `item`; default: yes. */
   isWritable?: (item: Item, role: string) => boolean;
   canCreate: boolean;
   canDelete: boolean;

@@ -39,8 +39,8 @@ export function textToHosts(text: string): Record<string, string[]> {
 }
 
 /**
- * Return an item of a list as text: the item itself, or the name of an object such as a project of
- * a user.
+ * Return the name of a list item that is an object, such as a project of a user. Return any other
+ * item unchanged.
  */
 const nameOf = (word: unknown) =>
   typeof word === 'object' && word !== null && 'name' in word ? word.name : word;
@@ -65,7 +65,7 @@ export function toControl(field: Field, value: unknown): unknown {
 
 const textOf = (shown: unknown) => (typeof shown === 'string' ? shown : '');
 
-/** Convert the value of a control to the form that the API expects. */
+/** Convert the value of a control to the format that the API expects. */
 export function fromControl(field: Field, shown: unknown): unknown {
   const isEmpty = shown === undefined || shown === null || shown === '';
   if (isEmpty && field.isNullable) {
@@ -87,7 +87,7 @@ export function fromControl(field: Field, shown: unknown): unknown {
   }
 }
 
-/** The fields that the user has changed, in the form that the API expects. */
+/** The fields that the user has changed, in the format that the API expects. */
 export function changedValues(fields: readonly Field[], item: Item, shown: Item): Item {
   const changed = fields.filter(
     field =>

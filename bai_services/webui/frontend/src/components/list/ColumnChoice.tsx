@@ -15,7 +15,7 @@ interface ColumnChoiceProps {
   onChange: (hidden: string[]) => void;
 }
 
-/** A dialog to show and hide columns. The first column names the row and is always shown. */
+/** A button that opens a dialog to show and hide columns. The first column cannot be hidden. */
 export function ColumnChoice({ columns, hidden, onChange }: ColumnChoiceProps) {
   const { t } = useTranslation();
   const [isOpen, setIsOpen] = useState(false);
@@ -72,7 +72,7 @@ export function ColumnChoice({ columns, hidden, onChange }: ColumnChoiceProps) {
   );
 }
 
-/** The hidden columns of a list, kept in this browser. */
+/** Return the keys of a list's hidden columns, and a function that stores them in this browser. */
 export function useHiddenColumns(name: string, columns: readonly Column[]) {
   const key = `bai-columns-${name}`;
   const [chosen, setChosen] = useState(() => localStorage.getItem(key)?.split(','));

@@ -5,7 +5,10 @@ import { useTranslation } from 'react-i18next';
 
 const MAX_NAME_LENGTH = 255;
 
-/** Download the whole list (`url` with the filters) as a file with the default or a chosen name. */
+/**
+ * Download the whole list as a CSV file, under the default name or a name that the user enters.
+ * `url` contains the filters of the list.
+ */
 export function CsvExport({ url }: { url: string }) {
   const { t } = useTranslation();
   const [name, setName] = useState('');

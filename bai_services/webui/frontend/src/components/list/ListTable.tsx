@@ -16,7 +16,7 @@ export interface ListColumn<T> extends TableColumnType<T> {
   isOptional?: boolean;
 }
 
-/** AntD's table, rendered again only if a property changes: the rows take most of the time. */
+/** AntD's table, rendered again only if a property changes, because rendering the rows is slow. */
 const Rows = memo(Table) as unknown as typeof Table;
 const NO_ROWS: readonly never[] = [];
 const NO_LOCALE = {};

@@ -7,11 +7,11 @@ import { countText } from './listSearch';
 
 export const PAGE_SIZE = 20;
 
-/** The range of a page; pages count from 1. */
+/** The limit and offset of a page; the first page has the number 1. */
 export const rangeOf = (page: number) => ({ limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE });
 
 interface PagedListProps<T> {
-  /** The query of the range of `page`. */
+  /** The query for the items of the page `page`. */
   query: UseQueryResult<{ items: T[]; total: number }>;
   page: number;
   onPage: (page: number) => void;
@@ -19,7 +19,7 @@ interface PagedListProps<T> {
   locale?: NonNullable<ListProps<T>['locale']>;
 }
 
-/** A list that the server pages. */
+/** A list that is paged by the server. */
 export function PagedList<T>({ query, page, onPage, ...list }: PagedListProps<T>) {
   const { t } = useTranslation();
   const { data, error, isPending } = query;

@@ -6,7 +6,7 @@ import { useSavedFilters } from '../../data/savedFilters';
 
 interface SavedFiltersProps {
   list: string;
-  /** The current filters in the form of the URL. */
+  /** The current filters and sort order, as search parameters of the URL. */
   search: Record<string, unknown>;
   onApply: (search: Record<string, unknown>) => void;
 }

@@ -10,13 +10,18 @@ export interface ListSearch {
 }
 
 /**
- * The text of a value in the URL. The router parses a text of digits, such as the name of a session,
- * as a number.
+ * The text of a value in the URL; undefined if it is empty or not a text. The router parses a text
+ * of digits, for example the session name `123`, as a number.
  */
 export const textIn = (value: unknown) =>
   (typeof value === 'string' && value) || (typeof value === 'number' && String(value)) || undefined;
 
-/** Parse a value in the URL as JSON; throw for a number in another notation, such as the name 1e5. */
+/**
+ * Parse a value in the URL as JSON.
+ *
+ * @throws SyntaxError if the value is not JSON, or is a number in an unusual notation, such as
+ * `1e5`. The router then keeps the text, which can be a name.
+ */
 export function parseSearchValue(text: string): unknown {
   const value: unknown = JSON.parse(text);
   if (typeof value === 'number' && String(value) !== text) {

@@ -12,7 +12,7 @@ export interface Preferences {
   hasDesktopNotices: boolean;
   /** Number of files that are uploaded at the same time. */
   parallelUploads: number;
-  /** Id of the project that lists and the launcher use; empty: all projects. */
+  /** Id of the project that filters the lists and is the launcher's default; empty: none. */
   project: string;
 }
 

@@ -3,7 +3,7 @@ import { queryOptions } from '@tanstack/react-query';
 import { api, unwrap, type Schemas } from '../client';
 import { queries } from '../queries';
 
-/** E-mail addresses by user name, of the users that the caller may see. */
+/** E-mail addresses by user name; users that the caller may not see are omitted. */
 export function emailsQuery(usernames: readonly string[]) {
   const names = [...new Set(usernames)].sort().join(',');
   return queryOptions({

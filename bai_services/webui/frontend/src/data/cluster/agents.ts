@@ -31,7 +31,7 @@ export const kernelsQuery = (
     placeholderData: keepPreviousData
   });
 
-/** All allocations of the visible sessions on an agent. */
+/** The current allocations of the visible sessions on an agent; released ones are not included. */
 export const allocationsQuery = (agent: string) =>
   queryOptions({
     queryKey: ['sessions', 'allocations', agent],

@@ -97,6 +97,6 @@ export function useSaveFile(onSaved?: (etag: string) => void) {
   });
 }
 
-/** Invalidate the cached content of a file. */
+/** Discard the cached content of a file; if the file is shown, its content is read again. */
 export const forgetContent = (id: string, path: string) =>
   queries.resetQueries({ queryKey: contentKey(id, path) });

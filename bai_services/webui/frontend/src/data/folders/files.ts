@@ -98,7 +98,7 @@ export const useCopyFile = () =>
     unwrap(api.POST('/vfolders/{key}/copy', { ...at(id), body: { source, target } }))
   );
 
-/** Delete files, and directories with their contents; throws the first error. */
+/** Delete files, and directories with their contents; stop at the first error and throw it. */
 export const useRemoveFiles = () =>
   useFileChange(async ({ id, paths }: { id: string; paths: readonly string[] }) => {
     for (const path of paths) {

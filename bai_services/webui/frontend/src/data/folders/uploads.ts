@@ -87,7 +87,7 @@ export const resumeUpload = (key: number) => restart(key, false);
 /** Upload a file and replace the existing file with that name. */
 export const replaceFile = (key: number) => restart(key, true);
 
-/** Abort an upload and discard the received bytes, or remove an ended upload from the list. */
+/** Remove an upload from the list. If it is not done, abort it and discard the received bytes. */
 export function removeUpload(key: number) {
   const transfer = transfers.get(key);
   if (transfer) {
@@ -97,7 +97,7 @@ export function removeUpload(key: number) {
   }
 }
 
-/** Remove the completed uploads into a folder from the list. */
+/** Remove a folder's completed uploads from the list. */
 export function removeDone(id: string) {
   for (const [key, { upload }] of transfers) {
     if (upload.id === id && upload.state === 'done') {
@@ -185,7 +185,7 @@ function messageOf(body: string | undefined, error: Error): string {
   }
 }
 
-/** Refresh the folders and the usage, once for all uploads that end at about the same time. */
+/** Refresh file lists and storage usage, once for uploads that end at about the same time. */
 const refreshAfterUploads = debouncedBatch<string>(ids => {
   ids.forEach(id => void refreshFiles(id));
   void queries.invalidateQueries({ queryKey: ['folders', 'quotas'] });

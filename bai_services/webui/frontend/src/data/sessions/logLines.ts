@@ -8,7 +8,7 @@ export interface Log {
   lines: string[];
   /** Number of dropped lines before `lines`. */
   dropped: number;
-  /** Whether output was lost between two polls of the server. */
+  /** Whether output was lost between two polls of the agent. */
   hasGap: boolean;
   state: 'loading' | 'live' | 'ended';
   error?: ApiError | undefined;

@@ -26,10 +26,10 @@ const PENDING: readonly string[] = STATUS_GROUPS.pending;
 export const isEnded = (session: Session) => ENDED.includes(session.status);
 export const isPending = (session: Session) => PENDING.includes(session.status);
 
-/** Whether the caller, for example a monitor, only sees the session: no changes, and no log. */
+/** Whether the caller, such as a monitor, may neither change the session nor read its log. */
 export const isOnlyRead = (session: Session) => session.hidden_fields.length > 0;
 
-/** The address of a running session's server; only interactive sessions have one. */
+/** The address of a running interactive session's server; null for any other session. */
 export const serverUrl = (session: Session) =>
   session.type === 'interactive' && session.status === 'RUNNING' ? session.url : null;
 

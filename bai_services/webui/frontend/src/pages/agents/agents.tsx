@@ -193,7 +193,7 @@ export const AGENTS: Entity = {
   activation: SCHEDULABLE
 };
 
-/** The list of agents for users: without controls, and without facts about the machines. */
+/** The list of agents for users: without controls, and without the load of the machines. */
 export const AGENT_SUMMARIES: Entity = {
   name: 'agents',
   path: '/agent-summaries',

@@ -18,9 +18,9 @@ const layout = storedLayout('dashboard');
 const route = getRouteApi('/dashboard');
 
 /**
- * Sessions, quotas, resources and queue of the user. Superadmins and monitors see the sessions of
- * all users and the agents. One request returns the content of all cards; it is repeated when a
- * session or a folder changes.
+ * Sessions, quotas, resources and queue of the user. Superadmins and monitors also see the agents,
+ * and the sessions of all users. One request returns the content of all cards. The request is
+ * repeated every 15 s, and when a session or a folder changes.
  */
 export function DashboardPage() {
   const { t } = useTranslation();

@@ -4,7 +4,7 @@ import { Stored } from '../../data/stored';
 export const PANELS = ['limits', 'mine', 'group'] as const;
 export type Panel = (typeof PANELS)[number];
 
-/** Used, free and total amount of a slot; `free` and `total` are null if there is no limit. */
+/** Amounts of a slot; `free`, `total` and `percent` are null if there is no limit. */
 export interface Amount {
   slot: string;
   used: string;

@@ -4,7 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { receivedInvitationsQuery, useAnswerInvitation } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
 
-/** Pending invitations of the user to folders. */
+/** The folder invitations that the user has received and not yet answered. */
 export function Invitations() {
   const { t } = useTranslation();
   const { message } = App.useApp();

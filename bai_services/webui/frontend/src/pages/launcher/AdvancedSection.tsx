@@ -20,7 +20,7 @@ export function EnvironmentSection() {
     change({
       environ: form.environ.map((old, n) => (n === index ? { ...old, ...changes } : old))
     });
-  // Variables with a number of threads are edited in fields of their own.
+  // `ThreadFields` edits the variables that set a number of threads.
   const rows = form.environ
     .map((variable, index) => ({ variable, index }))
     .filter(({ variable }) => !isThreadVariable(variable));

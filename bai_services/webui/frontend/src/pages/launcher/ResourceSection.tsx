@@ -15,7 +15,7 @@ import { isolated } from '../../i18n/userText';
 const MAX_KERNELS = 64;
 const BASIC_SLOTS = ['cpu', 'mem'];
 
-/** Project, group, image, variables, amounts of resources, number and agents of the kernels. */
+/** Project, group, image, environment variables, resources, number of kernels, and agent. */
 export function ResourceSection() {
   const { t } = useTranslation();
   const { form, change, options } = useLauncher();

@@ -4,7 +4,7 @@ const SAFE = /^[A-Za-z0-9_@%+=:,./-]+$/;
 
 const quoted = (text: string) => (SAFE.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`);
 
-/** Fields of a request with one value, each with its option of `bai session create`. */
+/** The fields of a request that are single values, with their options of `bai session create`. */
 const OPTIONS = [
   ['project', '--project'],
   ['image', '--image'],

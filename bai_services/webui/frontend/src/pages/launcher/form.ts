@@ -94,8 +94,8 @@ const textOf = (value: unknown) =>
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
 /**
- * Convert a request of the API, for example of a template or a URL, to the form; ignore unknown
- * values.
+ * Convert a request of the API, for example from a template or a URL, to the form; ignore unknown
+ * fields and invalid values.
  */
 export function formOf(request: unknown): LaunchForm {
   const given = recordOf(request);

@@ -8,8 +8,8 @@ const SIMPLE = /^(\d{1,9})([smhd]?)$/;
 const PART = /(\d{1,9})\s*(secs?|seconds?|mins?|minutes?|hours?|days?|weeks?|[smhdw])(?![a-z])/g;
 
 /**
- * A duration as a number and a unit: `90m` unchanged, `1h30m` in the largest unit without a
- * remainder (90 m); undefined if the text is not a duration.
+ * Parse a duration to a number and a unit. The unit of `90m` is kept; `1h30m` becomes 90 m, in the
+ * largest unit that leaves no remainder. Undefined if the text is not a duration.
  */
 export function spanOf(text: string): { count: number; unit: Unit } | undefined {
   const given = text.trim().toLowerCase();

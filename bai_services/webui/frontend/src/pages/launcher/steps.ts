@@ -6,7 +6,7 @@ export type Step = (typeof STEPS)[number];
 
 export const elementOf = (step: Step) => `section-${step}`;
 
-/** The steps of the fields of a request. Fields that are missing here are in `resources`. */
+/** For each field of a request, the step that contains it; all other fields: `resources`. */
 const FIELDS = new Map<string, Step>([
   ['type', 'type'],
   ['name', 'type'],

@@ -47,7 +47,7 @@ const RESOURCE_GROUPS: Entity = {
   activation: BY_FLAG
 };
 
-/** Resource groups with their schedulers and their links to accounts. */
+/** Resource groups, with the domains, projects, users and keypairs that are linked to each. */
 export function ResourceGroupsPage() {
   const { data: me } = useQuery(meQuery);
   const isWriter = RESOURCE_GROUPS.writers.some(role => role === me?.role);

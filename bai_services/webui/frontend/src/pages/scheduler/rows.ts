@@ -8,7 +8,9 @@ export interface Bar {
   /** Unix times in milliseconds. Without an end, the bar extends to the edge of the chart. */
   from: number;
   to: number | undefined;
-  /** The amount of the session on this device or agent, for example 0.5. */
+  /**
+   * What the session uses: `0.5` of this device, or `4 CPU` of this agent; empty for `waiting`.
+   */
   amount: string;
 }
 
@@ -68,7 +70,7 @@ export function rowsOf(schedule: Schedule): Row[] {
       withoutPlace.push({ key, agent: '', lane: undefined, bars: [{ ...bar, amount: '' }] });
     }
   }
-  // Hide the row of an agent with devices if no session without devices is on it.
+  // Hide the row of an agent that has devices if the row has no bars.
   const isUsed = (row: Row) => row.lane?.device_id !== '' || row.bars.length > 0;
   const hasDevices = new Set(
     schedule.lanes.filter(lane => lane.device_id).map(lane => lane.agent_id)

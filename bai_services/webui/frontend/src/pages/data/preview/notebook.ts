@@ -50,7 +50,7 @@ function textOf(value: unknown): string {
 
 const BASE64 = /^[A-Za-z0-9+/=\s]+$/;
 
-/** Counts what is shown of a notebook, and what is left out. */
+/** Applies the limits to the parts of a notebook, and counts what they exclude. */
 class Budget {
   readonly omitted: Omitted = { cells: 0, outputs: 0, characters: 0 };
   private characters = MAX_CHARACTERS;

@@ -20,7 +20,10 @@ export const MAX_POLICIES = 2;
 
 const SEPARATOR = '.';
 
-/** A policy as text for the URL: `drf.spread.` */
+/**
+ * A policy as text for the URL, for example `drf.spread.off`. An empty part, as at the end of
+ * `drf.spread.`, stands for the current rule of the group.
+ */
 export const policyText = (policy: TriedRules) =>
   RULE_NAMES.map(name => policy[name]).join(SEPARATOR);
 
