@@ -36,7 +36,7 @@ class Engine(ABC):
 
     @abstractmethod
     async def facts(self) -> dict[str, Any]:
-        """Return versions, ``isolation`` and ``notices``."""
+        """Return ``isolation`` and ``notices``; for Docker also versions and ``egress``."""
 
     @abstractmethod
     async def observe(self) -> list[Kernel] | None:

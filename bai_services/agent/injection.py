@@ -16,7 +16,7 @@ from .devices.base import Device, DeviceKind, GrantedDevice
 from .devices.nvidia.cuda import limit_environ
 from .kernels import DeviceShare
 
-# Path in the container of a file with resource variables, and the variables written to it.
+# Path of the resource file in the container, and the variables that the file can contain.
 RESOURCE_FILE = "/home/config/resource.txt"
 RESOURCE_FILE_VARIABLES = (
     "CUDA_GLOBAL_DEVICE_IDS",

@@ -15,7 +15,8 @@ from typing import Any
 import psutil
 
 BUBBLEWRAP_TIMEOUT_SECONDS = 10
-# A larger limit counts as no limit: cgroup v1 reports "no limit" as a number near 2**63.
+# A limit of at least this size counts as no limit: cgroup v1 reports "no limit" as a number near
+# 2**63.
 NO_LIMIT_BYTES = 2**60
 
 
@@ -28,7 +29,7 @@ class Capacity:
 
 
 def detect_capacity(root: Path = Path("/")) -> Capacity:
-    """Return the CPUs and the memory that this process may use, by CPU affinity and cgroup."""
+    """Return the CPUs and memory that the CPU affinity and the cgroup allow this process to use."""
     cpus = len(os.sched_getaffinity(0)) * 1000
     mem = int(psutil.virtual_memory().total)
     return Capacity(

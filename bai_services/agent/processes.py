@@ -36,7 +36,10 @@ class ProcessTree:
 
 
 class Processes:
-    """Finds, measures and terminates the processes of kernels; only ``retain`` does not block."""
+    """Finds, measures and terminates the processes of kernels.
+
+    All public methods except ``retain`` block.
+    """
 
     def __init__(self, agent_id: str, proc: Path = Path("/proc")) -> None:
         self._agent_id = agent_id.encode()
@@ -44,7 +47,7 @@ class Processes:
         self._cpu: dict[str, tuple[float, float]] = {}
 
     def trees(self) -> list[ProcessTree]:
-        """Return the process tree of every kernel that runs here, without zombies."""
+        """Return the process tree of every running kernel of this agent, without zombies."""
         trees: dict[str, ProcessTree] = {}
         children: dict[int, list[int]] = defaultdict(list)
         for pid in self._pids():

@@ -100,7 +100,10 @@ class WorkExecutor:
         return {"injection": injection.to_json()}
 
     def _write_resource_file(self, task: Task, environ: Mapping[str, str]) -> list[Mount]:
-        """Write the session's resource variables to a file and return its mount."""
+        """Write the session's resource variables to a file and return the mount of the file.
+
+        Without resource variables, return [].
+        """
         text = resource_file(environ)
         if not text:
             return []

@@ -235,7 +235,7 @@ async def _call_for_csv(
 
     async def page_of(query: ListQuery) -> Any:
         if query.offset != first.offset:
-            # A client that reads slowly keeps the export open.
+            # A slow client can keep the export open for hours: recheck the caller for each page.
             await handler.recheck_caller()
         return await _result(handler, method, declared, {**arguments, "query": query})
 
@@ -265,7 +265,7 @@ class APIHandler(RequestHandler):
     """
 
     caller: Caller
-    # Whether the duration of requests measures performance; False for streams and long polls.
+    # Whether the duration of requests is recorded as a metric; False for streams and long polls.
     is_timed: bool = True
 
     @property
@@ -282,7 +282,7 @@ class APIHandler(RequestHandler):
             If the caller cannot be authenticated.
         Forbidden
             If the request has a session token and the operation does not accept one, or if a
-            request with a cookie lacks the XSRF token.
+            request with a cookie may be forged by another site.
         """
         caller: Caller = await self.settings["sign_in"].caller_of(self)
         method = getattr(self, (self.request.method or "").lower(), None)

@@ -68,12 +68,12 @@ async def write_csv(
 
 
 def content_disposition(filename: str) -> str:
-    """Return the header with which a browser saves the response under a name.
+    """Return a Content-Disposition header; with it, a browser saves the response as ``filename``.
 
     Raises
     ------
     InvalidRequest
-        If a file cannot have that name.
+        If ``filename`` is not a valid name of a file.
     """
     if not 1 <= len(filename) <= MAX_FILENAME_LENGTH or not _FILENAME.fullmatch(filename):
         raise InvalidRequest(

@@ -12,7 +12,9 @@ from .sessions.responses import Session, SessionQuotas
 
 
 class SessionCounts(ResponseModel):
-    """Running sessions by type, starting and pending sessions; 1001 means more than 1,000."""
+    """``interactive``, ``batch``: running sessions of the type. ``starting``, ``pending``: sessions
+    of all types. 1001 means more than 1,000.
+    """
 
     interactive: int
     batch: int
@@ -23,8 +25,9 @@ class SessionCounts(ResponseModel):
 class Dashboard(ResponseModel):
     """Your sessions, quotas, resources and queue.
 
-    ``counts`` and ``recent`` (pending and running sessions, the newest first) contain the sessions
-    of all users if ``is_of_all`` is true. ``queued`` and ``running`` contain your newest sessions.
+    ``counts`` and ``recent`` (live sessions, the newest first) contain the sessions of all users if
+    ``is_of_all`` is true. ``queued`` and ``running`` contain your newest pending and running
+    sessions.
     ``quotas`` is null if you may not create sessions; ``agent_totals`` and ``agents`` are null
     unless ``is_of_all`` is true.
     """

@@ -10,7 +10,9 @@ from .fields import ResponseModel
 
 
 class Health(ResponseModel):
-    """``hub``: the Hub is reachable. ``standby``: another manager has the scheduler's lease."""
+    """``database``, ``hub``: whether they respond. ``standby``: another manager has the scheduler's
+    lease.
+    """
 
     status: Literal["ok", "degraded"]
     version: str

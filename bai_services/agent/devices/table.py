@@ -83,7 +83,7 @@ class Row:
 
     ``nodes`` can contain ``{i}``, the device's number on the machine. ``environ`` can contain
     ``{count}`` and the comma-separated lists ``{indices}`` (numbers on the machine), ``{ids}`` and
-    ``{local}`` (0, 1 …).
+    ``{local}`` (numbers in the session, from 0).
     """
 
     family: str

@@ -259,9 +259,9 @@ class TableDevices(DeviceKind):
 def level_of(granted: Sequence[GrantedDevice], engine: str) -> Level:
     """Return the enforcement level of the granted devices, of which there must be at least one.
 
-    The level of parts into which the hardware divides a device is HARDWARE. The level of whole
-    devices is HARDWARE in a container. Without a container it is NONE, because the session can
-    open other devices.
+    Parts of a divided device have the level HARDWARE. Whole devices have the level HARDWARE in a
+    container. Without a container they have the level NONE, because the session can open other
+    devices.
     """
     is_divided = all(g.device.slot for g in granted)
     return Level.HARDWARE if is_divided or engine == "docker" else Level.NONE

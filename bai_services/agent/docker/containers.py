@@ -134,7 +134,7 @@ class DockerEngine(Engine):
             self._networks_with_rules = networks.names
 
     async def _refresh_rules(self, containers: Sequence[Mapping[str, Any]]) -> None:
-        """Set the rules again if the engine was unavailable, or if the containers on overlay
+        """Set the rules again if ``_networks_with_rules`` is None, or if the containers on overlay
         networks have changed.
 
         An overlay network has no bridge of its own on this machine. Rules identify its containers

@@ -61,7 +61,8 @@ class Images:
         Raises
         ------
         NotFound
-            If no registry has the image, or the registry requires credentials.
+            If the registry lacks the image or requires credentials, or the pull fails for any
+            other reason.
         Unavailable
             If the registry or the engine does not respond.
         StorageFull
@@ -97,7 +98,8 @@ class Images:
         pull = self._pulls.pop(name, None)
         self._listeners.pop(name, None)
         if pull is not None and not pull.cancelled():
-            # Mark the exception as retrieved: if all callers were cancelled, asyncio would log it.
+            # Mark the exception as retrieved; otherwise asyncio logs it if every caller was
+            # cancelled.
             pull.exception()
 
     async def _pull(self, name: str) -> None:
@@ -143,7 +145,7 @@ _UNREACHABLE = (
 
 
 def pull_error(name: str, text: str) -> BaiError:
-    """Return the error for the user for Docker's error message of a failed pull."""
+    """Convert Docker's error message of a failed pull to an error for the user."""
     low = text.lower()
     if "no space left" in low:
         return StorageFull(f"image {name} does not fit on the disk of the machine", image=name)

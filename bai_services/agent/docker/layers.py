@@ -49,8 +49,9 @@ class Layers:
         """Return Docker's option ``size`` for containers of an image, in bytes; 0: omit the option.
 
         The option is used if there is a limit and Docker supports the option. The support depends
-        on the storage driver, the file system and its mount options. The first successful call
-        probes the support: it creates a container with a size, and removes it without starting it.
+        on the storage driver, the file system and its mount options. To detect the support, the
+        first successful call creates a container with a size limit, and removes the container
+        without starting it.
         """
         if not self._limit_bytes:
             return 0

@@ -41,7 +41,7 @@ Network = ipaddress.IPv4Network
 
 @dataclass(frozen=True, slots=True)
 class SessionNetworks:
-    """Networks of this agent's sessions, and the packet sources that egress rules apply to."""
+    """Names of this agent's bridge networks, and packet sources that egress rules apply to."""
 
     names: frozenset[str]
     sources: frozenset[Source]
@@ -145,8 +145,9 @@ class Networks:
         return name
 
     async def session_networks(self, containers: Iterable[str]) -> SessionNetworks:
-        """Return this agent's networks; ``containers`` are the ids of its containers on overlay
-        networks.
+        """Return this agent's bridge networks and packet sources.
+
+        ``containers`` are the ids of the agent's containers on overlay networks.
 
         Raises
         ------
@@ -198,7 +199,8 @@ class Networks:
                 if error.status_code == CONFLICT and _find(client, name):
                     return
                 reason = str(error.explanation or error)
-                # The machine uses this range outside of Docker; the next subnet may be free.
+                # An overlap means that the machine uses this range outside of Docker. The next
+                # subnet may be free.
                 if "overlap" not in reason.lower() and "conflict" not in reason.lower():
                     break
         raise _unavailable(name, self._pool, reason)

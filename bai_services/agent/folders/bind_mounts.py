@@ -1,7 +1,7 @@
 """Bind mounts of directories inside folders (subpath mounts).
 
 A session that requests ``data/sub`` gets exactly that directory: ``openat2`` with
-``RESOLVE_BENEATH`` resolves it below its folder, and its file descriptor is bind-mounted at
+``RESOLVE_BENEATH`` opens ``sub`` below the folder ``data``, and the descriptor is bind-mounted at
 ``$BAI_HOME/mounts/<name of the kernel's folder>/<number>``. Replacing the directory with a link
 afterwards therefore has no effect. Only this process's user can reach the mount point. All methods
 block.

@@ -24,7 +24,7 @@ class AuthorizationPageHandler(PageHandler):
     """GET asks the user for consent; POST delivers the code to the program."""
 
     retry_hint: ClassVar[str]
-    """Instruction for the user if the URL is incomplete."""
+    """Instruction for the user if the URL is incomplete or invalid."""
 
     async def get(self) -> None:
         caller: Caller | None = None

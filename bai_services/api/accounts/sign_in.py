@@ -58,7 +58,7 @@ class SignIn:
         InvalidRequest
             If a signed request has a Content-Digest header and a streamed body.
         Forbidden
-            If a request with a cookie comes from another site or lacks the XSRF token.
+            If a request with a cookie may be forged by another site (see ``_by_cookie``).
         RateLimited
             If the keypair of a signed request has reached its rate limit.
         Unavailable

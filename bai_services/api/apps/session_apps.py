@@ -13,8 +13,8 @@ from ..fields import ResponseModel
 class SessionApp(ResponseModel):
     """An app of a running session, at ``path`` below the session's ``url``.
 
-    ``kind``: builtin (part of Jupyter), process (started when it is opened), port (a program of
-    the user listens there), tcp (reached with the command line; ``path`` is empty).
+    ``kind``: builtin (part of Jupyter), process (started when it is opened), port (a program that
+    the user starts in the session), tcp (reached with the command line; ``path`` is empty).
     ``is_shareable``: the app can be shared, because it does not give access to the whole session.
     ``port``: the port on which the app listens in the session, or null if the session chooses it.
     """

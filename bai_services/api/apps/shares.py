@@ -27,7 +27,8 @@ TokenText = Annotated[str, StringConstraints(max_length=512, pattern=r"^[A-Za-z0
 
 class NewAppShare(Body):
     """Exactly one of ``user``, ``project`` and ``public`` must be given; ``project`` must be the
-    session's project. ``expires_in`` is in seconds.
+    session's project. ``expires_in`` is in seconds; default: one week, or the maximum of the user
+    policy if that is shorter.
     """
 
     app: NameText

@@ -18,7 +18,7 @@ _TAG = "resource groups"
 
 
 class TriedPolicy(Body):
-    """The changes of a tried policy to the group's current policy."""
+    """A policy to try, given as changes to the group's current policy."""
 
     scheduler: NameText | None = None
     scheduler_opts: dict[NameText, Any] = {}
@@ -35,8 +35,8 @@ class NewReplay(Body):
 class Replay(ResponseModel):
     """``status``: running, done, failed or cancelled. ``progress``: the finished part, 0 to 1.
 
-    ``username`` is empty if you may not see the user who started the replay. ``policies`` has the
-    name of each tried policy, which consists of its scheduler, placement and backfill.
+    ``username`` is empty if you may not see the user who started the replay. ``policies``: names of
+    the tried policies. A name consists of the scheduler, placement and backfill of the policy.
     """
 
     id: str

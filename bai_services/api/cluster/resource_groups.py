@@ -109,8 +109,8 @@ class ScheduledSession(ResponseModel):
 
 
 class Schedule(ResponseModel):
-    """``running`` has the 300 running sessions that end first, ``waiting`` the next 200 pending
-    sessions.
+    """``running`` has up to 300 running sessions: those that end first. ``waiting`` has up to 200
+    pending sessions: the first in the queue.
 
     If ``is_complete`` is false, the lists are empty, because this manager is on standby or is still
     loading the queue.

@@ -371,8 +371,8 @@ class ArchiveHandler(StreamedBodyHandler[Unpacked]):
 async def end_without_access(handler: APIHandler, folder_id: str) -> AsyncIterator[None]:
     """End a download when its caller may no longer download the folder's files.
 
-    An error before the first byte is raised. After any later error, the connection is closed, so
-    that the client notices that the file is incomplete.
+    If an error occurs before the first byte is sent, it is raised. If it occurs later, the
+    connection is closed, so that the client notices that the file is incomplete.
     """
 
     async def require(caller: Caller) -> None:

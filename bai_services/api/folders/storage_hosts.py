@@ -44,15 +44,15 @@ class QuotaScope(ResponseModel):
     limit_bytes: int | None = Field(description="The effective limit; null: no limit.")
     policy_bytes: int | None
     override_bytes: int | None
-    used_bytes: int | None = Field(description="Usage at `counted_at`.")
+    used_bytes: int | None = Field(description="Usage at `counted_at`; null: not counted yet.")
     percent: int | None = Field(
         description="Usage in percent of the limit, at most 100; null without a limit."
     )
     counted_at: datetime | None
     source: Literal["counter", "scan"]
     is_enforced: bool = Field(
-        description="Whether the file system enforces the limit, also for sessions. Otherwise the "
-        "manager only rejects uploads above the limit."
+        description="Whether the file system enforces the limit, also for sessions. Otherwise only "
+        "the manager enforces it, for uploads, copies and other operations of the manager."
     )
 
 

@@ -75,7 +75,10 @@ class SessionRequest(Body):
 
 
 class TemplatedSession(SessionRequest):
-    """A session request based on a template. Fields given here override the template's fields."""
+    """A session request, optionally based on a template.
+
+    Fields given here override the template's fields; mappings are merged entry by entry.
+    """
 
     template: ShortText | None = None
 

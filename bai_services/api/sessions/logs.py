@@ -100,7 +100,7 @@ class LogFileHandler(LogHandler):
 class LogStreamHandler(LogHandler):
     """Sends ``event: log`` with ``{"text", "is_gap"}``, and ``event: end`` after the last output.
 
-    An error after the first event is sent as ``event: error``.
+    If an error occurs after the first event, it is sent as ``event: error``.
     """
 
     is_timed = False

@@ -59,7 +59,7 @@ class AllocatedDevice(ResponseModel):
 
 
 class Lifetime(ResponseModel):
-    """Maximum run time.
+    """``seconds``: maximum run time, including extensions.
 
     ``added_seconds``: extensions so far. ``addable_seconds``: maximum further extension.
     """
@@ -72,6 +72,7 @@ class Lifetime(ResponseModel):
 class Idleness(ResponseModel):
     """``idle_since``: time of the last activity. ``idle_ends_at``: when the session will be stopped
     if it is not used before. Both are null if the session has no idle timeout.
+    ``next_report_seconds``: time until the session must report its activity again.
     """
 
     idle_since: datetime | None
@@ -89,8 +90,9 @@ class SessionToken(ResponseModel):
 class SessionCallback(ResponseModel):
     """State of the callbacks of a session.
 
-    ``is_open``: callbacks are still sent. ``delivered``, ``given_up``: number of callbacks.
-    ``tries``: attempts to send the current callback. ``next_at``: time of its next retry.
+    ``is_open``: callbacks are still sent. ``delivered``: number of delivered callbacks.
+    ``given_up``: number of callbacks that could not be delivered. ``tries``: attempts to send the
+    current callback. ``next_at``: time of its next retry.
     """
 
     url: str
@@ -375,7 +377,7 @@ class ScopeQuota(ResponseModel):
 
 
 class GroupResource(ResponseModel):
-    """Total amounts of all schedulable agents of a resource group."""
+    """Amounts of a slot on the live, schedulable agents of a resource group."""
 
     slot: str
     total: str
@@ -412,7 +414,7 @@ class Remedy(ResponseModel):
 
 
 class Explanation(ResponseModel):
-    """``position``: position in the queue. ``ahead``: number of sessions before it.
+    """``position``: position in the queue. ``ahead``: number of sessions before this session.
 
     ``sooner``: changes that would let the session start earlier. ``is_complete``: false if no
     explanation could be computed.
@@ -427,7 +429,7 @@ class Explanation(ResponseModel):
 
 
 class PendingExplanation(Explanation):
-    """Without a complete explanation, ``checks`` are the last stored reasons."""
+    """If ``is_complete`` is false, ``checks`` are the reasons that were stored last."""
 
     session_id: str
     name: str
@@ -469,10 +471,11 @@ class PreviewedSession(ResponseModel):
 class CapUse(ResponseModel):
     """A cap that applies to the session.
 
-    ``asked``: amount that the session requests. ``left``: amount that remains without the session.
-    ``used_percent``: used percentage of the limit, without the session. ``total_percent``: the same
-    with the session. Both are rounded down, and 100 if the limit is 0. ``is_exceeded``: whether the
-    session would exceed the limit; ``total_percent`` can be 100 in both cases.
+    ``asked``: amount that the session requests. ``used`` and ``left``: used and free amounts before
+    the session is created. ``used_percent``: used percentage of the limit before the session is
+    created. ``total_percent``: used percentage with the session. Both are rounded down, and 100 if
+    the limit is 0. ``is_exceeded``: whether the session would exceed the limit; ``total_percent``
+    does not show this, because it can be 100 even if the limit is exceeded.
     """
 
     scope: str
@@ -491,9 +494,9 @@ class CapUse(ResponseModel):
 class SessionPreview(Explanation):
     """Result of a session request without creating the session.
 
-    ``problems``: why it cannot be created; the other fields are then empty. ``existing_session``:
-    id of the live session that the request would return. ``is_complete``: false if the start could
-    not be computed.
+    ``problems``: why the session cannot be created; if there are any, the other fields are empty.
+    ``existing_session``: id of the live session that the request would return instead of creating
+    one. ``is_complete``: false if the start could not be computed.
     """
 
     problems: list[FieldProblem]

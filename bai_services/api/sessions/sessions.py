@@ -257,7 +257,7 @@ class WhyHandler(APIHandler):
 
 class GraphHandler(APIHandler):
     @operation(
-        "Read all direct and indirect dependencies and dependents of a session",
+        "Read the direct and indirect dependencies and dependents of a session",
         tag="sessions",
         returns=DependencyGraph,
         is_expensive=True,

@@ -96,7 +96,7 @@ def logout(*, as_json: bool) -> None:
         was_signed_in = profile.delete_saved()
     if current is not None and problem and not as_json:
         output.note(f"the token could not be revoked: {problem}")
-        output.note(f"it stays valid until it expires; revoke it at {current.url}/hub/token")
+        output.note(f"the token stays valid until it expires; revoke it at {current.url}/hub/token")
     output.print_done(
         "signed out" if was_signed_in else "was not signed in",
         {"signed_out": was_signed_in, "token_withdrawn": not problem if has_token else None},

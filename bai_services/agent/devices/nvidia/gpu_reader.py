@@ -24,7 +24,7 @@ PROCESS_LISTS = (
 # NVML names an instance "NVIDIA H200 MIG 1g.18gb"; some profiles end with +me.
 PROFILE = re.compile(r"MIG ((?:\d+c\.)?\d+g\.\d+gb(?:\+[a-z.]+)*)\s*$", re.IGNORECASE)
 MIB = 2**20
-# Period of utilization samples; the driver samples processes at most once a second.
+# Maximum age of the utilization samples of processes; the driver takes at most one per second.
 UTILIZATION_PERIOD_SECONDS = 2.0
 
 
@@ -215,7 +215,10 @@ class GpuReader:
 
 
 def profile_of(model: str, attributes: Any) -> str:
-    """Return the profile of an instance as in its slot name: ``1g.18gb`` or ``1g.18gb-me``."""
+    """Return the profile of an instance as in its slot name: ``1g.18gb`` or ``1g.18gb-me``.
+
+    Return ``unknown`` if NVML does not report the profile.
+    """
     match = PROFILE.search(model)
     if match is not None:
         return match[1].lower().replace("+", "-")

@@ -32,7 +32,8 @@ PIPE, LOG, SHM = "pipe", "log", "shm"
 COMMAND_SECONDS = 5.0
 START_TIMEOUT_SECONDS = 15.0
 EXIT_TIMEOUT_SECONDS = 3.0
-# The address of a Unix socket has at most 108 bytes, and the daemon appends names to this path.
+# The address of a Unix socket has at most 108 bytes, and the daemon creates sockets in the pipe
+# folder.
 MAX_PIPE_PATH_BYTES = 88
 MIB = 2**20
 # GPU memory that the MPS server and its contexts use.

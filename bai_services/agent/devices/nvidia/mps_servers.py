@@ -53,7 +53,9 @@ class Daemon:
 
 
 class MpsServers:
-    """Supervises one MPS daemon per shared GPU; ``maintain``, ``set_share`` and ``detach`` block.
+    """Supervises one MPS daemon per shared GPU.
+
+    ``maintain``, ``set_share``, ``detach`` and ``close`` block.
 
     A daemon has one limit for all its clients, so all sessions on a GPU have the same share. If the
     share is not fixed, the first session on an empty GPU sets it: the daemon is restarted with the
@@ -163,7 +165,7 @@ class MpsServers:
         daemon.control.start(limits)
         daemon.limits = limits
         uuid, text = daemon.control.uuid, format_amount("cuda.shares", share)
-        log.info("GPU %s now has shares of %s until it is empty", uuid, text)
+        log.info("each session on GPU %s now gets a share of %s", uuid, text)
         return True
 
     def maintain(self) -> None:

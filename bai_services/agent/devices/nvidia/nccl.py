@@ -57,7 +57,7 @@ def _adapters(granted: Sequence[GrantedDevice], host: HostFiles) -> list[str]:
 
 
 def _roce_index(adapter: str, host: HostFiles) -> int | None:
-    """Return the GID index of RoCE version 2; None on InfiniBand."""
+    """Return the index of the first RoCE v2 GID; None if there is none, as on InfiniBand."""
     for path in host.paths(f"{adapter}/ports/1/gid_attrs/types/*", 0):
         if host.read(path) == ROCE_V2:
             return int(path.rpartition("/")[2])

@@ -79,7 +79,7 @@ class MemoryBlock:
 
 
 class FuriosaSmi:
-    """Wrapper around the optional ``furiosa_smi_py`` binding; without it there are no cards."""
+    """Wrapper around the optional ``furiosa_smi_py`` binding; without it ``cards`` returns {}."""
 
     def __init__(self, module: Any | None = None) -> None:
         """``module`` is the binding; None imports it if it is installed."""

@@ -12,7 +12,9 @@ ADDRESS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 
 
 class Lpus(TableDevices):
-    """Cards with a management node, named by PCI address, and a render node of function 1."""
+    """Cards with a management node, whose name encodes the PCI address of the card, and the render
+    nodes of PCI function 1.
+    """
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:
         address = ADDRESS.fullmatch(str(device.facts["pci"]))
