@@ -1,4 +1,4 @@
-"""Record the usage that heartbeats report as samples."""
+"""Store usage samples, which are means of the readings in heartbeats."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class UsageSampling:
         length = timedelta(seconds=COARSE.interval_seconds)
         if self._next_coarse is None or self._next_coarse > now:  # the clock was set back
             # The newest interval is condensed again: a manager that was killed may have condensed
-            # only some of its kernels.
+            # the samples of only some kernels.
             last = await self._store.last(COARSE, now)
             oldest = COARSE.start_of(now - FINE.kept_for)
             self._next_coarse = oldest if last is None else max(oldest, last)
