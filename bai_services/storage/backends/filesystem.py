@@ -20,7 +20,7 @@ def filesystem_of(path: Path) -> str:
     for mount in mounts():
         is_above = os.path.join(str(path.absolute()), "").startswith(os.path.join(mount.point, ""))
         # Choose the longest mount point. The device number decides only between mounts at the same
-        # point, because that of a btrfs subvolume is missing from the mount table.
+        # point, because the mount table does not contain the device number of a btrfs subvolume.
         length = len(mount.point)
         is_better = length >= best if mount.device == wanted else length > best
         if is_above and is_better:
