@@ -1,10 +1,10 @@
-"""Run JupyterHub without an import that takes more CPU time than the rest of its start.
+"""Run JupyterHub without the slow import of rfc3987_syntax.
 
     python -m bai_services.run_hub [ARGUMENT …]
 
-If rfc3987_syntax is installed, jsonschema imports it to validate the format `iri`. The module
-builds a grammar at import. No schema of the Hub uses that format; without the module, jsonschema
-does not validate `iri`.
+If rfc3987_syntax is installed, jsonschema imports it to validate the format `iri`. The import
+builds a grammar, which takes more CPU time than the rest of the Hub's start. No schema of the Hub
+uses that format; without rfc3987_syntax, jsonschema does not validate `iri`.
 """
 
 from __future__ import annotations

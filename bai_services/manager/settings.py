@@ -43,7 +43,8 @@ class Settings:
     hub_access_scopes: frozenset[str] = frozenset(
         {"access:services", "access:services!service=bai"}
     )
-    # Peers whose X-Forwarded-For is trusted: networks or addresses; "own" is this machine.
+    # Peers whose X-Forwarded-For is trusted: networks or addresses; "own" means the addresses of
+    # this machine.
     trusted_proxies: tuple[str, ...] = ("own",)
     # Cost of argon2id; a change applies to each user at the next sign-in.
     password_memory_kib: int = 65_536
@@ -61,7 +62,8 @@ class Settings:
     upload_expiry_seconds: int = 24 * 3600
     # Maximum number of unfinished uploads of a user; each part of a split upload counts.
     max_open_uploads: int = 256
-    # Maximum size of one file in a folder.
+    # Maximum size of one uploaded file, and of all files from one uploaded archive. Sessions may
+    # write larger files.
     max_file_bytes: int = 16 * 2**30
     # Addresses that callbacks of sessions may reach.
     callback_reach: AllowedTargets = AllowedTargets()

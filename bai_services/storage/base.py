@@ -15,7 +15,7 @@ class Capability(StrEnum):
     """An optional capability of a storage host."""
 
     QUOTA = "quota"  # the file system enforces quotas, also on writes by sessions
-    FAST_USAGE = "fast-usage"  # the file system counts usage, so no tree must be walked
+    FAST_USAGE = "fast-usage"  # the file system counts usage, so no tree needs to be walked
     FAST_CLONE = "fast-clone"  # copy-on-write copies that share blocks (reflinks)
 
 
@@ -68,7 +68,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A page of a directory's entries; ``total`` counts all entries, not only this page."""
+    """A page of a directory's entries; ``total`` is the number of matching entries on all pages."""
 
     items: list[Entry]
     total: int

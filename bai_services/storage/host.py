@@ -66,6 +66,7 @@ MAX_ARCHIVE_PATHS = 1000
 class StorageHost:
     """Stores a folder in ``ROOT/KIND/OWNER_ID/FOLDER_ID``; KIND is ``user`` or ``project``.
 
+    An unmanaged folder stays at its own path, which may be on another file system.
     Uploads in progress are in the directory ``.staging`` next to the folders: on the same file
     system, counted against the same quota, and never visible in a session. Paths that lead out of a
     folder through links are rejected.

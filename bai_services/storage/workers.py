@@ -39,7 +39,7 @@ STEP_TIMEOUT_SECONDS = 60.0
 
 
 class Workers:
-    """The thread pool of one storage host; a slow host cannot block the other hosts.
+    """A thread pool of one storage host; a slow host cannot block the other hosts.
 
     A thread that hangs in a dead mount cannot be stopped: its caller gets an error after a timeout.
     While all threads hang, every call fails immediately. The threads are daemons, because the

@@ -19,8 +19,9 @@ CPU_GRACE_SECONDS = 5
 def limit_resources(limits: Mapping[int, int]) -> None:
     """Set resource limits (``resource.RLIMIT_…``) and disable core dumps.
 
-    A limit above the current hard limit is lowered to the hard limit. A process that reaches its
-    limit of CPU time ends with SIGXCPU; SIGKILL then means that something else has killed it.
+    A limit above the current hard limit is lowered to the hard limit. SIGXCPU ends
+    a process that reaches its limit of CPU time, so SIGKILL normally has another cause, for example
+    too little memory.
     """
     for kind, value in {**limits, resource.RLIMIT_CORE: 0}.items():
         _, hard = resource.getrlimit(kind)
@@ -31,9 +32,9 @@ def limit_resources(limits: Mapping[int, int]) -> None:
 
 
 def drop_privileges(niceness: int) -> None:
-    """Forbid new privileges and the network, lower the priority, and end with the parent.
+    """Forbid new privileges and the network, lower the CPU priority, and die with the parent.
 
-    A failing step is ignored, because not every system allows all of them.
+    A step that fails is ignored, because not every system allows every step.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

@@ -176,13 +176,13 @@ class TunnelEndpoint:
         self.wake()
 
     def remove_stream(self, stream: Stream) -> None:
-        """Remove a stream whose local connection has closed normally."""
+        """Remove a stream whose local connection has closed."""
         self._streams.pop(stream.number, None)
 
     def send_response(self, number: int, content: bytes) -> None:
-        """Send a response on the stream ``number``, and half-close the stream.
+        """Send a response to the peer on the stream ``number``, and half-close the stream.
 
-        The stream has no local connection.
+        The caller closes the local connection of the stream.
         """
         self.link.streams.send(number, content)
         self.link.streams.finish(number)

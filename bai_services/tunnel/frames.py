@@ -82,7 +82,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First message of both endpoints: key of the tunnel and number of stream frames received."""
+    """First message of both endpoints: key of the tunnel and number of stream frames received.
+
+    ``is_resumed`` is true if the sender has the state of an earlier websocket of the tunnel.
+    """
 
     key: bytes
     is_resumed: bool

@@ -7,7 +7,8 @@ from collections import deque
 from .frames import Frame, FrameKind, Hello, ProtocolError, encode, encode_ack, encode_text
 from .streams import Event, Streams
 
-# Maximum size of the frames that are stored for retransmission.
+# No new stream frame is sent while the total size of the frames stored for retransmission is at
+# least this limit.
 MAX_UNACKNOWLEDGED_BYTES = 8 * 1024 * 1024
 ACK_EVERY_BYTES = 512 * 1024
 ACK_EVERY_FRAMES = 64
@@ -119,7 +120,7 @@ class Link:
         count = number - self._first_unacknowledged
         # The peer cannot acknowledge a frame that is still to be sent again.
         if not 0 <= count <= len(self._unacknowledged) - len(self._resend):
-            raise ProtocolError(f"ACK of {number} frames, of which some were not sent")
+            raise ProtocolError(f"invalid ACK: the peer cannot have received {number} frames")
         for _ in range(count):
             self._unacknowledged_bytes -= len(self._unacknowledged.popleft())
         self._first_unacknowledged = number

@@ -67,17 +67,16 @@ Event = Opened | Data | Finished | Reset | Writable
 
 @dataclass(slots=True)
 class _Stream:
-    # Sending: bytes that may be sent, data to send, whether FINISH is due or was sent.
-    credit: int = FIRST_WINDOW_BYTES
-    pending: deque[memoryview] = field(default_factory=deque)
-    is_finishing: bool = False
-    has_finished: bool = False
-    # Receiving: window size, bytes that the peer may still send, bytes consumed since the last
-    # CREDIT, whether the peer sent FINISH.
-    window: int = FIRST_WINDOW_BYTES
-    granted: int = FIRST_WINDOW_BYTES
-    consumed: int = 0
-    has_peer_finished: bool = False
+    # Sending.
+    credit: int = FIRST_WINDOW_BYTES  # bytes that may be sent now
+    pending: deque[memoryview] = field(default_factory=deque)  # data to send
+    is_finishing: bool = False  # FINISH must be sent after the pending data
+    has_finished: bool = False  # FINISH was sent
+    # Receiving.
+    window: int = FIRST_WINDOW_BYTES  # size of the window in bytes
+    granted: int = FIRST_WINDOW_BYTES  # bytes that the peer may still send
+    consumed: int = 0  # bytes consumed since the last CREDIT
+    has_peer_finished: bool = False  # the peer sent FINISH
 
 
 class Streams:

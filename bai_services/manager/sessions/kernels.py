@@ -34,11 +34,11 @@ from .usage.sampling import UsageSampling
 
 # A work item without a report from its agent is sent again after this time.
 RESEND_AFTER = timedelta(seconds=5)
-# A kernel that started less than this time ago may be missing from a heartbeat sent before its
-# start.
+# After a status change of a session, missing and ended kernels are ignored for this time: the agent
+# may have sent the heartbeat before the kernel started. The end of a batch command is not ignored.
 MIN_AGE = timedelta(seconds=15)
-# The agent removes a kernel of an ending or ended session if the Hub has not removed it within this
-# time.
+# If the session of a reported kernel is ending, has ended, is unknown or is on another agent, the
+# manager requests the removal of the kernel after this time. Normally, the Hub removes it earlier.
 REMOVAL_GRACE = timedelta(seconds=20)
 MAX_MISSED_HEARTBEATS = 2
 MAX_REASON_CHARACTERS = 500

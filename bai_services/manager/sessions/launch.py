@@ -1,4 +1,4 @@
-"""Operations of the spawner: fetch the launch plan of a session, report its start and its end."""
+"""Operations that the Hub's spawner calls: fetch launch plans, report start and end of sessions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ from .requests.secret_environ import SecretEnviron
 # Variables that set the number of threads of numerical libraries. Without them, the libraries use
 # all cores of the machine.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-# User and group id of sessions if the account does not set them.
+# User id and group id of a session's processes if the manager runs as root and the account sets no
+# ids.
 DEFAULT_UID = 1000
 DEFAULT_GID = 1000
 MAX_REASON_CHARACTERS = 1000
@@ -145,7 +146,7 @@ class LaunchPlans:
 
 
 class Launch:
-    """Operations of the spawner on a session; only the Hub may call them."""
+    """Operations on sessions for the Hub's spawner; only the Hub may call them."""
 
     def __init__(
         self,

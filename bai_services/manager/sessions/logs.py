@@ -28,7 +28,10 @@ MAX_SEARCH_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """Output after the previous chunk; with ``is_gap``, output between the two chunks is lost."""
+    """Output after the previous chunk.
+
+    ``is_gap`` is true if output between the two chunks may be missing.
+    """
 
     text: str
     is_gap: bool = False
@@ -56,7 +59,8 @@ class Logs:
     ) -> LogText:
         """Return the output of a kernel or, with ``words``, the lines that contain this text.
 
-        ``max_lines`` limits the result to the last lines.
+        ``max_lines`` limits the result to the last lines. With ``has_times``, lines keep their
+        timestamps.
 
         Raises
         ------
@@ -106,7 +110,8 @@ class Logs:
                 output = None
             if output is not None:
                 text = output.log
-                # The stored log of an ended kernel may lack the timestamps of the live log.
+                # Unless timestamps are requested, remove them before the comparison: the live log
+                # may have timestamps that the stored log of the ended kernel lacks.
                 text = text if has_times else without_times(text)
                 more, is_gap = appended_since(before, text)
                 if more:

@@ -82,7 +82,8 @@ class Sessions:
     async def create(self, caller: Caller, request: SessionSpec) -> tuple[Session, bool]:
         """Create a session; return it and whether it is new.
 
-        If a live session has the same name and spec, that session is returned.
+        If the owner has a live session with the same name and spec, that session is returned. With
+        ``request.reuse``, the spec may differ.
 
         Raises
         ------
@@ -212,7 +213,10 @@ class Sessions:
         return row
 
     async def graph(self, caller: Caller, key: str) -> DependencyGraph:
-        """Return the sessions that dependencies, in either direction, connect with a session."""
+        """Return the sessions connected to a session by a chain of dependencies in any direction.
+
+        ``is_complete`` is false if there are too many sessions, so that some are left out.
+        """
         row = await self.find_visible(caller, key)
         graph = await self._dependencies.graph(row.id)
         dependencies: dict[str, list[str]] = defaultdict(list)
@@ -234,7 +238,8 @@ class Sessions:
         authorizer.require(caller, "session.write", target_of(row))
         who = caller.username or caller.role
         if row.status in LIVE - {Status.TERMINATING}:
-            # None: another request stops the session, or it has just ended.
+            # ``stopped`` is None if another request is stopping the session or the session has just
+            # ended.
             stopped = await self._lifecycle.try_apply(
                 row.id, Event.STOP_REQUESTED, f"stopped by {who}"
             )
@@ -247,7 +252,7 @@ class Sessions:
         return self._shown_to(caller, view)
 
     async def finish_unlaunched(self, session_id: str) -> None:
-        """End a TERMINATING session of which no kernel was ever started."""
+        """End a TERMINATING session whose launch plan was never issued: no kernel is running."""
         view = await self._store.with_kernels(session_id)
         is_launched = any(kernel.launched_at is not None for kernel in view.kernels)
         if view.row.status is Status.TERMINATING and not is_launched:

@@ -110,7 +110,10 @@ def _lifetime(view: SessionView) -> SessionLifetime | None:
 
 
 def _end_of(view: SessionView) -> datetime | None:
-    """Return when a time limit ends a session; None if it has no limit or is not running."""
+    """Return when the lifetime limit or the batch timeout ends a session.
+
+    Return None if the session has neither of them or is not running.
+    """
     row, limit = view.row, view.time_limit
     if row.status is not Status.RUNNING or row.started_at is None:
         return None

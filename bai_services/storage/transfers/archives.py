@@ -148,7 +148,7 @@ def generate_archive(
 ) -> Generator[bytes, None, None]:
     """Yield the chunks of a zip or tar archive of the paths ``tops``.
 
-    The archive is not a snapshot: each file is read when its turn comes. Links are archived as
+    The archive is not a snapshot: each file is read only when it is added. Links are archived as
     links.
     """
     sink = _Sink()

@@ -163,10 +163,10 @@ class ArchiveStream:
 
 
 async def _run_later(workers: Workers, work: Callable[..., None], *given: object) -> None:
-    """Run ``work`` in a worker, also after a timeout.
+    """Run ``work`` exactly once: in a worker, or in a new thread if no worker runs it in time.
 
-    If all workers hang, they reject the call: then ``work`` runs in a thread of its own. There is
-    at most one such thread for each aborted download.
+    ``work`` closes a descriptor. An aborted download starts at most two such threads: one for the
+    file and one for the socket.
     """
     tried = threading.Lock()
 

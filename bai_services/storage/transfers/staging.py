@@ -28,8 +28,9 @@ from ..trees import copy_file, descriptor, start_writeback, write_sparsely
 DIRECTORY = ".staging"
 _FACTS = ".json"
 _DATA = ".data"
-# A file with this suffix contains the offset at which a chunk with a checksum starts. The bytes
-# after the offset do not count until the checksum is verified.
+# A file with this suffix contains the offset at which a chunk with a checksum starts. The file
+# exists until the checksum is verified. After a crash, ``recover`` removes the bytes after the
+# offset.
 _UNCHECKED = ".unchecked"
 # Suffix of one-shot uploads, which cannot be resumed; ``Staging.sweep`` removes abandoned ones.
 _ONE_SHOT = ".once"
@@ -222,7 +223,7 @@ class Writer:
 
     @property
     def is_unchecked(self) -> bool:
-        """Return whether the checksum of the written bytes has not been verified yet."""
+        """Return whether the written bytes have a checksum that is still to be verified."""
         return self._expected is not None
 
     def write(self, chunk: bytes | memoryview) -> None:
@@ -258,7 +259,7 @@ class Writer:
         self._unmark()
 
     def drop(self) -> None:
-        """Remove the bytes that this writer has written but not verified."""
+        """Remove the bytes that this writer has written if their checksum was not verified."""
         if self._file >= 0 and self._expected is not None:
             os.ftruncate(self._file, self._start)
             self.size = self._start

@@ -32,7 +32,7 @@ from .unpacking import Unpacking
 
 MEMORY_BYTES = 512 * 2**20
 OPEN_FILES = 256
-# Lower priority than the manager and the sessions' requests.
+# Gives this process a lower CPU priority than the manager.
 NICENESS = 5
 
 

@@ -216,8 +216,8 @@ class Unpacking:
             If it is not a tar archive, exceeds a limit, contains a forbidden member, or contains a
             path both as a file and as a directory.
         Conflict
-            If a directory, link or special file exists at the path of a file, or something else
-            than a directory at the path of a directory.
+            If a directory, link or special file exists at the path of a file, or if something other
+            than a directory exists at the path of a directory.
         """
         self._staging.mkdir(mode=0o700)
         with descriptor(os.open(self._staging, os.O_RDONLY | os.O_DIRECTORY)) as here:

@@ -380,7 +380,7 @@ BULK_REFUSALS: dict[str, tuple[list[dict[str, Any]], type[Exception], str]] = {
     "duplicate name": (
         [{"name": "job1", **BATCH}, {"name": "job1", **BATCH}],
         errors.InvalidRequest,
-        "more than once",
+        "duplicate session names",
     ),
     "second session invalid": (
         [{"name": "job1", **BATCH}, {"name": "job2", **BATCH, "image": "nope:1"}],

@@ -35,7 +35,7 @@ class DependencyResolver:
         duplicates = [name for name, count in counts.items() if count > 1]
         if duplicates:
             raise InvalidRequest(
-                f"{len(duplicates)} names occur more than once, for example {duplicates[0]!r}; "
+                f"duplicate session names: {len(duplicates)}, for example {duplicates[0]!r}; "
                 "sessions that are created together need different names",
                 field="name",
             )

@@ -46,7 +46,7 @@ from .requests import Folders, Requests, access_key_of
 
 
 class Options:
-    """Lists the options of a project and a resource group, and chooses these if none is given."""
+    """Lists options for a new session; chooses the project and the group if none is given."""
 
     def __init__(
         self, store: RequestStore, requests: Requests, vfolders: Folders, jit_warmup: JitWarmup

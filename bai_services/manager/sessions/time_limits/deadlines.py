@@ -31,7 +31,7 @@ class _Limit:
     """A time limit: the query for expired sessions, the status they must have, and how they end.
 
     ``text`` may contain the placeholders ``{maximum}`` (a duration) and ``{source}`` (the name of
-    the resource group or policy that sets it).
+    the resource group or policy that sets the maximum).
     """
 
     find: Callable[[datetime], Awaitable[Sequence[Overdue]]]

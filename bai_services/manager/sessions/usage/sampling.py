@@ -1,4 +1,4 @@
-"""Record the usage that heartbeats report as samples."""
+"""Store usage samples, which are means of the readings in heartbeats."""
 
 from __future__ import annotations
 

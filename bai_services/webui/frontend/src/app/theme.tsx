@@ -48,8 +48,8 @@ const DARK: ThemeConfig = {
   },
   components: {
     Menu: { itemSelectedColor: '#91caff' },
-    // This colour contrasts with the background, as the colour of a text, and with the white dot
-    // of a selected radio button.
+    // This colour has enough contrast for both of its uses: as a text colour on the background, and
+    // behind the white dot of a selected radio button.
     Radio: { colorPrimary: '#4096ff', colorPrimaryHover: '#4096ff', colorPrimaryActive: '#4096ff' },
     Tabs: { itemSelectedColor: DARK_LINK, itemHoverColor: DARK_LINK }
   }

@@ -19,7 +19,7 @@ const TYPES = {
   'stops-soon': 'warning',
   share: 'info'
 } as const;
-// Long enough to use the buttons of a new session.
+// The notice of a started session is shown for this time, so that its buttons can be used.
 const NOTICE_SECONDS = 15;
 const WARNING_MILLIS = 10 * 60_000;
 // Poll: activity in a session postpones its end without an event.

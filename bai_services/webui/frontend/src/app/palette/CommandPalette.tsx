@@ -7,7 +7,7 @@ const PaletteDialog = lazy(() =>
   loadScript(() => import('./PaletteDialog')).then(module => ({ default: module.PaletteDialog }))
 );
 
-/** Opens the command palette at Ctrl-K. */
+/** The command palette; Ctrl-K, Cmd-K and `openPalette` open it. */
 export function CommandPalette() {
   const [isOpen, setIsOpen] = useState(false);
   useEffect(() => {
