@@ -6,7 +6,7 @@ export type Tab = (typeof TABS)[number];
 /** State of the settings page in the URL. */
 export interface SettingsSearch {
   tab?: Tab;
-  /** Filter: only preferences or requests whose name contains this text are shown. */
+  /** Filter: text in a preference's name or description, or in a request's method or path. */
   find?: string;
 }
 
