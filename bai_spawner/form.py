@@ -19,9 +19,9 @@ from bai_services.script_json import script_json
 from .refused_fields import problems_of, refused_fields
 from .server import SessionServer
 
-# The manager is asked for the offer of the initial project and of at most this number of other
-# projects, and then of at most this number of pairs of project and resource group. For any other
-# choice, the form shows the offer of its project or of the initial project.
+# The form requests the manager's offer for the initial project, for at most this number of other
+# projects, and for at most this number of pairs of project and resource group. For any other pair,
+# it shows the offer of the pair's project, or else of the initial project.
 MAX_OFFERS = 24
 RESOURCE = "resource:"
 UNIT = ":unit"
@@ -37,8 +37,8 @@ Form = Mapping[str, Sequence[str]]
 class SubmittedForm:
     """Values that a user submitted. The Hub shows them again if the start is refused.
 
-    ``problems`` are the refused fields and their problems. The start, which is a task of the same
-    request, adds them.
+    ``language`` is empty if the form names no known language. ``problems`` are pairs of a refused
+    field and its problem. The start, which is a task of the same request, adds them.
     """
 
     options: Mapping[str, Any]

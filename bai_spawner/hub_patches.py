@@ -1,10 +1,10 @@
-"""Patches of JupyterHub: omit two needless costs of every spawn, translate its own pages, keep
-their XSRF tokens from scripts, and end failed transactions.
+"""Patches of JupyterHub: omit two needless costs of every spawn, translate the Hub's pages, hide
+their XSRF tokens from scripts, and roll back failed transactions.
 
 JupyterHub has no settings for this, so the Hub's configuration file calls `apply_hub_patches`,
 which replaces five functions of JupyterHub before they are used. A function that a later
 JupyterHub no longer has is not replaced. The patches are written for JupyterHub 6 (tested: 6.1.1);
-`tests/spawner/test_hub_patches.py` fails if a function changes on which a patch relies.
+`tests/spawner/test_hub_patches.py` fails if a function on which a patch relies changes.
 """
 
 from __future__ import annotations

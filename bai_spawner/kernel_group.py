@@ -85,7 +85,7 @@ async def remove(engine: Engine, running: Running) -> None:
 
 
 async def read_logs(engine: Engine, running: Running, max_bytes: int) -> tuple[str, dict[str, str]]:
-    """Return the end of the main kernel's output, and the ends of the other outputs by hostname.
+    """Return the last output of the main kernel, and that of each sub kernel by host name.
 
     ``max_bytes`` limits the total. If there are sub kernels, the main kernel gets half of it.
     """

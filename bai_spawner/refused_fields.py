@@ -41,9 +41,9 @@ ADVANCED = ("bai-name", "bai-shm", "bai-ports", "bai-environ")
 class RefusedField:
     """A refused field of a request, the problem, and where the form shows it.
 
-    ``element`` is the id of the form element, empty if the form has none. For a row of a list:
-    ``section`` is the id of the list, ``key`` the slot, variable name or row number, ``part`` the
-    column.
+    ``element`` is the id of the form element, empty if the form has none. ``section`` is the id of
+    the list to which the field belongs, empty if it belongs to none. For a row of a list, ``key``
+    is the slot, variable name or row number. ``part`` is the column of a mount.
     """
 
     field: str

@@ -32,8 +32,8 @@ class SessionServer(Spawner):
 
     manager_url = Unicode(
         help="""
-        URL of the resource manager that does not pass through the Hub's proxy, such as
-        `http://127.0.0.1:8091/services/bai`. The default is `BAI_MANAGER_URL`.
+        Direct URL of the resource manager, without the Hub's proxy. The default is
+        `BAI_MANAGER_URL`, or `http://127.0.0.1:8091/services/bai` if that variable is not set.
         """
     ).tag(config=True)
 
@@ -54,8 +54,8 @@ class SessionServer(Spawner):
         10,
         min=0.1,
         help="""
-        Timeout in seconds of a call to the resource manager. The wait in the queue
-        (`queue_grace_seconds`) is added to it.
+        Timeout in seconds of a call to the resource manager. Calls that wait for a pending session
+        (`queue_grace_seconds`) have their own timeout.
         """,
     ).tag(config=True)
 
@@ -90,8 +90,8 @@ class SessionServer(Spawner):
     start_timeout = Integer(
         180,
         help="""
-        Seconds until a started server must respond, including the wait in the queue
-        (`queue_grace_seconds`).
+        Seconds from the request to start a server until the server must respond, including the
+        wait in the queue (`queue_grace_seconds`).
         """,
     ).tag(config=True)
 

@@ -86,7 +86,7 @@ class Sessions:
         return await self._get("/sessions/options", **{k: v for k, v in query.items() if v})
 
     async def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create and return a session; idempotent while a live session has the name and request."""
+        """Create a session, or find the live session with the same name and request; return it."""
         return await self._post("/sessions", body)
 
     async def get(self, session_id: str) -> dict[str, Any]:

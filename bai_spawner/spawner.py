@@ -168,7 +168,7 @@ class BaiSpawner(SessionServer):
             await asyncio.sleep(PROGRESS_STEP_SECONDS)
 
     async def delete_forever(self) -> None:
-        """Cancel the live session of this server, which is being removed."""
+        """Cancel the server's session if it is live; the Hub is removing the server."""
         session_id = (self.orm_spawner.user_options or {}).get(SESSION_ID)
         if not session_id:
             return

@@ -87,7 +87,9 @@ class Start:
         return bool((self._spawner.user_options or {}).get(SESSION_ID) == session_id)
 
     def _check_requester(self) -> None:
-        """Raise ``Forbidden`` if another user requests the start, or a service without session id.
+        """Raise ``Forbidden`` if anybody but the owner requests the start.
+
+        Exception: a service may request it with a session id as the only option.
 
         Options from any other user would run that user's code as the owner. The manager is a
         service and sends only the id of a session, which the owner has created through the manager.
@@ -114,7 +116,7 @@ class Start:
         """Return the plan of the session named in the options if it is prepared, else None.
 
         The manager requests a start only when the session is prepared. For such a start, this is
-        the only call of the manager before the engine starts the kernels.
+        the only call to the manager before the engine starts the kernels.
         """
         session_id = (self._spawner.user_options or {}).get(SESSION_ID)
         if session_id is None:
@@ -179,8 +181,8 @@ class Start:
         spawner = self._spawner
         options = form.with_secrets(options)
         if isinstance(options.get("mounts"), Sequence):
-            # Drop ``name``, which only the form uses, to label a folder that was deleted after the
-            # last start.
+            # Drop ``name``, because only the form uses it: as the label of a folder that was
+            # deleted after the last start.
             options["mounts"] = [
                 {k: v for k, v in mount.items() if k != "name"}
                 if isinstance(mount, Mapping)

@@ -51,7 +51,7 @@ def main() -> int:
     figures |= {
         "decisions": spec.decisions,
         "agents": spec.agents,
-        "batch": spec.batch or "as the manager",
+        "batch": spec.batch or "manager's batch size",
     }
     print(json.dumps(figures, indent=2))
     return 0

@@ -54,7 +54,7 @@ def weights_of(pods: Sequence[Pod], mix: str) -> list[float]:
 
 
 class SteadyState:
-    """A simulated cluster, on which requests start when they arrive and then end."""
+    """A simulated cluster, on which a request starts at its arrival or is lost."""
 
     def __init__(
         self, pods: Sequence[Pod], weights: Sequence[float], capacity: int, load: float
@@ -97,7 +97,10 @@ class SteadyState:
 
 
 def weighted(pods: Sequence[Pod], weights: Sequence[float]) -> list[Pod]:
-    """Return the training data of the policy's tables: each row, repeated by its weight."""
+    """Return the training data of the policy's tables.
+
+    Each row is repeated in proportion to its weight, at most 40 times.
+    """
     scale = 4 / max(min(w for w in weights if w), 1e-9)
     return [p for p, w in zip(pods, weights, strict=True) for _ in range(min(40, round(w * scale)))]
 
@@ -142,7 +145,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--loads", nargs="+", type=float, default=[0.9, 1.0, 1.1])
     parser.add_argument("--mix", choices=["own", "cpu-bound"], default="own")
     parser.add_argument("--arrivals", type=int, default=40_000)
-    parser.add_argument("--seeds", type=int, default=1, help=f"runs, from seed {FIRST_SEED} on")
+    parser.add_argument(
+        "--seeds", type=int, default=1, help=f"number of seeds, from {FIRST_SEED} on"
+    )
     parser.add_argument("--variant", choices=["chosen", *Variant], default="chosen")
     args = parser.parse_args(arguments)
     if args.seeds < 1:

@@ -131,7 +131,7 @@ def allocate_shares(
     inventory: Inventory,
     grants: DeviceGrants,
 ) -> None:
-    """Allocate a GPU share to each session; report 1 GiB of that GPU as used by its process."""
+    """Allocate a GPU share to each session, and report 1 GiB as used by the session's process."""
     devices = sorted(inventory.devices.values(), key=lambda d: d.index)
     lines = []
     for number, (session, process) in enumerate(zip(sessions, processes, strict=True)):

@@ -184,7 +184,7 @@ def _snapshot(
 
 
 class _Speed:
-    """A full cluster with a long queue; its sessions end one after the other."""
+    """A full cluster with a long queue; the running sessions end one after the other."""
 
     def __init__(self, agents: int, waiting: int) -> None:
         rng = random.Random(3)

@@ -1,4 +1,4 @@
-"""Time from `make run` until the sign-in page responds, before and after the installation.
+"""Time from `make run` until the sign-in page responds, in a new clone and after installation.
 
 The first run includes all downloads, so its duration depends on the network and on the caches of
 pip and npm.

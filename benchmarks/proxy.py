@@ -1,4 +1,4 @@
-"""Overhead of the path to a session's app, and throughput of `bai app --tcp`.
+"""Overhead of the route to a session's app, and throughput of `bai app --tcp`.
 
 A test app (HTTP, websocket, plain TCP) runs on the same machine as a session of the process engine.
 Three routes to the app are measured: direct, through a bare configurable-http-proxy, and through
@@ -48,7 +48,7 @@ c.BaiSpawner.environment = {{{ENABLED_VARIABLE!r}: fast_path}}
 """
 # Timeout of one group of measurements. A group that takes longer is considered hung.
 MEASUREMENT_TIMEOUT_SECONDS = 240
-# Processes on the path of a response, each with a string that its command line contains.
+# Processes on the route of a response, each with a string that its command line contains.
 PROCESSES = {
     "proxy": "configurable-http-proxy",
     "session": "bai_labext",

@@ -50,13 +50,15 @@ class Running:
     pid: int = 0
     """Process engine: the process that was started."""
     pid_started: str = ""
-    """Start of that process, to detect a reused pid; likewise ``init_started``, ``log_started``."""
+    """When ``pid`` started, to detect a reused pid; see ``processes.started_at``."""
     init_pid: int = 0
     """Process engine: the first process of the sandbox; 0 without a sandbox."""
     init_started: str = ""
+    """When ``init_pid`` started."""
     log_pid: int = 0
     """Process engine: the process that writes the log; it exits when its input pipe is closed."""
     log_started: str = ""
+    """When ``log_pid`` started."""
 
     def to_state(self) -> dict[str, Any]:
         return asdict(self)
@@ -84,7 +86,10 @@ class Exit:
 
 
 class Engine(LoggingConfigurable):
-    """Interface to start, poll and stop kernels; an engine stores its state in `Running` only."""
+    """Interface to start, poll and stop kernels.
+
+    An engine object keeps no kernels in memory: callers pass the kernel's `Running` to each method.
+    """
 
     name: ClassVar[str]
     is_local: ClassVar[bool] = False
@@ -108,10 +113,11 @@ class Engine(LoggingConfigurable):
     ) -> Running:
         """Start the kernel of ``plan``, and return its handle.
 
-        First remove an earlier kernel with the same name in the same session.
+        First remove an earlier kernel of the same session with the same host name.
 
-        ``environ`` is the Hub's part of the environment. If ``command`` is empty, the default of
-        the image or engine is run. A failed or cancelled start leaves no process or container.
+        ``environ`` is the Hub's part of the environment. The command of ``plan`` takes precedence
+        over ``command``. If both are empty, the default of the image or engine is run. A failed or
+        cancelled start leaves no process or container.
 
         Raises
         ------

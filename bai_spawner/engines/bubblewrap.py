@@ -42,7 +42,7 @@ class Bubblewrap:
     host.
     """
     hidden: tuple[str, ...]
-    """Paths in /etc that this process may read, but not every user; the sandbox masks them."""
+    """Paths in /etc that this process, but not every user, may read; the sandbox masks them."""
 
     def arguments(
         self,
@@ -214,7 +214,7 @@ def option_descriptors(
             names = f"127.0.0.1 localhost {' '.join(hosts)}\n::1 localhost\n"
             descriptors.append(_descriptor_of(names))
             accounts += ["--ro-bind-data", str(descriptors[-1]), "/etc/hosts"]
-        # The read-only mount of /etc must come first, because it would hide these files.
+        # Mount these files after the read-only mount of /etc, which would otherwise hide them.
         at = args.index("--proc")
         settings = [arg for pair in environ.items() for arg in ("--setenv", *pair)]
         all_args = [*args[:at], *accounts, *args[at:], *settings]

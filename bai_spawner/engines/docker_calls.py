@@ -29,8 +29,7 @@ class DockerCalls:
     """Run calls in threads: one pool per endpoint.
 
     A hanging call occupies one thread of its endpoint until the timeout. A user has at most
-    ``calls_per_user`` calls in progress at an endpoint; a cancelled call counts until its thread
-    has ended.
+    ``calls_per_user`` calls in progress at an endpoint; a cancelled call counts until it returns.
     """
 
     def __init__(self, limits: CallLimits, tls_folder: str = "") -> None:

@@ -268,7 +268,7 @@ class ProcessEngine(Engine):
         )
 
     def _start_log_writer(self, folder: Path, read_end: int) -> int:
-        """Start the log writer and return its pid; it exits at the end of ``read_end``."""
+        """Start the log writer and return its pid; it exits when the pipe's write end is closed."""
         size = str(parse_amount(MEM, self.log_max_size))
         argv = [sys.executable, "-I", "-S", timed_log.__file__, str(folder / "session.log"), size]
         # The writer must not be killed with the kernel, so its environment lacks the kernel's
@@ -365,7 +365,7 @@ def _own_environ(plan: LaunchPlan, home: str) -> dict[str, str]:
 
 
 def _wait_for_init(pid: int, status: Path) -> int:
-    """Return the pid of the sandbox's first process; 0 if bubblewrap ends or reports none."""
+    """Return the pid of the sandbox's first process; 0 if bubblewrap does not report it in time."""
     deadline = time.monotonic() + SANDBOX_START_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         found = processes.read_status(status)
@@ -446,7 +446,7 @@ def _link_folders(home: str, mounts: Sequence[Mount]) -> None:
 
 
 def _unlink_folders(home: Path) -> None:
-    """Remove the links in a scratch home, so that its removal does not follow them."""
+    """Remove the links directly in a scratch home, so that its removal does not follow them."""
     try:
         entries = list(home.iterdir())
     except OSError:

@@ -20,7 +20,7 @@ POLL_INTERVAL_SECONDS = 0.002
 
 
 def is_alive(pid: int, started: str) -> bool:
-    """Return whether the process still runs and is no zombie.
+    """Return whether the process still runs and is not a zombie.
 
     ``started`` is the result of ``started_at``. Another process may have got the same pid in the
     meantime, but not the same start time.
@@ -144,9 +144,10 @@ def kill(pid: int, started: str) -> None:
 
 
 def read_status(path: Path) -> dict[str, int]:
-    """Return the values in the status file of a sandbox.
+    """Return the values in the status file of a kernel; empty if the file cannot be read.
 
-    They are ``child-pid`` and, after the sandbox has ended, ``exit-code``.
+    In a sandbox, ``child-pid`` is the pid of its first process. ``exit-code`` is stored after the
+    kernel has ended. It is missing if the process that stores it was killed.
     """
     status: dict[str, int] = {}
     try:

@@ -1,11 +1,12 @@
 """Log writer of the process engine, in the format of Docker's container logs.
 
-The writer runs as its own process, so that it survives a Hub restart. It imports little, because
-every session start waits for it:
+Usage:
 
     python -I -S timed_log.py FILE MAX_BYTES
 
-It copies standard input to the file and prefixes each line with its time of arrival.
+The writer copies standard input to the file and prefixes each line with its time of arrival. It
+runs as its own process, so that it survives a Hub restart. It imports little, because it is started
+with each kernel.
 """
 
 from __future__ import annotations

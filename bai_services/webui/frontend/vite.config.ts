@@ -5,7 +5,8 @@ import react from '@vitejs/plugin-react';
 import { defineConfig, type Plugin } from 'vite';
 
 const COMPRESSED = /\.(m?js|css|svg|json)$/;
-// The smallest files that every browser decodes; the build takes about 10 s longer than with 9.
+// The maximum quality and window give the smallest files that every browser decodes. The build
+// takes about 10 s longer than with quality 9.
 const BROTLI = {
   [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY,
   [constants.BROTLI_PARAM_LGWIN]: constants.BROTLI_MAX_WINDOW_BITS,
@@ -56,12 +57,13 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     rolldownOptions: {
       treeshake: {
-        // AntD's dialogs and menus need one context of this package, whose index loads all of it.
+        // AntD's dialogs and menus need only one React context of this package, but its index
+        // imports the whole package.
         moduleSideEffects: [{ test: /@rc-component\/form\/es\/index/, sideEffects: false }]
       },
       output: {
-        // What the first page needs is in two files: many small files compress worse. The tag
-        // $initial ignores the rule above, so the first group leaves the modules of forms out.
+        // The modules of the first page are in two files, because many small files compress worse.
+        // The tag $initial ignores the rule above, so the first group excludes the form modules.
         codeSplitting: {
           includeDependenciesRecursively: false,
           groups: [

@@ -39,11 +39,11 @@ test.each([
   ['received invitations', receivedInvitationsQuery('id')],
   ['storage hosts', hostsQuery],
   ['storage quotas', ownQuotasQuery],
-  ['shares of apps', sharesQuery('id')],
+  ['shares of a session', sharesQuery('id')],
   ['agents of a resource group', placeableAgentsQuery('group')],
   ['templates', templatesQuery],
   ['resource groups', groupNamesQuery],
-  ['own keypairs', ownKeypairsQuery('user')]
+  ['keypairs of a user', ownKeypairsQuery('user')]
 ])('the query of the %s reads all items', async (_name, { queryFn }) => {
   const read = queryFn as unknown as (context: object) => Promise<unknown[]>;
   expect(await read({})).toHaveLength(TOTAL);

@@ -24,7 +24,7 @@ test('a quote that is not closed is an error with the number of its row', () => 
   expect(() => parseCsv('a\n"b')).toThrow('2');
 });
 
-test('columns are found by name in any case and order; defaults fill empty cells', () => {
+test('the case and order of column titles do not matter, and defaults fill empty cells', () => {
   const text = 'UserName,EMAIL,domain_name,project\nada,ada@example.com,,"ml;web"';
   const [row] = readUsers(text, { domain: 'research', role: 'user' }).rows;
   expect(row?.problems).toEqual([]);

@@ -23,7 +23,7 @@ test.each([
     undefined,
     true
   ]
-])('an error %s with %j is shown at its field', (code, details, name, host, isOther) => {
+])('an error %s with %j is shown at the right fields', (code, details, name, host, isOther) => {
   const error = new ApiError(400, code, 'folder a already exists', details);
   expect(problemAt('name', error)).toBe(name);
   expect(problemAt('host', error)).toBe(host);

@@ -21,7 +21,7 @@ test('readDataSearch keeps valid state and ignores the rest', () => {
   expect(readDataSearch({ tab: 'nothing', folder: {} })).toEqual({});
 });
 
-test('a tab selects folders by their state and by the relation to the user', () => {
+test('a tab selects folders by their status and by their relation to the user', () => {
   expect(filtersOfTab('shared')).toEqual({
     status__in: 'cloning,ready,performing,error',
     relation: 'shared'
@@ -30,7 +30,7 @@ test('a tab selects folders by their state and by the relation to the user', () 
 });
 
 test('only a folder that the user manages has actions that change it', () => {
-  // A grant can have the permission of those who manage the folder, without the right to manage it.
+  // As a grant, the permission `wd` does not include the right to manage the folder.
   const folder = { status: 'ready', permission: 'wd', relation: 'shared', cloneable: false };
   expect(actionsFor({ ...folder, is_managed: false } as Folder, false)).toEqual(['leave']);
   expect(actionsFor({ ...folder, is_managed: true } as Folder, false)).toEqual([

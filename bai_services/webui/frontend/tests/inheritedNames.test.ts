@@ -1,4 +1,4 @@
-/** Names from users, such as `constructor`, that every plain object inherits. */
+/** User-supplied names, such as `constructor`, that are also inherited keys of every object. */
 import type { TFunction } from 'i18next';
 import { describe, expect, test, vi } from 'vitest';
 import type { SessionApp } from '../src/data/sessions/apps';

@@ -56,7 +56,7 @@ describe('the form', () => {
   });
 });
 
-test('a session like another one has its folders, also if they have the same name', () => {
+test('the request for a similar session has the same folders, even if two share a name', () => {
   const mounts = [
     { vfolder: 'data', vfolder_id: '1', subpath: '', path: '/home/work/mine', permission: 'rw' },
     { vfolder: 'data', vfolder_id: '2', subpath: 'raw', path: '/home/work/bobs', permission: 'ro' }

@@ -25,7 +25,7 @@ test('HTML becomes text', () => {
   );
 });
 
-test('a text with too many or too deeply nested elements has no trees', () => {
+test('texts with too many or too deeply nested elements are rejected', () => {
   expect(parseMarkdown(['> '.repeat(90) + 'a'])).toHaveLength(1);
   expect(parseMarkdown(['> '.repeat(110) + 'a'])).toBeNull();
   const half = 'a\n\n'.repeat(4000);

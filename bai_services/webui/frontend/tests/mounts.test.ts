@@ -27,7 +27,7 @@ test('an ambiguous name means the folder of the user, as in the API', () => {
   expect(folderOf({ ...mount, vfolder: 'gone' }, ALL, 'ann')).toBeUndefined();
 });
 
-test('a new folder that is not yet offered gets its id if the name is taken', () => {
+test('a folder that is not yet in the list is mounted by id if its name is taken', () => {
   expect(newMount({ id: '4', name: 'data' }, [SHARED]).vfolder).toBe('4');
   expect(newMount({ id: '4', name: 'new' }, ALL).vfolder).toBe('new');
 });

@@ -98,7 +98,7 @@ test('a notebook shows a limited number of cells, outputs and images', () => {
   expect(images.omitted).toEqual({ cells: 0, outputs: 4, characters: 0 });
 });
 
-test('a notebook shows a limited number of characters and of lines and styles', () => {
+test('a notebook shows a limited number of characters, lines and styles', () => {
   const line = `${'x'.repeat(999)}\n`;
   const long = preview(code(stream(line.repeat(900))), code(stream(line.repeat(200))), code());
   expect(long.cells.map(cell => cell.outputs.map(output => output.text?.length))).toEqual([

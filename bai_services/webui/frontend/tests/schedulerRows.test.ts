@@ -56,7 +56,7 @@ const schedule: Schedule = {
   waiting_count: 3
 };
 
-test('devices, agents without devices, and unplaced sessions with a start have rows', () => {
+test('devices, agents without devices, and unplaced sessions with a start time have rows', () => {
   const rows = rowsOf(schedule);
   expect(rows.map(row => row.key)).toEqual(['a/gpu0', 'a/gpu1', 'b/', 'waiting-2']);
   expect(rows.map(row => row.bars.map(bar => [bar.kind, bar.amount]))).toEqual([

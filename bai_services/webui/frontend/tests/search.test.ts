@@ -24,7 +24,7 @@ describe('readSessionsSearch', () => {
   });
 });
 
-test('filtersOf uses the statuses of the tab and part of the name', () => {
+test('filtersOf combines the filters of the tab, the name and the other filters', () => {
   expect(filtersOf({ tab: 'pending', name: 'lab' })).toEqual({
     status__in: 'PENDING,SCHEDULED',
     name__contains: 'lab'

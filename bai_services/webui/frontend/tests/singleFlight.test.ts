@@ -13,7 +13,7 @@ function server() {
   return { fetched, answer: (text: string) => answers.forEach(send => send(new Response(text))) };
 }
 
-test('an identical change in flight is not sent again', async () => {
+test('a change is not sent while an identical one is in flight', async () => {
   const { fetched, answer } = server();
   const both = Promise.all([sendOnce(post('a')), sendOnce(post('a')), sendOnce(post('b'))]);
   await vi.waitFor(() => expect(fetched).toHaveBeenCalledTimes(2));

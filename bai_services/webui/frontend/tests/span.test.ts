@@ -3,7 +3,7 @@ import { spanOf } from '../src/pages/launcher/span';
 
 test.each([
   ['90', 90, 's'],
-  // A typed number keeps its unit: 60 must not become 1 h before the next digit.
+  // Stays in minutes: while a user types 600, the second digit must not change the unit to hours.
   ['60m', 60, 'm'],
   ['1h30m', 90, 'm'],
   ['2 Days', 2, 'd'],

@@ -39,7 +39,7 @@ test('the list of notices has at most 50 notices, the newest first', () => {
   expect(notices[0]?.key).toBe('60');
 });
 
-test('a saved filter replaces only one with the same list and name; a list has at most 20', () => {
+test('a saved filter replaces only a namesake in its list; a list has at most 20 filters', () => {
   const first = { list: 'users', name: 'mine', search: { sort: 'name' } };
   const other = { ...first, list: 'agents' };
   const changed = { ...first, search: { sort: '-name' } };

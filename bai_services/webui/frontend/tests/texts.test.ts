@@ -6,7 +6,7 @@ import th from '../src/i18n/th';
 
 type Texts = Record<string, Record<string, string>>;
 
-// Korean, Japanese and Thai have no singular form.
+// Korean, Japanese and Thai have one form for all numbers, so they need no `_one` texts.
 const isSingular = (key: string) => key.endsWith('_one');
 
 function keysOf(texts: Texts): string[] {

@@ -23,7 +23,7 @@ const HISTORY: UsageHistory = {
   ]
 };
 
-test('charts without a measured value are left out', () => {
+test('charts and series without values are omitted', () => {
   const charts = chartsOf(HISTORY);
   expect(charts.map(({ key, limit }) => [key, limit])).toEqual([
     ['cpu', 2],

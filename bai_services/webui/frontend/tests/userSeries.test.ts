@@ -12,7 +12,7 @@ test('each number has as many digits as the last number', () => {
   });
 });
 
-test('the preview shows a short series completely, and the ends of a long one', () => {
+test('the preview shows a short series completely, and shortens a long one', () => {
   expect(preview({ ...series, count: 2 })).toEqual(['class1@example.com', 'class2@example.com']);
   expect(preview(series)).toEqual([
     'class01@example.com',
@@ -26,7 +26,7 @@ test.each(['', 'a b', 'ä', '-a', 'a'.repeat(31)])('%j is not a valid prefix', t
   expect(PREFIX.test(text)).toBe(false);
 });
 
-test('an underscore is valid in a name, but not in a host', () => {
+test('an underscore is valid in a prefix, but not in a host', () => {
   expect(PREFIX.test('a_1')).toBe(true);
   expect(HOST.test('a_1.org')).toBe(false);
 });

@@ -13,7 +13,7 @@ export const TABS: readonly Tab[] = [
   'ended'
 ];
 
-/** Parts of the drawer that a link can open. */
+/** Tabs of the drawer that a link can open. */
 export const PANELS = ['apps', 'logs'] as const;
 
 /** State of the sessions page in the URL, without default values. */
@@ -24,7 +24,7 @@ export interface SessionsSearch extends ListSearch {
   session?: string;
   /** Resource group of the panel above the list. */
   group?: string;
-  /** Part of the drawer that is open first. */
+  /** Tab of the drawer that is open at first. */
   panel?: (typeof PANELS)[number];
 }
 

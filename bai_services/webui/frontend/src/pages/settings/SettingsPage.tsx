@@ -10,7 +10,7 @@ import { SshKeys } from './SshKeys';
 
 const route = getRouteApi('/settings');
 
-/** Preferences of this browser, and the user's account, keys and requests. */
+/** Preferences in this browser, the user's account and keys, and the log of API requests. */
 export function SettingsPage() {
   const { t } = useTranslation();
   const { tab = 'preferences', find = '' } = route.useSearch();

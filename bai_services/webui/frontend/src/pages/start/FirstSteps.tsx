@@ -19,7 +19,7 @@ export function FirstSteps({ sessions, onCreateFolder }: FirstStepsProps) {
     foldersQuery({ limit: 1, offset: 0, sort: 'name', filters: { relation: 'own' } })
   );
   const [first] = sessions.items;
-  // A user who has ended a session, or has several sessions, needs no guide.
+  // A user with several sessions, or with one that has ended, needs no guide.
   if (!folders.data || sessions.total > 1 || (first && isEnded(first))) {
     return null;
   }

@@ -9,8 +9,8 @@ import type { Session } from '../../data/sessions/sessions';
 import { requestOfSession } from '../launcher/form';
 
 /**
- * Starts a session like the last one, or opens the start form if secret variables are needed.
- * Without a last session, starts a recommended one.
+ * Starts a session like the last one, or opens the launcher if secret variables are needed. If
+ * there is no last session, starts a recommended one.
  */
 export function QuickStart({ last }: { last: Session | undefined }) {
   const { t } = useTranslation();

@@ -30,7 +30,7 @@ const RECENT = 5;
 const layout = storedLayout('start');
 const TYPES = ['interactive', 'batch'] as const;
 
-/** Landing page: invitations, first steps of new users, ways to start, and recent sessions. */
+/** Landing page: warnings, guide for new users, ways to start a session, and recent sessions. */
 export function StartPage() {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);

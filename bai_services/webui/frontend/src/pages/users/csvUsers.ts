@@ -31,13 +31,12 @@ export interface ImportRow {
   problems: Problem[];
 }
 
-/**
- * A parsed file of users; `unknown`: columns that are not fields of users; `missing`: required
- * columns that the file lacks.
- */
+/** A parsed file of users. */
 export interface UserFile {
   rows: ImportRow[];
+  /** Titles of columns that are not fields of users. */
   unknown: string[];
+  /** Required columns that the file lacks. */
   missing: Column[];
 }
 

@@ -18,7 +18,7 @@ export interface Series {
 export const PREFIX = /^[a-z0-9][a-z0-9._-]{0,29}$/i;
 export const HOST = /^[a-z0-9][a-z0-9.-]{0,29}$/i;
 
-/** Numbered names; all numbers have the same number of digits. */
+/** Numbered names; the numbers are padded with zeros to the same width. */
 export function namesOf({ prefix, count }: Series): string[] {
   const digits = String(count).length;
   return Array.from(
@@ -27,7 +27,7 @@ export function namesOf({ prefix, count }: Series): string[] {
   );
 }
 
-/** The e-mail addresses of a series; above `MAX_SHOWN`, only the first two, "…" and the last. */
+/** The addresses of a series; of more than `MAX_SHOWN`, only the first two, "…" and the last. */
 export function preview(series: Series): string[] {
   const addresses = namesOf(series).map(name => `${name}@${series.host}`);
   const last = addresses.at(-1);

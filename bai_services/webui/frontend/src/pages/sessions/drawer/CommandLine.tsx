@@ -4,7 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { isEnded, type Session } from '../../../data/sessions/sessions';
 import { CopyableFacts } from './CopyableFacts';
 
-/** Commands of `bai` for a session, and how to connect by SSH. */
+/** `bai` commands for a session, and commands that connect to it by SSH. */
 export function CommandLine({ session }: { session: Session }) {
   const { t } = useTranslation();
   const { name } = session;

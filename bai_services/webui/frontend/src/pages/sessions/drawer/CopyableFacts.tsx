@@ -2,7 +2,7 @@ import { Descriptions, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 
 interface CopyableFactsProps {
-  /** Area of the translated labels; each key of `facts` has a label in this area. */
+  /** Prefix of the translation keys: the label of a fact is the text `AREA.KEY`. */
   area: string;
   facts: Record<string, string>;
 }

@@ -23,7 +23,7 @@ export function LogLines({ lines, isFollowed, onFollow }: LogLinesProps) {
   const { t } = useTranslation();
   const viewport = useRef<HTMLDivElement>(null);
   const spans = useMemo(() => spansOf(lines.map(({ text }) => text)), [lines]);
-  // The virtualizer stays in this component, so its changing functions are never memoized.
+  // No memoized value or component uses the virtualizer, so its results are never stale here.
   // eslint-disable-next-line react-hooks/incompatible-library
   const rows = useVirtualizer({
     count: lines.length,

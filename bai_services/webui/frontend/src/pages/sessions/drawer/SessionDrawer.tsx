@@ -28,12 +28,12 @@ const WIDTH = 720;
 
 interface SessionDrawerProps {
   id: string | undefined;
-  /** The tab that is opened first. */
+  /** The tab that is open at first; undefined: the log, or the usage if the log is hidden. */
   panel?: string | undefined;
   onClose: () => void;
 }
 
-/** Drawer with one session: status, reasons, folders, log and history. */
+/** Drawer with one session: its status, why it is pending, its facts, and tabs such as logs. */
 export function SessionDrawer({ id, panel, onClose }: SessionDrawerProps) {
   const { t } = useTranslation();
   const isWide = Grid.useBreakpoint().md ?? true;

@@ -18,7 +18,7 @@ interface Node {
   depends_on: string[];
 }
 
-/** Graph of the sessions that dependencies, in either direction, connect with a session. */
+/** Graph of the sessions connected to a session by dependencies, directly or indirectly. */
 export function SessionGraph({ id }: { id: string }) {
   const { t } = useTranslation();
   const { data: graph, error, refetch } = useQuery(graphQuery(id));

@@ -16,7 +16,7 @@ interface SessionLogsProps {
   onKernel: (kernel: string) => void;
 }
 
-/** The output of a kernel: followed live, or the lines that contain a text. */
+/** The output of a kernel, followed live; during a search, only the lines that match. */
 export function SessionLogs({ session, kernel, onKernel }: SessionLogsProps) {
   const { t } = useTranslation();
   const [text, setText] = useState('');

@@ -109,7 +109,7 @@ function ChartOfUsage({ chart, history }: { chart: UsageChart; history: UsageHis
 
 const NAMES = ['cpu', 'memory', 'received', 'sent', 'read', 'written'];
 
-/** The translated name of a series; a device has its own name. */
+/** The translated name of a series; the name of a device is not translated. */
 const nameOf = (name: string, t: (key: string) => string) =>
   NAMES.includes(name) ? t(`usage.${name}`) : name;
 

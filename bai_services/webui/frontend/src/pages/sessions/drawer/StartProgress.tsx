@@ -6,7 +6,7 @@ const STEPS = ['PENDING', 'SCHEDULED', 'PREPARING', 'CREATING', 'RUNNING'];
 // CREATING is the step between the statuses PREPARED and RUNNING, and not a status.
 const NEXT: Partial<Record<string, string>> = { PREPARED: 'CREATING' };
 
-/** The steps of a session's start; empty if the session runs or has ended. */
+/** The steps of a session's start; nothing for a session that runs, stops or has ended. */
 export function StartProgress({ session }: { session: Session }) {
   const { t } = useTranslation();
   const current = STEPS.indexOf(NEXT[session.status] ?? session.status);

@@ -60,7 +60,7 @@ interface Check {
   message?: string;
 }
 
-/** Every check of the scheduler, passed or not, in the order of evaluation. */
+/** The scheduler's checks with their results, in the order of evaluation. */
 function Checks({ checks }: { checks: Check[] }) {
   const { t, i18n } = useTranslation();
   return (

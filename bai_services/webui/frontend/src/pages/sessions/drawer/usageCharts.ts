@@ -66,10 +66,10 @@ export function chartsOf(history: UsageHistory): UsageChart[] {
     .filter(chart => chart.series.length > 0);
 }
 
-/** The newest measured value. */
+/** The newest measured value; null if there is none. */
 export const lastOf = (values: Values) => values.findLast(value => value !== null) ?? null;
 
-/** Mean and maximum of the measured values. */
+/** Mean and maximum of the measured values; null if there are none. */
 export function summaryOf(values: Values): { mean: number; highest: number } | null {
   const measured = values.filter(value => value !== null);
   if (measured.length === 0) {
@@ -81,7 +81,7 @@ export function summaryOf(values: Values): { mean: number; highest: number } | n
   };
 }
 
-/** The ECharts option of a chart over the time of its history. */
+/** The ECharts options of a chart whose time axis spans the history. */
 export function optionOf(
   chart: UsageChart,
   history: UsageHistory,

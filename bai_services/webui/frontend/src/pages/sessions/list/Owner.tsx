@@ -17,7 +17,7 @@ export function useEmails(sessions: readonly Session[]) {
   }).data;
 }
 
-/** The owner of a session; the address is rendered alone when it arrives. */
+/** The owner of a session. When the addresses arrive, only this component renders again. */
 export function Owner({ name }: { name: string }) {
   const email = useContext(Emails)?.get(name);
   return (

@@ -17,7 +17,10 @@ interface SessionTableProps {
   page: { items: Session[]; total: number } | undefined;
   isLoading: boolean;
   search: SessionsSearch;
-  /** Ids. Pass the same array and callbacks until they change, else all rows render again. */
+  /**
+   * Ids of the selected sessions. Keep this array and the callbacks referentially stable: a new
+   * array or function renders all rows again.
+   */
   selected: string[];
   onSelect: (ids: string[]) => void;
   onChange: (changes: SessionsSearch) => void;

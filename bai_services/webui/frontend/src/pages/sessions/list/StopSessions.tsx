@@ -14,13 +14,16 @@ import type { Selection } from './useSelection';
 
 const MAX_SHOWN = 20;
 
-/** A session to stop; `problem` is why an attempt failed. */
+/** A session to stop; `problem`: why the last attempt failed, undefined before any attempt. */
 interface Stop {
   session: Session;
   problem?: string;
 }
 
-/** Stops the selected sessions, after a confirmation; selects all that match the filters. */
+/**
+ * Buttons that stop the selected sessions after a confirmation, and that select all sessions that
+ * match the filters.
+ */
 export function StopSessions({ selection }: { selection: Selection }) {
   const { t } = useTranslation();
   const { message } = App.useApp();

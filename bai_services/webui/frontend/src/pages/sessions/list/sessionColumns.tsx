@@ -20,7 +20,7 @@ import { UsageTrend } from './UsageTrend';
 
 const PLAIN_SLOTS = ['cpu', 'mem'];
 
-/** The requested accelerators, or once they are allocated, the devices with their shares. */
+/** The session's devices with their shares; before the allocation, the requested accelerators. */
 export function Accelerators({ session }: { session: Session }) {
   if (session.devices.length > 0) {
     return <DeviceTags session={session} />;

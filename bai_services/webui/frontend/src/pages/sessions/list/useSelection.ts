@@ -15,9 +15,12 @@ export interface Selection {
   /** Their ids. */
   ids: string[];
   select: (ids: string[]) => void;
-  /** All live sessions that match the filters; undefined if they are not selected. */
+  /** Query for all live sessions that match the filters; undefined if not all are selected. */
   all: SessionList | undefined;
-  /** Number of live sessions that match the filters, if the whole page is selected and more match. */
+  /**
+   * Number of live sessions that match the filters. Undefined if the page shows all of them, or if
+   * only a part of the page is selected.
+   */
   total: number | undefined;
   selectAll: () => void;
   clear: () => void;
