@@ -25,6 +25,10 @@ NARROW: ViewportSize = {"width": 390, "height": 844}
 WCAG = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
 # Of the rules `WCAG`, only this one depends on the theme.
 CONTRAST = {"type": "rule", "values": ["color-contrast"]}
+# None of these rules needs the style sheets or media that axe would load (``preload``).
+RUN_AXE = """
+rules => axe.run(document, {runOnly: rules, resultTypes: ['violations'], preload: false})
+"""
 HEADING = "#content h1, #content h2, #content h3"
 THEMES: tuple[tuple[Literal["light", "dark"], dict[str, Any]], ...] = (
     ("light", WCAG),
@@ -76,9 +80,7 @@ async def has_loaded(ui: Shell) -> None:
 
 async def violations(page: Page, rules: Mapping[str, Any]) -> list[str]:
     """Return the rules that the page violates, each with the first element at fault."""
-    result: dict[str, Any] = await page.evaluate(
-        "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", rules
-    )
+    result: dict[str, Any] = await page.evaluate(RUN_AXE, rules)
     return [
         f"{rule['id']}: {rule['help']}: {rule['nodes'][0]['html'][:200]}"
         for rule in result["violations"]

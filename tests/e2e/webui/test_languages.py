@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,7 @@ class Tour(Shell):
 
     async def speak(self, texts: Language) -> None:
         await self.page.evaluate(CHOOSE_IN_ANOTHER_TAB, texts.name)
-        await self.page.locator(f"[aria-label='{texts('shell.language')}']").wait_for()
+        await self.page.locator(f"button[aria-label='{texts('shell.language')}']").wait_for()
 
     async def check(self, name: str, sizes: Sequence[ViewportSize] = (WIDE, NARROW)) -> None:
         for texts in map(language, (*LANGUAGES[1:], "en")):
@@ -100,7 +101,12 @@ class Tour(Shell):
     ) -> None:
         for size in sizes:
             await self.page.set_viewport_size(size)
-            for problem in await problems(self.page, texts, AS_WRITTEN):
+            # The texts of AntD's components are loaded after those of the web UI.
+            deadline = time.monotonic() + 2
+            while found := await problems(self.page, texts, AS_WRITTEN):
+                if time.monotonic() > deadline:
+                    break
+            for problem in found:
                 self._add(problem, f"{name} {texts.name} {size['width']}")
 
     def button(self, key: str, **values: str) -> Locator:
@@ -210,13 +216,16 @@ async def test_texts_of_the_settings(tour: Tour) -> None:
         await tour.visit(f"settings?tab={tab}")
         await tour.check(f"settings: {tab}")
     await tour.visit("settings?tab=keypairs")
-    # Open the bubble for each size: it does not follow its button to a new place.
+    # Open the bubble each time: it does not follow its button to a new place.
     for size in (WIDE, NARROW):
         await tour.page.set_viewport_size(size)
-        await tour.button("settings.new-secret").first.click()
-        await tour.page.get_by_text(tour.english("settings.new-secret-warning")).wait_for()
-        await tour.check("settings: new secret key", [size])
-        await tour.page.reload()
+        for texts in map(language, LANGUAGES):
+            await tour.speak(texts)
+            button = tour.page.get_by_role("button", name=texts("settings.new-secret"), exact=True)
+            await button.first.click()
+            await tour.page.get_by_text(texts("settings.new-secret-warning")).wait_for()
+            await tour.check_language("settings: new secret key", texts, [size])
+            await tour.page.reload()
 
 
 async def test_texts_of_the_hub(tour: Tour, hub: RunningHub) -> None:
