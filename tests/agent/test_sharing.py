@@ -113,7 +113,7 @@ async def facts_of(api: Api, device_id: str) -> dict[str, Any]:
     return dict((await device_of(api, device_id))["facts"])
 
 
-async def has_its_limits(api: Api, session: dict[str, Any], pipe: str) -> None:
+async def check_mps_limits(api: Api, session: dict[str, Any], pipe: str) -> None:
     plan = await api.hub.post(
         f"/sessions/{session['id']}/launch",
         {"user": session["hub_user"], "server": session["hub_server"]},
@@ -161,7 +161,7 @@ async def create_pending_half(user: Client) -> str:
     return str(half["id"])
 
 
-async def test_mps_limits_shares_and_continues_after_a_restart_of_the_agent(
+async def test_mps_enforces_shares_and_survives_a_restart_of_the_agent(
     api: Api, agents: Agents, driver: Path, program: Program, run_folder: Path
 ) -> None:
     environ = {
@@ -184,7 +184,7 @@ async def test_mps_limits_shares_and_continues_after_a_restart_of_the_agent(
     session = await create_prepared(user, **{"cuda.shares": "0.25"})
     assert session["enforcement"] == {"cuda": "process"}
     gpu = next(a["device"] for a in session["allocations"] if a["slot"] == "cuda.shares")
-    await has_its_limits(api, session, str(run_folder / "mps" / gpu / "pipe"))
+    await check_mps_limits(api, session, str(run_folder / "mps" / gpu / "pipe"))
     whole = await create_prepared(user, "whole", **{"cuda.device": "1"})
     assert whole["enforcement"] == {"cuda": "none"}
     device = await device_of(api, gpu)
