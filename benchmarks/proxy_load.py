@@ -112,8 +112,8 @@ async def requests_per_second(
 ) -> float:
     """Send ``count`` requests over ``at_once`` connections; return requests per second.
 
-    If ``count`` exceeds ``at_once``, each connection first sends one request that is not
-    measured.
+    Each connection sends ``count // at_once`` requests, but at least one. If ``count`` exceeds
+    ``at_once``, each connection first sends one request that is not measured.
     """
     connections = [_Connection(address, path, headers) for _ in range(at_once)]
     for connection in connections:

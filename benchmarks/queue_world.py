@@ -23,7 +23,7 @@ GROUP = "main"
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 GIB = 2**30
 _DAYS = 28
-# 48 distinct requests: combinations of cores, GiB and devices.
+# 48 distinct requests: combinations of CPU cores, GiB of memory and devices.
 _CORES, _GIBS = (1, 2, 4, 8), (4, 8, 16)
 _DEVICES: tuple[dict[str, int], ...] = (
     {},
@@ -46,7 +46,10 @@ class WorldSpec:
 
 
 def world(spec: WorldSpec) -> Snapshot:
-    """Return agents with 8 GPUs each, pending sessions, and the caps and history of their users."""
+    """Return a cluster of agents with 8 GPUs each, and its queue.
+
+    The snapshot includes the caps of all scopes, and the usage of 28 days.
+    """
     rng = random.Random(7)
     users = max(20, spec.pending // 50)
     user_scopes = [_scopes(user, users) for user in range(users)]
@@ -87,7 +90,10 @@ def _scopes(user: int, users: int) -> tuple[Scope, ...]:
 
 
 def _caps(scope: Scope, pending: int) -> ScopeCaps:
-    """Return the caps of a scope: low for one keypair in ten, too high to be reached otherwise."""
+    """Return the caps of a scope.
+
+    One keypair in ten has a low cap on sessions. All other caps are too high to be reached.
+    """
     if scope.kind == ScopeKind.KEYPAIR:
         is_tight = scope.id.endswith("7")
         slots = {"cpu": 10**6, "mem": 10**13, "cuda.device": 10**4, "cuda.shares": 10**6}

@@ -80,7 +80,8 @@ class Commands:
     async def queue(self, pending: int, agents: int) -> dict[str, Any]:
         """Insert pending sessions, and agents with 64 cores and 256 GiB of memory each.
 
-        ``pending`` and ``agents`` are their numbers.
+        ``pending`` is the number of sessions, ``agents`` the number of agents. The limit of
+        concurrent sessions per keypair is removed.
         """
         now = self._world.clock()
         machines = [f"bench-{number}" for number in range(agents)]

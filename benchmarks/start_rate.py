@@ -1,8 +1,8 @@
 """Session starts per second with a no-op engine, compared with a Hub without bai-hub.
 
-The two Hubs are measured in turn. They have the same number of clients, users and servers, the same
-proxy, and one HTTP server that answers for all sessions. Therefore the ratio of the two rates shows
-the overhead of bai-hub and hardly depends on the machine.
+The two Hubs are measured in turn. They have the same number of clients, users and servers, and use
+the same proxy program. One HTTP server responds for the sessions of both Hubs. Therefore the ratio
+of the two rates shows the overhead of bai-hub and hardly depends on the machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def rates(starts: int) -> dict[str, Any]:
 
     Return the median starts per second of each, and bai-hub's CPU milliseconds per start.
     """
-    # Enough cores and GiB for the sessions of all rounds at the same time.
+    # The number of cores, and of GiB of memory, for the sessions of all rounds at the same time.
     capacity = (ROUNDS + 1) * starts
     with serve_empty_responses() as url, tempfile.TemporaryDirectory(prefix="bai-bench-") as name:
         folder = Path(name)

@@ -62,10 +62,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--directory", help="folder for the files; default: the system's temporary folder"
     )
-    parser.add_argument("--size-mib", type=int, default=2048, help="size of each of 8 streams")
+    parser.add_argument(
+        "--size-mib",
+        type=int,
+        default=2048,
+        help="size of each stream in the measurement with 8 streams",
+    )
     parser.add_argument("--single-mib", type=int, default=1024, help="size of the single stream")
-    parser.add_argument("--files", type=int, default=10_000, help="small files of 4 KiB")
-    parser.add_argument("--entries", type=int, default=100_000, help="entries of one directory")
+    parser.add_argument(
+        "--files", type=int, default=10_000, help="number of small files, of 4 KiB each"
+    )
+    parser.add_argument(
+        "--entries",
+        type=int,
+        default=100_000,
+        help="number of entries in the directory that is listed",
+    )
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     return parser
 
@@ -219,7 +231,7 @@ def _measure(client: _Client, home: Path, spec: argparse.Namespace) -> dict[str,
 
 
 def _compared(client: _Client, home: Path, streams: int, size_mib: int) -> dict[str, float]:
-    """Return the throughput of copy, upload and download in MiB/s.
+    """Return the highest throughput of copy, upload and download over the rounds, in MiB/s.
 
     Also return the ratios of upload and download to copy.
     """

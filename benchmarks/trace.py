@@ -1,7 +1,7 @@
 """Place the rows of a published GPU trace one by one, and measure the GPU allocation of a policy.
 
-Prints one JSON object. The protocol is that of the authors of the trace: shuffle the rows, draw
-additional rows until the load is reached, skip requests that do not fit, and never free resources.
+Prints one JSON object. The protocol is that of the authors of the trace: shuffle the rows, repeat
+or remove rows until the load is reached, skip requests that do not fit, and never free resources.
 The GPU allocation is the mean over the rows at the final load. The placement code is that of the
 manager's scheduling pass.
 """
@@ -122,7 +122,9 @@ def arrivals(pods: Sequence[Pod], capacity: int, load: float, seed: int) -> list
 class Run:
     """The result of one seed.
 
-    ``trace_seconds`` is the time to place as many requests as the file has rows.
+    ``trace_seconds`` is the time to place as many requests as the file has rows; if there are fewer
+    requests, the time to place all of them. ``deciding_seconds`` excludes the preparation of
+    the placer and of the requests. Allocations and ``fragmentation`` are percentages of all GPUs.
     """
 
     seconds: float
@@ -244,7 +246,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pods", type=Path, required=True, help="CSV of the workload")
     parser.add_argument("--policy", choices=POLICIES, required=True)
     parser.add_argument("--load", type=float, default=1.3, help="offered load; 1 fills all GPUs")
-    parser.add_argument("--seeds", type=int, default=10, help=f"runs, from seed {FIRST_SEED} on")
+    parser.add_argument(
+        "--seeds", type=int, default=10, help=f"number of runs; the first has seed {FIRST_SEED}"
+    )
     parser.add_argument(
         "--variant",
         choices=["chosen", *Variant],

@@ -21,7 +21,7 @@ nitpicky = True
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 
-# Smart quotes would turn "--user" into a dash.
+# Smart quotes would replace the "--" of options such as "--user" with a dash.
 smartquotes = False
 
 html_theme = "pydata_sphinx_theme"

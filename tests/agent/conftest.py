@@ -124,7 +124,7 @@ class Agents:
 def launch(
     environ: Mapping[str, str], log: Path, words: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start an agent process whose only ``BAI_`` variables are ``environ``."""
+    """Start an agent process. Its ``BAI_`` variables are only those in ``environ``."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith("BAI_")}
     with open(log, "wb") as output:
         return subprocess.Popen(

@@ -142,7 +142,7 @@ def test_failed_change_of_compute_mode_lowers_the_level(root: Path, driver: Path
     assert result["level_after"] == "soft"
 
 
-def test_mode_of_the_second_whole_gpu_is_set_although_setting_the_first_failed(
+def test_compute_mode_of_the_second_gpu_is_set_even_if_the_first_gpu_rejects_it(
     root: Path, driver: Path
 ) -> None:
     done = subprocess.run(

@@ -139,7 +139,7 @@ def test_pci_peers_are_the_gpus_behind_common_pci_switches(
     assert devices["first"][0]["facts"]["pci_peers"] == near
 
 
-def test_unknown_nvlinks_are_none() -> None:
+def test_unknown_nvlinks_are_reported_as_unknown() -> None:
     bus = {"a": "0:1", "b": "0:2", "c": None}
     assert peers(bus, {"a": {"0:2": 4}, "b": {"0:1": 4}, "c": None}) == {
         "a": {"b": 4},

@@ -33,7 +33,7 @@ from tests.testbed.wait import wait_until
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("refused_sockets")]
 
 PORT = 8000
-# Prints the outcome of a connection to each address: reached, timeout or refused.
+# Prints the outcome of a connection to each address: reached, timeout, or refused (another error).
 PROBE = """
 import json, socket, sys
 found = []
@@ -200,7 +200,7 @@ async def test_default_policy_allows_internet_and_hub_only(
     assert facts["notices"] == []
 
 
-async def test_containers_reach_only_their_own_network(
+async def test_containers_reach_only_containers_on_the_same_network(
     agent_networks: AgentNetworks,
 ) -> None:
     agent = agent_networks.agent()

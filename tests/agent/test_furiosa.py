@@ -164,7 +164,7 @@ def test_hwmon_sensors_take_precedence_over_furiosa_smi(machine: FakeMachine) ->
     assert (sample["temperature_celsius"], sample["power_watts"]) == (40.98, 62.0)
 
 
-def test_rngd_part_reports_metrics_of_its_own_elements(machine: FakeMachine) -> None:
+def test_metrics_of_an_rngd_partition_exclude_other_partitions(machine: FakeMachine) -> None:
     card = Card(
         counted=[(1000, 0)] * 8,
         held=[([number], number * GIB) for number in range(8)],
@@ -196,7 +196,7 @@ def test_rngd_part_reports_metrics_of_its_own_elements(machine: FakeMachine) -> 
         ("device_info", list(UNKNOWN)),
     ],
 )
-def test_metric_missing_from_furiosa_smi_is_none(
+def test_metric_that_furiosa_smi_cannot_read_is_unknown(
     machine: FakeMachine, broken: str, unknown: Sequence[str]
 ) -> None:
     kind = make_rngd(machine, Card(held=[(range(8), 0)], broken=[broken]).module())

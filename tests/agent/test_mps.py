@@ -299,7 +299,7 @@ def test_interrupted_start_is_repeated(
     assert program.processes(root) != before
 
 
-def test_new_limits_wait_for_clients_of_the_old_limits(
+def test_new_limits_are_set_after_the_clients_with_old_limits_have_ended(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
     servers.maintain()
@@ -441,7 +441,7 @@ def test_path_too_long_for_a_socket_is_reported(tmp_path: Path, clock: MovableCl
     assert make_servers(Path("/run/bai-hub/mps"), clock).configuration_problem() == ""
 
 
-def test_daemon_has_its_own_shared_memory(program: Program, root: Path) -> None:
+def test_daemon_has_separate_shared_memory(program: Program, root: Path) -> None:
     if os.geteuid() or shutil.which("unshare") is None:
         pytest.skip("needs root and unshare")
     control = MpsControl(root / GPU, GPU, has_own_shm=True)

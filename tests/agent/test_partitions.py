@@ -43,7 +43,7 @@ __all__ = ["machine"]
 GIB = 2**30
 
 
-def test_partitions_of_an_mi300_have_their_own_slot(machine: FakeMachine) -> None:
+def test_partitions_of_an_mi300_have_a_separate_slot(machine: FakeMachine) -> None:
     amd(machine)
     files = {f"/sys/devices/0000:0{n}:00.0/current_compute_partition": "CPX" for n in (0, 1)}
     files |= {f"/sys/devices/0000:0{n}:00.0/unique_id": UUID for n in (0, 1)}

@@ -161,7 +161,7 @@ async def create_pending_half(user: Client) -> str:
     return str(half["id"])
 
 
-async def test_mps_limits_shares_and_continues_after_a_restart_of_the_agent(
+async def test_mps_enforces_shares_and_survives_a_restart_of_the_agent(
     api: Api, agents: Agents, driver: Path, program: Program, run_folder: Path
 ) -> None:
     environ = {
