@@ -27,7 +27,7 @@ async def storage(api: Api) -> None:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """A directory with files of several sizes, a symbolic link to /etc/hostname, and a named pipe."""
+    """A directory with some files, a symbolic link to /etc/hostname, and a named pipe."""
     folder = tmp_path / "mine"
     (folder / "deep/er").mkdir(parents=True)
     (folder / "small.txt").write_text("small")
