@@ -1,4 +1,4 @@
-"""If a caller loses access, the requests in progress have no effect and return no more data."""
+"""Requests in progress have no effect and return no more data once their caller loses access."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def owner(api: Api) -> Client:
 
 
 async def revoke(api: Api, what: str) -> None:
-    """Remove the access of ``user2``: to the folder ``data``, or to everything."""
+    """Remove the access of ``user2`` to the folder ``data``, to all projects, or to everything."""
     admin = await api.client("admin")
     if what == "grant":
         await (await api.client("user")).delete("/vfolders/data/grants/user2")

@@ -15,8 +15,8 @@ from tests.api.resource_factory import ResourceFactory
 from tests.testbed.manager import AGENT_TOKEN, HUB_TOKEN, SUPERADMIN, Api
 
 # The account of each role, in the order of the table's columns. The Hub and the agent have a token
-# instead of an account. The owner and all resources belong to domain default, "foreign" accounts to
-# domain acme.
+# instead of an account. The owner belongs to domain default, and so do all resources that belong to
+# a domain. "Foreign" accounts belong to domain acme.
 ACCOUNTS = {
     "superadmin": "admin",
     "domain-admin": "domain-admin",
@@ -416,7 +416,7 @@ async def outcome_of(http: httpx.AsyncClient, factory: ResourceFactory, row: Row
     method, _, template = row.request.partition(" ")
     path, body = await factory.fill(template), await factory.fill_body(row.body)
     options: dict[str, Any] = {} if body is None else {"json": body}
-    # Do not read the body of a success: event streams do not end.
+    # Do not read the body of a successful response: an event stream does not end.
     async with http.stream(method, path, **options) as response:
         if not response.is_error:
             return "ok"

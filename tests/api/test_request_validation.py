@@ -114,10 +114,10 @@ async def test_denied_request_for_another_user_does_not_list_invalid_fields(
         {f"field-{number}": 1 for number in range(40_000)},
         {"x" * 1_000_000: 1},
     ],
-    ids=["many resources", "many fields", "long name of a field"],
+    ids=["many resources", "many fields", "long field name"],
 )
 @pytest.mark.parametrize("path", ["/sessions", "/sessions/preview"])
-async def test_description_of_a_rejected_body_is_short(
+async def test_error_for_a_large_invalid_body_is_short(
     agent: FakeAgent, user: Client, path: str, spec: dict[str, Any]
 ) -> None:
     with pytest.raises(errors.InvalidRequest) as refused:

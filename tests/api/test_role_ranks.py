@@ -1,7 +1,7 @@
-"""Access to resources of owners of each role, by callers of each role.
+"""Access of callers of each role to the resources of owners of each role.
 
-The tests send all requests of TABLE. A request may succeed only if the role and the domain of the
-caller permit it (see ``is_allowed``).
+The tests send the requests of TABLE that concern a resource with an owner, and list resources. A
+request may succeed only if the role and the domain of the caller permit it (see ``is_allowed``).
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ from tests.testbed.manager import (
 )
 from tests.testbed.wait import wait_until_async
 
-# Each private text of an owner contains this marker: environment, command, files, output.
+# Text in the private data of each owner: the environment and the command of sessions and templates,
+# and the content of files.
 PRIVATE = "marker-of-private-data"
 RANKS = {"user": 0, "monitor": 0, "admin": 1, "superadmin": 2}
 OWNER_ROLES = ("user", "admin", "superadmin")
 DOMAINS = ("default", "acme")
-# Placeholders in TABLE for resources that have an owner. The test creates these resources for each
-# tested owner.
+# Placeholders in ROWS for the owner and for resources that have an owner. The test creates these
+# resources for each tested owner.
 OWNED = {
     "owner",
     "folder",
@@ -96,8 +97,9 @@ METADATA = {
     ("get", "/keypairs/{keypair}"),
     ("get", "/quota-scopes/local/{user_scope}"),
 }
-# Requests that fail for all CALLERS except the owner. They are permitted only to the owner, the
-# invitee or the Hub, or they are invalid (empty body, session that is not running).
+# Requests that fail for every caller other than the owner. They are permitted only to the owner,
+# the invitee or the Hub, or they fail for everyone here: for instance because the body is empty,
+# the resource does not exist, or the session is not running.
 ALWAYS_REJECTED = {
     "DELETE /projects/{project}/members/{owner}",
     "DELETE /sessions/{session}/app-shares/nothing",

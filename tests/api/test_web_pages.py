@@ -1,4 +1,4 @@
-"""The page and the files of the web UI that the manager serves."""
+"""The assets of the web UI that the manager serves, and their compressed variants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INDEX = '<head><meta name="bai-config" content="" /></head>'
 
 @pytest.fixture
 def built_ui(tmp_path: Path) -> Path:
-    """A built UI with one script, which is compressed only with gzip."""
+    """A built UI with one script, which has a gzip variant but no Brotli variant."""
     assets = tmp_path / "assets"
     assets.mkdir()
     (tmp_path / "index.html").write_text(INDEX)

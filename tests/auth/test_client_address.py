@@ -94,7 +94,7 @@ OWN_ADDRESS = "198.51.100.9"
             "127.0.0.1",
             f"10.0.0.9, {OWN_ADDRESS}",
             OWN_ADDRESS,
-            id="client address equal to an own address is not skipped",
+            id="client address equal to an address of the machine is not skipped",
         ),
         pytest.param(
             ["own", "10.1.0.0/24"],
@@ -109,7 +109,7 @@ OWN_ADDRESS = "198.51.100.9"
         pytest.param(["own"], "127.0.0.1", " ", "127.0.0.1", id="empty header"),
     ],
 )
-def test_client_address_is_read_only_from_headers_of_trusted_proxies(
+def test_client_address_is_taken_only_from_headers_of_trusted_proxies(
     trusted: list[str], peer: str, forwarded: str, address: str
 ) -> None:
     own = frozenset({ipaddress.ip_address(OWN_ADDRESS)})
@@ -136,7 +136,12 @@ def test_invalid_trusted_proxy_prevents_the_start() -> None:
         ({"manager_url": "http://m", "hub_token_file": "/no/such"}, "BAI_HUB_TOKEN_FILE"),
         ({"manager_url": "http://m", "hub_token_file": "/dev/null"}, "BAI_HUB_TOKEN_FILE"),
     ],
-    ids=["manager_url empty", "hub_token_file empty", "hub_token_file missing", "file is empty"],
+    ids=[
+        "manager_url is not set",
+        "hub_token_file is not set",
+        "token file does not exist",
+        "token file is empty",
+    ],
 )
 def test_invalid_setting_prevents_the_start(settings: dict[str, str], named: str) -> None:
     with pytest.raises(TraitError, match=named):

@@ -1,4 +1,4 @@
-"""Secrets in URLs of tornado's log lines."""
+"""Removal of secrets from the URLs in tornado's log lines."""
 
 from __future__ import annotations
 

@@ -48,7 +48,10 @@ def hub_url(api: Api) -> str:
 
 @pytest.fixture
 def bai(api: Api, hub_url: str, tmp_path: Path) -> Bai:
-    """Return a function that runs ``bai`` as the user ``by``; None: with the saved profile."""
+    """Return a function that runs ``bai`` as the user ``by``.
+
+    If ``by`` is None, ``bai`` uses the saved profile.
+    """
 
     async def run(
         *arguments: object, by: str | None = "admin", stdin: str = "", **more: str

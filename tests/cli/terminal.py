@@ -25,9 +25,10 @@ BAI = (sys.executable, "-m", "bai_services.cli.main")
 
 @dataclass(frozen=True, slots=True)
 class TerminalRun:
-    """Exit code of a command, and its output to the terminal.
+    """Exit code and output of a command.
 
-    ``stdout`` is its standard output, if that is a pipe; otherwise it is empty.
+    ``drawn`` is the output to the terminal. ``stdout`` is the standard output if it is a pipe, and
+    empty otherwise.
     """
 
     code: int
@@ -102,7 +103,7 @@ def _run_program(
         sources = {master: drawn}
         if process.stdout:
             sources[process.stdout.fileno()] = piped
-        # Read both at once: a full pipe would block the command.
+        # Read the terminal and the pipe at the same time: a full pipe would block the command.
         while sources:
             for source in select.select(list(sources), [], [])[0]:
                 try:

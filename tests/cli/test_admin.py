@@ -88,7 +88,7 @@ async def test_secret_of_a_new_keypair_is_printed_once(bai: Bai) -> None:
         (["admin", "domain", "delete", "default"], "admin", 1, "in-use"),
     ],
 )
-async def test_errors_have_their_exit_codes(
+async def test_error_has_the_expected_exit_code(
     bai: Bai, arguments: list[str], by: str, code: int, error: str
 ) -> None:
     as_json = await bai(*arguments, "--json", by=by)

@@ -159,7 +159,7 @@ async def test_apply_reverts_manual_changes(bai: Bai, file: Path) -> None:
     assert (await bai("apply", "-f", file, **PASSWORDS)).stdout == "nothing to change\n"
 
 
-async def test_prune_deletes_only_in_the_sections_of_the_file(bai: Bai, file: Path) -> None:
+async def test_prune_deletes_only_objects_of_sections_in_the_file(bai: Bai, file: Path) -> None:
     await bai("apply", "-f", file, **PASSWORDS)
     write(
         file,

@@ -1,4 +1,4 @@
-"""The connection of `bai session attach`: encoded input, retries and rejections."""
+"""The connection of `bai session attach`: encoding of the input, retries and rejections."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TerminalHandler(WebSocketHandler):
 async def fake_session(
     rejections: list[int],
 ) -> AsyncIterator[tuple[TerminalConnection, asyncio.Queue[str]]]:
-    """Yield a connection to a fake terminal, and the queue of the input that it receives.
+    """Yield a connection to a fake terminal, and a queue with the input that the terminal receives.
 
     The terminal first rejects one connection with each status in ``rejections``.
     """
@@ -62,7 +62,7 @@ async def fake_session(
 
 @pytest.fixture
 def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Make a pseudo-terminal the standard input; yield the descriptor to which a test types."""
+    """Make a pseudo-terminal the standard input; yield the descriptor to which the test writes."""
     typed, there = pty.openpty()
     tty.setraw(there)
     with os.fdopen(there) as stdin:
@@ -89,7 +89,7 @@ async def test_rejected_connection_is_not_retried(
             await connection.run()
 
 
-async def test_characters_are_sent_whole_after_a_retry(keyboard: int) -> None:
+async def test_after_retries_multi_byte_characters_are_not_split(keyboard: int) -> None:
     async with fake_session([503, 429]) as (connection, received), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(connection.run())
         os.write(keyboard, b"a\xc3")

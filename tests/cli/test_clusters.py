@@ -1,4 +1,4 @@
-"""Cluster sessions and draining of agents with `bai`, against a real manager with an agent."""
+"""Cluster sessions and draining of agents with `bai`, against a real manager with a fake agent."""
 
 from __future__ import annotations
 

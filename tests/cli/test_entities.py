@@ -1,4 +1,4 @@
-"""The table of entities, compared with the models of the REST API; values of its fields."""
+"""The table of entities, compared with the models of the REST API, and values of fields."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bai_services.cli.admin.entities import ENTITIES, Entity
 from bai_services.cli.admin.fields import Field, FieldKind, comparable, validate_value
 from bai_services.core.errors import InvalidRequest
 
-# Fields of request bodies without an option of the same name. Either the field cannot be set, or
-# another option or command sets it.
+# Fields of request bodies without an option of the same name. An argument, another option or
+# another command sets them.
 WITHOUT_OPTION = {
-    "project": {"name"},  # A project cannot be renamed, because users and files refer to its name.
+    "project": {"name"},  # `bai` does not rename projects: users and files refer to the name.
     "user": {
         "username",
         "password",
@@ -39,7 +39,7 @@ def body_fields(document: dict[str, Any], path: str, method: str) -> set[str]:
 
 
 @pytest.mark.parametrize("entity", ENTITIES, ids=lambda entity: entity.command)
-def test_create_lacks_options_only_for_listed_fields(
+def test_create_has_an_option_for_each_field_except_listed_ones(
     document: dict[str, Any], entity: Entity
 ) -> None:
     if not entity.can_create:
@@ -52,7 +52,7 @@ def test_create_lacks_options_only_for_listed_fields(
 
 
 @pytest.mark.parametrize("entity", ENTITIES, ids=lambda entity: entity.command)
-def test_update_lacks_options_only_for_listed_fields(
+def test_update_has_an_option_for_each_field_except_listed_ones(
     document: dict[str, Any], entity: Entity
 ) -> None:
     options = {field.name for field in entity.fields if not field.is_immutable}

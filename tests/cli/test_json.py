@@ -1,4 +1,4 @@
-"""`--json`: which commands have the option, and that they print exactly one document."""
+"""The option `--json`: the commands that have it print exactly one JSON document."""
 
 from __future__ import annotations
 

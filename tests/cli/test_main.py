@@ -52,7 +52,7 @@ def not_signed_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BAI_CONFIG_DIR", str(tmp_path))
 
 
-def test_every_error_has_its_exit_code() -> None:
+def test_every_error_has_the_expected_exit_code() -> None:
     codes = {code: failures.exit_code(cls("message")) for code, cls in errors.by_code().items()}
     assert codes == EXPECTED_CODES
 
@@ -103,7 +103,7 @@ def test_help_imports_no_slow_modules() -> None:
     ],
     ids=" ".join,
 )
-def test_usage_error_has_exit_code_2_without_a_request(arguments: list[str]) -> None:
+def test_usage_error_has_exit_code_2_and_causes_no_request(arguments: list[str]) -> None:
     plain = CliRunner().invoke(main, arguments)
     assert (plain.exit_code, plain.stdout) == (2, "")
     assert plain.stderr.splitlines()[-1].startswith("error: ")

@@ -1,4 +1,4 @@
-"""Address and credential from the file and from environment variables."""
+"""Hub URL and credential, loaded from the saved profile and from environment variables."""
 
 from __future__ import annotations
 

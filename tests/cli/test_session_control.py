@@ -13,7 +13,7 @@ from .conftest import Bai
 from .test_sessions import bring_to_running
 
 
-async def test_wait_reports_a_failed_batch_session_and_logs_prints_its_output(
+async def test_wait_and_logs_of_a_failed_batch_session(
     bai: Bai, api: Api, agent: FakeAgent
 ) -> None:
     made = await bai(
@@ -44,7 +44,7 @@ async def test_wait_reports_a_failed_batch_session_and_logs_prints_its_output(
     assert (refused.code, "train (TERMINATED with failure)" in refused.stderr) == (1, True)
 
 
-async def test_wait_succeeds_for_a_passed_status_and_fails_for_an_end_that_did_not_happen(
+async def test_wait_for_an_ended_session_succeeds_only_for_statuses_that_it_reached(
     bai: Bai, api: Api, agent: FakeAgent
 ) -> None:
     made = await bai(
@@ -79,7 +79,7 @@ async def test_session_has_the_callback_url_and_bai_prints_the_secret(bai: Bai, 
     assert (refused.code, "the address is not public" in refused.stderr) == (2, True)
 
 
-async def test_keep_alive_returns_when_the_idle_timeout_ends(
+async def test_keep_alive_prints_the_end_of_the_idle_timeout(
     bai: Bai, api: Api, agent: FakeAgent
 ) -> None:
     await bai("session", "create", "lab1", "-r", "cpu=1", "-r", "mem=1g", by="user")

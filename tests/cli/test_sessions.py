@@ -29,7 +29,7 @@ QUARTER = ("-r", "cpu=1", "-r", "mem=1g", "-r", "cuda.shares=0.25")
 
 
 async def bring_to_running(api: Api, agent: FakeAgent, name: str) -> None:
-    """Bring a pending session to RUNNING with the requests of agent and spawner."""
+    """Bring a pending session to RUNNING: send the requests of the agent and of the spawner."""
     user = await api.client("user")
     item = await agent.prepare()
     session = await user.get(f"/sessions/{name}", wait="PREPARED", timeout="60", timeout_seconds=70)
@@ -104,7 +104,7 @@ async def test_every_field_with_a_help_text_has_an_option(
     with_help = {f.name for f in fields(SessionSpec) if traits_of(f).help}
     with_words = {name for name, example in FIELD_EXAMPLES.items() if example.words}
     assert with_help | {"name"} == with_words
-    # Stop the loops, so that the sessions remain pending and the callback URL is not called.
+    # Stop the manager's loops, so that sessions remain pending and no callback URL is called.
     await api.world.manager.stop_session_loops()
     admin = await ready_admin(api)
     await create_dependency(admin)
@@ -210,7 +210,7 @@ async def test_rm_stops_no_session_if_one_has_already_ended(
     assert remaining["status"] in ("PENDING", "SCHEDULED", "PREPARING")
 
 
-async def test_live_line_requests_remedies_once_in_five_updates_even_if_there_are_none(
+async def test_live_line_requests_remedies_once_in_five_updates_even_if_no_remedy_exists(
     api: Api, agent: FakeAgent
 ) -> None:
     queries: list[str] = []

@@ -79,7 +79,7 @@ async def test_empty_password_is_a_usage_error(bai: Bai, hub_url: str) -> None:
     assert (done.code, "the password is empty" in done.stderr) == (2, True)
 
 
-async def test_password_is_changed_if_the_new_one_satisfies_the_rules(
+async def test_password_is_changed_only_if_the_new_one_satisfies_the_rules(
     bai: Bai, api: Api, hub_url: str
 ) -> None:
     await api.world.set_password("user")
@@ -117,7 +117,7 @@ def request_code() -> asyncio.Task[tuple[str, str]]:
     return asyncio.create_task(browser.request_code(url, opens_browser=True))
 
 
-async def test_code_comes_only_from_the_redirect_with_our_state(
+async def test_code_is_accepted_only_from_a_redirect_with_the_expected_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fake = FakeBrowser(monkeypatch)

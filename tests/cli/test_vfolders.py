@@ -27,7 +27,7 @@ async def storage(api: Api) -> None:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """A directory with files of several sizes, a link to a file outside, and a named pipe."""
+    """A directory with some files, a symbolic link to /etc/hostname, and a named pipe."""
     folder = tmp_path / "mine"
     (folder / "deep/er").mkdir(parents=True)
     (folder / "small.txt").write_text("small")
@@ -281,7 +281,7 @@ async def test_interrupted_download_of_several_files_is_resumed(
     words = ("vfolder", "download", "data", "mine", "--to", down, "--parallel", "1")
     assert (await bai(*words, by="user")).code == 6
     assert read == ["a", "b"]
-    # The user changes one of the files meanwhile: it is not replaced without --force.
+    # A file that the user has changed in the meantime is not replaced without --force.
     (down / "mine/a").write_text("other")
     refused = await bai(*words, by="user")
     assert (refused.code, "--force" in refused.stderr) == (1, True)
@@ -292,7 +292,7 @@ async def test_interrupted_download_of_several_files_is_resumed(
     assert [item["path"] for item in done["items"]] == [f"mine/{name}" for name in "abcd"]
     assert read == ["a", "b", "a", "c", "d"]
     assert content(down / "mine") == {name: name.encode() for name in "abcd"}
-    # After a complete download, the command does not skip anything.
+    # After a complete download, the command skips no files.
     assert (await bai(*words, by="user")).code == 1
     assert (await bai(*words, "--force", by="user")).code == 0
     assert read[5:] == ["a", "b", "c", "d"]
@@ -315,7 +315,7 @@ async def test_files_can_be_copied_moved_counted_and_removed(bai: Bai, files: Pa
     assert (await bai("vfolder", "rm", "data", "a", "-r", by="user")).code == 0
 
 
-async def test_invitations_are_accepted_and_declined_and_a_folder_is_left(bai: Bai) -> None:
+async def test_invitee_can_accept_leave_and_decline(bai: Bai) -> None:
     await bai("vfolder", "create", "data", "--cloneable", by="user")
     made = (await bai("vfolder", "invite", "data", "user2", "--json", by="user")).document
     listed = (await bai("vfolder", "invitations", "--json", by="user2")).document
@@ -329,7 +329,7 @@ async def test_invitations_are_accepted_and_declined_and_a_folder_is_left(bai: B
     assert (await bai("vfolder", "withdraw", again["id"], by="user")).code == 1
 
 
-async def test_hosts_are_listed_quotas_are_set_and_owners_are_changed(bai: Bai, api: Api) -> None:
+async def test_admin_can_set_quotas_and_change_the_owner_of_a_folder(bai: Bai, api: Api) -> None:
     made = (await bai("vfolder", "create", "data", "--json", by="user")).document
     shown = await bai("vfolder", "hosts", by="user")
     assert "local" in shown.stdout and "ready" in shown.stdout
@@ -347,7 +347,7 @@ async def test_hosts_are_listed_quotas_are_set_and_owners_are_changed(bai: Bai, 
 
 
 @pytest.mark.parametrize("size", [128 * MIB, 1000 * MIB + 1, 7 * 2**30 - 3, 2**40 + 5])
-def test_parts_are_block_aligned(size: int) -> None:
+def test_parts_of_an_upload_start_at_multiples_of_1_mib(size: int) -> None:
     parts = transfer.MultipartUpload(transfer.Upload(Path("f"), "f", size), (size, 0), None)
     assert 2 <= len(parts.starts) <= transfer.MAX_PARTS
     assert not any(start % MIB for start in parts.starts)

@@ -82,7 +82,7 @@ def test_unlimited_cap_is_parsed_and_formatted() -> None:
         ResourceSlots.parse({"cpu": "unlimited"})
 
 
-def test_unlimited_slot_of_pending_sessions_is_never_exceeded() -> None:
+def test_unlimited_cap_on_pending_sessions_is_never_exceeded() -> None:
     bound = ScopeCaps(KEYPAIR, "AK", max_pending_slots=Caps.parse({"cpu": "unlimited"}))
     assert pending_violations([bound], ONE, {KEYPAIR: {"cpu": 10**9}}) == []
 

@@ -37,7 +37,7 @@ FOREIGN = Target(domain="e", project_id="p9", owner=Owner("u9", Role.USER))
         pytest.param(USER, "session.write", MINE, True, id="own session"),
         pytest.param(USER, "session.write", SAME_DOMAIN, False, id="session of another user"),
         pytest.param(USER, "project.read", MINE, True, id="project of the user"),
-        pytest.param(USER, "project.read", SAME_DOMAIN, False, id="project of others"),
+        pytest.param(USER, "project.read", SAME_DOMAIN, False, id="project without membership"),
         pytest.param(
             ADMIN, "session.write", SAME_DOMAIN, True, id="domain admin in the same domain"
         ),
@@ -57,7 +57,9 @@ FOREIGN = Target(domain="e", project_id="p9", owner=Owner("u9", Role.USER))
         pytest.param(AGENT, "agent.report", Target(), True, id="agent reports"),
         pytest.param(AGENT, "session.read", MINE, False, id="agent cannot read sessions"),
         pytest.param(SESSION, "session.write", MINE, True, id="session token: own session"),
-        pytest.param(SESSION, "session.read", SAME_DOMAIN, False, id="session token: another user"),
+        pytest.param(
+            SESSION, "session.read", SAME_DOMAIN, False, id="session token: other session"
+        ),
         pytest.param(SESSION, "session.create", MINE, False, id="session token cannot create"),
         pytest.param(
             SESSION, "vfolder.write", MINE, False, id="session token cannot change folders"
@@ -66,7 +68,7 @@ FOREIGN = Target(domain="e", project_id="p9", owner=Owner("u9", Role.USER))
             SESSION, "quota.read", MINE, True, id="session token reads the owner's quotas"
         ),
         pytest.param(SESSION, "quota.write", MINE, False, id="session token cannot change quotas"),
-        pytest.param(USER, "user.read", Target(), False, id="user, account without owner"),
+        pytest.param(USER, "user.read", Target(), False, id="user, target without owner"),
     ],
 )
 def test_role_reaches_only_permitted_targets(
@@ -129,9 +131,8 @@ def test_permission_depends_on_the_rank_of_the_owner(
 
 
 @pytest.mark.parametrize("action", sorted(ACTIONS))
-def test_domain_admin_reaches_superadmins_only_to_read_accounts_or_with_reach_all(
-    action: str,
-) -> None:
+def test_domain_admin_may_not_act_on_superadmins(action: str) -> None:
+    """Exceptions are reading accounts, keypairs and quotas, and actions with reach ALL."""
     is_account_read = action in ("user.read", "keypair.read", "quota.read")
     allowed = reaches(MEMBER, action, SUPERADMINS)
     assert not allowed or is_account_read or reach(Role.ADMIN, action) is Reach.ALL
@@ -150,7 +151,7 @@ def test_read_reaches_at_least_as_far_as_write(action: str) -> None:
         assert reach(role, read) >= reach(role, action)
 
 
-def test_invisible_session_is_not_found_and_visible_one_is_forbidden() -> None:
+def test_denied_write_is_not_found_for_an_invisible_session_and_otherwise_forbidden() -> None:
     with pytest.raises(NotFound):
         require(USER, "session.write", SAME_DOMAIN)
     with pytest.raises(Forbidden, match=r"monitor.*session\.write"):
@@ -175,7 +176,7 @@ def test_unknown_action_is_an_internal_error() -> None:
         reach(Role.USER, "session.fly")
 
 
-def test_superadmin_has_all_actions_of_users_on_all_targets_except_entering_sessions() -> None:
+def test_superadmin_has_all_user_actions_on_all_targets_except_session_enter() -> None:
     # No role may enter another user's session.
     personal = {"session.enter": Reach.OWN}
     for action, row in ACTIONS.items():

@@ -30,13 +30,13 @@ def test_public_key_is_parsed_without_its_comment(line: str) -> None:
 
 
 WRONG = {
-    "nothing": "",
+    "empty": "",
     "a type alone": "ssh-ed25519",
     "a private key": "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n-----END OPENSSH PRIVATE KEY-----",
     "options in front": f'command="sh" {ED25519}',
     "two lines": f"{ED25519}\n{ED25519}",
-    "another type": "ssh-dss " + encode_fields(b"ssh-dss", b"x"),
-    "another type than the key": "ssh-rsa " + ED25519.split()[1],
+    "unsupported type": "ssh-dss " + encode_fields(b"ssh-dss", b"x"),
+    "type that differs from the key": "ssh-rsa " + ED25519.split()[1],
     "cut off": ED25519[:-9],
     "not base64": "ssh-ed25519 !!!!",
     "a weak RSA key": "ssh-rsa " + encode_fields(b"ssh-rsa", b"\1\0\1", b"\xff" * 128),

@@ -25,7 +25,7 @@ BUILTIN = ["jupyterlab", "terminal", "filebrowser"]
          ["proxy/8787/", "proxy/9000/"]),
         # A port in the label keeps its name, even if the user also requests it.
         ("dashboard:preopen:8787", [8787], ["dashboard"], ["proxy/8787/"]),
-        # A browser cannot open the following apps, so they have no path.
+        # A browser cannot open the apps of the next two labels, so they have no path.
         ("desktop:vnc:5900,database:tcp:5432", [], ["desktop", "database"], ["", ""]),
         ("sshd:tcp:2222", [], ["ssh", "vscode-desktop"], ["", ""]),
         ("digits:http:5000", [], ["digits"], ["proxy/5000/"]),

@@ -66,7 +66,7 @@ def test_policy_allows_audiences_up_to_its_limit(allowed: str, reached: list[Aud
 
 
 @pytest.mark.parametrize("name", ["jupyterlab", "terminal", "vscode", "rstudio", "ssh"])
-def test_app_with_access_to_the_session_cannot_be_shared(name: str) -> None:
+def test_app_with_access_to_the_whole_session_cannot_be_shared(name: str) -> None:
     with pytest.raises(InvalidRequest, match="whole session"):
         check_app(name)
 
@@ -77,7 +77,7 @@ def test_invalid_app_name_is_rejected(name: str) -> None:
         check_app(name)
 
 
-def test_public_share_requires_valid_networks() -> None:
+def test_public_share_requires_networks_and_all_networks_must_be_valid() -> None:
     assert check_addresses(Audience.USER, []) is None
     assert check_addresses(Audience.PUBLIC, ["192.0.2.7", "2001:db8::/32"]) == [
         "192.0.2.7/32",
@@ -98,6 +98,6 @@ def test_share_ends_after_requested_or_default_time(
     assert share_end(NOW, asked, most) == NOW + timedelta(days=days)
 
 
-def test_share_longer_than_policy_is_rejected() -> None:
+def test_share_longer_than_the_policy_allows_is_rejected() -> None:
     with pytest.raises(InvalidRequest, match="your policy allows 3600 s"):
         share_end(NOW, 3601, 3600)

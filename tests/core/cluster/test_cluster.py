@@ -19,7 +19,7 @@ from bai_services.core.errors import InvalidRequest
         pytest.param("localhost/x__y-z.1:T_1", "localhost/x__y-z.1:T_1", id="all separators"),
     ],
 )
-def test_image_name_is_completed_with_its_tag(name: str, canonical: str) -> None:
+def test_image_name_without_a_tag_gets_the_default_tag(name: str, canonical: str) -> None:
     assert canonical_image(name) == canonical
     assert canonical_image(canonical) == canonical
 

@@ -92,7 +92,7 @@ def test_invalid_service_ports_are_rejected(text: str, part: str) -> None:
 @pytest.mark.parametrize(
     "given, part",
     [
-        pytest.param(labels(kernelspec="2"), "only 1", id="another kernelspec"),
+        pytest.param(labels(kernelspec="2"), "only 1", id="unsupported kernelspec"),
         pytest.param(
             labels(nonsense="1"), "unknown label", id="unknown label with the prefix ai.backend"
         ),

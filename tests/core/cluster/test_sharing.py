@@ -1,4 +1,4 @@
-"""Facts about sharing that agents report, and their interpretation."""
+"""Conversion of the sharing facts that agents report, and allowed shares."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_missing_or_invalid_sharing_facts_have_defaults(
     assert Sharing.from_facts(facts) == sharing
 
 
-def test_shares_below_minimum_level_are_not_offered() -> None:
+def test_device_below_the_minimum_enforcement_level_offers_no_shares() -> None:
     soft, process = Sharing(Level.SOFT), Sharing(Level.PROCESS, 250, 250)
     assert soft.restricted_to(Level.NONE) == soft
     assert soft.restricted_to(Level.PROCESS).most == 0
@@ -78,7 +78,7 @@ UNIFORM = Sharing(Level.PROCESS, 50, 1000, is_uniform=True)
         pytest.param(replace(UNIFORM, is_paused=True), [250], 250, False, id="sharing is paused"),
     ],
 )
-def test_allowed_shares_depend_on_sharing_and_shares_in_force(
+def test_allowed_share_depends_on_the_sharing_and_the_shares_in_use(
     sharing: Sharing, shares: list[int], share: int, is_allowed: bool
 ) -> None:
     assert sharing.allows(share, sharing.in_force(shares)) is is_allowed

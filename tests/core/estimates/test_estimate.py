@@ -208,8 +208,8 @@ def test_estimated_starts_have_the_expected_time_and_certainty(
     assert estimates(busy, queued, durations={"lab": [100] * 20}) == expected, case
 
 
-def test_estimates_include_reservations_of_later_sessions() -> None:
-    """Session s3 (one core) cannot start at 100, because it would delay s2 (four cores)."""
+def test_estimates_include_future_reservations() -> None:
+    """Session s3 (one core) cannot start at 100 s, because it would delay s2 (four cores)."""
     queued = [
         pending(4, max_run_seconds=100),
         pending(2, max_run_seconds=10),

@@ -229,7 +229,7 @@ def worlds(
 
 
 def estimates_per_pass(world: World) -> list[tuple[int, dict[str, Estimate]]]:
-    """Run a simulation to its end; return second and estimates after each pass."""
+    """Run a simulation to its end; return the second and the estimates of each pass."""
     passes = []
     while (queue := world.step()) is not None:
         estimates = estimate_starts(queue, UNLIMITED_BUDGET)
@@ -254,7 +254,7 @@ def test_known_start_in_fifo_order_changes_only_for_a_higher_priority() -> None:
     _check_that_known_starts_are_exact(worlds(arrive=True, depends=False, orders=(Order.FIFO,)))
 
 
-def test_known_starts_are_exact_in_any_order_and_with_dependencies() -> None:
+def test_known_starts_are_exact_under_every_ordering_policy_and_with_dependencies() -> None:
     _check_that_known_starts_are_exact(worlds(arrive=True))
 
 

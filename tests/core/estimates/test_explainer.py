@@ -45,7 +45,7 @@ def explanation_of(world: Snapshot, session_id: str = "s1", **choices: Any) -> E
 def nearly_full_snapshot(**facts: Any) -> Snapshot:
     """Return a snapshot with a pending session that requests 2 cores.
 
-    7 of the 8 cores of its group are in use for one hour. A second group, side, has a free agent.
+    In its group, 7 of the 8 cores remain in use for one hour. The group side has a free agent.
     """
     blocker = running("r", BOB, "a", slots(cpu="7"), ends_at=NOW + HOUR)
     agents = [with_usage(agent(), slots(cpu="7")), agent("b", resource_group="side")]
@@ -126,7 +126,7 @@ def test_estimate_is_unknown_if_no_running_session_has_a_known_end() -> None:
                     "enough of the quota",
                 )
             ],
-            id="user quota exceeded: no other group or preset",
+            id="user quota exceeded: other groups and presets are not suggested",
         ),
         pytest.param(
             snapshot([pending_session(1, wanted=request(cuda_shares="0.8"))], [

@@ -56,7 +56,7 @@ def test_valid_folder_name_is_unchanged(name: str) -> None:
         pytest.param("٣", "letters of", id="a digit that is not ASCII"),
         pytest.param(".ssh", "hide a file", id="reserved name"),
         pytest.param(".jupyter", "hide a file", id="name reserved by Jupyter"),
-        pytest.param(".tmux.conf", "hide a file", id="reserved with two dots"),
+        pytest.param(".tmux.conf", "hide a file", id="reserved name with two dots"),
         pytest.param(".bashrc", "hide a file", id="reserved pattern rc"),
         pytest.param(".bash_profile", "hide a file", id="reserved pattern profile"),
     ],

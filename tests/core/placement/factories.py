@@ -53,7 +53,7 @@ def request(cpu: str = "1", mem: str = "1g", **spec: Any) -> Request:
 
 
 def place_request(placer: Placer, wanted: Request) -> list[tuple[str, dict[str, int]]] | None:
-    """Place a request; return agent and amounts by device for each kernel, or None if it fails.
+    """Place a request; return agent and amounts by device for each kernel; None if not all fit.
 
     Devices have short names: the last two characters of their ids.
     """

@@ -1,6 +1,6 @@
 """Reference implementation of the placement policies in plain, slow Python.
 
-This is the test oracle of the compiled code. It supports one kernel per request, one device family
+This is the test oracle for the compiled code. It supports one kernel per request, one device family
 and model per agent, and no device locality. See `docs/how-to/change-placement.md`.
 """
 
@@ -183,7 +183,10 @@ class PricedReference:
         )
 
     def score(self, on: AgentState, kind: RequestKind) -> int | None:
-        """Return the rounded score of the best device choice; None if the request does not fit."""
+        """Return the score of the best device choice, as a number of steps of 0.04.
+
+        Return None if the request does not fit.
+        """
         free = [d.capacity - d.used for d in on.devices]
         model = on.devices[0].model
         cpu, mem = (on.capacity[s] - on.used.get(s, 0) for s in ("cpu", "mem"))
@@ -235,7 +238,7 @@ def fgd_score(on: AgentState, kind: RequestKind) -> int:
     """Return the published FGD score of an agent, for the best choice of its devices."""
     free = [d.capacity - d.used for d in on.devices]
     cpu = on.capacity["cpu"] - on.used.get("cpu", 0)
-    # Typical requests are the most frequent kinds, which together are 95 % of all requests.
+    # Typical requests are the most frequent kinds, which make up at least 95 % of all requests.
     order = sorted(MIX, key=lambda k: -MIX[k])
     kept: list[RequestKind] = []
     while sum(MIX[k] for k in kept) < 0.95 * sum(MIX.values()):
@@ -251,7 +254,10 @@ def fgd_score(on: AgentState, kind: RequestKind) -> int:
 
 
 def placements_on_devices(free: list[int], kind: RequestKind) -> list[list[int]]:
-    """Return one list for each possible placement: the free thousandths of all devices after it."""
+    """Return the free thousandths of all devices after each possible placement.
+
+    Whole devices have only one placement: on the first unused devices.
+    """
     if kind.devices == 0:
         return [free]
     if kind.share < 1000:

@@ -267,7 +267,7 @@ def test_fill_finds_a_division_if_one_is_possible(used: list[int], shares: int) 
     st.integers(1, 300),
 )
 @settings(max_examples=300, deadline=None)
-def test_split_with_different_bounds_of_the_parts_has_the_fewest_parts(
+def test_split_has_the_fewest_parts_that_satisfy_the_bounds(
     pairs: list[tuple[int, int]], amount: int
 ) -> None:
     bounds = sorted(((low, low + more) for low, more in pairs), key=lambda b: -b[1])

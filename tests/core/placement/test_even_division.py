@@ -34,7 +34,8 @@ def divide(free: tuple[int, ...], amount: int, guarded: bool, policy: Policy) ->
 
 
 # Row: case, free thousandths of each device, requested thousandths, expected division by device
-# number, and whether this division is allowed without fragmentation.
+# number, and whether this division is allowed without fragmentation (None: no, because the share is
+# at most 1).
 ROWS = [
     ("two equal parts on two empty devices", (1000, 1000), 1500, {0: 750, 1: 750}, True),
     ("the fullest devices with enough free capacity", (1000, 700, 1000), 1300, {0: 650, 1: 650}, True),  # noqa: E501
@@ -64,7 +65,7 @@ def test_share_is_divided_as_expected(
     what: str, free: tuple[int, ...], amount: int, expected: dict[int, int], is_even: bool | None
 ) -> None:
     assert divide(free, amount, False, Policy.BEST_FIT) == expected
-    # Without fragmentation, a share up to 1 is not divided, and larger shares are divided evenly.
+    # Without fragmentation, a share up to 1 is not divided; a larger share is divided only evenly.
     assert divide(free, amount, True, Policy.BEST_FIT) == (expected if is_even else {})
 
 
@@ -97,8 +98,10 @@ Key = tuple[int, int, int]
 def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -> Key | None:
     """Try all divisions; return unevenness, number of devices and free capacity of the best one.
 
-    The best division has the smallest values, compared in this order. With ``spreads``, the free
-    capacity is negative, so that more is better. Return None if no division is allowed.
+    The best division has the smallest values, compared in this order. The unevenness is the
+    difference between the largest and the smallest part in steps, minus 1, but not below 0. With
+    ``spreads``, the free capacity is negated, so that more is better. Return None if no division is
+    allowed.
     """
     usable = [room for room in free if room // PART_STEP * PART_STEP >= MIN_PART]
     steps, keys = amount // PART_STEP, []

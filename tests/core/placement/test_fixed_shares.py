@@ -113,7 +113,7 @@ def test_refusal_states_that_no_device_can_be_shared() -> None:
 
 
 @pytest.mark.parametrize("policy", list(Policy))
-def test_mig_instances_are_allocated_only_by_their_slot(policy: Policy) -> None:
+def test_mig_instances_are_allocated_only_for_the_mig_slot(policy: Policy) -> None:
     plain = agent("a", (0,))
     parts = tuple(Device(f"a-m{i}", "cuda", slot=SLOT) for i in range(2))
     placer = Placer([replace(plain, devices=(*plain.devices, *parts))], policy)

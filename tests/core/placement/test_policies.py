@@ -66,7 +66,7 @@ def choose_agents(
             [agent("a", (0,)), agent("b"), agent("c", (0, 0))],
             request(device=1),
             "a c c -",
-            id="round robin: only agents that fit",
+            id="round robin: only agents on which the request fits",
         ),
         pytest.param(
             Policy.BEST_FIT,
@@ -402,7 +402,7 @@ def test_too_many_device_families_are_rejected() -> None:
         Placer([], Policy.PRICED).prepare(Request(slots, "main", "x86_64"))
 
 
-def test_request_fits_when_empty_if_it_fits_an_agent_without_sessions() -> None:
+def test_fits_when_empty_ignores_usage_and_health_of_the_agents() -> None:
     busy = agent("a", (1000, None), is_alive=False)
     placer = Placer([busy], Policy.PRICED)
     for wanted, can in ((request(device=2), True), (request(device=3), False)):

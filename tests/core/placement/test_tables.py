@@ -134,7 +134,7 @@ def test_variant_that_places_most_demand_is_chosen_if_run_times_are_known() -> N
     assert served[Variant.ROWS_RESERVE] > served[Variant.ROWS] * 1.001
     chosen = choose_tables(mix, agents, runtimes)
     assert chosen.variant == Variant.ROWS_RESERVE
-    assert not choose_tables(mix, agents).variant.has_reserve, "no run times are known"
+    assert not choose_tables(mix, agents).variant.has_reserve, "run times are not passed"
 
 
 def test_reserve_adds_value_for_multi_device_requests() -> None:
@@ -158,7 +158,7 @@ def test_reserve_adds_value_for_multi_device_requests() -> None:
         assert more[cpu, mem, devices] - base == pytest.approx(reserve), what
 
 
-def test_run_times_are_learned_from_ended_requests() -> None:
+def test_run_times_are_learned_from_ended_sessions() -> None:
     recent = [request(device=1), request(device=1), request(device=2), request()]
     assert mean_runtime_seconds(recent, [100.0, 300.0, None, 0.0]) == {
         RequestKind(1000, GIB, "cuda", 1, 1000): 200.0

@@ -33,7 +33,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", ["random", "best-fit", "fgd", "priced", "pack"])
-def test_output_has_allocation_of_each_policy(
+def test_output_contains_the_results_of_each_seed_and_their_mean(
     policy: str, files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*files, "--policy", policy, "--seeds", "2"]) == 0

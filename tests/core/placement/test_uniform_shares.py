@@ -58,7 +58,7 @@ def uniform_agent(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM
             [(500, 500), (750, 250)],
             {"shares": "0.25"},
             {"g1": 250},
-            id="the device whose share in force is equal is chosen",
+            id="the device with an equal share in force is chosen",
         ),
         pytest.param([(900, 300)], {"shares": "0.3"}, None, id="too little free capacity"),
         pytest.param(
@@ -100,7 +100,7 @@ def test_two_kernels_share_one_empty_device() -> None:
     assert [d.device_id for p in placements for d in p.devices] == ["a-g0", "a-g0"]
 
 
-def test_fork_does_not_change_the_placer() -> None:
+def test_changes_of_a_fork_do_not_affect_the_placer() -> None:
     placer = Placer([uniform_agent("a", (250, 250))])
     half = placer.prepare(request(shares="0.5"))
     fork = placer.fork()

@@ -34,7 +34,7 @@ def test_ended_session_frees_capacity_for_the_next() -> None:
     assert started_sessions(queue.run(NOW)) == ["s2"]
 
 
-def test_decision_that_was_not_written_is_reverted() -> None:
+def test_decision_that_was_not_written_to_the_database_is_reverted() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     queue = Queue(snapshot([pending_session(1)], [agent(cpu=1)], caps=caps))
     assert started_sessions(queue.run(NOW)) == ["s1"]

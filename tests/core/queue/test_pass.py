@@ -143,7 +143,7 @@ def test_inactive_group_starts_nothing() -> None:
     assert "not active" in result.reasons["s1"][0]["message"]
 
 
-def test_shares_of_one_pass_do_not_exceed_a_device() -> None:
+def test_shares_allocated_in_one_pass_do_not_exceed_the_device_capacity() -> None:
     pending = queue(*[request(cuda_shares="0.4")] * 5)
     result = run_pass(Snapshot(pending, [agent("a", gpus=2)]))
     devices = [d.placement.devices[0].device_id for d in result.decisions]

@@ -198,7 +198,7 @@ def test_reasons_contain_all_exceeded_caps_with_numbers() -> None:
     ]
 
 
-def test_session_over_its_cap_is_overtaken_in_every_mode() -> None:
+def test_session_over_its_cap_is_overtaken_in_every_backfill_mode() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     for mode in Backfill:
         world = snapshot(

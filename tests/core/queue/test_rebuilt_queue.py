@@ -1,4 +1,4 @@
-"""A queue that is rebuilt after a restart of the manager decides like the queue before it."""
+"""A queue that is rebuilt after a restart of the manager makes the same decisions as before."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .factories import NOW, agent, pending_session, request, started_sessions, w
 
 
 def test_rebuilt_queue_withholds_the_quota_of_reserved_sessions() -> None:
-    """A domain may run two sessions in the groups g0 (backfill off) and g1.
+    """A domain may run two sessions in total, in the groups g0 (backfill off) and g1.
 
-    s1 is running. The reservation of s2 in g1 needs the second session. Therefore s3 in g0 must
-    wait, although g0 is scheduled first.
+    s1 is running, and s2 has a reservation in g1. Together they use up the cap of the domain.
+    Therefore s3 in g0 must wait, although g0 is scheduled first.
     """
     domain = Scope(ScopeKind.DOMAIN, "d1")
     caps = {domain: ScopeCaps(domain, "d1", max_sessions=2)}
