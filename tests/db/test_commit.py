@@ -71,7 +71,7 @@ async def test_number_of_statements_is_independent_of_number_of_decisions(
 async def test_commit_rejects_second_share_size_only_on_uniform_device(
     world: World, is_uniform: bool
 ) -> None:
-    """After the decisions for shares of two sizes, the device changes to ``is_uniform``."""
+    """After the decisions, each device reports whether all of its shares must have one size."""
     await world.write(
         sa.update(cluster.devices).where(cluster.devices.c.index > 0).values(is_healthy=False)
     )
