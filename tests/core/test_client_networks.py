@@ -38,7 +38,7 @@ def test_networks_are_normalized() -> None:
 
 
 @pytest.mark.parametrize("text", ["::ffff:10.0.0.0/104", "::ffff:10.1.2.3", "::ffff:0:0/96"])
-def test_network_of_mapped_addresses_contains_them(text: str) -> None:
+def test_network_of_ipv4_mapped_addresses_contains_both_forms_of_an_address(text: str) -> None:
     networks = check_networks([text])
     assert is_inside("10.1.2.3", networks) and is_inside("::ffff:10.1.2.3", networks)
     assert not is_inside("2001:db8::1", networks)
@@ -65,7 +65,7 @@ def test_network_of_mapped_addresses_contains_them(text: str) -> None:
             ["10.0.0.0/8"],
             ["10.0.0.0/9", "10.128.0.0/10"],
             True,
-            id="network replaced by a part of it",
+            id="network replaced by three quarters of the network",
         ),
         pytest.param(["::/0"], ["0.0.0.0/0"], True, id="network of the other IP version"),
         pytest.param(["10.0.0.0/8"], [], True, id="no address is allowed"),

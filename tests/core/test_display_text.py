@@ -70,7 +70,7 @@ def test_deceptive_text_is_rejected_with_the_position_of_the_character(
     assert "remove" in found
 
 
-def test_descriptions_may_have_lines() -> None:
+def test_description_may_have_several_lines() -> None:
     assert text_problem("one\n\ttwo", has_lines=True) == ""
     assert text_problem("one\r\ntwo", has_lines=True)
 

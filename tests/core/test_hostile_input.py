@@ -55,7 +55,7 @@ from bai_services.core.sessions import (
 )
 from bai_services.core.sessions.lifecycle import SessionType
 
-# Limit of CPU time. The slowest parser takes about 0.05 s for the longest text.
+# Maximum CPU time of one parser call. The slowest parser takes about 0.05 s for the longest text.
 CPU_SECONDS = 1.0
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = b"k" * 32
@@ -363,7 +363,7 @@ def test_every_function_that_takes_text_is_tested_or_excluded() -> None:
         f"add to PARSERS, or to NOT_FROM_USERS if users cannot write the text: {unknown}"
     )
     gone = (set(PARSERS) | NOT_FROM_USERS) - functions
-    assert not gone, f"remove from PARSERS or NOT_FROM_USERS, because it no longer exists: {gone}"
+    assert not gone, f"no longer exist; remove from PARSERS or NOT_FROM_USERS: {gone}"
 
 
 CASES = [

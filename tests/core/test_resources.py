@@ -51,7 +51,12 @@ def test_valid_amount_is_parsed_as_an_integer(slot: str, text: str | float, amou
         ),
         pytest.param("cuda.shares", "0.04", "smallest amount 0.05", id="below the smallest share"),
         pytest.param("cuda.shares", "-1", "not an amount", id="negative"),
-        pytest.param("cuda.device", "0.5", "too precise", id="half of a whole device"),
+        pytest.param(
+            "cuda.device",
+            "0.5",
+            "too precise",
+            id="fraction of a device in the slot of whole devices",
+        ),
         pytest.param("cpu", "0.0001", "too precise", id="finer than a millicore"),
         pytest.param("cpu", "nan", "not an amount", id="not a number"),
         pytest.param("cpu", "inf", "not an amount", id="infinite"),

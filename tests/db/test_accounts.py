@@ -1,4 +1,4 @@
-"""Stores of accounts: concurrent changes, counts of sign-in attempts, and stable pages."""
+"""Stores of accounts: concurrent changes, counts of sign-in attempts, and the order of pages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def domain(database: Database) -> str:
-    """Create a domain with its project, and the policies ``default``."""
+    """Create domain ``d`` with one project, and a policy ``default`` of each kind."""
     policies = {
         "keypair": {"total_resource_slots": {}, "allowed_vfolder_hosts": {}},
         "user": {"total_resource_slots": {}},
@@ -172,7 +172,7 @@ async def test_old_attempts_are_deleted(database: Database) -> None:
         assert [row[0] for row in found] == ["late"]
 
 
-async def test_pages_sorted_by_an_equal_field_repeat_no_row(
+async def test_pages_sorted_by_a_field_with_equal_values_repeat_no_row(
     database: Database, domain: str
 ) -> None:
     store = UserStore(database)

@@ -49,7 +49,7 @@ async def test_connection_closed_while_idle_is_reopened(
         await tx.execute(sa.text("INSERT INTO things VALUES (1)"))
 
 
-async def test_connection_closed_shortly_after_its_use_fails_once(
+async def test_connection_closed_shortly_after_use_fails_once(
     database: Database, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PING_AFTER_SECONDS", 3600)

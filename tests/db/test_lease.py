@@ -33,7 +33,7 @@ async def create_decisions(world: World) -> tuple[Decision, ...]:
     return run_pass(await world.queue.snapshot(NOW)).decisions
 
 
-async def test_acquired_lease_is_not_acquired_by_another_manager(store: LeaseStore) -> None:
+async def test_held_lease_is_not_acquired_by_another_manager(store: LeaseStore) -> None:
     assert await store.read() is None
     assert await store.acquire("a", None, NOW) == 1
     assert await store.acquire("b", None, NOW) is None

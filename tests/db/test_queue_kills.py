@@ -1,4 +1,4 @@
-"""SIGKILL before any statement of a transaction: all of the transaction is stored, or nothing."""
+"""After SIGKILL before any statement, a transaction is stored completely or not at all."""
 
 from __future__ import annotations
 
@@ -40,7 +40,11 @@ async def end(world: World, decisions: Sequence[Decision]) -> None:
 
 
 async def until_killed(world: World, job: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """Run the job, but send this process SIGKILL before statement ``KILL_AT`` (the first is 1)."""
+    """Run the job, but kill this process with SIGKILL before a statement.
+
+    The environment variable ``KILL_AT`` is the number of the statement; the first statement is 1.
+    A commit counts as a statement.
+    """
     left = int(os.environ["KILL_AT"])
 
     @sa.event.listens_for(sa.Engine, "before_cursor_execute")
@@ -68,7 +72,8 @@ def kill_everywhere(
 ) -> int:
     """Run the job until a run completes; kill run number n before statement n.
 
-    ``check_unchanged`` is called after each kill. Return the number of statements.
+    ``check_unchanged`` is called after each kill. Return the number of statements, including
+    commits.
     """
     # A fork server imports the modules only once. A new interpreter per run would take seconds.
     context = multiprocessing.get_context("forkserver")
@@ -84,7 +89,9 @@ def kill_everywhere(
     raise AssertionError("the job never finished")
 
 
-def test_transactions_are_atomic_if_killed_before_any_statement(database_url: str) -> None:
+def test_transactions_are_atomic_if_the_process_is_killed_before_any_statement(
+    database_url: str,
+) -> None:
     async def prepare() -> Sequence[Decision]:
         world = await make_world(database_url)
         for n in range(SESSIONS):

@@ -84,7 +84,7 @@ def test_concurrent_placements_respect_limits(database_url: str, cap: str | None
 
 
 def test_user_cap_applies_across_resource_groups(database_url: str) -> None:
-    """Two writers decide for one group each. Both snapshots are older than the commits."""
+    """Each of two writers decides for one group. Both snapshots are older than both commits."""
     slots = {"cpu": "0.1", "mem": "64m"}
     both_have_decided = threading.Barrier(2)
 

@@ -372,13 +372,13 @@ ENDED = "TERMINATED,CANCELLED,ERROR"
         pytest.param(Visibility(hidden_roles=frozenset({Role.SUPERADMIN})), id="monitor"),
     ],
 )
-async def test_page_of_list_is_read_in_order_of_index(
+async def test_page_of_sessions_is_read_in_index_order(
     world: World, query: ListQuery, visible: Visibility
 ) -> None:
     assert "USE TEMP B-TREE" not in await plan_of_page(world, query, visible)
 
 
-async def test_page_of_own_sessions_is_read_in_order_of_index(world: World) -> None:
+async def test_page_of_own_sessions_is_read_in_index_order(world: World) -> None:
     plan = await plan_of_page(world, ListQuery(limit=1), Visibility(owner_id="u1"))
     assert plan == "SEARCH sessions USING INDEX ix_sessions_owner_created (owner_id=?)"
 
@@ -392,9 +392,9 @@ async def test_live_sessions_are_read_from_small_index(world: World) -> None:
 
 
 async def plan_of_page(world: World, query: ListQuery, visible: Visibility) -> str:
-    """Return SQLite's plan of the select of the ids of a page."""
+    """Return SQLite's query plan for the SELECT of the session ids of a page."""
     if not world.database.is_sqlite:
-        pytest.skip("PostgreSQL's choice depends on the number of rows")
+        pytest.skip("PostgreSQL's choice of a query plan depends on the number of rows")
     for name in ("lab", "other"):
         await world.sessions.enqueue(world.new_session(name), world.advance())
     statements: list[tuple[str, Any]] = []
@@ -415,7 +415,10 @@ async def plan_of_page(world: World, query: ListQuery, visible: Visibility) -> s
 
 
 async def test_order_of_equal_rows_is_reversed_with_the_requested_order(world: World) -> None:
-    """Ended sessions may have the same name; the one created last is listed last or first."""
+    """Sessions with the same name are listed by creation time, in the requested direction.
+
+    Only ended sessions may have the same name.
+    """
     for _ in range(3):
         row, _ = await world.sessions.enqueue(world.new_session("lab"), world.advance())
         await world.sessions.move(row.id, Event.STOP_REQUESTED, NOW)

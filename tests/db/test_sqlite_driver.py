@@ -66,7 +66,7 @@ async def test_error_rolls_transaction_back(database: Database) -> None:
     assert await words_of(database) == []
 
 
-async def test_insert_with_many_rows_inserts_all_of_them(database: Database) -> None:
+async def test_insert_with_many_rows_inserts_every_row(database: Database) -> None:
     rows = [{"word": f"word {n}"} for n in range(5000)]
     async with database.write() as tx:
         await tx.execute(sa.text("INSERT INTO words (word) VALUES (:word)"), rows)
@@ -161,7 +161,7 @@ async def test_busy_database_is_retried(tmp_path: Path, code: int) -> None:
 
 
 async def test_opening_waits_for_a_writer_of_a_new_database(tmp_path: Path) -> None:
-    """The driver must wait itself: SQLite does not wait for the lock to switch to WAL mode."""
+    """SQLite does not wait for the lock that a switch to WAL mode needs, so the driver waits."""
     other = sqlite3.connect(tmp_path / "new.sqlite", isolation_level=None)
     other.execute("CREATE TABLE words (word TEXT)")
     other.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""The store of usage samples, on both databases."""
+"""The store of usage samples, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ async def test_change_of_folder_that_is_not_ready_is_a_conflict(
             await store.update(vfolder_id, {"permission": "ro"}, ENTRY)
 
 
-def test_of_concurrent_delete_and_start_exactly_one_succeeds(database_url: str) -> None:
+def test_exactly_one_of_a_concurrent_delete_and_session_start_succeeds(database_url: str) -> None:
     rounds = 20
 
     async def prepare() -> None:
@@ -249,7 +249,7 @@ def test_concurrent_creates_respect_max_vfolder_count(database_url: str) -> None
     assert asyncio.run(count()) == 5
 
 
-def test_usage_of_a_scope_is_right_after_concurrent_purges(database_url: str) -> None:
+def test_usage_of_a_scope_is_correct_after_concurrent_purges(database_url: str) -> None:
     numbers = range(6)
 
     async def prepare() -> None:
@@ -284,7 +284,7 @@ def test_usage_of_a_scope_is_right_after_concurrent_purges(database_url: str) ->
     asyncio.run(check())
 
 
-async def test_user_is_found_by_id_before_name(world: World) -> None:
+async def test_id_takes_precedence_over_name_in_a_user_lookup(world: World) -> None:
     await world.add_user(3, "u2")
     store = GrantStore(world.database)
     for key, user_id in (("u1", "u1"), ("u2", "u2"), (" BOB ", "u2"), ("u2@example.org", "u3")):
@@ -351,7 +351,7 @@ async def move_invitee(world: World) -> None:
 
 
 @pytest.mark.parametrize("share", [offer, grant, invite])
-async def test_folder_cannot_be_shared_with_a_user_who_has_moved(
+async def test_folder_cannot_be_shared_with_a_user_who_has_moved_to_another_domain(
     world: World, store: VfolderStore, share: Callable[[World], Awaitable[None]]
 ) -> None:
     await add_domain(world)
@@ -374,7 +374,7 @@ async def test_invitation_between_domains_cannot_be_accepted(
 
 
 @pytest.mark.parametrize("share", [offer, grant, invite, accept])
-def test_no_access_remains_if_a_user_moves_while_a_folder_is_shared(
+def test_no_access_remains_if_a_user_changes_domain_while_a_folder_is_shared(
     database_url: str, share: Callable[[World], Awaitable[None]]
 ) -> None:
     async def prepare() -> None:

@@ -61,7 +61,11 @@ class World:
                 await tx.execute(statement)
 
     async def set_caps(self, scope: str, slots: Mapping[str, str], **counts: int | None) -> None:
-        """Set the caps of domain ``d``, project ``p1``, all user or all keypair policies."""
+        """Set caps in all rows of one table.
+
+        ``scope`` is ``domain``, ``project``, ``user`` (user policies) or ``keypair`` (keypair
+        policies).
+        """
         table = {
             "domain": accounts.domains,
             "project": accounts.projects,
@@ -133,7 +137,10 @@ class World:
     def new_session(
         self, name: str, slots: Mapping[str, str] | None = None, **facts: Any
     ) -> NewSession:
-        """Return a session to insert; ``facts`` replace the default values of its fields."""
+        """Return a session to insert; ``facts`` replace the default values of its fields.
+
+        ``user`` in ``facts`` is the number of the owner: 1 for ann, 2 for bob.
+        """
         number = facts.pop("user", 1)
         values: dict[str, Any] = {
             "id": str(uuid.uuid4()),

@@ -47,7 +47,8 @@ def _shared(running: RunningHub) -> Iterator[RunningHub]:
 def own_hub(tmp_path: Path) -> Iterator[Callable[..., RunningHub]]:
     """Return a function that creates a demo for one test.
 
-    Example: ``own_hub(engine="docker", environment={…}).start()``. The demo stops with the test.
+    Example: ``own_hub(engine="docker", environment={…}).start()``. The demo stops when the
+    test ends.
     """
     made: list[RunningHub] = []
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright.async_api import Locator
 
-# JavaScript that returns the nodes with insufficient contrast: below 4.5 for text, below 3 for
-# lines and status dots (WCAG 2.2, 1.4.3 and 1.4.11).
+# JavaScript that returns the text or class and the contrast ratio of each node with insufficient
+# contrast: below 4.5 for text, below 3 for lines and status dots (WCAG 2.2, 1.4.3 and 1.4.11).
 LOW_CONTRAST = """
 nodes => {
     for (const change of document.getAnimations()) {

@@ -16,7 +16,7 @@ JSON = dict[str, Any]
 
 
 def checked(answer: httpx.Response, *statuses: int) -> Any:
-    """Assert that a response has one of the expected statuses, and return its JSON."""
+    """Assert that a response has one of the statuses; return its JSON, or None if it is empty."""
     assert answer.status_code in statuses, f"{answer.status_code}: {answer.text}"
     return answer.json() if answer.content else None
 
@@ -61,7 +61,8 @@ def stop(rest: httpx.Client, session_id: str) -> JSON:
 
 def remove_created_since(rest: httpx.Client, since: datetime) -> None:
     """Stop the sessions and trash the folders that were created at ``since`` or later."""
-    # Read the newest first: with the trash of earlier tests, there is more than one page.
+    # Request the newest items first, because with the trashed folders of earlier tests, there can
+    # be more than one page.
     newest = {"sort": "-created_at", "limit": "500"}
     for session in checked(rest.get("/sessions", params=newest), 200)["items"]:
         if session["status"] not in ENDED and _created_at(session) >= since:

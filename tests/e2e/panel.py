@@ -23,7 +23,7 @@ async def open_panel(page: Page) -> None:
 
     If it is open, do not click its tab, because the click would close it.
     """
-    # Wait until the panel has decided whether to open itself, which it does at the first visit.
+    # The panel opens itself at the first visit. Wait until it has decided whether to open.
     await page.wait_for_function(
         "Object.keys(localStorage).some(key => key.startsWith('bai-labext:panel-opened:'))"
     )

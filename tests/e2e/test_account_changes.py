@@ -15,7 +15,7 @@ from tests.testbed.wait import wait_until
 pytestmark = pytest.mark.e2e
 
 PASSWORD = "Correct-horse-7"
-# Reload groups and roles every 1 s instead of every 5 minutes.
+# Groups and roles are refreshed at the first request after 1 s instead of after 5 minutes.
 CONFIG = "c = get_config()\nc.Authenticator.auth_refresh_age = 1\n"
 
 

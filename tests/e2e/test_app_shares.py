@@ -45,7 +45,7 @@ asyncio.run(main())
 
 @dataclass(frozen=True)
 class SharedPort:
-    """A session of ``user``, in which a program listens on a requested port."""
+    """A session of ``user``, in which a program listens on a pre-opened port."""
 
     hub: RunningHub
     session: dict[str, Any]
@@ -153,7 +153,7 @@ async def test_the_link_of_a_share_opens_only_the_shared_app(shared_port: Shared
         assert (answer.url.path, answer.url.query) == (shared, b"")
         seen = answer.json()
         assert seen["path"] == "/"
-        # The owner's program receives neither the visitor's token nor the visitor's sign-in.
+        # The owner's program receives neither the visitor's token nor an Authorization header.
         assert "bai-visit" not in str(seen) and "Authorization" not in seen
         assert seen["X-Forwarded-Prefix"] == shared.rstrip("/")
         async with open_websocket(shared_port.hub, f"{shared}ws", visitor_cookie(guest)) as echo:

@@ -21,8 +21,8 @@ def wait_for_end(rest: httpx.Client, session: JSON, status: str = "TERMINATED") 
 def log_of(rest: httpx.Client, session: JSON) -> str:
     """Wait until the session's log is not empty and return it.
 
-    The log of an ended session is stored when the Hub has stopped its server. This can be later
-    than the agent's report of the end.
+    The log of an ended session is stored when the Hub has stopped the session's server. This can
+    be later than the agent's report that the session has ended.
     """
     path = f"/sessions/{session['id']}/logs"
     return wait_until(

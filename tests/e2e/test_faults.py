@@ -34,7 +34,7 @@ from tests.testbed.wait import wait_until
 CYCLES = int(os.environ.get("BAI_FAULT_CYCLES", "60"))
 SEED = int(os.environ.get("BAI_FAULT_SEED", "0")) or random.randrange(2**32)
 WORKERS = 6
-# Kills are rare, because the test then waits until all components are up again.
+# Kills are rare, because after each kill the test waits until all components are up again.
 CYCLES_PER_KILL = 15
 TIMEOUT_SECONDS = 240
 COMPONENTS: tuple[Component, ...] = ("hub", "manager", "agent", "proxy")
@@ -48,7 +48,8 @@ SLOTS = (
 )
 # A thread must hold this lock while it polls whether the demo is up.
 PROBE_LOCK = threading.Lock()
-# Statuses in which a session is stopped; None: immediately after its creation.
+# Statuses in which a session is stopped, chosen at random; None: immediately after its creation.
+# RUNNING is repeated, so that it is chosen more often.
 STOP_STATUSES = (None, "SCHEDULED", "PREPARING", "PREPARED", "RUNNING", "RUNNING", "RUNNING")
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -166,7 +167,8 @@ def kill(hub: RunningHub, component: Component) -> None:
         try:
             return hub.process_of(component) != old
         except TimeoutError:
-            # The Hub checks its services every 30 s. Only then does it restart a killed service.
+            # The supervisor gives up if a service fails to start. Then the Hub starts the service
+            # again, but the Hub checks its services only every 30 s.
             return False
 
     wait_until(is_back, TIMEOUT_SECONDS, f"a new {component}")
@@ -240,7 +242,7 @@ async def over_allocations(database: Database) -> list[str]:
         amount = thousandths(row.slot, row.amount)
         moves.append((row.allocated_at, 1, row.device_id, amount))
         if row.freed_at is not None:
-            # At the same time, releases come before allocations.
+            # If times are equal, the release sorts before the allocation.
             moves.append((row.freed_at, 0, row.device_id, -amount))
     held: Counter[str] = Counter()
     violations = []
@@ -292,7 +294,7 @@ def run_cycles_with_kills(hub: RunningHub, chance: random.Random) -> Counter[str
 
 
 def active_servers(hub: RunningHub) -> list[str]:
-    """Return the servers that the Hub considers running."""
+    """Return the servers that the Hub considers active: running, starting or stopping."""
     token = (hub.home / "secrets" / "run-token").read_text()
     answer = httpx.get(
         f"{hub.url}/hub/api/users",

@@ -57,7 +57,7 @@ def latest_session(rest: httpx.Client, server: str) -> JSON | None:
 
 
 def test_a_start_after_a_failed_start_causes_no_internal_error(hub: RunningHub) -> None:
-    """The next start is requested while the manager still removes the failed start's server."""
+    """The manager is still removing the failed start's server when the next start is requested."""
     # Wait until the scheduler is JIT-compiled: before that, the manager can respond too late.
     running = running_session(hub, "user", **SMALL)
     checked(hub.rest("user").delete(f"/sessions/{running['id']}"), 202)
@@ -67,7 +67,7 @@ def test_a_start_after_a_failed_start_causes_no_internal_error(hub: RunningHub) 
         answer = hub_api.post(path, json={"user_options": FAILING_START})
         text = f"attempt {attempt}: {answer.text}"
         assert answer.status_code >= HTTPStatus.BAD_REQUEST, text
-        # The message gives the reason of the failed start, not an internal error of the Hub.
+        # The message gives the reason for the failed start, not an internal error of the Hub.
         assert "its server exited during the start" in answer.json()["message"], text
 
 
@@ -155,7 +155,10 @@ async def test_home_page_lists_a_pending_session_without_buttons(
 @pytest.mark.browser
 @pytest.mark.parametrize(
     "name, sees_all",
-    [pytest.param("domain-admin", False, id="domain admin"), pytest.param("admin", True)],
+    [
+        pytest.param("domain-admin", False, id="domain admin"),
+        pytest.param("admin", True, id="superadmin"),
+    ],
 )
 async def test_the_admin_page_lists_searches_and_links_sessions(
     browser: Browser, hub: RunningHub, name: str, sees_all: bool

@@ -1,7 +1,7 @@
 """Permissions of each Hub route, for each role as caller and each role as target.
 
 The routes are those of the installed JupyterHub and of bai-hub. The test fails if a route is
-missing in the table below. Therefore a new version of JupyterHub is reviewed before it is used.
+missing from the table below, so that new routes of JupyterHub are reviewed before they are used.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ READ_GROUP = "read group"  # users who may read the members of the group
 REPORT = "own, or the session's token"
 SUPERADMIN = "superadmin"  # superadmins, and the target user
 ADMIN = "admin"  # superadmins and domain admins
-OPEN = "open"  # everyone: the route has no target, or its target is the caller
+OPEN = "open"  # everyone, for example because the target is always the caller
 GONE = "gone"  # JupyterHub no longer has the operation: the response must be an error
 RULES: Mapping[str, Mapping[str, str]] = {
     # Routes of bai-hub.
@@ -141,7 +141,10 @@ class Route(NamedTuple):
 
 
 def hub_routes(folder: Path) -> Iterator[tuple[str, type[RequestHandler]]]:
-    """Yield pattern and handler of the Hub's routes. For equal patterns, the Hub uses the first."""
+    """Yield the pattern and handler of each route that the Hub uses.
+
+    If several routes have the same pattern, the Hub uses the first.
+    """
     secret = folder / "secret"
     secret.write_text("x")
     app = JupyterHub()

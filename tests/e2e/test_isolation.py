@@ -41,7 +41,8 @@ async def test_apps_are_closed_to_other_users(
     socket = f"{sockets}api/events/subscribe"
     apps = sorted({app.path.format(port=app.port or 8501) for app in CATALOGUE})
     async with httpx.AsyncClient(base_url=url, timeout=60) as http:
-        # Skip the apps that the image does not contain: their owner also gets the status 404.
+        # Skip the apps that the image does not contain: for these, even the session's owner gets
+        # status 404.
         answers = {path: await http.get(path, headers={"Authorization": owner}) for path in apps}
         apps = [path for path, answer in answers.items() if answer.status_code != 404]
         assert {"lab", "tensorboard/"} <= set(apps)

@@ -48,7 +48,7 @@ async def submit_form(page: Page, hub: RunningHub) -> None:
     """Submit the start form and wait until JupyterLab is loaded."""
     await page.click('.bai-start button[type="submit"]')
     await page.wait_for_url(f"{hub.url}/user/**/lab**", timeout=lab.TIMEOUT_MS)
-    # Wait for the theme: leaving the page while JupyterLab loads it opens a dialog over the page.
+    # Wait until JupyterLab has loaded the theme. Leaving the page earlier would open a dialog.
     await page.locator("body[data-jp-theme-name]").wait_for(
         state="attached", timeout=lab.TIMEOUT_MS
     )
@@ -76,7 +76,7 @@ async def test_files_in_a_folder_outlive_the_session(
     await page.goto(f"{docker_hub.url}/hub/home")
     await page.click("#stop")
     wait_for(rest, session["id"], "TERMINATED")
-    # Wait for the Hub, which can start the server again only when it has cleaned up.
+    # Wait until the Hub has cleaned up. Only then can it start the server again.
     await page.locator("#stop").wait_for(state="hidden")
 
     await start_with_folder(page, docker_hub, "browsed")

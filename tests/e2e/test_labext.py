@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 
-# Returns the elements that extend beyond the panel's right edge; optionally sets its width first.
+# JavaScript that returns the elements that extend beyond the panel's right edge. If ``width`` is
+# given, the panel first gets this width in pixels.
 OVERFLOWING_ELEMENTS = """
 (node, width) => {
     if (width) node.style.width = `${width}px`;

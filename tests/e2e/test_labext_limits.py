@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 
 def with_imminent_idle_timeout() -> Callable[[Route], Awaitable[None]]:
-    """Return a route handler that changes responses: idle since 50 min ago, idle stop in 10 min.
+    """Return a route handler that changes responses: idle for 50 min, idle stop in 10 min.
 
     The time of the idle stop is the same in all responses: for each new time, the panel would show
     another warning.
@@ -71,7 +71,10 @@ def idle_since(rest: httpx.Client, session: dict[str, Any]) -> datetime:
 
 
 def wait_for_idle_timeout(hub: RunningHub, session: dict[str, Any]) -> None:
-    """Set an idle timeout of 3 s and wait until it stops the session, whose page is open."""
+    """Set an idle timeout of 3 s and wait until it stops the session.
+
+    The session is stopped although its page is open in a browser.
+    """
     rest, admin = hub.rest("user"), hub.rest("admin")
     limit = {"idle_timeout_seconds": 3}
     checked(admin.patch("/keypair-policies/default", json=limit), 200)
@@ -87,7 +90,7 @@ def wait_for_idle_timeout(hub: RunningHub, session: dict[str, Any]) -> None:
     ]
 
 
-async def test_the_panel_warns_before_time_limits_extends_them_and_shows_the_end(
+async def test_the_panel_warns_before_time_limits_extends_the_session_and_shows_the_end(
     browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:
     rest, admin = hub.rest("user"), hub.rest("admin")

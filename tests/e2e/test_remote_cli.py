@@ -76,7 +76,7 @@ def keypair_of(rest: httpx.Client) -> Keypair:
     return Keypair(key, changed["secret_key"])
 
 
-def test_a_keypair_gets_a_token_that_is_valid_only_for_one_own_session(
+def test_a_keypair_gets_a_token_that_is_valid_only_for_one_session_of_the_user(
     hub: RunningHub, rest: httpx.Client, session: str
 ) -> None:
     def run_exec(rest: httpx.Client, keypair: Keypair) -> subprocess.CompletedProcess[str]:
@@ -240,7 +240,10 @@ class Terminal:
         os.write(self._number, text.encode())
 
     def until(self, text: str) -> str:
-        """Read until ``text`` is shown; return the output before it. Both are then discarded."""
+        """Read until ``text`` is shown, and return the output before it.
+
+        The next call reads from the end of ``text``.
+        """
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while text not in self._shown:
             left = deadline - time.monotonic()

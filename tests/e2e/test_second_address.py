@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
 PASSWORD = "Correct-horse-7"
-# Sends a request and prints its status.
+# Sends a request and prints the status code of the response, without following redirects.
 REQUEST = """
 import json, sys, urllib.error, urllib.request
 class Stay(urllib.request.HTTPRedirectHandler):
@@ -38,6 +38,7 @@ try:
 except urllib.error.HTTPError as error:
     print(error.code)
 """
+# Submits the sign-in form and prints the status code of the response.
 SIGN_IN = """
 import json, sys, httpx
 url, name, password = json.loads(sys.argv[1])

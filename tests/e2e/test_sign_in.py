@@ -29,7 +29,10 @@ def admin(hub: RunningHub) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def create_account(admin: httpx.Client) -> Callable[..., str]:
-    """Create an account with ``PASSWORD`` in the domain ``default``; return its user name."""
+    """Return a function that creates an account and returns its user name.
+
+    By default, the account has the password ``PASSWORD`` and belongs to the domain ``default``.
+    """
 
     def make(**fields: Any) -> str:
         name = f"p-{uuid.uuid4().hex[:10]}"
@@ -69,7 +72,7 @@ def is_signed_in(client: httpx.Client) -> bool:
     [
         pytest.param("{name}", id="user name"),
         pytest.param("{name}@example.org", id="e-mail"),
-        pytest.param("  {name} ", id="name with spaces around it"),
+        pytest.param("  {name} ", id="name between spaces"),
         pytest.param("{name}@EXAMPLE.org", id="e-mail in other case"),
     ],
 )

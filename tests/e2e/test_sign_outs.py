@@ -1,4 +1,7 @@
-"""Sign-outs end cookies, websockets and streams within 5 s. Some also revoke API tokens."""
+"""Sign-outs invalidate cookies and close websockets and streams within 5 s.
+
+Some sign-outs also revoke API tokens.
+"""
 
 from __future__ import annotations
 

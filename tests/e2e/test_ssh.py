@@ -174,7 +174,7 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def test_command_has_the_environment_of_the_session_and_returns_its_exit_code(
+def test_ssh_runs_a_command_in_the_session_environment_and_returns_the_exit_code(
     session: Session,
 ) -> None:
     text = session.run_bai("ssh", session.name, "id -un; echo $BAI_SESSION_ID; command -v python")
@@ -249,7 +249,7 @@ def test_ssh_and_sftp_work_with_the_output_of_ssh_config(session: Session, tmp_p
     assert items[0]["Host"] == host and items[0]["User"] == "work"
 
 
-def test_proxy_command_exits_on_sighup_and_ends_its_ssh_server(session: Session) -> None:
+def test_proxy_command_exits_on_sighup_and_ends_the_ssh_server(session: Session) -> None:
     def servers() -> int:
         text = session.run_bai("ssh", session.name, "cat /proc/[0-9]*/comm")
         return text.split().count("sshd")
@@ -326,7 +326,7 @@ def test_other_users_cannot_reach_the_ssh_server(session: Session) -> None:
     reason="sshd is not installed",
 )
 def test_ssh_works_with_the_process_engine(hub: RunningHub, tmp_path: Path) -> None:
-    """The SSH server is the OpenSSH of the test's machine, running with the user's uid."""
+    """The SSH server is the OpenSSH of the test machine and runs with the uid of the session."""
     session = Session(hub, tmp_path)
     assert session.run_bai("ssh", session.name, "echo $BAI_SESSION_ID").strip() == session.row["id"]
     source = tmp_path / "some.bin"

@@ -91,7 +91,12 @@ caps_of = st.dictionaries(st.sampled_from(USERS), st.integers(1, 3), max_size=2)
 
 @dataclass
 class Simulation:
-    """Starts in seconds, promised starts (of first reservations), and the result of each pass."""
+    """The outcome of a simulation.
+
+    ``started`` maps each started session to the second of its start. ``promises`` maps each
+    reserved session to the start that was promised first and still holds. ``results`` contains the
+    second and the result of each pass.
+    """
 
     started: dict[str, int] = field(default_factory=dict)
     promises: dict[str, datetime] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Reservations: start, placements, and which sessions may overtake; tests on random queues."""
+"""Reservations: reserved start and placements, overtaking sessions, and random queues."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Cluster:
-    """A placer with running sessions, for which a test creates a reserver."""
+    """A placer and its running sessions. ``reserver`` returns a reserver for this state."""
 
     def __init__(self, *agents, durations=None):
         self.placer = Placer(list(agents), Policy.BEST_FIT)
@@ -94,7 +94,7 @@ def test_reservation_starts_at_the_first_sufficient_release() -> None:
         ("uses reserved cores", {"cpu": 6000}, None, False),
     ],
 )
-def test_only_sessions_that_do_not_delay_a_reservation_may_overtake_it(
+def test_only_sessions_that_do_not_delay_the_reserved_session_may_overtake(
     case, slots, seconds, may_start
 ) -> None:
     cluster = Cluster(agent("a", 8, 2))
@@ -113,7 +113,8 @@ def test_share_fits_beside_a_reserved_share() -> None:
     shape, handle = cluster.shape({"cuda.shares": 500}), cluster.shape({"cuda.shares": 300})
     reserver = cluster.reserver()
     assert reserver.reserve(pending({"cuda.shares": 500}), shape) is not None
-    # 300 thousandths are free now. After the end of s, 500 are free beside the reservation.
+    # 300 thousandths of the device are free now. After the end of s, 500 thousandths are free
+    # beside the reservation.
     placements = reserver.place(pending({"cuda.shares": 300}), handle)
     assert placements is not None
     reserver.started(running("t", placements))
@@ -175,7 +176,7 @@ def test_reservation_has_a_placement_for_every_kernel() -> None:
     assert {place.agent_id for place in reservation.placements} == {"a", "b"}
 
 
-def test_session_that_never_fits_and_second_session_get_no_reservation() -> None:
+def test_no_reservation_for_a_session_that_never_fits_or_if_one_is_already_reserved() -> None:
     cluster = Cluster(agent("a", 4, 1))
     cluster.run("s", {"cpu": 4000}, ends=10)
     big, small = cluster.shape({"cpu": 5000}), cluster.shape({"cpu": 2000})
@@ -204,7 +205,7 @@ def simulate(seed, backfill, *, is_exact, count=10):
     agents = random_agents(rng)
     policy = rng.choice([Policy.BEST_FIT, Policy.SPREAD, Policy.PACK])
     work = random_jobs(rng, count, is_exact=is_exact)
-    # Without tables, because learning a mix would take longer than the replay.
+    # Use empty price tables, because computing tables would take longer than the replay.
     return replay(
         work, agents, GroupState(GROUP, placement=policy, backfill=backfill, tables=NO_TABLES)
     )

@@ -73,7 +73,7 @@ def test_optional_columns_have_defaults() -> None:
     assert ([device.model for device in agent.devices], invalid_rows) == ([""], [])
 
 
-def test_nodes_have_devices_of_their_model() -> None:
+def test_devices_of_a_node_have_the_model_of_its_row() -> None:
     rows = ["sn,cpu_milli,memory_mib,gpu,model\n", "n2,64000,1024,2,T4\n", "n1,1,1,x,T4\n"]
     (agent,), (invalid,) = read_nodes(rows, "nodes.csv")
     assert agent.capacity == {"cpu": 64000, "mem": 2**30}
@@ -170,7 +170,8 @@ def test_hub_history_becomes_jobs() -> None:
     workload = read_history(document, "hub", "gpu")
     first, second = workload.jobs
     assert (first.id, first.submitted, first.seconds) == ("s1", 0, 3600)
-    # This session has no end, so it ends at the last event of the record: after 1200 s.
+    # The second session has no recorded end. The reader assumes that it ends at the last event of
+    # the record, 1200 s after its start.
     assert (second.id, second.submitted, second.seconds) == ("s2", 1800, 1200)
     assert (first.user, first.kind, first.kernels) == ("ann", "interactive/lab/base", 2)
     assert first.slots["cuda.shares"] == 500

@@ -125,7 +125,7 @@ def test_sessions_that_run_or_wait_at_the_start_of_the_period_are_replayed() -> 
     assert (current.sessions, current.wait_seconds.max) == (1, 110)
 
 
-def test_cancelled_session_leaves_the_queue_unless_it_started_earlier() -> None:
+def test_session_cancelled_in_the_record_leaves_the_queue_unless_already_started() -> None:
     recorded = record(session("runs", 0, 0, 100), session("gone", 1, ended_at=at(50)))
     assert jobs_of(recorded)["gone"].cancelled == START + 50
     history, current = compared(recorded).reports
@@ -280,7 +280,7 @@ def test_drained_agent_counts_in_the_utilization_until_its_last_session_has_ende
         max_size=4,
     )
 )
-def test_utilization_of_each_second_counts_its_sessions_and_agents(
+def test_utilization_of_each_second_is_the_used_part_of_the_available_agents(
     agents: list[tuple[int, int, str]],
 ) -> None:
     until = at(96)  # 96 intervals of one second

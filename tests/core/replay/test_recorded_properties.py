@@ -1,7 +1,7 @@
-"""A replay of a record decides like the passes that produced the record.
+"""A replay of a record makes the same decisions as the passes that produced the record.
 
 The record comes from a simulation that builds a new queue for each pass. All run times are known,
-so the replay under the same policy must decide the same starts.
+so the replay under the same policy must start the same sessions at the same times.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from ..estimates.test_estimate_properties import EXAMPLES, World, time_at, world
 from ..queue.factories import NOW
 
 GROUP = "main"
-# Minimum number of sessions that waited, so that the test fails if no session waits.
+# Minimum number of sessions that waited, over all examples. If no session waited, the test would
+# not cover the order of the queue.
 MIN_WAITED = 20
-# Fractions of seconds in recorded times, which the replay rounds.
+# Fractions of seconds in recorded times. The replay rounds times down to seconds.
 FRACTIONS = (timedelta(), timedelta(milliseconds=250), timedelta(milliseconds=999))
 
 
@@ -134,7 +135,7 @@ def starts_in_record(found: Simulated, workload: RecordedWorkload) -> dict[str, 
     }
 
 
-def test_replay_under_the_same_policy_decides_the_recorded_starts() -> None:
+def test_replay_under_the_same_policy_reproduces_the_recorded_starts() -> None:
     """The replayed period starts at the start of the record, or later."""
     waited = 0
 

@@ -47,7 +47,7 @@ WIDE_FIRST = [
             {"short": 2, "late": 52, "wide": 552},
         ),
         (
-            "only sessions that end before the reservation may overtake",
+            "only sessions that end before the reserved start may overtake",
             Backfill.RESERVING,
             {"short": 2, "wide": 100, "late": 110},
         ),
@@ -69,7 +69,7 @@ def test_higher_priority_starts_first() -> None:
 
 
 @pytest.mark.parametrize("order", [Order.DRF, Order.FAIR_SHARE])
-def test_fair_orders_prefer_the_smallest_share(order) -> None:
+def test_fair_orders_prefer_the_user_with_the_smallest_share(order) -> None:
     lengths = (7200, 14_400, 7200, 7200)
     anns = [job(f"a{n}", n, 4, length, user="ann") for n, length in enumerate(lengths)]
     bobs = job("b", 100, 4, 10, user="bob")

@@ -92,7 +92,8 @@ def test_batch_fields_are_parsed_or_rejected(
 @given(st.integers(0, 10**8))
 @settings(max_examples=60)
 def test_formatted_duration_is_parsed_as_about_the_same_duration(seconds: int) -> None:
-    # The format has only two units, so the parsed duration can be up to an hour shorter.
+    # The formatted text contains at most two units, so the parsed duration can be shorter, but by
+    # less than an hour.
     shown = parse_duration(format_duration(seconds), "x")
     assert shown <= seconds < shown + 3600
     if seconds < 3600:

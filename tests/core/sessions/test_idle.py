@@ -1,4 +1,4 @@
-"""Idle time of sessions, and the end by the idle timeout."""
+"""Idle time of sessions, and the termination of sessions by the idle timeout."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_only_a_session_with_a_recent_idle_report_is_ended(
         (600, 700, True),
     ],
 )
-def test_warning_starts_half_an_hour_or_half_the_timeout_before_the_end(
+def test_warning_starts_at_half_the_timeout_but_at_most_half_an_hour_before_the_end(
     timeout: int, now: int, is_warning_due: bool
 ) -> None:
     assert (
@@ -146,7 +146,10 @@ def test_later_activity_postpones_the_idle_end(
 
 @pytest.mark.parametrize("kind", [SessionType.BATCH, SessionType.INFERENCE])
 def test_session_without_idle_timeout_uses_the_long_report_interval(kind: SessionType) -> None:
-    """Regression: such sessions reported every second if their policy had an idle timeout."""
+    """Regression: these sessions reported every second if the policy had an idle timeout.
+
+    The idle timeout of a policy applies only to interactive sessions.
+    """
     assert (
         next_report_seconds(kind, None, 600, time_at(0)) == REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS
     )

@@ -19,8 +19,8 @@ from bai_services.core.sessions.spec import (
     traits_of,
 )
 
-# One change for each field in the digest, except ``project`` and ``mounts``. Their resolved values
-# are arguments of ``digest``.
+# A change of each field in the digest. ``project`` and ``mounts`` are missing, because ``digest``
+# takes their resolved values as arguments.
 CONTENT: Sequence[dict[str, Any]] = (
     {"image": "other"},
     {"type": "batch"},
