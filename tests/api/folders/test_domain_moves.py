@@ -103,7 +103,9 @@ async def test_folders_follow_their_owner_to_another_domain(api: Api, admin: Cli
     await assert_not_shared(api, folder, invitation)
 
 
-async def test_user_who_leaves_a_domain_loses_its_shared_folders(api: Api, admin: Client) -> None:
+async def test_user_who_leaves_a_domain_loses_the_folders_shared_there(
+    api: Api, admin: Client
+) -> None:
     folder, invitation = await shared_folder(api)
     for name in ("user2", "monitor"):
         await admin.patch(f"/users/{name}", {"domain": "acme"})

@@ -265,7 +265,7 @@ async def test_invalid_path_is_rejected(
     assert staged_uploads(api) == []
 
 
-async def test_reading_and_writing_require_the_permission(api: Api, user: Client) -> None:
+async def test_reading_and_writing_require_permission(api: Api, user: Client) -> None:
     await put(user, "f", b"mine")
     guest = await api.client("user2")
     await api.share_folder("user", "data", "user2")

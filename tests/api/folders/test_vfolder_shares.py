@@ -21,7 +21,7 @@ async def api(api: Api) -> Api:
 async def mounts_of_new_session(api: Api, username: str, *names: str) -> list[str]:
     """Return the names of the folders that a new session of the user mounts.
 
-    The session requests the folders ``names``; other folders in the result are mounted automatically.
+    The session requests the folders ``names``; other returned folders are mounted automatically.
     """
     owner, project = await api.world.user_id(username), await api.world.project_id()
     requests = [MountRequest(name) for name in names]

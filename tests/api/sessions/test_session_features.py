@@ -436,7 +436,9 @@ async def test_request_with_reuse_returns_the_live_session(
     assert (await user.post("/sessions", {**other, "reuse": True}))["id"] != first["id"]
 
 
-async def test_create_may_wait_until_running(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_create_request_may_wait_until_the_session_is_running(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     # The first placement of a test run may JIT-compile the code, so create another session first.
     await create_running_session(api, agent, "first", resources=SMALL)
     body = {"name": "lab1", "resources": SMALL, "max_wait_seconds": 60}
