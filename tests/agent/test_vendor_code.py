@@ -1,4 +1,4 @@
-"""Vendors that need code besides their row in the table: AMD, Rebellions, Google (TPU)."""
+"""Code of AMD, Rebellions and Google (TPU) devices, in addition to their table rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GIB = 2**30
 
 
 class AmdSmiError(Exception):
-    """The exception that the binding raises."""
+    """The exception that the Python binding raises."""
 
 
 def amdsmi(**functions: Any) -> Any:
@@ -91,7 +91,7 @@ def test_amd_smi_supplies_missing_metrics(machine: FakeMachine) -> None:
         pytest.param(
             amdsmi(amdsmi_get_processor_handles=raise_amdsmi_error),
             True,
-            id="GPU unknown to the library",
+            id="library lists no GPU",
         ),
     ],
 )
@@ -105,9 +105,9 @@ def test_metric_missing_from_amd_smi_is_none(
 
 
 class Tool:
-    """A fake `rbln-stat` with four devices, which creates and removes the nodes of groups.
+    """A fake `rbln-stat` that lists four devices.
 
-    It records the commands for groups.
+    It creates and removes the device nodes of groups, and records the group commands.
     """
 
     def __init__(self, machine: FakeMachine) -> None:

@@ -232,7 +232,7 @@ def test_every_row_of_the_table_is_tested() -> None:
     assert {case[0] for case in cases} == set(built_in())
 
 
-def test_samples_have_known_metrics_and_none_for_unknown(machine: FakeMachine) -> None:
+def test_unknown_metric_in_a_sample_is_none(machine: FakeMachine) -> None:
     for vendor in EVERYTHING:
         vendor(machine)
     rocm = machine.kind("rocm")
@@ -381,7 +381,7 @@ def test_table_file_adds_a_row(machine: FakeMachine, tmp_path: Path) -> None:
         pytest.param(None, "table", "cannot be read", id="missing file"),
     ],
 )
-async def test_invalid_rows_are_reported_and_others_work(
+async def test_invalid_table_file_is_reported_and_valid_rows_are_used(
     machine: FakeMachine, tmp_path: Path, text: str | bytes | None, family: str, reason: str
 ) -> None:
     table = tmp_path / "table.yaml"
@@ -420,7 +420,7 @@ async def test_masked_device_is_reported_as_unhealthy(
     }
 
 
-async def test_gpus_are_simulated_by_default_only_without_any_accelerator(
+async def test_gpus_are_simulated_by_default_if_there_is_no_accelerator(
     machine: FakeMachine,
 ) -> None:
     async def devices(simulated_gpus: int | None) -> set[str]:

@@ -1,4 +1,4 @@
-"""Creates a new resource for each request of a test: one method per ``{placeholder}``."""
+"""Factory of new resources for the requests of a test: one method per ``{placeholder}``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ResourceFactory:
         return text
 
     async def fill_body(self, body: Any) -> Any:
-        """Replace the placeholders in all texts of a JSON value."""
+        """Replace the placeholders in all string values of a JSON value."""
         if isinstance(body, str):
             return await self.fill(body)
         if isinstance(body, dict):
@@ -152,7 +152,7 @@ class ResourceFactory:
         return key
 
     async def upload(self) -> str:
-        """The upload in the last ``upload_folder``."""
+        """The id of the upload in the folder that ``upload_folder`` created last."""
         return self._upload
 
     async def invitation(self) -> str:

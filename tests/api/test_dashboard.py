@@ -27,12 +27,12 @@ async def create_later(client: Client, name: str) -> None:
     await client.post("/sessions", {**body, "resources": SMALL})
 
 
-async def test_dashboard_equals_the_single_requests(
+async def test_dashboard_contains_the_responses_of_the_separate_requests(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "lab1", "resources": SMALL})
     await wait_for_status(user, "lab1", "SCHEDULED")
-    # The recent sessions are in the order of their creation.
+    # The recent sessions are ordered by creation time, so the times must differ.
     api.world.clock.advance(seconds=1)
     await create_later(user, "later")
     await create_later(await api.client("user2"), "of-other-user")
@@ -63,7 +63,7 @@ async def test_superadmins_and_monitors_see_all_sessions_and_agents(
         assert (found["quotas"] is None) == (name == "monitor")
 
 
-async def test_domain_admins_see_their_own_sessions(api: Api, user: Client) -> None:
+async def test_domain_admins_see_only_their_own_sessions(api: Api, user: Client) -> None:
     await create_later(user, "later")
     found = await (await api.client("domain-admin")).get("/dashboard")
     assert (found["is_of_all"], found["recent"], found["agents"]) == (False, [], None)
@@ -85,7 +85,7 @@ async def test_project_may_be_an_id(api: Api, user: Client) -> None:
     assert found["quotas"]["project"] == "default"
 
 
-async def test_project_of_another_domain_with_the_same_name_is_not_meant(api: Api) -> None:
+async def test_project_of_another_domain_with_the_same_name_is_not_selected(api: Api) -> None:
     await create_later(await api.client("acme-user"), "of-other-domain")
     admin = await api.client("admin")
     assert [one["name"] for one in (await admin.get("/dashboard"))["recent"]] == ["of-other-domain"]

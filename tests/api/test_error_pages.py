@@ -17,8 +17,8 @@ from bai_services.core import errors
 from bai_services.manager.hub.client import HubBusy
 from tests.testbed.manager import Api
 
-# Errors that ask the client to retry later (two classes, and a subclass that inherits its status),
-# and an error that does not.
+# Three errors that ask the client to retry later, and one error that does not. HubBusy inherits the
+# status of its base class.
 ERRORS = {
     "busy": HubBusy(2.5),
     "limited": errors.RateLimited("too many requests", retry_after_seconds=7),
@@ -60,7 +60,7 @@ async def http(api: Api) -> AsyncIterator[httpx.AsyncClient]:
         ("missing", 404, None, "not there"),
     ],
 )
-async def test_an_error_has_its_status_and_the_time_of_the_next_try(
+async def test_error_page_and_response_have_the_status_and_the_retry_after_header(
     http: httpx.AsyncClient, name: str, status: int, retry_after: str | None, text: str
 ) -> None:
     page = await http.get(f"/page/{name}")

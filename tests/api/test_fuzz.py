@@ -52,7 +52,7 @@ OPERATIONS = {
     f"{result.ok().method.upper()} {result.ok().path}": result.ok()
     for result in SCHEMA.get_all_operations()
 }
-# Test deletions last, because the other requests need the resources.
+# For each role, test deletions last, because the other requests need the resources.
 NAMES = sorted(set(OPERATIONS) - ENDLESS, key=lambda name: (name.startswith("DELETE"), name))
 
 # For the first component of a path: the method of ResourceFactory that creates the resource

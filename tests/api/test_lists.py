@@ -69,7 +69,7 @@ TEMPLATES = {
 }
 # A session can have several agents, so there is no order by agent.
 UNSORTABLE = {("/sessions", "agent")}
-# Directory listings have no filters; see test_files.py.
+# Directory listings have only the filter name__contains; see test_large_directory.py.
 WITHOUT_FILTERS = {"/vfolders/{key}/files"}
 
 

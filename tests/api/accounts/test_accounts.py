@@ -313,7 +313,7 @@ async def test_deletion_of_an_object_in_use_is_rejected_with_the_number_of_refer
             "/users",
             {"username": "x", "email": "x@example.org", "domain": "acme", "projects": ["research"]},
             "not in domain acme",
-            id="project of another domain than the user",
+            id="user and project in different domains",
         ),
         pytest.param(
             "/keypairs", {"user": "user", "rate_limit": 0}, "rate_limit", id="rate limit of zero"

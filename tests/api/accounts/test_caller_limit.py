@@ -16,7 +16,7 @@ from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
 
-async def test_lists_beyond_the_limit_wait_for_earlier_lists_of_the_same_user(
+async def test_list_requests_beyond_the_limit_wait_for_earlier_requests_of_the_user(
     api: Api, user: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = await api.client("user2")

@@ -33,8 +33,9 @@ async def send_signed(
     """Send a signed GET request and return the response.
 
     The date of the signature is ``minutes_off`` minutes after the current time (negative: before
-    it). Only the signature uses ``signed_path`` and ``signed_content_type`` instead of ``path`` and
-    ``content_type``.
+    the current time). ``signed_path`` and ``signed_content_type`` replace ``path`` and
+    ``content_type`` in the signature only. ``access_key`` and ``date`` replace the user's access
+    key and the date in the headers only. None: no replacement.
     """
     keys = api.world.keys["user"]
     when = api.world.clock() + timedelta(minutes=minutes_off)
@@ -161,7 +162,7 @@ async def test_invalid_credential_is_rejected(api: Api, header: str) -> None:
     assert (answer.status_code, answer.json()["error"]) == (401, "not-signed-in")
 
 
-async def test_service_secrets_only_permit_their_own_operations(api: Api) -> None:
+async def test_service_secret_permits_only_the_operations_of_the_service(api: Api) -> None:
     assert (await api.hub.get("/auth/accounts/user"))["username"] == "user"
     for client in (api.hub, api.agent):
         with pytest.raises(Forbidden):

@@ -34,7 +34,7 @@ async def test_public_key_is_added_and_removed(api: Api) -> None:
     for again in ({"name": "other", "public_key": public}, {"name": "home"}):
         with pytest.raises(AlreadyExists):
             await user.post("/me/ssh-keys", again)
-    # Another user may have the same key under the same name; each removes only their own.
+    # Another user may have the same key under the same name. Each user removes only their own key.
     await user2.post("/me/ssh-keys", {"name": "home", "public_key": public})
     await user2.delete("/me/ssh-keys/home")
     assert len((await user.get("/me/ssh-keys"))["items"]) == 1

@@ -86,7 +86,7 @@ def shares_of(session: dict[str, Any]) -> str:
     return f"/sessions/{session['id']}/app-shares"
 
 
-async def test_share_is_listed_for_both_users_and_can_be_revoked(
+async def test_share_is_listed_for_owner_and_visitor_and_can_be_revoked(
     api: Api, user: Client, session: dict[str, Any], enter: EnterApp
 ) -> None:
     made = await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})
@@ -120,7 +120,7 @@ async def test_share_with_a_user_of_another_domain_has_no_effect(
         await shares.create_entry_url(made["id"], await api.world.caller("user2"), CLIENT_IP)
     assert (await guest.get("/app-shares"))["total"] == 1
     async with api.world.manager.database.write() as tx:
-        # Simulate that the user moves to another domain while the share is being created.
+        # Simulate that the visitor moves to another domain while the share is being created.
         is_visitor = tables.users.c.username == "user2"
         await tx.execute(sa.update(tables.users).where(is_visitor).values(domain="acme"))
     with pytest.raises(errors.NotFound):

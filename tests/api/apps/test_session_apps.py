@@ -7,7 +7,9 @@ from tests.testbed.manager import Api, Client
 LABELS = {"ai.backend.service-ports": "vscode:http:8180,triton:http:8000"}
 
 
-async def test_interactive_session_has_built_in_image_and_port_apps(api: Api, user: Client) -> None:
+async def test_interactive_session_has_built_in_apps_image_apps_and_port_apps(
+    api: Api, user: Client
+) -> None:
     admin = await api.client("admin")
     await admin.post("/images", {"name": "team/tools:1", "labels": LABELS})
     spec = {"name": "lab1", "image": "team/tools:1", "preopen_ports": [9000]}

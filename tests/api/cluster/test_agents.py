@@ -56,7 +56,9 @@ async def test_heartbeat_with_unknown_resource_group_is_rejected(api: Api) -> No
         await FakeAgent(api.agent).work()
 
 
-async def test_agent_is_not_schedulable_if_its_engine_differs_from_its_group(api: Api) -> None:
+async def test_agent_is_not_schedulable_if_its_engine_is_not_the_engine_of_the_group(
+    api: Api,
+) -> None:
     admin = await api.client("admin")
     await FakeAgent(api.agent, engine="docker").beat()
     (notice,) = (await admin.get("/agents/a1"))["facts"]["notices"]
@@ -117,8 +119,8 @@ async def test_used_device_is_kept_when_the_agent_no_longer_reports_it(api: Api)
     agent = await admin.get("/agents/a1")
     assert agent["slots"] == {"cpu": "2", "mem": "16g"}
     assert agent["used"] == {"cpu": "4", "cuda.shares": "0.5", "mem": "8g"}
-    # The used device remains, as unhealthy. The other device, which is simulated and unused, is
-    # deleted.
+    # The used device remains and is marked as unhealthy. The other device, which is simulated and
+    # unused, is deleted.
     assert [(d["id"], d["is_healthy"]) for d in agent["devices"]] == [(taken, False)]
     assert await api.world.manager.sessions.records.check_consistency() == []
     await (await api.client("user")).delete(f"/sessions/{session['id']}")
@@ -135,7 +137,7 @@ async def test_device_belongs_to_one_live_agent(api: Api) -> None:
     assert "cuda.shares" not in await free_slots(admin, "a2")
     clock.advance(seconds=41)
     await api.world.manager.cluster.agents.check_deadlines()
-    # Agent a1 is lost, so the device can belong to a2, as if it was moved to the other machine.
+    # Agent a1 is lost, so a2 gets the device, as if the device had been moved to a2's machine.
     await second.beat()
     assert (await free_slots(admin, "a2"))["cuda.shares"] == "1"
     assert (await admin.get("/devices"))["items"][0]["agent_id"] == "a2"

@@ -20,7 +20,7 @@ async def create(user: Client, name: str, cpu: str) -> None:
     await user.post("/sessions", {"name": name, "resources": {"cpu": cpu, "mem": "1g"}})
 
 
-async def test_changed_option_triggers_a_scheduling_pass(
+async def test_changed_scheduler_option_applies_to_pending_sessions(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     admin = await api.client("admin")
@@ -34,7 +34,7 @@ async def test_changed_option_triggers_a_scheduling_pass(
     for name in ("large", "small", "late"):
         assert (await user.get(f"/sessions/{name}"))["status"] == "PENDING"
 
-    # No other event occurs, so only the changed option can trigger the scheduling pass.
+    # Passes run every second, but read the options only after such a change, or once a minute.
     await admin.patch(GROUP, {"scheduler_opts": {"backfill": "aggressive"}})
     await wait_for_status(user, "small", "SCHEDULED")
     await admin.patch(GROUP, {"scheduler": "lifo"})

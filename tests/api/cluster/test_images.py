@@ -67,7 +67,7 @@ async def test_name_of_images_for_several_architectures_is_ambiguous(api: Api) -
     assert (await admin.get(f"/images/{ids[1]}"))["architecture"] == "aarch64"
 
 
-async def test_name_with_slashes_is_a_key(api: Api) -> None:
+async def test_image_is_found_by_a_name_with_slashes(api: Api) -> None:
     admin = await api.client("admin")
     await admin.post("/images", {"name": "reg.example.org:5000/a/b:1"})
     assert (await admin.get("/images/reg.example.org%3A5000%2Fa%2Fb%3A1"))["aliases"] == []

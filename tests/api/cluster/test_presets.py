@@ -159,7 +159,7 @@ async def test_preset_is_not_allocatable_if_a_session_could_not_start(
     assert not await is_allocatable(api, "cpu-small")
 
 
-async def test_preset_is_allocatable_only_for_the_session_types_of_its_group(api: Api) -> None:
+async def test_preset_is_allocatable_only_for_the_session_types_of_the_group(api: Api) -> None:
     await FakeAgent(api.agent).beat()
     await _change_group(api, {"allowed_session_types": ["batch"]})
     assert await is_allocatable(api, "cpu-small")
@@ -171,7 +171,7 @@ async def test_preset_is_allocatable_only_for_the_session_types_of_its_group(api
         await is_allocatable(api, "cpu-small", type="odd")
 
 
-async def test_preset_follows_the_fragmentation_option_of_the_group(
+async def test_preset_may_be_split_over_devices_only_if_the_group_allows_fragmentation(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     # Two sessions leave 0.4 of each of the two devices. A share of 0.8 then fits only if it may be

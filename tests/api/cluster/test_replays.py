@@ -1,4 +1,4 @@
-"""`/resource-groups/{key}/replays`: the history of a group under other policies."""
+"""`/resource-groups/{key}/replays`: the history of a group, simulated under other policies."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tests.testbed.wait import wait_until_async
 SIX = {"cpu": "6", "mem": "1g"}
 TWO = {"cpu": "2", "mem": "1g"}
 PATH = "/resource-groups/default/replays"
-# The worker process imports numba, and possibly JIT-compiles the placement code.
+# Timeout for the worker process, which imports numba and may JIT-compile the placement code.
 WORKER_SECONDS = 120
-# Less than the time without heartbeats after which the status of an agent is LOST.
+# Heartbeat interval. An agent is LOST after 40 s without a heartbeat.
 BEAT_SECONDS = 10
 SPREAD = {"scheduler": "lifo", "scheduler_opts": {"placement": "spread"}}
 
@@ -68,8 +68,8 @@ async def advance(api: Api, agent: FakeAgent, seconds: int) -> None:
 async def history(api: Api, agent: FakeAgent, user: Client) -> None:
     """Create three sessions with 6, 6 and 2 cores on an agent with 8 cores.
 
-    The second session waits for the end of the first. It belongs to another domain. The second and
-    the third session are still running when this function returns.
+    The second session belongs to another domain, and waits for the end of the first session. The
+    second and the third session are still running when this function returns.
     """
     foreign = await api.client("acme-user")
     first = await user.post("/sessions", {"name": "first", "resources": SIX})
@@ -194,7 +194,7 @@ async def test_replay_process_over_its_time_limit_is_killed(
 
 
 async def test_killed_process_is_not_reported_as_too_slow(api: Api) -> None:
-    """The kernel kills a process with SIGKILL if the machine runs out of memory."""
+    """The Linux kernel kills a process with SIGKILL if the machine runs out of memory."""
     admin = await api.client("admin")
     replay = await admin.post(PATH, an_hour(api))
     children = Path(f"/proc/self/task/{os.getpid()}/children")

@@ -196,7 +196,7 @@ async def test_options_and_limits_are_normalized(api: Api) -> None:
     assert (changed["max_concurrent_sessions"], changed["scheduler"]) == (3, "fair-share")
 
 
-async def test_engine_of_a_group_may_change_if_all_agents_are_lost(api: Api) -> None:
+async def test_engine_of_a_group_may_change_after_all_agents_have_left(api: Api) -> None:
     admin = await api.client("admin")
     await FakeAgent(api.agent).beat()
     await FakeAgent(api.agent, "a2").beat(is_leaving=True)

@@ -1,4 +1,4 @@
-"""Folders and templates that change their domain with a transfer or with their owner."""
+"""Folders and templates that move to another domain: by a transfer, or with their owner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def admin(api: Api) -> Client:
 
 
 async def shared_folder(api: Api) -> tuple[str, str]:
-    """Create a folder of *user* with a grant of *user2*; invite *monitor*.
+    """Create a folder of *user*, share it with *user2*, and invite *monitor*.
 
     Return the ids of the folder and the invitation.
     """
@@ -103,7 +103,9 @@ async def test_folders_follow_their_owner_to_another_domain(api: Api, admin: Cli
     await assert_not_shared(api, folder, invitation)
 
 
-async def test_user_who_leaves_a_domain_loses_its_shared_folders(api: Api, admin: Client) -> None:
+async def test_user_who_leaves_a_domain_loses_the_folders_shared_there(
+    api: Api, admin: Client
+) -> None:
     folder, invitation = await shared_folder(api)
     for name in ("user2", "monitor"):
         await admin.patch(f"/users/{name}", {"domain": "acme"})
@@ -142,8 +144,8 @@ async def test_migration_corrects_folders_and_templates_of_moved_users(
     folder, invitation = await shared_folder(api)
     template = await create_template(await api.client("user"))
     async with api.world.manager.database.write() as tx:
-        # Move the user as before migration 0019: the folder, its grants and the template stay in
-        # the old domain.
+        # Move the user as the code before migration 0019 did: the folder, its grants and the
+        # template stay in the old domain.
         await tx.execute(
             sa.update(tables.users).where(tables.users.c.username == "user").values(domain="acme")
         )

@@ -174,7 +174,7 @@ async def test_slow_client_does_not_block_others_and_disconnect_closes_the_file(
 
 
 def open_files_of_folders(opened: Path) -> list[str]:
-    """Return the files named ``big`` among the descriptors in the directory ``opened``."""
+    """Return the paths of the open files named ``big``; ``opened`` is a ``/proc/PID/fd``."""
     paths = []
     for number in opened.iterdir():
         with suppress(FileNotFoundError):
@@ -265,7 +265,7 @@ async def test_invalid_path_is_rejected(
     assert staged_uploads(api) == []
 
 
-async def test_reading_and_writing_require_the_permission(api: Api, user: Client) -> None:
+async def test_reading_and_writing_require_permission(api: Api, user: Client) -> None:
     await put(user, "f", b"mine")
     guest = await api.client("user2")
     await api.share_folder("user", "data", "user2")
@@ -422,7 +422,7 @@ async def test_directory_listing_is_paged(user: Client) -> None:
 
 
 # Script of a manager process. It prints its URL and the keypair of ``user``. For each line of
-# input, it then prints its peak memory.
+# input, it then prints its peak memory in KiB.
 SERVER = """
 import asyncio, json, resource, sys
 from pathlib import Path

@@ -19,7 +19,7 @@ from tests.testbed.manager import Api
 
 REFUSALS = ("http-400", "invalid-request", "forbidden", "conflict", "not-found")
 SECRET = b"a secret of somebody else"
-# URL-encoded paths. They lead out of the folder, are invalid, or only look like such a path.
+# URL-encoded paths. Each leads out of the folder, is invalid, or looks like a path that leads out.
 RAW_ATTACKS = {
     "parent directories": "../../outside/secret",
     "parent directories in the middle": "dir/../../../outside/secret",
@@ -69,9 +69,9 @@ async def user(api: Api) -> Client:
 
 @pytest.fixture
 def root(api: Api, user: Client) -> Path:
-    """The path of a folder. It contains a file, a directory, and links to a directory and a file.
+    """The path of a folder that contains a file, a directory and two links.
 
-    The links lead out of the folder.
+    The links lead to a directory and to a file outside of the folder.
     """
     (found,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
     outside = found.parent.parent / "outside"
@@ -105,7 +105,7 @@ def archive_of(name: bytes) -> bytes:
 
 
 def requests_with(address: str, text: str, raw: bytes) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return requests that contain the path: as a parameter, in a header or in an archive."""
+    """Return requests with the path in the query, the JSON body, a header or an archive."""
     named = base64.b64encode(raw).decode()
     upload = {"Upload-Length": "1", "Upload-Metadata": f"path {named}"}
     length = {"Upload-Length": "1"}
@@ -149,6 +149,7 @@ async def test_path_cannot_lead_out_of_the_folder(
     assert files_outside_of(root, top) == before
     assert (root / "out-file").is_symlink() or attack == "link to outside"
     if attack not in HARMLESS:
-        # Of the requests for files and contents, only DELETE may succeed: it removes a link itself.
+        # Of the requests for files and contents, only DELETE may succeed: it removes the link, not
+        # the target of the link.
         reads_and_writes = [call for call in done if "/content" in call or "/files" in call]
         assert [call for call in reads_and_writes if not call.startswith("DELETE")] == []

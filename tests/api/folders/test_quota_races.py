@@ -1,4 +1,4 @@
-"""Quotas hold when several requests write to a scope at the same time."""
+"""Quotas hold when several requests write to a quota scope at the same time."""
 
 from __future__ import annotations
 
@@ -79,13 +79,11 @@ def archive(name: str, size: int) -> bytes:
     return buffer.getvalue()
 
 
-async def test_one_of_several_uploads_that_exceed_the_quota_together_is_stored(
-    api: Api, user: Client
-) -> None:
+async def test_concurrent_uploads_cannot_exceed_the_quota(api: Api, user: Client) -> None:
     codes = await at_once(8, lambda n: put(user, f"f{n}", b"x" * 60 * KIB))
     assert codes == [200] + [403] * 7
     assert stored_bytes(api) == 60 * KIB
-    # The rejected uploads have released what they had reserved.
+    # The rejected uploads have released their reserved bytes.
     assert await put(user, "rest", b"x" * 40 * KIB) == 200
 
 
@@ -96,17 +94,13 @@ async def test_copy_larger_than_the_remaining_quota_is_rejected(api: Api, user: 
     assert stored_bytes(api) == 60 * KIB
 
 
-async def test_one_of_several_copies_that_exceed_the_quota_together_is_stored(
-    api: Api, user: Client
-) -> None:
+async def test_concurrent_copies_cannot_exceed_the_quota(api: Api, user: Client) -> None:
     assert await put(user, "d/f", b"x" * 40 * KIB) == 200
     assert await at_once(8, lambda n: copy(user, "d", f"c{n}")) == [200] + [403] * 7
     assert stored_bytes(api) == 80 * KIB
 
 
-async def test_one_of_several_archives_that_exceed_the_quota_together_is_unpacked(
-    api: Api, user: Client
-) -> None:
+async def test_concurrent_archives_cannot_exceed_the_quota(api: Api, user: Client) -> None:
     async def unpack(number: int) -> int:
         content = archive(f"t{number}", 60 * KIB)
         return (await user.http.put("/vfolders/data/archive", content=content)).status_code
@@ -116,9 +110,7 @@ async def test_one_of_several_archives_that_exceed_the_quota_together_is_unpacke
     assert stored_bytes(api) == 60 * KIB
 
 
-async def test_one_of_several_clones_that_exceed_the_quota_together_is_made(
-    api: Api, user: Client
-) -> None:
+async def test_concurrent_clones_cannot_exceed_the_quota(api: Api, user: Client) -> None:
     assert await put(user, "f", b"x" * 40 * KIB) == 200
     await user.patch("/vfolders/data", {"cloneable": True})
     clones = (user.post("/vfolders/data/clone", {"name": f"clone{n}"}) for n in range(4))
@@ -135,9 +127,7 @@ async def create(client: Client, name: str, size: int) -> httpx.Response:
     return await client.http.post("/vfolders/data/uploads", headers=headers)
 
 
-async def test_one_of_several_resumable_uploads_that_exceed_the_quota_together_is_started(
-    api: Api, user: Client
-) -> None:
+async def test_concurrent_resumable_uploads_cannot_exceed_the_quota(api: Api, user: Client) -> None:
     answers = await asyncio.gather(*(create(user, f"g{n}", 60 * KIB) for n in range(8)))
     assert sorted(answer.status_code for answer in answers) == [201] + [403] * 7
     # Bytes announced for an upload are not available to other requests.

@@ -101,7 +101,7 @@ async def create_and_launch(api: Api, agent: FakeAgent, name: str, *folders: str
 
 
 async def wait_until_scheduled(user: Client, session: dict[str, Any]) -> None:
-    # The first scheduling pass of a test run may JIT-compile its code.
+    # The first scheduling pass of a test run may JIT-compile the placement code.
     session = await user.get(f"/sessions/{session['id']}", wait="SCHEDULED", timeout="60")
     assert session["status"] != "PENDING", session
 
@@ -140,7 +140,10 @@ async def test_session_starts_with_a_read_only_host(api: Api, agent: FakeAgent, 
 
 @pytest.fixture
 def exit_stack(api: Api, disk: Path) -> Iterator[ExitStack]:
-    """A stack for dead mounts. It is closed before the manager, which would wait for the mounts."""
+    """A stack for dead mounts.
+
+    The stack is closed before the manager, which would otherwise wait for the mounts.
+    """
     with ExitStack() as stack:
         yield stack
 
@@ -168,7 +171,7 @@ async def test_unavailable_host_fails_only_the_sessions_that_need_it(
     assert (shown["status"], "does not respond" in shown["message"]) == ("gone", True)
 
 
-async def test_unavailable_host_does_not_prevent_quota_counts_of_other_hosts(
+async def test_unavailable_host_does_not_prevent_usage_counts_on_other_hosts(
     api: Api, disk: Path, exit_stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quotas, "SCAN_TIMEOUT_SECONDS", 0.3)
@@ -182,8 +185,8 @@ async def test_unavailable_host_does_not_prevent_quota_counts_of_other_hosts(
         exit_stack.enter_context(dead_mount(disk))
     except ComponentMissing as reason:
         skip_or_fail("fuse", reason)
-    # In the first round, the count of the dead host times out. In the second round, the host is
-    # already marked as unavailable.
+    # In the first round, the usage count on the dead host times out. In the second round, the host
+    # is already marked as unavailable.
     for size in (3, 5):
         await user.call("PUT", where, query={"path": "f"}, content=b"x" * size)
         await api.world.manager.folders.quotas.step()

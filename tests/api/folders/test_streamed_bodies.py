@@ -175,7 +175,7 @@ async def _has_offset(user: Client, upload: str, end: int) -> bool:
 
 
 def fill(path: Path) -> None:
-    """Write to a file until no space is left; ignore errors, because the manager also writes."""
+    """Write to a file until no space is left on the disk."""
     with suppress(OSError), open(path, "wb", buffering=0) as filler:
         while True:
             filler.write(bytes(64 * 1024))

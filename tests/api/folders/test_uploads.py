@@ -54,7 +54,10 @@ async def create_upload(
     client: Client, length: int, path: str, more: dict[str, str] = NOTHING,
     headers: dict[str, str] = NOTHING,
 ) -> str:  # fmt: skip
-    """Create an upload, with ``more`` metadata, and return its path below the API."""
+    """Create an upload and return its URL path relative to the API.
+
+    ``more`` is additional metadata. If ``path`` is empty, the upload has no metadata.
+    """
     answer = await client.http.post(
         UPLOADS,
         headers={
@@ -345,7 +348,7 @@ async def test_write_permission_is_checked_again_when_an_upload_completes(
     assert await names(user) == []
 
 
-# Script of a manager process that can be killed and restarted on the same port and data.
+# Script of a manager process that can be killed and restarted with the same port and data.
 SERVER = Path(__file__).parent / "killable_manager.py"
 
 

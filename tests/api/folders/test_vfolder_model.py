@@ -50,7 +50,7 @@ class ModelFolder:
 
 @cache
 def database_template() -> Path:
-    """Return the folder of a database with the demo data; each run copies it."""
+    """Return the path of a database with the demo data; each run copies the database."""
     home = Path(tempfile.mkdtemp(prefix="bai-demo-"))
 
     async def fill() -> None:
@@ -108,7 +108,7 @@ class FoldersMachine(RuleBasedStateMachine):
         return result
 
     def is_free(self, user: str, name: str, ignored: ModelFolder | None = None) -> bool:
-        """Return whether no live folder of the user, except ``ignored``, has this name."""
+        """Return whether the name is unused among the user's live folders except ``ignored``."""
         return not any(
             known.owner == user and known.name == name and known.status == LIVE
             for known in self.known
@@ -148,8 +148,8 @@ class FoldersMachine(RuleBasedStateMachine):
             folder.status == LIVE
             and user == folder.owner
             and to != folder.owner
-            # An invitation needs a name that the invitee does not use. A grant can be changed at
-            # any time.
+            # The invitee must not have a folder of the same name. A grant can be changed at any
+            # time.
             and (to in folder.grants or self.is_free(to, folder.name))
         )
         work = self.manager.folders.grants.put(self.caller(user), folder.id, to, permission)

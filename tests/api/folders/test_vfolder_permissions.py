@@ -16,15 +16,17 @@ from tests.testbed.manager import Api
 
 from ..test_permissions import METHODS
 
-# Relations of the caller to the folder: no relation; a grant with this permission; member of the
-# folder's project, if the folder's permission is ro or rw; member with a lower grant; owner.
+# Relations of the caller to the folder. ro, rw, wd: the caller has a grant with this permission.
+# member-ro, member-rw: the caller is a member of the folder's project, and the folder has this
+# permission. member-less: the folder has the permission rw, but the member has a grant with ro.
 RELATIONS = ("none", "ro", "rw", "wd", "member-ro", "member-rw", "member-less", "owner")
 READS = "404 ok ok ok ok ok ok ok"
 WRITES = "404 403 ok ok 403 ok 403 ok"
 MANAGES = "404 403 403 403 403 403 403 ok"
 
-# Method and path below the folder; outcomes in the order of RELATIONS; options of the request. The
-# test sends the calls in this order, because some calls need the result of an earlier call.
+# Each row contains the method and the path relative to the folder, the outcomes in the order of
+# RELATIONS, and the options of the request. The test sends the requests in the order of the rows,
+# because some requests need the result of an earlier request.
 TABLE: list[tuple[str, str, dict[str, Any]]] = [
     ("GET ", READS, {}),
     ("PATCH ", MANAGES, {"json": {"permission": "rw"}}),
@@ -153,7 +155,7 @@ async def test_user_is_invited_by_email_address_in_any_case(api: Api) -> None:
 async def test_host_permission_of_one_scope_permits_setting_a_members_permission(
     api: Api, grants: str
 ) -> None:
-    """A user has the host permissions that domain, project or keypair policy grant (union)."""
+    """A user has all host permissions that the domain, project or keypair policy grants."""
     admin, owner = await api.client("admin"), await api.client("domain-admin")
     team = await admin.post("/vfolders", {"name": "team", "project": "default/default"})
     wanted = "set-user-specific-permission"

@@ -1,4 +1,4 @@
-"""Folder shares: which take effect at once, and which after the user accepts an invitation."""
+"""Folder shares: some take effect at once, others after the user accepts an invitation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def api(api: Api) -> Api:
 async def mounts_of_new_session(api: Api, username: str, *names: str) -> list[str]:
     """Return the names of the folders that a new session of the user mounts.
 
-    The session requests ``names``; other folders are mounted automatically.
+    The session requests the folders ``names``; other returned folders are mounted automatically.
     """
     owner, project = await api.world.user_id(username), await api.world.project_id()
     requests = [MountRequest(name) for name in names]
@@ -52,7 +52,8 @@ async def test_shared_dot_folder_is_not_mounted_automatically(
     assert [item["vfolder"] for item in received["items"]] == [".local", "data"]
     for item in received["items"]:
         await user.post(f"/vfolder-invitations/{item['id']}/accept")
-    # After the user has accepted, a session can mount the folder on request, but not automatically.
+    # After the user has accepted, a session can mount the folder on request, but the folder is not
+    # mounted automatically.
     assert await mounts_of_new_session(api, "user") == []
     assert await mounts_of_new_session(api, "user", "data") == ["data"]
 
@@ -139,7 +140,7 @@ async def invited(owner: Client, guest: str, name: str = "data") -> tuple[str, s
     return f"/vfolders/{folder['id']}", f"/vfolder-invitations/{offer['invitation_id']}"
 
 
-async def test_invitation_to_a_folder_with_the_name_of_an_own_folder_cannot_be_accepted(
+async def test_invitation_cannot_be_accepted_if_the_invitee_has_a_folder_of_the_same_name(
     api: Api, user: Client
 ) -> None:
     path, invitation = await invited(user, "user2")
@@ -155,7 +156,7 @@ async def test_invitation_to_a_folder_with_the_name_of_an_own_folder_cannot_be_a
     assert f"/vfolders/{(await guest.get('/vfolders/data'))['id']}" == path
 
 
-async def test_a_name_means_the_own_folder_and_is_ambiguous_for_several_shared_ones(
+async def test_name_of_several_shared_folders_is_ambiguous_without_an_own_folder(
     api: Api, user: Client
 ) -> None:
     guest = await api.client("user2")

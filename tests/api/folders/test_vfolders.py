@@ -126,7 +126,7 @@ async def test_project_folder_is_accessible_to_all_members(api: Api) -> None:
         await user.delete("/vfolders/shared")
     with pytest.raises(NotFound):
         await (await api.client("acme-user")).get(f"/vfolders/{folder['id']}")
-    # A member may get a higher permission than the project.
+    # A grant can give one member a higher permission than the other members.
     await admin.put("/vfolders/shared/grants/user", {"permission": "rw"})
     assert (await user.get("/vfolders/shared"))["permission"] == "rw"
     assert (await (await api.client("user2")).get("/vfolders/shared"))["permission"] == "ro"
@@ -196,7 +196,7 @@ async def test_share_with_invalid_user_is_rejected(
         await user.put(f"/vfolders/data/grants/{whom}", {"permission": "ro"})
 
 
-async def test_name_means_the_callers_own_folder_or_else_the_only_visible_one(api: Api) -> None:
+async def test_name_refers_to_the_callers_folder_or_to_the_only_visible_folder(api: Api) -> None:
     user, user2 = await api.client("user"), await api.client("user2")
     admin = await api.client("domain-admin")
     theirs = await create_folder(user2)
@@ -210,7 +210,7 @@ async def test_name_means_the_callers_own_folder_or_else_the_only_visible_one(ap
     assert (await user.get(f"/vfolders/{third['id']}"))["owner"] == "domain-admin"
     own = await create_folder(user)
     assert (await user.get("/vfolders/data"))["id"] == own["id"]
-    # The domain admin can see all three folders. The name means the domain admin's own folder.
+    # The domain admin can see all three folders. The name refers to the domain admin's own folder.
     assert (await admin.get("/vfolders/data"))["id"] == third["id"]
 
 

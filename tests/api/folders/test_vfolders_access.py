@@ -299,7 +299,7 @@ async def test_quota_without_file_system_support_limits_uploads(api: Api, user: 
     await put(user, "second", b"x" * 60 * KIB)
 
 
-async def test_scan_of_another_folder_keeps_uploaded_bytes(api: Api, user: Client) -> None:
+async def test_uploaded_bytes_count_after_a_scan_of_another_folder(api: Api, user: Client) -> None:
     admin = await api.client("admin")
     await user.post("/vfolders", {"name": "other"})
     path = f"/quota-scopes/local/user:{await api.world.user_id('user')}"
@@ -421,7 +421,7 @@ async def test_dot_folders_of_the_owner_are_mounted_into_every_session(
     asked = [MountRequest("data", ".local")]
     found = await mounts.resolve_mounts(SUPERADMIN, owner, project, asked)
     assert [m.vfolder for m in found] == ["data"]
-    # If the folder is missing, the session starts with a notice.
+    # If the dot folder is missing, the session starts with a notice.
     rows = [m.as_row() for m in await mounts.resolve_mounts(SUPERADMIN, owner, project, [])]
     (root,) = [p for p in api.world.manager.settings.storage_root.glob("user/*/[!.]*")
                if p.name == rows[0]["vfolder_id"]]  # fmt: skip

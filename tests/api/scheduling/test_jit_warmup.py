@@ -1,4 +1,4 @@
-"""Responses while the manager JIT-compiles the scheduler's code after its start."""
+"""Responses of a manager that has just started and JIT-compiles the scheduler's code."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ async def test_schedule_lists_running_and_pending_sessions_of_the_group(
     assert second["kernels"] == []
 
 
-async def test_sessions_of_other_domains_have_no_name(
+async def test_sessions_of_other_domains_are_anonymous_for_domain_admins(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     foreign = await api.client("acme-user")

@@ -30,7 +30,7 @@ Session = dict[str, Any]
 
 @pytest.fixture
 async def manager(database_url: str, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Manager]:
-    """A manager whose callbacks may call this machine. Its loops are not running."""
+    """A manager whose callbacks may call this machine. The fixture starts no background loops."""
     async with manager_on(database_url, tmp_path, clock, callback_reach=LOCAL_NETWORK) as made:
         yield made
 
@@ -113,7 +113,7 @@ async def test_failed_call_is_retried_before_later_calls_are_sent(
     assert (state["tries"], state["last_error"], state["is_open"]) == (0, "", True)
 
 
-async def test_undeliverable_call_is_skipped_after_the_maximum_of_attempts(
+async def test_undeliverable_call_is_skipped_after_the_maximum_number_of_attempts(
     api: Api, agent: FakeAgent, user: Client, receiver: Receiver, clock: MovableClock
 ) -> None:
     receiver.answers.extend([500] * MAX_ATTEMPTS)

@@ -28,7 +28,7 @@ async def admin(api: Api) -> Client:
 
 
 async def create_prepared(agent: FakeAgent, user: Client, **body: Any) -> list[dict[str, Any]]:
-    """Create a cluster session, prepare its kernels, and return their work items, main first."""
+    """Create a cluster session, prepare its kernels; return the work items, main kernel first."""
     spec = {"name": "gang1", "resources": SMALL, "cluster_size": 3, **body}
     await user.post("/sessions", spec)
     await wait_for_status(user, "gang1", "SCHEDULED")
@@ -108,8 +108,8 @@ async def test_every_kernel_has_the_same_folders(
         {"vfolder": "data", "path": "/in", "subpath": "raw"},
     ]
     items = await create_prepared(agent, user, mounts=mounts)
-    # The agent prepares both mounts for each kernel. The plan of each kernel has the mounts without
-    # a subpath; the agent adds the others.
+    # The agent prepares both mounts for each kernel. The plan of each kernel contains only the
+    # mount without a subpath; the agent adds the other mount.
     assert [[m["target"] for m in item["mounts"]] for item in items] == [["/all", "/in"]] * 3
     assert all(item["mounts"] == items[0]["mounts"] for item in items)
     session = await user.get("/sessions/gang1")
@@ -208,7 +208,8 @@ async def test_exit_of_the_main_kernel_ends_the_session(
     assert (await user.get(f"/sessions/{key}"))["status"] == "RUNNING"
     await agent.beat(gone)
     await wait_for_status(user, key, "TERMINATING")
-    # The Hub does not respond, so the resources remain allocated until the agent reports no kernel.
+    # The Hub does not respond. Therefore the resources remain allocated until the kernels are
+    # missing from the agent's heartbeats.
     api.world.clock.advance(seconds=20)
     for _ in range(3):
         await agent.beat(gone)

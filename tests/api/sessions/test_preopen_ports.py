@@ -20,7 +20,7 @@ async def test_ports_are_passed_in_a_reserved_environment_variable(
     assert session["preopen_ports"] == [8501, 9000]
     assert session["environ"] == {}
     key = f"/sessions/{session['id']}"
-    # The first placement of a test run may JIT-compile its code.
+    # The first placement of a test run may JIT-compile the placement code.
     await user.get(key, wait="SCHEDULED", timeout="60", timeout_seconds=70)
     await agent.prepare()
     await user.get(key, wait="PREPARED", timeout="60", timeout_seconds=70)

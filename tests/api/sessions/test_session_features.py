@@ -86,7 +86,7 @@ async def test_log_is_stored_if_the_agent_reports_the_exit_first(
 ENDS: dict[str, tuple[int | None, dict[str, Any], str, str]] = {
     "command exits with 0": (0, {}, "TERMINATED", "success"),
     "command is killed by a signal": (137, {}, "TERMINATED", "failure"),
-    "kernel is killed for its memory": (
+    "kernel is killed at its memory limit": (
         137,
         {"reason_code": "interrupted", "reason": "was killed for more memory"},
         "TERMINATED",
@@ -200,7 +200,7 @@ async def test_invalid_session_request_is_rejected(
     assert (await user.get("/sessions"))["total"] == before
 
 
-async def test_dependent_session_starts_after_success(
+async def test_dependent_session_starts_after_its_dependency_succeeds(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     first = await create_running_session(api, agent, "load", **BATCH)
@@ -436,7 +436,9 @@ async def test_request_with_reuse_returns_the_live_session(
     assert (await user.post("/sessions", {**other, "reuse": True}))["id"] != first["id"]
 
 
-async def test_create_may_wait_until_running(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_create_request_may_wait_until_the_session_is_running(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     # The first placement of a test run may JIT-compile the code, so create another session first.
     await create_running_session(api, agent, "first", resources=SMALL)
     body = {"name": "lab1", "resources": SMALL, "max_wait_seconds": 60}
@@ -598,7 +600,8 @@ async def test_templates_are_shared_with_project_and_domain(api: Api, agent: Fak
     found = (await user.get("/session-templates"))["items"]
     assert [(t["name"], t["audience"]) for t in found].count(("all1", "domain")) == 1
     assert {t["name"] for t in found} == {"all1"}
-    # Of templates with the same name, the user's own takes precedence, then that of the project.
+    # Among templates with the same name, the user's own template takes precedence over the
+    # project's template, and the project's template over the domain's template.
     assert (await user.get("/session-templates/all1"))["audience"] == "project"
     with pytest.raises(errors.Forbidden):
         await user.delete("/session-templates/all1")

@@ -34,10 +34,11 @@ from tests.testbed.session_fields import (
 )
 
 HUB_FIELDS = {"owner", "hub_server"}
-# Columns that are not computed from exactly one field of the request.
+# Columns that are computed from several fields of the request, or from none.
 COMMON_COLUMNS = {"id", "options", "request_hash", "notices"}
 
-# For each field: a function that reads it from a launch plan, and the expected value.
+# For fields that the launch plan contains: a function that reads the value from a plan, and the
+# expected value. Fields with a ``variable`` trait are tested as environment variables instead.
 IN_PLAN: Mapping[str, tuple[Callable[[Mapping[str, Any]], object], object]] = {
     "image": (lambda plan: plan["image"], "local/session:latest"),
     "resources": (lambda plan: plan["slots"]["cpu"], 2000),
@@ -64,7 +65,7 @@ async def admin(api: Api) -> Client:
     return await ready_admin(api)
 
 
-def test_every_field_has_an_example_that_differs_from_its_default() -> None:
+def test_every_field_except_hub_fields_has_an_example_that_is_not_the_default() -> None:
     assert set(FIELD_EXAMPLES) | HUB_FIELDS == FIELDS
     for spec_field in fields(SessionSpec):
         example = FIELD_EXAMPLES.get(spec_field.name)
@@ -107,8 +108,8 @@ async def test_fields_are_stored_and_can_come_from_a_template(
     assert {item["name"] for item in graph["items"]} == {FIRST, NAME}
 
     # A template cannot contain secrets, so the request adds them. Without ``reuse``, a request with
-    # the name of a live session succeeds only if all other fields are equal. It returns the
-    # session.
+    # the name of a live session succeeds only if all other fields are equal. In
+    # this case, it returns the existing session.
     own = ("name", "secret_environ", "environ", "reuse")
     template = {"name": "all", "request": request_of(without=own)}
     await admin.post("/session-templates", template)
@@ -119,7 +120,7 @@ async def test_fields_are_stored_and_can_come_from_a_template(
         await admin.post("/sessions", {**request, "template": "all", "priority": 1})
 
 
-async def test_fields_reach_the_launch_plan_unless_only_the_manager_uses_them(
+async def test_launch_plan_contains_all_fields_except_manager_fields(
     api: Api, agent: FakeAgent, admin: Client
 ) -> None:
     with_variable = {f.name for f in fields(SessionSpec) if traits_of(f).variable}
@@ -127,7 +128,7 @@ async def test_fields_reach_the_launch_plan_unless_only_the_manager_uses_them(
     without = ("starts_at", "dependencies", "callback_url")
     session = await admin.post("/sessions", request_of(without=without))
     key = f"/sessions/{session['id']}"
-    # The first placement of a test run may JIT-compile its code.
+    # The first placement of a test run may JIT-compile the placement code.
     await admin.get(key, wait="SCHEDULED", timeout="60", timeout_seconds=70)
     for item in await agent.work(5):
         await agent.report(item, injection={})

@@ -32,7 +32,7 @@ async def counts(api: Api) -> tuple[int, int]:
     return sessions["total"], entries["total"]
 
 
-async def test_preview_shows_that_a_session_can_start_now_and_creates_none(
+async def test_preview_shows_an_immediate_start_and_creates_no_session(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await (await api.client("admin")).patch(

@@ -18,7 +18,7 @@ QUARTER = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
 
 
 async def wait_for_status(client: Client, key: str, status: str) -> dict[str, Any]:
-    """Wait until the session has the status, and return it."""
+    """Wait until the session has the status; return the session."""
     session = await client.get(f"/sessions/{key}", wait=status, timeout="60", timeout_seconds=70)
     assert session["status"] == status, session
     return dict(session)
@@ -135,7 +135,7 @@ async def test_equal_request_returns_the_existing_session(api: Api, agent: FakeA
     assert other.json()["error"] == "already-exists"
 
 
-async def test_session_without_capacity_is_pending_with_a_reason(
+async def test_session_that_exceeds_the_free_capacity_is_pending_with_a_reason(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     first = await user.post("/sessions", {"name": "big1", "resources": {"cpu": "6", "mem": "1g"}})
@@ -485,7 +485,7 @@ async def test_session_is_renamed_to_an_unused_name(
     assert (await user.patch("/sessions/lab1", {"name": "lab3"}))["name"] == "lab3"
 
 
-async def test_options_show_the_amounts_that_can_start_now(
+async def test_options_show_the_resources_that_are_available_now(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await (await api.client("admin")).patch(
