@@ -96,6 +96,19 @@ class Tour(Shell):
             await self.check_language(name, texts, sizes)
             sizes = sizes[::-1]
 
+    async def check_reopened(
+        self, button: str, warning: str, sizes: Sequence[ViewportSize] = (WIDE, NARROW)
+    ) -> None:
+        """Press a button in each language, and check the dialog or bubble with a warning."""
+        for texts in map(language, LANGUAGES):
+            await self.page.set_viewport_size(sizes[0])
+            await self.speak(texts)
+            opener = self.page.get_by_role("button", name=texts(button), exact=True)
+            await opener.first.click()
+            await self.page.get_by_text(texts(warning)).wait_for()
+            await self.check_language(button, texts, sizes)
+            await self.page.reload()
+
     async def check_language(
         self, name: str, texts: Language, sizes: Sequence[ViewportSize] = (WIDE, NARROW)
     ) -> None:
@@ -206,9 +219,8 @@ async def test_texts_of_a_session(tour: Tour, session: dict[str, Any]) -> None:
         await tour.check(f"session: {key} {title}")
         await tour.page.locator(".ant-modal-close").click()
         await tour.page.locator(".ant-modal").wait_for(state="detached")
-    await tour.button("sessions.stop").click()
-    await tour.page.get_by_text(text("sessions.stop-warning")).wait_for()
-    await tour.check("session: stop")
+    # The dialog keeps the language in which it was opened.
+    await tour.check_reopened("sessions.stop", "sessions.stop-warning")
 
 
 async def test_texts_of_the_settings(tour: Tour) -> None:
@@ -216,16 +228,9 @@ async def test_texts_of_the_settings(tour: Tour) -> None:
         await tour.visit(f"settings?tab={tab}")
         await tour.check(f"settings: {tab}")
     await tour.visit("settings?tab=keypairs")
-    # Open the bubble each time: it does not follow its button to a new place.
+    # The bubble does not follow its button to a new place.
     for size in (WIDE, NARROW):
-        await tour.page.set_viewport_size(size)
-        for texts in map(language, LANGUAGES):
-            await tour.speak(texts)
-            button = tour.page.get_by_role("button", name=texts("settings.new-secret"), exact=True)
-            await button.first.click()
-            await tour.page.get_by_text(texts("settings.new-secret-warning")).wait_for()
-            await tour.check_language("settings: new secret key", texts, [size])
-            await tour.page.reload()
+        await tour.check_reopened("settings.new-secret", "settings.new-secret-warning", [size])
 
 
 async def test_texts_of_the_hub(tour: Tour, hub: RunningHub) -> None:
