@@ -97,7 +97,7 @@ async def test_new_position_is_visible_at_once_and_written_later(
             query = sessions.sessions.select().where(sessions.sessions.c.id == last)
             return int((await tx.execute(query)).one().position)
 
-    await end_a_session()  # all positions are new, so many rows are written
+    await end_a_session()  # all positions change; the first write is not delayed
     assert await stored_position() == 19
     await end_a_session()
     state = scheduler.states.of(last)
@@ -112,7 +112,7 @@ async def test_new_position_is_visible_at_once_and_written_later(
     assert scheduler.states.of(last) is None
 
 
-async def test_wait_for_changes_does_not_end_with_a_pass_that_began_before_them(
+async def test_wait_for_changes_ignores_a_pass_that_began_before_the_changes(
     manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler_module, "CHANGES_TIMEOUT_SECONDS", 30)

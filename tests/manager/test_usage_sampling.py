@@ -46,12 +46,12 @@ async def world(migrated_database_url: str) -> AsyncIterator[World]:
     await database.close()
 
 
-async def test_manager_that_was_killed_while_it_condensed_leaves_no_kernel_out(
+async def test_samples_of_all_kernels_are_condensed_although_the_manager_was_killed(
     world: World,
 ) -> None:
     samples = [Sample(name, START, {"cpu_cores": 1.0}) for name in ("k1", "k2")]
     await world.store.add(samples, FINE)
-    # Each kernel may be condensed in another transaction; only that of "k1" was committed.
+    # Kernels may be condensed in separate transactions; only the transaction of "k1" was committed.
     await world.store.add(samples[:1], COARSE)
     world.clock.advance(minutes=6)
     await world.new_sampling().step()
