@@ -24,7 +24,7 @@ START_SECONDS = 120
 STOP_SECONDS = 90
 
 Component = Literal["hub", "manager", "agent", "proxy", "launcher"]
-# For each component, a text that occurs in its command line and in no other.
+# For each component, a text that occurs only in the command line of this component.
 WORDS: Mapping[Component, str] = {
     "launcher": "scripts/run",
     "hub": "jupyterhub_config.py",
@@ -263,7 +263,7 @@ def session_in(
 
 
 class _Processes:
-    """Finds the processes of one demo, including those that no longer have their parent."""
+    """Finds the processes of one demo, including those whose parent has exited."""
 
     def __init__(self, home: Path, port: int) -> None:
         self._home = home
@@ -313,7 +313,7 @@ def _wait_for_exit(processes: list[psutil.Process]) -> None:
 
 def _is_alive(process: psutil.Process) -> bool:
     try:
-        # A zombie has ended; its parent has only not waited for it yet.
+        # A zombie has exited; it remains listed until its parent reads the exit status.
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False

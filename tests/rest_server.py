@@ -1,6 +1,6 @@
 """A server for tests of REST clients.
 
-Its routes echo a request, or return a list, an error, or what a proxy or another server returns.
+Its routes echo a request, or respond with a list, an error, or a page that is not from the API.
 """
 
 from __future__ import annotations

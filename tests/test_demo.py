@@ -158,7 +158,7 @@ def test_error_names_an_invalid_variable(
     assert str(caught.value).startswith(variable) and message in str(caught.value)
 
 
-def test_error_of_an_empty_secret_suggests_deletion_only_if_it_was_generated(
+def test_error_of_an_empty_secret_suggests_deletion_only_of_a_generated_secret(
     tmp_path: Path,
 ) -> None:
     configured = tmp_path / "key"

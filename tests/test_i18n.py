@@ -39,7 +39,7 @@ def test_every_language_has_all_keys_and_placeholders(language: str) -> None:
     [("ko", r"[가-힣]"), ("ja", r"[ぁ-んァ-ヶ一-龠]"), ("th", r"[ก-๛]")],
 )
 def test_translation_contains_the_script_of_the_language(language: str, script: str) -> None:
-    """Finds texts that have only been copied from English."""
+    """Finds English texts that were copied instead of translated."""
     copied = [
         key
         for key, text in translator(language).texts.items()

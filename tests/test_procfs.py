@@ -1,4 +1,4 @@
-"""What is read from ``/proc``: processes and mounts."""
+"""Reading processes and mounts from ``/proc``."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_the_form_offers_the_start_options_of_the_manager(
 
 
 async def description_of_the_share(page: Page) -> str:
-    """Return the description of the GPU share for screen readers; assert that it is visible."""
+    """Return the screen-reader description of the GPU share field; assert that it is visible."""
     field = page.locator('input[name="resource:cuda.shares"]')
     names = (await field.get_attribute("aria-describedby") or "").split()
     lines = [page.locator(f"#{name}") for name in names]
@@ -135,7 +135,7 @@ async def description_of_the_share(page: Page) -> str:
 
 
 async def respond_with_mps_enforcement(route: Route) -> None:
-    """Change the response: MPS enforces shares, and the share in force is a quarter of a GPU."""
+    """Change the response as if MPS enforced shares, with shares of a quarter of a GPU in force."""
     answer = await route.fetch()
     enforced = '"enforcement": "process", "in_force": ["0.25"]'
     text = (await answer.text()).replace('"enforcement": "none"', enforced)
@@ -279,7 +279,7 @@ def test_a_server_cannot_use_the_session_of_another_user(
     assert "mine-alone" not in page.text
 
 
-def test_the_form_starts_a_session_that_its_page_can_stop(
+def test_the_form_starts_a_session_that_the_session_page_can_stop(
     hub: RunningHub, rest: httpx.Client, client: httpx.Client
 ) -> None:
     fields = {"resource:cpu": "1", "resource:mem": "0.5", "resource:mem:unit": "g"}
@@ -332,7 +332,7 @@ def test_browser_that_is_not_signed_in_is_redirected_to_the_hub(hub: RunningHub)
 def test_start_that_exceeds_the_grace_period_continues_as_a_pending_session(
     hub: RunningHub, rest: httpx.Client, client: httpx.Client
 ) -> None:
-    """The page of the start links to the session, which starts when resources become free."""
+    """The spawn-pending page links to the session, which starts when resources become free."""
     now = rest.get("/sessions/options").json()["limits"]["cuda.shares"]["now"]
     filler = checked(
         rest.post("/sessions", json={"name": "filler", "resources": {"cuda.shares": now}}), 201

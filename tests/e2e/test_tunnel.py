@@ -30,7 +30,7 @@ from tests.testbed.wait import wait_until
 
 pytestmark = pytest.mark.e2e
 
-# Sends the received bytes back; when the client ends its input, sends their number.
+# Sends the received bytes back and, at the end of the client's input, the number of bytes.
 ECHO = """
 import socket, sys
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
@@ -85,7 +85,7 @@ def running_app(hub: RunningHub, rest: httpx.Client, *words: str) -> Iterator[di
 
 
 def serve_in(session: JupyterServer, port: int, raw_port: int) -> None:
-    """Start two servers in a session: one of pages with a websocket, one that echoes raw bytes."""
+    """Start an HTTP server with a websocket and a server that echoes raw bytes in a session."""
     for words, shown in (
         (("python", "-c", SERVER, str(port), "127.0.0.1"), "began"),
         (("python", "-c", ECHO, str(raw_port)), "waiting"),

@@ -1,4 +1,4 @@
-"""Use of apps: requests that count as use, the stop of unused apps, the size of their logs."""
+"""Activity of apps: which requests count as use, stopping idle apps, and the size of app logs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_tunnel_traffic_counts_as_use_except_keepalives_and_http(
 
 def test_idle_lists_the_unused_apps_that_may_be_stopped(tmp_path: Path) -> None:
     names = ["tensorboard", "mlflow", "vscode"]
-    # VS Code is never stopped, because programs of the user run in it.
+    # VS Code is not stopped when idle, because programs of the user run in it.
     assert [BY_NAME[name].stops_when_idle for name in names] == [True, True, False]
     routes = [
         (f"/{name}(.*)", RequestHandler, {"state": {"proc": Process(), "proc_lock": None}})

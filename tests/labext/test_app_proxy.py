@@ -1,4 +1,4 @@
-"""Requests and tunnels through a session's server to apps, also with unusual HTTP responses."""
+"""Requests and tunnels through a session's server to apps, including unusual HTTP responses."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def serving_app(app: App) -> AsyncIterator[App]:
         yield app
         listener.close()
         for writer in app.writers:
-            writer.transport.abort()  # otherwise the session's server keeps it open
+            writer.transport.abort()  # otherwise the session's server keeps the connection
         await wait_until_async(lambda: app.open == 0, 60, "the app's connections to end")
 
 

@@ -59,7 +59,7 @@ def test_identical_headers_authorize_other_paths_of_the_app(
     assert cache_with_entry.uses == ["/static/a.js"]
 
 
-def test_an_app_that_needs_the_path_prefix_receives_it() -> None:
+def test_an_app_that_needs_the_path_prefix_receives_the_prefix() -> None:
     cached = CacheUnderTest()
     cached.add(b"a", target=PREFIX)
     authorized = cached.find(b"b")

@@ -185,7 +185,7 @@ def test_a_signal_reaches_all_processes_of_the_command(tmp_path: Path) -> None:
         assert (code, output) == (128 + signal.SIGTERM, "child\n")
 
 
-def test_a_signal_before_the_start_of_the_command_prevents_it(tmp_path: Path) -> None:
+def test_the_command_does_not_start_after_a_signal(tmp_path: Path) -> None:
     with fake_hub() as hub:
         hub.is_ready = False
         with runner(hub, tmp_path, "echo never") as running:

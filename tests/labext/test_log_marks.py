@@ -1,4 +1,4 @@
-"""Marks of logs, with which a repeated request returns only the new output."""
+"""Log marks: a request with the mark of the previous response returns only the new output."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Server(socketserver.UnixStreamServer):
 Server(sys.argv[1], http.server.SimpleHTTPRequestHandler).serve_forever()
 ' "$2"
 """
-# Responds to each request with its own command line, which must be RStudio's.
+# Fake RStudio server: responds to each request with the options of its command line as JSON.
 RSERVER = """#!/bin/sh
 exec {python} -c '
 import http.server, json, socketserver, sys
@@ -84,7 +84,7 @@ def server(home: Path) -> Iterator[JupyterServer]:
 
 @pytest.fixture
 def server_without_ports(tmp_path: Path) -> Iterator[JupyterServer]:
-    """A server for one test: on a shared one, the programs of other tests could listen on ports."""
+    """A server without named ports: programs of other tests may listen on those of ``server``."""
     home = with_programs(tmp_path)
     with session_server(home, {"PATH": f"{home}/bin:/usr/bin:/bin"}) as running:
         yield running
@@ -189,7 +189,7 @@ def test_poll_returns_changed_sections_only(
         assert answer.status_code == 200
         assert "secret-of-the-session" not in answer.text
         sections: dict[str, Any] = answer.json()
-        # The error is about the sections of the manager; those of this server must be present.
+        # The error concerns only the manager's sections; the server still returns its own.
         assert sections.pop("error") == "unavailable"
         assert "cannot be reached" in sections.pop("message")
         return sections

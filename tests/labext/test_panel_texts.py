@@ -1,4 +1,4 @@
-"""Every key of a text in the panel's sources exists, and every text is used."""
+"""Every text key in the panel's sources has a text, and every text is used."""
 
 from __future__ import annotations
 

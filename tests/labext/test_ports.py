@@ -55,7 +55,7 @@ async def test_a_port_that_accepts_no_connection_does_not_block_the_event_loop()
             client.setblocking(False)
             client.connect_ex(("127.0.0.1", port))
         finding = asyncio.ensure_future(Hosts().of(port))
-        # If the attempt blocked the event loop, it would be over when this wait ends.
+        # If the attempt blocked the event loop, the attempt would be over when this wait ends.
         done, _ = await asyncio.wait([finding], timeout=0.02)
         assert not done
         assert await finding == "[::1]"
@@ -114,6 +114,6 @@ def test_named_ports_come_from_the_label_and_the_request() -> None:
     }
 
 
-def test_an_invalid_label_keeps_the_requested_ports() -> None:
+def test_requested_ports_are_kept_if_the_label_is_invalid() -> None:
     environ = {"BAI_SERVICE_PORTS": "broken", "BAI_PREOPEN_PORTS": "8501"}
     assert [offer.port for offer in named_ports(environ)] == [8501]

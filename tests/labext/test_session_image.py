@@ -78,7 +78,7 @@ async def test_a_terminal_opens_for_its_owner_only(server: JupyterServer) -> Non
     assert refused.value.code == 403
 
 
-def test_sigterm_stops_a_container_in_ten_seconds(
+def test_sigterm_stops_a_container_within_ten_seconds(
     docker_engine: DockerEngine, session_image: str
 ) -> None:
     name = docker_engine.run("run", "--detach", *LIMITS, session_image, "sleep", "600")

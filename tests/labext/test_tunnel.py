@@ -228,9 +228,10 @@ Disturb = Callable[[Relay, TunnelClient, int], Awaitable[object]]
 
 
 async def send_with_disturbance(server: JupyterServer, disturb: Disturb) -> list[str]:
-    """Send content through a relay; call ``disturb`` in the middle and near the end.
+    """Send content through a relay and an echo server; return the messages for the user.
 
-    Return the messages for the user.
+    Call ``disturb`` when the relay has forwarded a quarter and when it has forwarded half of the
+    bytes of both directions.
     """
     there = int(server.url.rstrip("/").rpartition(":")[2])
     relay, said = Relay(there), []
@@ -245,7 +246,9 @@ async def send_with_disturbance(server: JupyterServer, disturb: Disturb) -> list
         for part in (1, 2):
             until = part * len(content) // 2
             await wait_until_async(
-                lambda until=until: relay.forwarded_bytes > until, 60, "half of the content"
+                lambda until=until: relay.forwarded_bytes > until,
+                60,
+                "the relay to forward content",
             )
             await disturb(relay, tunnel, part)
         got = await sending

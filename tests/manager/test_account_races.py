@@ -97,7 +97,7 @@ async def test_request_loses_against_a_concurrent_change_of_the_account(
 
 
 class InterruptedHashes(PasswordHashes):
-    """Hashes with a callback before the hash of each new password."""
+    """Hashes that call ``callback`` before they hash the password ``NEW``."""
 
     def __init__(self, callback: Callable[[], Awaitable[object]]) -> None:
         super().__init__(memory_kib=8, rounds=1)

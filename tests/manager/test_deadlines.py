@@ -121,7 +121,7 @@ def test_killed_step_stops_each_session_at_most_once_and_a_later_step_stops_the_
 
 @asynccontextmanager
 async def overdue(url: str) -> AsyncIterator[tuple[World, Database]]:
-    """Yield overdue sessions and another connection to their database; check them at the end."""
+    """Yield overdue sessions and a second connection to their database; call `check` at the end."""
     world = await make_overdue(url)
     other = Database(url)
     yield world, other
@@ -158,7 +158,7 @@ async def test_first_of_two_concurrent_stops_sets_the_reason(database_url: str) 
 
 
 class ScheduledMeanwhile(DeadlineStore):
-    """Lets another manager schedule an overdue session before this one cancels it."""
+    """Lets another manager schedule an overdue session before this manager cancels it."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.database)

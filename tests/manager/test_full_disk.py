@@ -111,7 +111,7 @@ async def api(disk: SmallDisk, tmp_path: Path, clock: MovableClock) -> AsyncIter
 
 
 async def fill_with_objects(client: Client, path: str, **spec: object) -> tuple[list[str], str]:
-    """Create objects until the disk is full; return their names and that of the rejected one."""
+    """Create objects until the disk is full; return the created names and the rejected name."""
     made: list[str] = []
     for number in range(MAX_TRIES):
         name = f"full-{number}"

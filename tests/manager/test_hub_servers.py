@@ -61,7 +61,7 @@ class Cluster:
         return session
 
     async def running(self, name: str) -> tuple[Session, dict[str, Any]]:
-        """Start a session; return it and its kernel as the agent reports it."""
+        """Start a session; return the session, and its kernel in the form of an agent's report."""
         session = await self.create(name)
         item = await self.agent.prepare()
         await self.until(session.id, Status.RUNNING)

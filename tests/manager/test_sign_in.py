@@ -43,7 +43,10 @@ NEW = "another horse 2?"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a client sees of an attempt to sign in: the type of the error, if any, and its text."""
+    """What a client sees of an attempt to sign in: the type and the text of the error.
+
+    ``kind`` is None if the sign-in succeeds.
+    """
 
     kind: type[BaiError] | None
     text: str = ""
@@ -88,7 +91,7 @@ async def test_only_the_hub_may_verify_passwords(user_world: World) -> None:
         await user_world.manager.accounts.sign_ins.account(caller, "user")
 
 
-# Scopes with which a user could act as another user in the Hub.
+# Prefixes of scopes that let a user act as another user in the Hub.
 SCOPES_TO_ACT_AS_OTHERS = (
     "admin:",
     "start:servers",
@@ -241,7 +244,7 @@ async def test_deleted_account_gives_the_same_error_as_an_unknown_name(user_worl
     assert await attempt(user_world, "user", PASSWORD) == unknown
 
 
-async def test_password_that_must_be_changed_is_changed_with_the_old_one(user_world: World) -> None:
+async def test_required_password_change_needs_the_old_password(user_world: World) -> None:
     sign_ins = user_world.manager.accounts.sign_ins
     await user_world.manager.accounts.users.update(
         SUPERADMIN, "user", {"need_password_change": True}
@@ -262,7 +265,7 @@ async def test_password_that_must_be_changed_is_changed_with_the_old_one(user_wo
     assert (await attempt(user_world, "user", PASSWORD)).kind is SignInRefused
 
 
-async def test_old_password_must_be_changed(
+async def test_password_must_be_changed_after_its_maximum_age(
     demo_database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     options = {"is_migrated": True, "password_max_age_days": 90}

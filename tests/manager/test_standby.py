@@ -27,10 +27,11 @@ from tests.testbed.wait import wait_until_async
 
 pytestmark = pytest.mark.both_databases
 
-# Durations of a lease in seconds: one longer than any test, one that a test can wait for.
+# Lease durations in seconds. LONG is longer than any test; SHORT is so short that a test can wait
+# until the lease expires.
 LONG, SHORT = 600.0, 3.0
-# A standby manager with this lease does not take over from a manager that is merely slow. A holder
-# renews five times in this time, so it soon detects a loss.
+# A standby manager with this lease does not take over from a manager that is merely slow. The
+# holder renews the lease every 2 s, so it soon detects a loss.
 TOLERANT = 10.0
 # A standby manager with this lease also takes over from a manager that is merely slow. Use the
 # lease only if no other manager takes over at the same time.
@@ -65,7 +66,7 @@ async def create_prepared(cluster: Cluster, name: str) -> Session:
 
 
 async def finish_start_tasks() -> None:
-    """Wait until all tasks with which managers of this process start servers have ended."""
+    """Wait for the end of all tasks of this process that start servers."""
     await asyncio.gather(*(t for t in asyncio.all_tasks() if t.get_name().startswith("start-")))
 
 
@@ -88,7 +89,7 @@ async def test_standby_starts_no_servers(
         assert cluster.hub.start_requests == expected
 
 
-async def test_session_created_by_a_standby_is_scheduled_at_once(
+async def test_session_created_by_a_standby_is_scheduled_in_the_next_pass(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
@@ -171,7 +172,7 @@ async def test_new_lease_holder_takes_over_starts(
         assert len(cluster.hub.start_requests) == 2
 
 
-async def test_manager_suspended_during_a_start_does_not_continue_it(
+async def test_manager_suspended_during_a_start_does_not_resume_the_start(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     async with (

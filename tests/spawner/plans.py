@@ -10,7 +10,7 @@ from bai_services.core.sessions.launch_plan import LaunchPlan
 
 
 def plan(**changes: Any) -> LaunchPlan:
-    """Return a plan like those of the manager, with ``changes`` to the fields of its JSON."""
+    """Return a plan like the manager's plans; ``changes`` replace fields of the plan's JSON."""
     data: dict[str, Any] = {
         "session_id": str(uuid.uuid4()),
         "kernel_id": str(uuid.uuid4()),

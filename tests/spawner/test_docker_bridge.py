@@ -1,4 +1,4 @@
-"""The host's address on Docker's bridge, from what different versions of Docker report."""
+"""The host's address on Docker's bridge, for the network data of different Docker versions."""
 
 from __future__ import annotations
 

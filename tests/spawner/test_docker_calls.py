@@ -17,7 +17,7 @@ from tests.testbed.wait import wait_until_async
 
 
 class VersionHandler(RequestHandler):
-    """Responds with the version of Docker's API, for which each client asks first."""
+    """Responds with the version of Docker's API; each client requests the version first."""
 
     def get(self) -> None:
         self.write({"ApiVersion": "1.44"})

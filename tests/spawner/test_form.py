@@ -79,7 +79,7 @@ EMPTY = {"project": [""], "mount_vfolder": [""], "mount_path": [""], "mount_perm
         pytest.param(
             {"preopen_ports": [" 8501,9000  abc 99999999 "]},
             {"preopen_ports": [8501, 9000, "abc", "99999999"]},
-            id="invalid ports stay texts for the manager to reject",
+            id="invalid ports are kept; the manager rejects them",
         ),
         pytest.param({"preopen_ports": [" , "]}, {}, id="separators without ports"),
         pytest.param(
@@ -145,7 +145,7 @@ def test_secret_values_are_not_in_the_stored_options() -> None:
     assert "s3cret" not in json.dumps(showable(options))
     # ``parse`` keeps the secret values until the start in the same request.
     assert with_secrets(options)["environ"] == {"SEED": "1", "TOKEN": "s3cret"}
-    # The next call of ``parse`` discards them: a start after it finds no value.
+    # The next call of ``parse`` discards the secret values, so a later start does not find them.
     parse({})
     with pytest.raises(InvalidRequest, match="TOKEN are not stored"):
         with_secrets(options)

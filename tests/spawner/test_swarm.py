@@ -76,7 +76,7 @@ class Nodes:
         self._shared["docker"].close()
 
     async def prepare_network(self, user: str, *nodes: int) -> LaunchPlan:
-        """Prepare the network of a session, as the agents do; return its plan.
+        """Prepare the network of a session, as the agents do; return the plan of the session.
 
         ``nodes`` has the number of the node for each kernel.
         """
@@ -187,7 +187,7 @@ async def test_unused_overlay_network_is_removed(swarm_nodes: Nodes) -> None:
     await wait_until_async(is_removed, 30, "the removal of the network")
 
 
-async def test_concurrent_creations_of_a_network_create_one(swarm_nodes: Nodes) -> None:
+async def test_concurrent_calls_create_only_one_network(swarm_nodes: Nodes) -> None:
     cluster = Cluster(f"bai-c-{uuid.uuid4()}", is_spread=True)
     calls = DockerCalls(swarm_nodes.nodes[0].host, 60)
     other = Networks(calls, "machine-9", POOL, 28)
@@ -201,7 +201,7 @@ async def test_concurrent_creations_of_a_network_create_one(swarm_nodes: Nodes) 
 
 
 async def test_start_without_a_swarm_manager_names_the_missing_network(swarm_nodes: Nodes) -> None:
-    # The network would be created by the Swarm manager, which has no kernel of the session.
+    # Only the agent on the Swarm manager creates the network, and no kernel is placed there.
     cluster = Cluster(f"bai-c-{uuid.uuid4()}", is_spread=True)
     await swarm_nodes.networks[1].ensure_cluster(cluster, "ann")
     plan = swarm_nodes.plan(cluster.network, "ann", 1, 1)

@@ -132,8 +132,12 @@ BAD = [
     pytest.param(member("/".join(["x" * 100] * 50)), "too long", id="path too long"),
     pytest.param(member("a") + member("a"), "twice", id="duplicate path"),
     pytest.param(member("a") + member("./a"), "twice", id="duplicate path in another spelling"),
-    pytest.param(member("a") + member("a/b"), "file and as a directory", id="file, then below it"),
-    pytest.param(member("a/b/c") + member("a"), "file and as a directory", id="below a later file"),
+    pytest.param(
+        member("a") + member("a/b"), "file and as a directory", id="file, then a path below it"
+    ),
+    pytest.param(
+        member("a/b/c") + member("a"), "file and as a directory", id="path below a later file"
+    ),
     pytest.param(
         member("a") + member("a/", b"", tarfile.DIRTYPE),
         "file and as a directory",
@@ -522,7 +526,7 @@ async def test_tar_contains_tree_with_links_as_links(
 
 
 @pytest.mark.parametrize("form", ["zip", "tar"])
-async def test_archive_of_a_named_link_or_pipe(
+async def test_link_can_be_archived_by_name_but_pipe_cannot(
     host: StorageHost, folder: Location, tree: dict[str, bytes], form: str
 ) -> None:
     content = io.BytesIO(await download_archive(host, folder, form, "a/out"))

@@ -246,7 +246,7 @@ def test_find_backend_returns_built_in_backends() -> None:
 
 
 @pytest.mark.parametrize("backend", [BtrfsBackend, XfsBackend, CephfsBackend])
-async def test_host_on_wrong_file_system_reports_it(tmp_path: Path, backend: type[Backend]) -> None:
+async def test_wrong_file_system_is_reported(tmp_path: Path, backend: type[Backend]) -> None:
     host = StorageHost("odd", backend(tmp_path))
     await host.start()
     assert host.health.status is HostStatus.GONE

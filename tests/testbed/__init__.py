@@ -1,4 +1,4 @@
-"""Components, fakes and helpers for tests; the plugin of pytest."""
+"""Components, fakes and helpers for tests; the pytest plugin."""
 
 from __future__ import annotations
 

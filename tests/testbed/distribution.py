@@ -17,7 +17,7 @@ def install(
 ) -> None:
     """Install in ``place`` a distribution that consists of one module.
 
-    ``entry_points`` maps each group to its entry points: names, and objects as ``module:object``.
+    ``entry_points`` maps each group to a mapping from names to objects (``module:object``).
     """
     facts = place / f"{module}-1.0.dist-info"
     facts.mkdir(parents=True)

@@ -91,9 +91,9 @@ def responds(host: str) -> bool:
 
 
 def acquire() -> DockerEngine:
-    """Return the first engine that responds: at ``DOCKER_HOST``, the machine's, the testbed's.
+    """Return the first engine that responds; if none responds, start the testbed's engine.
 
-    If none responds, start the testbed's engine.
+    The order is: the engine at ``DOCKER_HOST``, the machine's, the testbed's.
 
     Raises
     ------

@@ -75,7 +75,7 @@ class FakeAgent:
 
     @staticmethod
     def running(item: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
-        """Return the entry for a running kernel in a heartbeat; ``item`` is its `prepare`."""
+        """Return the entry for a running kernel in a heartbeat; ``item`` is its work item."""
         return {
             "kernel_id": item["kernel_id"],
             "session_id": item["session_id"],

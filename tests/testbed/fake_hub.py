@@ -22,7 +22,10 @@ Key = tuple[str, str]
 
 @dataclass
 class FakeHub:
-    """The state of a fake Hub. ``start_statuses`` are the HTTP statuses of the next starts."""
+    """The state of a fake Hub.
+
+    ``start_statuses`` are the HTTP statuses of the next start requests; later requests get 201.
+    """
 
     url: str = ""
     users: set[str] = field(default_factory=set)

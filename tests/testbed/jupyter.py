@@ -85,7 +85,7 @@ class JupyterServer:
                 pass
 
     async def run_in_terminal(self, command: str, until: str) -> str:
-        """Run a command in a new terminal; return its output when this contains ``until``."""
+        """Run a command in a new terminal; return the output once it contains ``until``."""
         name = self.request("POST", "api/terminals").json()["name"]
         shown = ""
         async with self.websocket(f"terminals/websocket/{name}") as terminal:

@@ -173,7 +173,7 @@ async def known_world(manager: Manager, clock: MovableClock) -> World:
 
 
 async def create_demo(database_url: str, home: Path) -> None:
-    """Create the demo data in a database that tests then copy, which is faster than creating it."""
+    """Create the demo data in a template database: tests copy the template, which saves time."""
     clock = MovableClock()
     async with manager_on(database_url, home, clock) as manager:
         await make_world(manager, clock)

@@ -53,7 +53,8 @@ default.create_ssl_context = functools.cache(default.create_ssl_context)  # type
 
 TESTS = Path(__file__).resolve().parents[1]
 DATABASE_ENGINES = ["sqlite", "postgres"]
-# A test with such a fixture gets the marker, so that `-m "not docker"` deselects the test.
+# Each test that uses one of these fixtures gets a marker, so that `-m "not docker"` deselects the
+# tests with Docker.
 MARKER_OF_FIXTURE = {
     "docker_engine": "docker",
     "session_image": "docker",
@@ -187,7 +188,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def _components_of_markers(request: pytest.FixtureRequest) -> None:
-    """Require the component of a marker even if the test does not use its fixture."""
+    """Require the component of a marker even if the test does not use the component's fixture."""
     for marker, fixture in FIXTURE_OF_MARKER.items():
         if request.node.get_closest_marker(marker) and fixture not in request.fixturenames:
             request.getfixturevalue(fixture)

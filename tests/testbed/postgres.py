@@ -17,7 +17,7 @@ from tests.testbed.wait import wait_until
 
 USER = "bai"
 
-# Tests do not need data to survive a crash: writing it to disk would take most of their time.
+# Test data need not survive a crash, and flushing it to disk would take most of a test's time.
 NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 SETTINGS = {
     "max_connections": "200",
@@ -96,9 +96,9 @@ def find_programs() -> Path:
 
 
 def _unprivileged_prefix(folder: Path) -> list[str]:
-    """Return words to put before a command, so that it ends with this process and is not root.
+    """Return words to put before a command, so that the command exits when this process exits.
 
-    PostgreSQL does not run as root.
+    If this process is root, the command runs as ``postgres``: PostgreSQL refuses to run as root.
     """
     prefix = ["setpriv", "--pdeathsig=INT"]
     if os.geteuid() != 0:
@@ -124,7 +124,7 @@ def running(is_durable: bool = False) -> Iterator[Postgres]:
         If PostgreSQL is not installed or does not start.
     """
     programs = find_programs()
-    # Use a short path: that of a Unix socket may have at most 107 characters.
+    # Use a short path: the path of a Unix socket may have at most 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="bai-pg-", dir="/tmp"))
     try:
         prefix = _unprivileged_prefix(folder)

@@ -23,7 +23,7 @@ LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 
 @dataclass
 class Registry:
-    """Serves the image ``name`` with one layer; requests for blobs wait for the test."""
+    """Serves the image ``name`` with one layer; blob requests wait for ``are_blobs_released``."""
 
     port: int
     layer_bytes: int = 3_000_000

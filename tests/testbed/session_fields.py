@@ -1,4 +1,4 @@
-"""An example for each field of a session request, to test that each layer handles it."""
+"""An example for each field of a session request, to test that each layer handles the field."""
 
 from __future__ import annotations
 

@@ -17,7 +17,10 @@ from .wait import wait_until
 
 @contextmanager
 def session_server(home: Path, environ: Mapping[str, str] | None = None) -> Iterator[JupyterServer]:
-    """Run a session's server in ``home`` in the block; its manager cannot be reached."""
+    """Run a session's server in ``home`` in the block.
+
+    Its manager cannot be reached, unless ``environ`` contains another ``BAI_MANAGER_URL``.
+    """
     port = free_port()
     own = {
         "HOME": str(home),

@@ -9,7 +9,7 @@ import pytest
 
 
 def skip_or_fail(component: str, reason: object) -> NoReturn:
-    """Skip the test because ``component`` is missing; fail it if ``BAI_REQUIRE`` names it."""
+    """Skip the test because ``component`` is missing, or fail it if the component is required."""
     required = {name.strip() for name in os.environ.get("BAI_REQUIRE", "").split(",")}
     if component in required:
         pytest.fail(f"{component} is required (BAI_REQUIRE) but missing: {reason}", pytrace=False)

@@ -222,7 +222,7 @@ def test_memory_for_retransmission_is_bounded() -> None:
     assert sum(map(len, client.wire)) <= MAX_UNACKNOWLEDGED_BYTES + FIRST + 5
 
 
-def test_reset_ends_a_stream_and_allows_another() -> None:
+def test_reset_ends_a_stream_and_allows_another_stream() -> None:
     tunnel = Tunnel()
     tunnel.client.link.streams = Streams(is_client=True, max_streams=2)
     first, second = (tunnel.client.streams.open("t") for _ in range(2))

@@ -124,7 +124,7 @@ async def test_keypairs_are_created_replaced_deactivated_and_deleted(
 
 
 @pytest.mark.checklist("AUTH-15")
-async def test_user_is_locked_out_at_once_when_the_address_is_no_longer_allowed(
+async def test_user_is_signed_out_at_once_when_the_address_is_no_longer_allowed(
     opened: Opener[Entities], admin: httpx.Client, hub: RunningHub
 ) -> None:
     name = f"webui-{secrets.token_hex(4)}"

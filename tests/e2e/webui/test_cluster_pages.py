@@ -95,7 +95,9 @@ async def test_image_gets_aliases_apps_and_minimum_resources(
 
 
 @pytest.mark.checklist("RG-01", "RG-02")
-async def test_group_is_created_and_linked(opened: Opener[Entities], admin: httpx.Client) -> None:
+async def test_resource_group_is_created_and_linked_to_a_domain(
+    opened: Opener[Entities], admin: httpx.Client
+) -> None:
     name = f"g{secrets.token_hex(3)}"
     ui = await opened(Entities, "admin", "/resource-groups")
     await ui.page.get_by_role("button", name="New resource group").click()

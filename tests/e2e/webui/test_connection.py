@@ -116,7 +116,7 @@ async def slow_network(page: Page) -> AsyncIterator[None]:
 
 
 class HeldChanges:
-    """Counts the requests to one path, except GET, and delays them until ``release`` is set."""
+    """Counts the requests other than GET to one path, and delays them until ``release`` is set."""
 
     def __init__(self, path: str) -> None:
         self.path = path

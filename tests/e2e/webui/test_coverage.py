@@ -9,7 +9,7 @@ def test_every_built_item_has_a_test() -> None:
     assert errors(states(), names_by_item()) == []
 
 
-def test_differences_are_reported() -> None:
+def test_mismatches_between_checklist_and_tests_are_reported() -> None:
     found = errors({"SES-01": "built", "SES-02": "missing"}, {"SES-02": ["a::b"]})
     assert len(found) == 2
     assert "SES-01 is built" in found[0]

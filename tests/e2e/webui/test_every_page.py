@@ -1,4 +1,4 @@
-"""Accessibility of the pages of the web UI and the Hub, and the language of the browser."""
+"""Accessibility of the pages of the web UI and the Hub; Hub pages use the browser's language."""
 
 from __future__ import annotations
 

@@ -30,7 +30,11 @@ BAI = (sys.executable, "-m", "bai_services.cli.main")
 
 @pytest.fixture
 def rest(hub: RunningHub) -> Iterator[httpx.Client]:
-    """The REST API as ``user2``, whose sessions, folders and templates are removed at the end."""
+    """The REST API as ``user2``.
+
+    After the test, the fixture stops the sessions, moves the folders to the trash and deletes the
+    templates of ``user2``.
+    """
     with hub.rest("user2") as client:
         yield client
         for session in checked(client.get("/sessions"), 200)["items"]:
@@ -381,7 +385,7 @@ async def test_administrator_chooses_the_agent(hub: RunningHub, opened: Opener[L
 async def test_threads_are_set_and_a_start_without_folder_is_confirmed(
     opened: Opener[Launcher], rest: httpx.Client
 ) -> None:
-    """The batch sessions print the variables that set the numbers of threads of libraries."""
+    """The batch sessions print variables that set the number of threads of numerical libraries."""
     ui = await opened(Launcher, "user2", "/launch")
     for name, cores, manual, printed in (
         ("threads-auto", "2", "", "2 and 2"),
@@ -493,7 +497,7 @@ async def test_dependencies_are_chosen_and_listed(
 
 
 def session_with_lent_folder(rest: httpx.Client, other: httpx.Client) -> tuple[str, str, str]:
-    """Create a session with a folder of another user; the session's owner has one of the same name.
+    """Create a session with another user's folder; the session owner has a folder of that name.
 
     Return the ids of the other user's folder, the owner's folder and the session.
     """
@@ -507,7 +511,7 @@ def session_with_lent_folder(rest: httpx.Client, other: httpx.Client) -> tuple[s
     return lent, own, checked(rest.post("/sessions", json=body), 201)["id"]
 
 
-async def test_session_like_another_one_has_its_folders_among_folders_of_one_name(
+async def test_new_session_like_this_mounts_the_same_folder_if_another_has_the_same_name(
     opened: Opener[Launcher], rest: httpx.Client, hub: RunningHub
 ) -> None:
     from playwright.async_api import expect

@@ -146,7 +146,7 @@ async def sign_in(hands: Mouse, hub: RunningHub) -> None:
 
 
 async def launch(hands: Mouse, hub: RunningHub, name: str) -> Sessions:
-    """Start a session from the page *Start*, and wait until its drawer shows that it runs."""
+    """Start a session from the page *Start*, and wait until its drawer shows the status Running."""
     ui = Launcher(hands.page, hub)
     card = ui.page.get_by_role("region", name="New interactive session", exact=True)
     await hands.press(card.get_by_role("link"))

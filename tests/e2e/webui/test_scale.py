@@ -39,7 +39,7 @@ INSERT INTO memberships (user_id, project_id)
 SELECT users.id, projects.id FROM users, projects
 WHERE users.username LIKE 'many-%' AND projects.name = 'default' AND projects.domain = users.domain
 """
-# More users than one page of the API can contain.
+# Number of users with a grant or a link: one more than a page of the API can contain.
 SHARED = MAX_LIMIT + 1
 GRANT = """
 INSERT INTO vfolder_grants (vfolder_id, user_id, created_at, permission, granted_by)

@@ -326,7 +326,8 @@ async def test_an_app_cannot_read_pages_that_it_opens_in_a_window(
             lambda route: route.fulfill(
                 body="<p>app",
                 content_type="text/html",
-                # The pages send this header. An app that also sends it still cannot read them.
+                # The Hub's pages send this header. An app that sends the same header still cannot
+                # read the pages.
                 headers={"Cross-Origin-Opener-Policy": "noopener-allow-popups"},
             ),
         )

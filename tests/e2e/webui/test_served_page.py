@@ -12,7 +12,8 @@ from tests.hub import RunningHub
 
 pytestmark = pytest.mark.e2e
 
-# Bytes of the compressed scripts before the first page; 245,000 when this was written.
+# Maximum compressed size, in bytes, of the scripts and texts that load before the first page is
+# shown; 245,000 bytes when this was written.
 MAX_FIRST_SCRIPTS = 280_000
 
 
@@ -73,7 +74,7 @@ def test_scripts_cannot_read_pages(hub: RunningHub) -> None:
 
 
 def test_scripts_cannot_read_xsrf_cookies(hub: RunningHub) -> None:
-    """A page of an app can read the cookies of Hub pages in a frame, unless they are HttpOnly."""
+    """Apps have the origin of the Hub: without HttpOnly, their scripts could read XSRF cookies."""
     with hub.sign_in("user") as client:
         client.get("/services/bai/start", follow_redirects=True)
         cookies = [cookie for cookie in client.cookies.jar if cookie.name == "_xsrf"]

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
-"""The list of sessions: limits, tabs, filters, columns, statuses, stops, CSV; the agent summary."""
+"""List of sessions: limits, tabs, filters, columns, status, stopping, CSV; the agent summary."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ async () => {
   const MAX_MILLIS = 1000;
   const hidden = '.bai-hidden-text, .bai-skip:not(:focus), svg, canvas, script, style, noscript,'
     + ' template, .visually-hidden, .sr-only, code, pre, [role=log]';
-  // The tabs of AntD are moved with gestures, and are also in a menu.
+  // AntD tabs outside of their box are not lost: users reach them with a gesture or in a menu.
   const isScrolling = (at, style) =>
     /auto|scroll/.test(style.overflowX) || at.classList.contains('ant-tabs-nav-wrap');
   const problem = node => {
@@ -51,7 +51,7 @@ async () => {
       const style = getComputedStyle(at);
       if (isScrolling(at, style)) return '';
       if (style.textOverflow === 'ellipsis' || style.webkitLineClamp !== 'none') {
-        // A shortened text is complete in a tooltip.
+        // A shortened text must be complete in a tooltip.
         const isShortened = at.scrollWidth > at.clientWidth + 1
           || at.scrollHeight > at.clientHeight + 1;
         const hasTitle = at.closest('[title], [aria-label]') ?? at.querySelector('[title]');
@@ -122,7 +122,7 @@ class Language:
     def problems(self, texts: Iterable[str], allowed: Iterable[str] = ()) -> list[str]:
         """Return messages about keys that are shown as texts, and about texts in English.
 
-        ``allowed`` are patterns of texts that may be in English, for example those of users.
+        ``allowed`` are regular expressions for texts that may be in English, such as names.
         """
         found = []
         ours = set(self.texts.values())
