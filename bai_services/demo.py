@@ -179,14 +179,21 @@ class DemoPasswords:
         user = await self._users.find(username)
         return user is not None and user.password_changed_at is not None
 
-    async def set(self, username: str, password: str) -> None:
+    async def set(self, passwords: Mapping[str, str]) -> None:
+        """Set passwords by user name; users with the same password share its hash."""
+        texts = sorted(set(passwords.values()))
+        hashes = await asyncio.gather(*map(self._passwords.hash, texts))
+        hash_of = dict(zip(texts, hashes, strict=True))
+        for username, password in passwords.items():
+            await self._store(username, hash_of[password])
+
+    async def _store(self, username: str, password_hash: str) -> None:
         caller = Caller(Role.SUPERADMIN, username="demo")
         user = await self._manager.accounts.users.get(caller, username)
         entry = self._manager.audit.entry(
             caller, "user.reset-password", user.id, domain=user.domain, name=username
         )
-        now = self._manager.clock()
-        await self._users.set_password(user.id, await self._passwords.hash(password), now, entry)
+        await self._users.set_password(user.id, password_hash, self._manager.clock(), entry)
 
 
 def random_password() -> str:
@@ -207,7 +214,7 @@ async def prepare(manager: Manager, arguments: argparse.Namespace, password: str
             chosen[user.username] = password
         elif arguments.reset_passwords or not await setter.has(user.username):
             chosen[user.username] = random_password()
-    await asyncio.gather(*(setter.set(name, text) for name, text in chosen.items()))
+    await setter.set(chosen)
     return accounts_text({} if password else chosen, bool(password))
 
 

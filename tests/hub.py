@@ -16,6 +16,7 @@ from typing import Any, Literal
 import httpx
 import psutil
 
+from tests.testbed.plain_http import NO_TLS
 from tests.testbed.ports import free_port
 from tests.testbed.wait import wait_until
 
@@ -98,8 +99,8 @@ class RunningHub:
     def is_up(self) -> bool:
         try:
             return (
-                httpx.get(f"{self.url}/hub/login", timeout=5).status_code == 200
-                and httpx.get(f"{self.api}/health", timeout=5).status_code == 200
+                httpx.get(f"{self.url}/hub/login", timeout=5, verify=NO_TLS).status_code == 200
+                and httpx.get(f"{self.api}/health", timeout=5, verify=NO_TLS).status_code == 200
             )
         except httpx.HTTPError:
             return False
@@ -175,7 +176,9 @@ class RunningHub:
 
     def client(self, timeout_seconds: float = 60) -> httpx.Client:
         """Return an HTTP client that stores cookies and does not follow redirects."""
-        return self._close_at_stop(httpx.Client(base_url=self.url, timeout=timeout_seconds))
+        return self._close_at_stop(
+            httpx.Client(base_url=self.url, timeout=timeout_seconds, verify=NO_TLS)
+        )
 
     def _close_at_stop(self, client: httpx.Client) -> httpx.Client:
         self._clients.append(client)
@@ -211,24 +214,27 @@ class RunningHub:
         if name not in self._tokens or not self._is_valid(self._tokens[name]):
             self._tokens[name] = self.create_token(name)
         headers = {"Authorization": f"Bearer {self._tokens[name]}"}
-        return self._close_at_stop(httpx.Client(base_url=self.api, headers=headers, timeout=60))
+        return self._close_at_stop(
+            httpx.Client(base_url=self.api, headers=headers, timeout=60, verify=NO_TLS)
+        )
 
     def create_token(self, name: str) -> str:
         """Sign in to the REST API; return a token that no other client uses."""
         body = {"name": name, "password": self.password}
-        response = httpx.post(f"{self.api}/auth/token", json=body, timeout=30)
+        response = httpx.post(f"{self.api}/auth/token", json=body, timeout=30, verify=NO_TLS)
         assert response.status_code in (200, 201), response.text
         return str(response.json()["token"])
 
     def _is_valid(self, token: str) -> bool:
         headers = {"Authorization": f"Bearer {token}"}
-        return httpx.get(f"{self.api}/me", headers=headers, timeout=30).status_code == 200
+        response = httpx.get(f"{self.api}/me", headers=headers, timeout=30, verify=NO_TLS)
+        return response.status_code == 200
 
     def jupyter(self, rest: httpx.Client, url: str) -> httpx.Client:
         """Return a client for the Jupyter server at ``url``, with the token of ``rest``."""
         headers = {"Authorization": rest.headers["Authorization"]}
         return self._close_at_stop(
-            httpx.Client(base_url=self.url + url, headers=headers, timeout=60)
+            httpx.Client(base_url=self.url + url, headers=headers, timeout=60, verify=NO_TLS)
         )
 
 

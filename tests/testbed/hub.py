@@ -15,6 +15,7 @@ from urllib.parse import urljoin
 
 import httpx
 
+from tests.testbed.plain_http import NO_TLS
 from tests.testbed.ports import free_port
 from tests.testbed.wait import wait_until
 
@@ -46,7 +47,8 @@ class HubAndManager:
 
     def health(self) -> Mapping[str, object] | None:
         try:
-            return dict(httpx.get(f"{self.manager_url}/api/v1/health", timeout=5).json())
+            url = f"{self.manager_url}/api/v1/health"
+            return dict(httpx.get(url, timeout=5, verify=NO_TLS).json())
         except httpx.TransportError:
             return None
 

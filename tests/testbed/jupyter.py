@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from tests.testbed.plain_http import NO_TLS
+
 if TYPE_CHECKING:
     from tornado.websocket import WebSocketClientConnection
 
@@ -28,7 +30,9 @@ class JupyterServer:
         return self.request("GET", path, token)
 
     def request(self, method: str, path: str, token: str | None = "") -> httpx.Response:
-        return httpx.request(method, self.url + path, headers=self.headers(token), timeout=60)
+        return httpx.request(
+            method, self.url + path, headers=self.headers(token), timeout=60, verify=NO_TLS
+        )
 
     def page(self, path: str) -> httpx.Response:
         """Return a page, requested with the server's token.
@@ -36,7 +40,11 @@ class JupyterServer:
         A redirect may only change the query: VS Code adds its folder there.
         """
         answer = httpx.get(
-            self.url + path, headers=self.headers(), timeout=60, follow_redirects=True
+            self.url + path,
+            headers=self.headers(),
+            timeout=60,
+            follow_redirects=True,
+            verify=NO_TLS,
         )
         assert answer.url.path == httpx.URL(self.url + path).path, answer.url
         return answer

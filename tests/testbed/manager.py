@@ -144,7 +144,7 @@ class World:
                 )
 
     async def set_password(self, username: str, password: str = PASSWORD) -> None:
-        await DemoPasswords(self.manager).set(username, password)
+        await DemoPasswords(self.manager).set({username: password})
 
 
 SUPERADMIN = Caller(Role.SUPERADMIN, username="test")
