@@ -54,10 +54,14 @@ class Device:
 
     @property
     def max_session_share(self) -> int:
-        """The largest share of this device that can be allocated to one session now."""
+        """The largest share of this device that can be allocated to one session now.
+
+        A share in force can be below the minimum, if the minimum was raised later: then the device
+        accepts no session until it is empty.
+        """
         most = min(self.free, self.sharing.max_share_now)
         if self.share_in_force:
-            return self.share_in_force if self.share_in_force <= most else 0
+            most = self.share_in_force if self.share_in_force <= most else 0
         return most if most >= self.sharing.least else 0
 
 
