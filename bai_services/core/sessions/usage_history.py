@@ -143,9 +143,12 @@ class Sampler:
         self._open.setdefault((start, kernel_id), SampleMean()).add(metrics, reading.devices)
 
     def ended(self, now: datetime) -> list[Sample]:
-        """Return and remove the samples of all intervals before the current one."""
+        """Return and remove the samples of all intervals except the current one.
+
+        After the clock was set back, this includes intervals that begin later.
+        """
         current = self._resolution.start_of(now)
-        return self._take(key for key in list(self._open) if key[0] < current)
+        return self._take(key for key in list(self._open) if key[0] != current)
 
     def all(self) -> list[Sample]:
         """Return and remove all samples, including those of the current interval."""
