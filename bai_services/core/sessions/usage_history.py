@@ -267,6 +267,21 @@ class Grid:
         ]
 
 
+def mean_of_kernels(kernels: Sequence[Sequence[Sample | None]]) -> list[Sample | None]:
+    """Return the mean of several kernels at each point of a grid; None: no kernel has a sample.
+
+    Every kernel that has a metric counts equally, however many samples it has.
+    """
+    means: list[Sample | None] = []
+    for of_kernels in zip(*kernels, strict=True):
+        mean = SampleMean()
+        measured = [sample for sample in of_kernels if sample is not None]
+        for sample in measured:
+            mean.add(sample.metrics, sample.devices)
+        means.append(mean.sample("", measured[0].at) if measured else None)
+    return means
+
+
 def series_of(points: Sequence[Sample | None], name: str) -> list[float | None]:
     """Return the values of one metric; empty if no point has it."""
     values = [_rounded(point.metrics.get(name)) if point else None for point in points]
