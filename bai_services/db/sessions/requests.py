@@ -110,6 +110,18 @@ class AdmissionFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class UsedAmount:
+    """The amount of a slot that is allocated on one device; ``device_id`` is None for cpu and mem.
+
+    The amounts of cpu and mem are sums over all agents.
+    """
+
+    device_id: str | None
+    slot: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
 class Offer:
     """The groups, images and presets that a user may use in a project with a keypair."""
 
@@ -257,11 +269,11 @@ class RequestStore:
         async with self._db.read() as tx:
             return await _admission_facts(tx, key, group, agents)
 
-    async def used_in_group(self, owner_id: str, group: str) -> Mapping[str, int]:
+    async def used_in_group(self, owner_id: str, group: str) -> list[UsedAmount]:
         """Return the amounts that are allocated to a user's sessions in a resource group."""
         async with self._db.read() as tx:
             rows = await tx.execute(_USED_IN_GROUP, {"owner_id": owner_id, "group": group})
-            return {slot: int(amount) for slot, amount in rows}
+            return [UsedAmount(device_id, slot, int(amount)) for device_id, slot, amount in rows]
 
     async def agents(self, group: str) -> Sequence[AgentState]:
         """Return the agents of a resource group."""
@@ -297,7 +309,7 @@ _KEYPAIR = (
     )
 )
 _USED_IN_GROUP = (
-    sa.select(allocations.c.slot, sa.func.sum(allocations.c.amount))
+    sa.select(allocations.c.device_id, allocations.c.slot, sa.func.sum(allocations.c.amount))
     .join_from(allocations, sessions, allocations.c.session_id == sessions.c.id)
     .where(
         allocations.c.freed_at.is_(None),
@@ -306,7 +318,7 @@ _USED_IN_GROUP = (
         # Lets the database use an index; sessions in other statuses have no current allocations.
         sessions.c.status.in_(OCCUPYING),
     )
-    .group_by(allocations.c.slot)
+    .group_by(allocations.c.device_id, allocations.c.slot)
 )
 _LINKED = sa.select(resource_group_links.c.resource_group).where(
     sa.tuple_(resource_group_links.c.kind, resource_group_links.c.target).in_(
