@@ -42,6 +42,14 @@ def test_forbidden_slot_of_a_closed_policy_is_displayed_as_limiting() -> None:
     assert not any(slot.is_limiting for slot in project_quota.slots)
 
 
+def test_forbidden_slot_of_a_drained_agent_is_displayed() -> None:
+    drained = replace(AGENT, devices=(device("g0"),), is_schedulable=False)
+    closed = ScopeCaps(KEYPAIR, "K", {"cpu": 4000}, is_closed=True)
+    (quota,) = scope_quotas(replace(facts(closed), agents=(drained,)))
+    shown = {slot.slot: slot.limit for slot in quota.slots}
+    assert shown == {"cpu": "4", "cuda.shares": "0", "mem": "0", "sessions": None}
+
+
 def test_percentage_of_a_limit_is_100_only_if_nothing_is_left() -> None:
     assert [percent_of(used, 1000) for used in (0, 9, 10, 999, 1000, 1001)] == [
         0,

@@ -16,13 +16,14 @@ from bai_services.db.sessions.requests import AdmissionFacts, UsedAmount
 def scope_quotas(facts: AdmissionFacts) -> list[ScopeQuota]:
     """Return limit, usage and remainder of each slot that a scope limits or counts.
 
-    If a scope forbids unspecified slots, its list also contains the slots of the agents and of the
-    other scopes. ``is_limiting`` is set if the scope limits the slot and no other scope has less of
-    the slot left.
+    If a scope forbids unspecified slots, its list also contains cpu, mem, and the slots of the
+    other scopes and of all agents, also of drained and lost ones. ``is_limiting`` is set if the
+    scope limits the slot and no other scope has less of the slot left.
     """
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
     slots = {one.scope: _slots(one, facts) for one in caps}
-    known = set(_totals(facts.agents)).union(*slots.values())
+    known = {CPU, MEM}.union(*slots.values())
+    known |= {_slot_of(device) for agent in facts.agents for device in agent.devices}
     return [
         ScopeQuota(
             kind=one.scope.kind,
