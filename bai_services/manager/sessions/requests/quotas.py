@@ -20,7 +20,7 @@ def scope_quotas(facts: AdmissionFacts) -> list[ScopeQuota]:
     other scopes and of all agents, also of drained and lost ones. ``is_limiting`` is set if the
     scope limits the slot and no other scope has less of the slot left.
     """
-    caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
+    caps = facts.caps_in_order
     slots = {one.scope: _slots(one, facts) for one in caps}
     known = {CPU, MEM}.union(*slots.values())
     known |= {_slot_of(device) for agent in facts.agents for device in agent.devices}
@@ -50,7 +50,7 @@ def own_resources(
     ``used`` holds the amounts of the user's sessions in the group, also on agents that are lost or
     not schedulable. A device counts in the same slot as in ``group_resources``.
     """
-    caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
+    caps = facts.caps_in_order
     totals = _totals(agents)
     own = _own_amounts(agents, used)
     resources = []
