@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import sys
 import tempfile
@@ -195,9 +196,12 @@ def _get(path: str, **query: Any) -> Call:
     return Call(name, lambda client: client.get(path, **query))
 
 
+# A change to the present permission would write nothing, so the permissions alternate.
+_PERMISSIONS = itertools.cycle(("ro", "rw"))
+
+
 def _write(client: Client) -> Awaitable[Any]:
-    permission = "ro" if time.monotonic_ns() % 2 else "rw"
-    return client.patch("/vfolders/bench", {"permission": permission})
+    return client.patch("/vfolders/bench", {"permission": next(_PERMISSIONS)})
 
 
 # Typical requests of pages and scripts; one in eight is a write.

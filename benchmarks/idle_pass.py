@@ -61,13 +61,12 @@ def _full_session(agent: AgentState) -> RunningSession:
 
 
 def _time_pass(queue: Queue, offset_seconds: int) -> float:
-    """Advance the queue's clock, run a pass, and return its duration in seconds.
+    """Run a pass at ``NOW`` plus an offset, and return its duration in seconds.
 
     Assert that the pass makes no decision.
     """
-    now = queue.now + timedelta(seconds=offset_seconds)
     start = time.perf_counter()
-    result = queue.run(now)
+    result = queue.run(NOW + timedelta(seconds=offset_seconds))
     seconds = time.perf_counter() - start
     assert not result.decisions
     return seconds

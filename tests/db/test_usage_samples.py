@@ -27,12 +27,13 @@ async def store(database_url: str) -> AsyncIterator[UsageSampleStore]:
     await database.close()
 
 
-async def test_first_sample_of_an_interval_is_kept(store: UsageSampleStore) -> None:
-    first = Sample("k", time_at(0), {"cpu_cores": 1.0}, {"g0": {"memory_bytes": 2.0**40}})
-    await store.add([first], FINE)
-    await store.add([Sample("k", time_at(0), {"cpu_cores": 9.0})], FINE)
+async def test_newest_sample_of_an_interval_is_kept(store: UsageSampleStore) -> None:
+    older = Sample("k", time_at(0), {"cpu_cores": 1.0}, {"g0": {"memory_bytes": 2.0**40}})
+    newest = Sample("k", time_at(0), {"mem_bytes": 9.0})
+    await store.add([older, Sample("other", time_at(15), {"cpu_cores": 1.0})], FINE)
+    await store.add([newest], FINE)
     await store.add([], FINE)
-    assert await store.between(["k"], FINE, time_at(0), time_at(15)) == [first]
+    assert await store.between(["k"], FINE, time_at(0), time_at(15)) == [newest]
     assert await store.between(["k"], COARSE, time_at(0), time_at(15)) == []
     assert await store.between(["other"], FINE, time_at(0), time_at(15)) == []
 

@@ -249,6 +249,35 @@ async def test_sign_out_revokes_tokens_and_stops_servers(running: HubAndManager,
         assert (await again.get("/me"))["username"] == "acme-user"
 
 
+async def test_every_rejected_request_of_a_refused_account_has_the_reason(
+    running: HubAndManager,
+) -> None:
+    api = "/services/bai/api/v1"
+    async with (
+        await token_of(running, "admin") as admin,
+        signed_in_browser(running, "user2") as browser,
+    ):
+
+        async def has_lost_its_sign_in() -> bool:
+            me = await browser.get(f"{api}/me")
+            assert (me.status_code, me.json()["details"]) == (401, {"reason": "address"})
+            # The Hub has rejected the token of this cookie.
+            return "service-bai" not in {cookie.name for cookie in browser.cookies.jar}
+
+        # Every page of the manager signs the browser in.
+        await browser.get("/services/bai/cli-login", params=_sign_in_request("x" * 43))
+        assert (await browser.get(f"{api}/me")).status_code == 200
+        await admin.patch("/users/user2", {"allowed_client_ip": ["10.20.30.0/24"]})
+        try:
+            await wait_until_async(has_lost_its_sign_in, 30, "the sign-in to end")
+            assert await has_lost_its_sign_in()
+        finally:
+            await admin.patch("/users/user2", {"allowed_client_ip": None})
+        # The account may sign in again, so there is no reason.
+        me = await browser.get(f"{api}/me")
+        assert (me.status_code, me.json()["details"]) == (401, {})
+
+
 async def hub_user_token(hub: Hub, username: str) -> Any:
     await hub.ensure_user(username)
     return await hub.create_token(username, "test", 600)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bai_services.core.sessions.usage_history import COARSE, FINE, Sample
+from bai_services.core.sessions.usage_history import COARSE, FINE, Resolution, Sample
 from bai_services.db.database import Database
 from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
@@ -75,3 +75,42 @@ async def test_samples_are_downsampled_after_the_clock_was_set_back(
     world.clock.advance(minutes=6)
     await sampling.step()
     assert START in await world.downsampled("k1")
+
+
+async def test_newest_measurement_counts_after_the_clock_was_set_back(world: World) -> None:
+    sampling = world.new_sampling()
+
+    async def shown(resolution: Resolution) -> list[float]:
+        end = START + timedelta(minutes=5)
+        samples = await sampling.samples(["k1"], resolution, START, end)
+        return [sample.metrics["cpu_cores"] for sample in samples]
+
+    sampling.add("k1", {"cpu_cores": 1})
+    world.clock.advance(minutes=6)
+    await sampling.step()
+    assert await world.downsampled("k1") == [START]
+    world.clock.now = START
+    await sampling.step()
+    sampling.add("k1", {"cpu_cores": 3})
+    assert [await shown(FINE), await shown(COARSE)] == [[3], [3]]  # not stored yet
+    world.clock.advance(minutes=6)
+    await sampling.step()
+    world.clock.advance(minutes=30)
+    assert [await shown(FINE), await shown(COARSE)] == [[3], [3]]
+
+
+async def test_measurements_of_a_later_time_are_stored_when_the_clock_was_set_back(
+    world: World,
+) -> None:
+    sampling = world.new_sampling()
+    world.clock.advance(hours=3)
+    later = FINE.start_of(world.clock.now)
+    sampling.add("k1", {"cpu_cores": 1})
+    world.clock.now = START
+    await sampling.step()
+    sampling.add("k1", {"cpu_cores": 3})
+    world.clock.advance(hours=3)
+    # The earlier measurement does not count in the mean of the new ones.
+    sampling.add("k1", {"cpu_cores": 5})
+    samples = await sampling.samples(["k1"], FINE, later, later + timedelta(seconds=15))
+    assert [s.metrics["cpu_cores"] for s in samples if s.at == later] == [5]

@@ -12,7 +12,7 @@ from typing import Any
 
 from tornado.httpserver import HTTPServer
 from tornado.iostream import StreamClosedError
-from tornado.testing import bind_unused_port
+from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
 
@@ -70,10 +70,11 @@ class _Handler(RequestHandler):
 
 
 @asynccontextmanager
-async def serve_receiver() -> AsyncIterator[Receiver]:
-    """Serve a receiver on a free port of this machine."""
-    socket, port = bind_unused_port()
-    receiver = Receiver(f"http://127.0.0.1:{port}/callback", port)
+async def serve_receiver(address: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Receiver]:
+    """Serve a receiver on an address of this machine; port 0: a free port."""
+    (socket,) = bind_sockets(port, address)
+    port = socket.getsockname()[1]
+    receiver = Receiver(f"http://{address}:{port}/callback", port)
     receiver.is_open.set()
     server = HTTPServer(Application([(r".*", _Handler, {"receiver": receiver})]))
     server.add_socket(socket)

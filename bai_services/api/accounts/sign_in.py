@@ -26,6 +26,10 @@ from bai_services.single_flight import SingleFlight
 # cached, so a deactivation takes effect immediately.
 TOKEN_CACHE_SECONDS = 3
 TOKEN_CACHE_SIZE = 10_000
+# After a sign-in has ended, responses to its browser contain the reason for which the account is
+# refused, for at most this time after the last accepted request.
+BROWSER_CACHE_SECONDS = 24 * 3600
+BROWSER_CACHE_SIZE = 10_000
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -37,6 +41,30 @@ class TokenOwner:
     is_session: bool = False
 
 
+class _Browsers:
+    """The users whom browsers have identified, by the session id that the Hub gave the browser.
+
+    A refused account loses its Hub token, so the token of a later request names no user. The
+    session id remains in the browser.
+    """
+
+    def __init__(self) -> None:
+        self._users: dict[bytes, tuple[float, str]] = {}
+
+    def accept(self, session_id: str, username: str) -> None:
+        """Store the user of an accepted request; discard the least recently used if full."""
+        if session_id:
+            key = _key_of(session_id)
+            self._users.pop(key, None)
+            self._users[key] = (time.monotonic() + BROWSER_CACHE_SECONDS, username)
+            if len(self._users) > BROWSER_CACHE_SIZE:
+                del self._users[next(iter(self._users))]
+
+    def last_user(self, session_id: str) -> str | None:
+        expires_at, username = self._users.get(_key_of(session_id), (0.0, ""))
+        return username if expires_at > time.monotonic() else None
+
+
 class SignIn:
     """Finds the caller of a request by the rules in docs/architecture.md, table "Identity"."""
 
@@ -46,6 +74,7 @@ class SignIn:
         self._hub_oauth = hub_oauth
         self._proxies = TrustedProxies.parse(manager.settings.trusted_proxies)
         self._tokens: dict[bytes, tuple[float, TokenOwner | None]] = {}
+        self._browsers = _Browsers()
         self._token_models: SingleFlight[bytes, Mapping[str, Any] | None] = SingleFlight()
 
     async def caller_of(self, handler: RequestHandler) -> Caller:
@@ -259,13 +288,17 @@ class SignIn:
             raise Forbidden("pages of other sites may not use the cookies of this site")
         model = await self.hub_user(handler)
         username = None if model is None else self._name_in(model)
+        client_ip = self.client_ip(handler.request)
+        session_id = "" if self._hub_oauth is None else self._hub_oauth.get_session_id(handler)
         if username is None:
+            if last_user := self._browsers.last_user(session_id):
+                # If the account is refused, this raises an error with the reason.
+                await self._manager.accounts.callers.by_username(last_user, client_ip)
             raise NotSignedIn("sign in first")
+        self._browsers.accept(session_id, username)
         if handler.request.method not in SAFE_METHODS:
             self.check_xsrf(handler)
-        return await self._manager.accounts.callers.by_username(
-            username, self.client_ip(handler.request)
-        )
+        return await self._manager.accounts.callers.by_username(username, client_ip)
 
     async def hub_user(self, handler: RequestHandler) -> Mapping[str, Any] | None:
         """Return the Hub's model of the user whom the cookie identifies; None without a sign-in.
@@ -309,5 +342,5 @@ def _token_in(header: str) -> str:
     return value.strip() if scheme.lower() in ("bearer", "token") else ""
 
 
-def _key_of(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
+def _key_of(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()

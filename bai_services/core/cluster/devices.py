@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..errors import InvalidRequest
-from ..resources import SHARE_MINIMUM, SHARE_STEP, SHARE_UNIT, family_of
+from ..resources import MAX_AMOUNT, SHARE_MINIMUM, SHARE_STEP, SHARE_UNIT, family_of
 from .device_sharing import ANY_SHARE, Sharing
 
 SHARES = "shares"
@@ -54,10 +54,18 @@ class Device:
 
     @property
     def max_session_share(self) -> int:
-        """The largest share of this device, in thousandths, that one session can have now."""
-        most = min(self.free, self.sharing.max_share_now)
+        """The largest share of this device that can be allocated to one session now."""
+        return self.max_share_within(self.capacity)
+
+    def max_share_within(self, limit: int) -> int:
+        """Return the largest share, at most ``limit``, that can be allocated to one session now.
+
+        A share in force can be below the minimum, if the minimum was raised later: then the device
+        accepts no session until it is empty.
+        """
+        most = min(self.free, self.sharing.max_share_now, limit)
         if self.share_in_force:
-            return self.share_in_force if self.share_in_force <= most else 0
+            most = self.share_in_force if self.share_in_force <= most else 0
         return most if most >= self.sharing.least else 0
 
 
@@ -175,13 +183,18 @@ def max_share(free: Iterable[int]) -> int:
     return best
 
 
-def max_amount(devices: Iterable[Device], slot: str) -> int:
-    """Return the largest amount of ``slot`` that can be allocated on ``devices`` now."""
+def max_amount(devices: Iterable[Device], slot: str, limit: int = MAX_AMOUNT) -> int:
+    """Return the largest amount of ``slot``, at most ``limit``, that can be allocated on
+    ``devices`` now.
+    """
     in_pool = [d for d in devices if d.pool == pool_of(slot)]
     if not slot.endswith(f".{SHARES}"):
-        return sum(d.is_healthy and d.used == 0 for d in in_pool)
-    on_one_device = [d.max_session_share for d in in_pool if d.sharing.max_share_now < ANY_SHARE]
-    splittable = max_share(
-        d.max_session_share for d in in_pool if d.sharing.max_share_now >= ANY_SHARE
-    )
+        return min(limit, sum(d.is_healthy and d.used == 0 for d in in_pool))
+    limit -= limit % SHARE_STEP
+    on_one_device = [
+        d.max_share_within(limit) for d in in_pool if d.sharing.max_share_now < ANY_SHARE
+    ]
+    parts = [d.max_share_within(limit) for d in in_pool if d.sharing.max_share_now >= ANY_SHARE]
+    # A share of at most one device is not split.
+    splittable = min(max_share(parts), limit) if limit > SHARE_UNIT else max(parts, default=0)
     return max([splittable, *on_one_device])

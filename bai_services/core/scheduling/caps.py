@@ -58,6 +58,11 @@ class ScopeCaps:
     max_pending_slots: Mapping[str, int] = field(default_factory=dict)
     max_containers_per_session: int | None = None
 
+    @property
+    def limits_pending(self) -> bool:
+        """Whether there is a cap on pending sessions or on their slots."""
+        return self.max_pending_sessions is not None or bool(self.max_pending_slots)
+
     def limit(self, slot: str) -> int | None:
         """Return the cap on a slot, or on the number of sessions; None means unlimited."""
         if slot == SESSIONS:
@@ -154,6 +159,16 @@ def left(caps: Iterable[ScopeCaps], slot: str, usage: Usage) -> int | None:
         max(0, limit - usage.get(scope_caps.scope, _NOTHING).get(slot, 0))
         for scope_caps in caps
         if (limit := scope_caps.limit(slot)) is not None
+    ]
+    return min(remaining, default=None)
+
+
+def pending_left(caps: Iterable[ScopeCaps], slot: str, pending: Usage) -> int | None:
+    """Return the smallest remaining amount of a slot for pending sessions; None: no limit."""
+    remaining = [
+        max(0, limit - pending.get(scope_caps.scope, _NOTHING).get(slot, 0))
+        for scope_caps in caps
+        if (limit := scope_caps.max_pending_slots.get(slot, UNLIMITED)) != UNLIMITED
     ]
     return min(remaining, default=None)
 

@@ -143,9 +143,12 @@ class Sampler:
         self._open.setdefault((start, kernel_id), SampleMean()).add(metrics, reading.devices)
 
     def ended(self, now: datetime) -> list[Sample]:
-        """Return and remove the samples of all intervals before the current one."""
+        """Return and remove the samples of all intervals except the current one.
+
+        After the clock was set back, this includes intervals that begin later.
+        """
         current = self._resolution.start_of(now)
-        return self._take(key for key in list(self._open) if key[0] < current)
+        return self._take(key for key in list(self._open) if key[0] != current)
 
     def all(self) -> list[Sample]:
         """Return and remove all samples, including those of the current interval."""
@@ -264,6 +267,21 @@ class Grid:
             means[index].sample("", start) if index in means else None
             for index, start in enumerate(starts)
         ]
+
+
+def mean_of_kernels(kernels: Sequence[Sequence[Sample | None]]) -> list[Sample | None]:
+    """Return the mean of several kernels at each point of a grid; None: no kernel has a sample.
+
+    Every kernel that has a metric counts equally, however many samples it has.
+    """
+    means: list[Sample | None] = []
+    for of_kernels in zip(*kernels, strict=True):
+        mean = SampleMean()
+        measured = [sample for sample in of_kernels if sample is not None]
+        for sample in measured:
+            mean.add(sample.metrics, sample.devices)
+        means.append(mean.sample("", measured[0].at) if measured else None)
+    return means
 
 
 def series_of(points: Sequence[Sample | None], name: str) -> list[float | None]:

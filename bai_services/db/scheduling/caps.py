@@ -5,18 +5,20 @@ Caps come from domains, projects, resource groups, and the policies of users and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
+from bai_services.core.scheduling.caps import SESSIONS, Scope, ScopeCaps, ScopeKind, add
+from bai_services.core.sessions.kernel_group import total_slots
+from bai_services.core.sessions.lifecycle import Status
 
 from .. import bulk
 from ..tables.accounts import domains, keypair_policies, keypairs, projects, user_policies, users
 from ..tables.cluster import resource_groups
-from ..tables.sessions import scope_usage
+from ..tables.sessions import scope_usage, sessions
 
 # Maximum number of values in one list parameter of a statement. The total number of parameters must
 # stay below the limit of either database.
@@ -47,6 +49,24 @@ async def read_usage(tx: AsyncConnection, scopes: Iterable[Scope]) -> dict[Scope
             scope = Scope(row.scope, row.scope_id)
             if scope in usage:
                 usage[scope][row.slot] = row.used
+    return usage
+
+
+async def read_pending_usage(
+    tx: AsyncConnection, caps: Collection[ScopeCaps]
+) -> dict[Scope, dict[str, int]]:
+    """Return the usage by pending sessions of each scope that limits them.
+
+    Only users and keypairs have such limits, and those of users apply to the number of sessions.
+    """
+    usage: dict[Scope, dict[str, int]] = {}
+    for scope in (one.scope for one in caps if one.limits_pending):
+        counted = usage.setdefault(scope, {})
+        if scope.kind == ScopeKind.USER:
+            counted[SESSIONS] = int(await tx.scalar(_PENDING_COUNT, {"owner": scope.id}) or 0)
+            continue
+        for row in await tx.execute(_PENDING_SLOTS, {"access_key": scope.id}):
+            add(usage, [scope], total_slots(row.requested_slots, row.cluster_size))
     return usage
 
 
@@ -104,6 +124,13 @@ _SELECTS: dict[str, sa.Select[Any]] = {
 }
 # The statements are built once, at import, because they run for each session that is created or
 # placed.
+_IS_PENDING = sessions.c.status == Status.PENDING
+_PENDING_COUNT = sa.select(sa.func.count()).where(
+    _IS_PENDING, sessions.c.owner_id == sa.bindparam("owner")
+)
+_PENDING_SLOTS = sa.select(sessions.c.requested_slots, sessions.c.cluster_size).where(
+    _IS_PENDING, sessions.c.access_key == sa.bindparam("access_key")
+)
 _USAGE_OF = sa.select(scope_usage).where(
     scope_usage.c.scope_id.in_(sa.bindparam("ids", expanding=True))
 )

@@ -13,7 +13,7 @@ from bai_services.core.accounts.roles import Role
 from bai_services.core.cluster.group_options import GroupOptions
 from bai_services.core.errors import NotFound
 from bai_services.core.resources import ResourceSlots
-from bai_services.core.scheduling.caps import Scope, ScopeCaps
+from bai_services.core.scheduling.caps import Scope, ScopeCaps, Usage
 from bai_services.core.scheduling.placement import ALIVE, AgentState
 from bai_services.core.sessions.dependencies import Dependency
 from bai_services.core.sessions.lifecycle import OCCUPYING, Status
@@ -23,7 +23,7 @@ from ..database import Database
 from ..records import records
 from ..scheduling import ledger
 from ..scheduling.agent_states import read_agents
-from ..scheduling.caps import CHUNK, read_caps, read_usage
+from ..scheduling.caps import CHUNK, read_caps, read_pending_usage, read_usage
 from ..tables.accounts import domains, keypair_policies, keypairs, memberships, projects, users
 from ..tables.cluster import (
     agents,
@@ -105,12 +105,33 @@ class KeypairFacts:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionFacts:
-    """Caps and usage of a session's scopes, and the agents of its group."""
+    """Caps and usage of a session's scopes, and the agents of its group.
+
+    ``pending``: usage by pending sessions of the scopes that limit them; only if it was requested.
+    """
 
     scopes: tuple[Scope, ...]
     caps: Mapping[Scope, ScopeCaps]
-    usage: Mapping[Scope, Mapping[str, int]]
+    usage: Usage
     agents: Sequence[AgentState]
+    pending: Usage = field(default_factory=dict)
+
+    @property
+    def caps_in_order(self) -> list[ScopeCaps]:
+        """The caps in the order of the scopes."""
+        return [self.caps[scope] for scope in self.scopes if scope in self.caps]
+
+
+@dataclass(frozen=True, slots=True)
+class UsedAmount:
+    """The amount of a slot that is allocated on one device; ``device_id`` is None for cpu and mem.
+
+    The amounts of cpu and mem are sums over all agents.
+    """
+
+    device_id: str | None
+    slot: str
+    amount: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,21 +279,30 @@ class RequestStore:
         return by_key
 
     async def admission_facts(
-        self, agents: Sequence[AgentState], key: tuple[str, str, str, str], group: str
+        self,
+        agents: Sequence[AgentState],
+        key: tuple[str, str, str, str],
+        group: str,
+        *,
+        with_pending: bool = False,
     ) -> AdmissionFacts:
         """Return the facts for the admission of a session in a group.
 
         ``agents`` are the agents of the group. ``key`` is (domain, project id, owner id, access
         key) of the session.
         """
+        scopes = ledger.scopes_of(*key, group)
         async with self._db.read() as tx:
-            return await _admission_facts(tx, key, group, agents)
+            caps = await read_caps(tx, scopes)
+            usage = await read_usage(tx, scopes)
+            pending = await read_pending_usage(tx, caps.values()) if with_pending else {}
+        return AdmissionFacts(scopes, caps, usage, agents, pending)
 
-    async def used_in_group(self, owner_id: str, group: str) -> Mapping[str, int]:
-        """Return the resources allocated to a user's sessions in a resource group, by slot."""
+    async def used_in_group(self, owner_id: str, group: str) -> list[UsedAmount]:
+        """Return the amounts that are allocated to a user's sessions in a resource group."""
         async with self._db.read() as tx:
             rows = await tx.execute(_USED_IN_GROUP, {"owner_id": owner_id, "group": group})
-            return {slot: int(amount) for slot, amount in rows}
+            return [UsedAmount(device_id, slot, int(amount)) for device_id, slot, amount in rows]
 
     async def agents(self, group: str) -> Sequence[AgentState]:
         """Return the agents of a resource group."""
@@ -308,7 +338,7 @@ _KEYPAIR = (
     )
 )
 _USED_IN_GROUP = (
-    sa.select(allocations.c.slot, sa.func.sum(allocations.c.amount))
+    sa.select(allocations.c.device_id, allocations.c.slot, sa.func.sum(allocations.c.amount))
     .join_from(allocations, sessions, allocations.c.session_id == sessions.c.id)
     .where(
         allocations.c.freed_at.is_(None),
@@ -317,7 +347,7 @@ _USED_IN_GROUP = (
         # Lets the database use an index; sessions in other statuses have no current allocations.
         sessions.c.status.in_(OCCUPYING),
     )
-    .group_by(allocations.c.slot)
+    .group_by(allocations.c.device_id, allocations.c.slot)
 )
 _LINKED = sa.select(resource_group_links.c.resource_group).where(
     sa.tuple_(resource_group_links.c.kind, resource_group_links.c.target).in_(
@@ -381,18 +411,6 @@ _PRESETS = sa.select(presets).order_by(presets.c.name, presets.c.resource_group)
 async def _keypair(tx: AsyncConnection, user_id: str, access_key: str) -> KeypairFacts | None:
     row = (await tx.execute(_KEYPAIR, {"user_id": user_id, "access_key": access_key})).one_or_none()
     return None if row is None else KeypairFacts(row.access_key, row.is_active, row.max_priority)
-
-
-async def _admission_facts(
-    tx: AsyncConnection,
-    key: tuple[str, str, str, str],
-    group: str,
-    of_group: Sequence[AgentState],
-) -> AdmissionFacts:
-    scopes = ledger.scopes_of(*key, group)
-    return AdmissionFacts(
-        scopes, await read_caps(tx, scopes), await read_usage(tx, scopes), of_group
-    )
 
 
 def _links(owner: OwnerFacts, project: ProjectFacts, access_key: str) -> Sequence[tuple[str, str]]:

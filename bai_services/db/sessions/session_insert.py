@@ -15,17 +15,17 @@ from bai_services.core.errors import AlreadyExists, InUse
 from bai_services.core.folders.vfolders import VfolderStatus
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling import caps as policy
-from bai_services.core.scheduling.caps import SESSIONS, Scope, ScopeKind
+from bai_services.core.scheduling.caps import SESSIONS, Scope
 from bai_services.core.sessions.kernel_group import kernel_names, total_slots
 from bai_services.core.sessions.lifecycle import Result, Status
 from bai_services.core.sessions.resolved_spec import ResolvedSpec
 
 from ..scheduling import ledger
-from ..scheduling.caps import CHUNK, read_caps
+from ..scheduling.caps import CHUNK, read_caps, read_pending_usage
 from ..tables.callbacks import session_callbacks
 from ..tables.folders import vfolder_mounts, vfolders
 from ..tables.sessions import counters, kernels, sessions
-from .rows import SELECT, KernelRow, SessionRow, SessionView, read_rows, row_of
+from .rows import SELECT, KernelRow, SessionRow, SessionView, row_of
 
 _SPEC_COLUMNS = [f.name for f in fields(ResolvedSpec)]
 
@@ -142,11 +142,6 @@ def _server_conflict(row: SessionRow) -> AlreadyExists:
     )
 
 
-_PENDING = sa.select(sa.func.count()).where(
-    sessions.c.status == Status.PENDING, sessions.c.owner_id == sa.bindparam("owner")
-)
-
-
 async def check_pending(tx: AsyncConnection, new_sessions: Sequence[NewSession]) -> None:
     """Raise ``QuotaExceeded`` if new sessions of one keypair would exceed a cap on pending
     sessions.
@@ -157,23 +152,10 @@ async def check_pending(tx: AsyncConnection, new_sessions: Sequence[NewSession])
         return
     first = new_sessions[0]
     caps = await read_caps(tx, first.scopes)
-    caps_with_limit = [
-        c for c in caps.values() if c.max_pending_sessions is not None or c.max_pending_slots
-    ]
+    caps_with_limit = [one for one in caps.values() if one.limits_pending]
     if not caps_with_limit:
         return
-    usage: dict[Scope, dict[str, int]] = {}
-    if any(c.scope.kind == ScopeKind.KEYPAIR for c in caps_with_limit):
-        rows = await read_rows(
-            tx, sessions.c.status == Status.PENDING, sessions.c.access_key == first.access_key
-        )
-        for row in rows:
-            policy.add(usage, first.scopes, total_slots(row.requested_slots, row.cluster_size))
-    # The cap of the user applies to the sessions of all keypairs together.
-    pending_count = await tx.scalar(_PENDING, {"owner": first.owner_id})
-    usage.setdefault(Scope(ScopeKind.USER, first.owner_id), {})[policy.SESSIONS] = int(
-        pending_count or 0
-    )
+    usage = await read_pending_usage(tx, caps_with_limit)
     usage_before = {scope: dict(used) for scope, used in usage.items()}
     requested = Counter[str]()
     for new in new_sessions:

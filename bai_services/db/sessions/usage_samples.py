@@ -40,7 +40,10 @@ class UsageSampleStore:
         self._db = database
 
     async def add(self, samples: Sequence[Sample], resolution: Resolution) -> None:
-        """Store samples; do not replace a stored sample of the same kernel and interval."""
+        """Store samples; replace stored samples of the same kernels and intervals.
+
+        After the clock was set back, these were measured before.
+        """
         if samples:
             async with self._db.write() as tx:
                 await _insert(tx, samples, resolution)
@@ -129,9 +132,10 @@ class UsageSampleStore:
 
 
 async def _insert(tx: AsyncConnection, samples: Sequence[Sample], resolution: Resolution) -> None:
-    dialect = postgresql if tx.dialect.name == "postgresql" else sqlite
+    insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(usage_samples)
+    newest = {name: insert.excluded[name] for name in ("metrics", "devices")}
     await tx.execute(
-        dialect.insert(usage_samples).on_conflict_do_nothing(),
+        insert.on_conflict_do_update(index_elements=usage_samples.primary_key, set_=newest),
         [
             {
                 "kernel_id": sample.kernel_id,
@@ -140,7 +144,8 @@ async def _insert(tx: AsyncConnection, samples: Sequence[Sample], resolution: Re
                 "metrics": dict(sample.metrics),
                 "devices": {key: dict(values) for key, values in sample.devices.items()},
             }
-            for sample in samples
+            # Sorted, because managers that lock the rows in different orders could deadlock.
+            for sample in sorted(samples, key=lambda sample: (sample.kernel_id, sample.at))
         ],
     )
 

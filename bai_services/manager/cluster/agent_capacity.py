@@ -23,7 +23,7 @@ WARMUP_TIMEOUT_SECONDS = 3.0
 class SlotCapacity:
     """Maximum amount of a slot for one session, in the integer units of ``ResourceSlots``.
 
-    ``largest`` applies if all agents are idle and available, ``free`` applies now.
+    ``largest`` applies if all agents are idle and available.
 
     The other fields are only set for slots of shares. A device in use may accept only sessions with
     the share that its current sessions have: ``in_force`` lists these shares. ``enforcement`` is
@@ -31,7 +31,6 @@ class SlotCapacity:
     """
 
     largest: int
-    free: int
     in_force: Sequence[int]
     enforcement: Level | None
 
@@ -46,6 +45,7 @@ class AgentCapacity:
         self.agents = agents
         self.is_compiled = is_compiled
         self._fits: dict[Request, bool] = {}
+        self._free: dict[tuple[str, int, Request], int] = {}
 
     @cached_property
     def amounts(self) -> Mapping[str, SlotCapacity]:
@@ -61,7 +61,6 @@ class AgentCapacity:
         return {
             slot: SlotCapacity(
                 max((agent.free(slot) for agent in best), default=0),
-                max((agent.free(slot) for agent in usable), default=0),
                 sorted(
                     {
                         d.share_in_force
@@ -76,6 +75,21 @@ class AgentCapacity:
             )
             for slot in sorted(slots)
         }
+
+    def free(self, slot: str, limit: int, smallest: Request) -> int:
+        """Return the largest amount of a slot, at most ``limit``, for one session now.
+
+        Only agents that can run the request ``smallest``, which has no devices, count. The result
+        can be less than ``limit`` although more is free, because a device may accept only some
+        shares.
+        """
+        key = slot, limit, smallest
+        if key not in self._free:
+            amounts = (
+                agent.free(slot, limit) for agent in self.agents if _can_run(agent, smallest)
+            )
+            self._free[key] = max(amounts, default=0)
+        return self._free[key]
 
     def fits(self, request: Request) -> bool:
         """Return whether the free capacity of the agents is sufficient for a session now."""
@@ -112,6 +126,17 @@ class AgentCapacityCache:
         if known is None or known.agents != agents or known.is_compiled != is_compiled:
             known = self._by_group[group] = AgentCapacity(agents, is_compiled)
         return known
+
+
+def _can_run(agent: AgentState, request: Request) -> bool:
+    """Return whether an agent can run a request for cpu and mem now."""
+    return (
+        agent.is_alive
+        and agent.is_schedulable
+        and agent.architecture == request.architecture
+        and request.engine in (None, agent.engine)
+        and all(agent.free(slot) >= amount for slot, amount in request.slots.items())
+    )
 
 
 def _has_fixed_share(device: Device, slot: str) -> bool:

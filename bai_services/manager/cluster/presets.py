@@ -52,13 +52,11 @@ class Presets:
         can_start: Callable[[PresetRow], bool] | None = None
         if (project, resource_group, kind) != (None, None, None):
             session_kind = None if kind is None else session_type(kind)
-            group, facts, agents = await self._options.group_capacity(
-                caller, project, resource_group, session_kind
-            )
-            resource_group = group.name
+            found = await self._options.start_facts(caller, project, resource_group, session_kind)
+            resource_group = found.group.name
 
             def can_start(row: PresetRow) -> bool:
-                return is_allocatable(_facts(row), group, facts, agents, session_kind)
+                return is_allocatable(_facts(row), found, session_kind)
 
         page = await self._store.page(query, visibility_filter(caller), resource_group)
         return page.with_items(

@@ -85,7 +85,7 @@ def check_caps(facts: AdmissionFacts, slots: ResourceSlots, request: SessionSpec
     """
     size = request.cluster_size
     check_cluster(size, request.cluster_mode)
-    caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
+    caps = facts.caps_in_order
     violations = policy.violations(caps, total_slots(slots, size), facts.usage, ever=True)
     policy.raise_if_violated([*violations, *policy.container_violations(caps, size)])
 

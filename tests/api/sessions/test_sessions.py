@@ -518,6 +518,52 @@ async def test_options_show_the_resources_that_are_available_now(
     assert options["images"][0]["name"] == "local/session:latest"
 
 
+@pytest.mark.parametrize(
+    ("policy", "limit"),
+    [
+        ("keypair-policies", {"max_pending_sessions": 1}),
+        ("user-policies", {"max_pending_sessions": 1}),
+        ("keypair-policies", {"max_pending_slots": {"cpu": "7"}}),
+    ],
+)
+async def test_nothing_can_start_now_if_no_more_pending_sessions_are_allowed(
+    api: Api, agent: FakeAgent, user: Client, policy: str, limit: dict[str, Any]
+) -> None:
+    async def amounts() -> set[str]:
+        options = await user.get("/sessions/options", project="default")
+        return {limit["now"] for limit in options["limits"].values()}
+
+    await (await api.client("admin")).patch(f"/{policy}/default", limit)
+    # More memory than is free, so that the second session remains pending.
+    await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "1", "mem": "10g"}})
+    await wait_for_status(user, "lab1", "SCHEDULED")
+    assert "0" not in await amounts()
+    await user.post("/sessions", {"name": "lab2", "resources": {"cpu": "7", "mem": "10g"}})
+    with pytest.raises(errors.QuotaExceeded):  # the minimum of the image
+        await user.post("/sessions", {"name": "lab3", "resources": {"cpu": "1", "mem": "1g"}})
+    assert await amounts() == {"0"}
+    presets = (await user.get("/presets", project="default"))["items"]
+    assert {preset["allocatable"] for preset in presets} == {False}
+    await user.delete("/sessions/lab2")
+    assert "0" not in await amounts()
+
+
+async def test_quotas_include_own_resources_on_a_drained_agent(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
+    await wait_for_status(user, "lab1", "SCHEDULED")
+    await (await api.client("admin")).patch("/agents/a1", {"schedulable": False})
+    quotas = await user.get("/sessions/quotas")
+    own = {one["slot"]: (one["used"], one["free"], one["total"]) for one in quotas["mine"]}
+    assert own == {
+        "cpu": ("1", "0", "1"),
+        "cuda.shares": ("0.25", "0", "0.25"),
+        "mem": ("1g", "0", "1g"),
+    }
+    assert quotas["resources"] == []
+
+
 async def test_quotas_name_the_limiting_scope(api: Api, agent: FakeAgent, user: Client) -> None:
     await (await api.client("admin")).patch(
         "/domains/default", {"total_resource_slots": {"cpu": "4"}}

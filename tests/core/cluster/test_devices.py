@@ -62,6 +62,21 @@ def test_max_amount_is_the_largest_available_amount_of_a_slot(
     assert max_amount(devices, slot) == most
 
 
+@pytest.mark.parametrize(
+    ("slot", "limit", "most"),
+    [
+        ("cuda.shares", 5000, 1400),  # on both devices
+        ("cuda.shares", 1105, 1100),  # a multiple of the step
+        ("cuda.shares", 1000, 700),  # not split
+        ("cuda.shares", 605, 600),
+        ("cuda.shares", 40, 0),  # below the smallest share
+        ("cuda.device", 1, 0),
+    ],
+)
+def test_max_amount_is_bounded(slot: str, limit: int, most: int) -> None:
+    assert max_amount(gpus(300, 300), slot, limit) == most
+
+
 def sharing_devices(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
     """Return devices g0, g1 …; each pair has the smallest and largest share in thousandths."""
     return [

@@ -140,6 +140,22 @@ def test_refusal_names_the_shares_in_force() -> None:
     assert isinstance(full, Refusal) and "at most 0 is free" in full.message
 
 
+@pytest.mark.parametrize("share", ["0.05", "0.25", "0.5", "0.75"])
+def test_device_accepts_no_session_if_the_minimum_was_raised_above_the_share_in_force(
+    share: str,
+) -> None:
+    raised = replace(UNIFORM, least=500)
+    state = uniform_agent("a", (250, 250), sharing=raised)
+    placer = Placer([state])
+    assert not placer.fits(placer.prepare(request(shares=share)))
+    assert max_amount(state.devices, "cuda.shares") == 0
+    assert not raised.allows(250, 250)
+    refusal = place_first_kernel([state], request(shares=share))
+    assert isinstance(refusal, Refusal)
+    assert [shortage.available for shortage in refusal.shortages] == [0]
+    assert "shares of 0.25" not in refusal.message
+
+
 def test_share_that_does_not_fit_now_fits_when_the_device_is_empty() -> None:
     placer = Placer([uniform_agent("a", (500, 500))])
     shape = placer.prepare(request(shares="0.25"))

@@ -22,6 +22,7 @@ from bai_services.core.sessions.usage_history import (
     Sampler,
     downsampled,
     mean_device_utilization,
+    mean_of_kernels,
     series_of,
 )
 
@@ -135,3 +136,20 @@ def test_series_has_gaps_where_nothing_was_measured() -> None:
     assert series_of(points, "mem_bytes") == [None, None, None, 7.0]
     assert series_of(points, "net_rx_bytes_per_second") == []
     assert mean_device_utilization(points) == [30.0, None, None, None]
+
+
+def test_every_kernel_that_has_a_metric_counts_equally() -> None:
+    grid = Grid(START, 60, 4)
+    busy = [
+        *(Sample("a", time_at(seconds), {"cpu_cores": 4.0}) for seconds in (0, 15, 30, 45)),
+        Sample("a", time_at(60), {"mem_bytes": 7.0}, {"g0": {"utilization_percent": 80.0}}),
+        Sample("a", time_at(120), {"cpu_cores": 1.0}),
+    ]
+    idle = [
+        Sample("b", time_at(45), {"cpu_cores": 0.0}),
+        Sample("b", time_at(60), {"cpu_cores": 2.0}, {"g1": {}}),
+    ]
+    points = mean_of_kernels([grid.merged(busy), grid.merged(idle), grid.merged([])])
+    assert series_of(points, "cpu_cores") == [2.0, 2.0, 1.0, None]
+    assert series_of(points, "mem_bytes") == [None, 7.0, None, None]
+    assert mean_device_utilization(points) == [None, 80.0, None, None]

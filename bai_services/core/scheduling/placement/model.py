@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ...cluster.devices import Device, DeviceAmount, Shortage, is_device_slot, max_amount
-from ...resources import ResourceSlots
+from ...resources import MAX_AMOUNT, ResourceSlots
 
 ALIVE = "ALIVE"
 
@@ -62,11 +62,13 @@ class AgentState:
     # The newest CUDA version that the agent's driver supports, such as "12.4"; empty if unknown.
     cuda_driver: str = ""
 
-    def free(self, slot: str) -> int:
-        """Return the largest amount of ``slot`` that one session could have on this agent now."""
+    def free(self, slot: str, limit: int = MAX_AMOUNT) -> int:
+        """Return the largest amount of ``slot``, at most ``limit``, that one session could have on
+        this agent now.
+        """
         if is_device_slot(slot):
-            return max_amount(self.devices, slot)
-        return max(0, self.capacity.get(slot, 0) - self.used.get(slot, 0))
+            return max_amount(self.devices, slot, limit)
+        return min(limit, max(0, self.capacity.get(slot, 0) - self.used.get(slot, 0)))
 
     def emptied(self) -> AgentState:
         """Return the agent without any session on it."""

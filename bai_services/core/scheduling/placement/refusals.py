@@ -156,6 +156,7 @@ def _max_available(columns: Columns, able: Mask, row: Ints, need: int) -> int:
     in_force = facts[:, :, c.IN_FORCE]
     here = np.minimum(free, limit)
     here = np.where(in_force > 0, np.where(in_force <= here, in_force, 0), here)
+    here = np.where(here >= facts[:, :, c.MIN_SHARE], here, 0)
     alone = int(np.where(serving & (limit < ANY_SHARE), here, 0).max())
     serving &= limit >= ANY_SHARE
     parts = np.where(serving, free, 0).clip(0, c.UNIT) // c.PART_STEP * c.PART_STEP
@@ -175,6 +176,9 @@ def _max_available(columns: Columns, able: Mask, row: Ints, need: int) -> int:
 def _shares_in_force(columns: Columns, able: Mask, row: Ints, need: int) -> list[int]:
     """Return the shares in force on devices with enough free capacity for the request.
 
+    ``UNMATCHABLE_SHARE`` stands for the share of a device that accepts no session until it is
+    empty.
+
     The result is empty if another device can serve the request: then the shares in force are not
     the reason.
     """
@@ -187,6 +191,8 @@ def _shares_in_force(columns: Columns, able: Mask, row: Ints, need: int) -> list
     could &= facts[:, :, c.MAX_SHARE] >= amount
     in_force = facts[:, :, c.IN_FORCE]
     others = could & (in_force > 0) & (in_force != amount)
+    # A share in force below the minimum, which was raised later, is not available either.
+    in_force = np.where(in_force < facts[:, :, c.MIN_SHARE], c.UNMATCHABLE_SHARE, in_force)
     return [] if (could & ~others).any() else sorted(set(in_force[others].tolist()))
 
 

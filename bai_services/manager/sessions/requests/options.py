@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.cluster import image_labels
 from bai_services.core.cluster.devices import is_device_slot
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.resources import MEM, ResourceSlots, format_amount, slot_type
+from bai_services.core.resources import CPU, MEM, ResourceSlots, format_amount, slot_type
 from bai_services.core.scheduling import caps as cap_rules
 from bai_services.core.scheduling.placement import Mode, Request
 from bai_services.core.sessions import rules as session_rules
@@ -31,6 +31,7 @@ from bai_services.db.sessions.requests import (
     AdmissionFacts,
     GroupFacts,
     ImageFacts,
+    Offer,
     OwnerFacts,
     PresetFacts,
     ProjectFacts,
@@ -40,9 +41,23 @@ from bai_services.db.sessions.requests import (
 from ...accounts import authorizer
 from ...cluster.agent_capacity import AgentCapacity, AgentCapacityCache
 from ...scheduling.jit_warmup import JitWarmup
-from .choices import choose_group, choose_project, find_group
+from .choices import choose_group, choose_project, choose_resources, find_group
 from .quotas import group_resources, own_resources, scope_quotas
 from .requests import Folders, Requests, access_key_of
+
+
+@dataclass(frozen=True, slots=True)
+class StartFacts:
+    """Facts that determine which sessions of a user could start now in a resource group.
+
+    ``images``: the images that the user may choose and that an agent of the group can run.
+    """
+
+    group: GroupFacts
+    admission: AdmissionFacts
+    agents: AgentCapacity
+    images: Sequence[ImageFacts]
+    is_keypair_active: bool = True
 
 
 class Options:
@@ -119,14 +134,15 @@ class Options:
             return result
         chosen = choose_group(offer.groups, group, SessionType.INTERACTIVE)
         key = (project.domain, project.id, owner.id, access_key)
-        facts, capacity = await self._read_capacity(key, chosen.name)
+        found = await self._start_facts(offer, key, chosen)
+        agents = found.agents.agents
         used = await self._store.used_in_group(owner.id, chosen.name)
         return replace(
             result,
             resource_group=chosen.name,
-            scopes=scope_quotas(facts),
-            resources=group_resources(capacity.agents),
-            mine=own_resources(capacity.agents, used, facts),
+            scopes=scope_quotas(found.admission),
+            resources=group_resources(agents),
+            mine=own_resources(agents, used, found.admission),
         )
 
     async def project_id(self, caller: Caller, key: str) -> str:
@@ -135,14 +151,14 @@ class Options:
         projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
         return choose_project(projects, key).id
 
-    async def group_capacity(
+    async def start_facts(
         self,
         caller: Caller,
         project_key: str | None,
         group_name: str | None,
         kind: SessionType | None = None,
-    ) -> tuple[GroupFacts, AdmissionFacts, AgentCapacity]:
-        """Return a resource group, the caller's limits and usage there, and the group's capacity.
+    ) -> StartFacts:
+        """Return the facts about new sessions of the caller in a resource group.
 
         Without a group name, ``find_group`` chooses the group.
         """
@@ -153,13 +169,15 @@ class Options:
         offer = await self._store.offer(owner, project, access_key)
         group = find_group(offer.groups, group_name, kind)
         key = (project.domain, project.id, owner.id, access_key)
-        return group, *await self._read_capacity(key, group.name)
+        return await self._start_facts(offer, key, group)
 
-    async def _read_capacity(
-        self, key: tuple[str, str, str, str], group: str
-    ) -> tuple[AdmissionFacts, AgentCapacity]:
-        agents = await self._capacity.read(group, lambda: self._store.agents(group))
-        return await self._store.admission_facts(agents.agents, key, group), agents
+    async def _start_facts(
+        self, offer: Offer, key: tuple[str, str, str, str], group: GroupFacts
+    ) -> StartFacts:
+        agents = await self._capacity.read(group.name, lambda: self._store.agents(group.name))
+        facts = await self._store.admission_facts(agents.agents, key, group.name, with_pending=True)
+        is_active = offer.keypair is not None and offer.keypair.is_active
+        return StartFacts(group, facts, agents, _usable(offer.images, facts), is_active)
 
     async def _of_project(
         self,
@@ -185,39 +203,41 @@ class Options:
             return options
         group = choose_group(offer.groups, group_name, SessionType.INTERACTIVE)
         key = (project.domain, project.id, owner.id, access_key)
-        facts, agents = await self._read_capacity(key, group.name)
-        images = _usable(offer.images, facts)
+        found = await self._start_facts(offer, key, group)
         return replace(
             options,
             resource_group=group.name,
-            images=[_image(image) for image in images],
+            images=[_image(image) for image in found.images],
             presets=[
-                _preset(preset, is_allocatable(preset, group, facts, agents))
+                _preset(preset, is_allocatable(preset, found))
                 for preset in offer.presets
                 if preset.resource_group in ("", group.name)
             ],
-            limits=limits(facts, agents),
+            limits=limits(found),
             device_models=await self._store.device_models(group.name),
         )
 
 
-def limits(facts: AdmissionFacts, agents: AgentCapacity) -> dict[str, SlotLimit]:
+def limits(found: StartFacts) -> dict[str, SlotLimit]:
     """Return for each slot the minimum, the maximum, and the maximum for a start now (``now``).
 
     The maximum is bounded by the caller's limits (``allowed``; None: no limit) and by the largest
-    agent (``largest``). ``now`` is also bounded by the current usage of the caller's quotas and by
-    the free capacity of one agent.
+    agent (``largest``). ``now`` is also bounded by the current usage of the caller's quotas, by the
+    limits of pending sessions, because every session is pending at first, and by the free capacity
+    of one agent. It is 0 if not even the smallest session would be accepted and start.
     """
-    caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
-    sessions_left = cap_rules.left(caps, cap_rules.SESSIONS, facts.usage)
+    facts, agents = found.admission, found.agents
+    caps = facts.caps_in_order
+    smallest = [one for one in _smallest_requests(found) if _is_accepted(found, one.slots)]
     result = {}
     for slot, amounts in agents.amounts.items():
         kind = slot_type(slot)
         highest = cap_rules.highest(caps, slot)
         maximum = amounts.largest if highest is None else min(highest, amounts.largest)
         left = cap_rules.left(caps, slot, facts.usage)
-        now = amounts.free if left is None else min(left, amounts.free)
-        now = 0 if sessions_left == 0 else min(now, maximum)
+        pending_left = cap_rules.pending_left(caps, slot, facts.pending)
+        bound = min(n for n in (maximum, left, pending_left) if n is not None)
+        now = max((agents.free(slot, bound, request) for request in smallest), default=0)
         maximum, now = maximum - maximum % kind.step, now - now % kind.step
         minimum = 0 if is_device_slot(slot) else kind.minimum
         result[slot] = SlotLimit(
@@ -233,27 +253,43 @@ def limits(facts: AdmissionFacts, agents: AgentCapacity) -> dict[str, SlotLimit]
     return result
 
 
-def is_allocatable(
-    preset: PresetFacts,
-    group: GroupFacts,
-    facts: AdmissionFacts,
-    agents: AgentCapacity,
-    kind: SessionType | None = None,
-) -> bool:
+def is_allocatable(preset: PresetFacts, found: StartFacts, kind: SessionType | None = None) -> bool:
     """Return whether a session with that preset (and of ``kind``, if given) could start now."""
+    group = found.group
     if kind is not None and kind not in group.allowed_session_types:
         return False
-    caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
-    slots = session_rules.fill_slots(ResourceSlots(), preset.slots, {})
-    if cap_rules.violations(caps, slots, facts.usage):
-        return False
-    requests = [
-        Request(slots, group.name, architecture, group.engine)
-        for architecture in sorted({agent.architecture for agent in facts.agents})
-    ]
-    return any(
-        agents.fits(request_of(request, group.options, 1, Mode.SINGLE_NODE, {}))
-        for request in requests
+    # Many images have the same bounds.
+    images = {(i.architecture, i.min_slots, i.max_slots): i for i in found.images}
+    for image in images.values():
+        try:
+            slots, _ = choose_resources({}, None, preset, image)
+        except InvalidRequest:
+            continue
+        single = Request(slots, group.name, image.architecture, group.engine)
+        request = request_of(single, group.options, 1, Mode.SINGLE_NODE, {})
+        if _is_accepted(found, slots) and found.agents.fits(request):
+            return True
+    return False
+
+
+def _smallest_requests(found: StartFacts) -> set[Request]:
+    """Return the smallest requests for cpu and mem that the images allow."""
+    group = found.group
+    requests = set()
+    for image in found.images:
+        slots = {s: image.min_slots.get(s) or slot_type(s).minimum for s in (CPU, MEM)}
+        requests.add(Request(ResourceSlots(slots), group.name, image.architecture, group.engine))
+    return requests
+
+
+def _is_accepted(found: StartFacts, slots: ResourceSlots) -> bool:
+    """Return whether a session with one kernel would be created, and no quota would delay it."""
+    facts = found.admission
+    caps = facts.caps_in_order
+    return found.is_keypair_active and not (
+        cap_rules.violations(caps, slots, facts.usage)
+        or cap_rules.pending_violations(caps, slots, facts.pending)
+        or cap_rules.container_violations(caps, 1)
     )
 
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
-from bai_services.core.cluster.devices import SHARES, Device, is_device_slot, thousandths
+from bai_services.core.cluster.devices import DEVICE, SHARES, Device, thousandths
 from bai_services.core.resources import CPU, MEM, SHARE_UNIT, format_amount, percent_of
 from bai_services.core.scheduling.caps import SESSIONS, ScopeCaps, Usage, amount_text, left
 from bai_services.core.scheduling.placement import AgentState
 from bai_services.core.sessions.options import GroupResource, ScopeQuota, SlotQuota
-from bai_services.db.sessions.requests import AdmissionFacts
+from bai_services.db.sessions.requests import AdmissionFacts, UsedAmount
 
 
 def scope_quotas(facts: AdmissionFacts) -> list[ScopeQuota]:
     """Return limit, usage and remainder of each slot that a scope limits or counts.
 
-    If a scope forbids unspecified slots, its list also contains the slots of the agents and of the
-    other scopes. ``is_limiting`` is set if the scope limits the slot and no other scope has less of
-    the slot left.
+    If a scope forbids unspecified slots, its list also contains cpu, mem, and the slots of the
+    other scopes and of all agents, also of drained and lost ones. ``is_limiting`` is set if the
+    scope limits the slot and no other scope has less of the slot left.
     """
-    caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
+    caps = facts.caps_in_order
     slots = {one.scope: _slots(one, facts) for one in caps}
-    known = set(_totals(facts.agents)).union(*slots.values())
+    known = {CPU, MEM}.union(*slots.values())
+    known |= {_slot_of(device) for agent in facts.agents for device in agent.devices}
     return [
         ScopeQuota(
             kind=one.scope.kind,
@@ -41,34 +43,38 @@ def group_resources(agents: Sequence[AgentState]) -> list[GroupResource]:
 
 
 def own_resources(
-    agents: Sequence[AgentState], used: Mapping[str, int], facts: AdmissionFacts
+    agents: Sequence[AgentState], used: Iterable[UsedAmount], facts: AdmissionFacts
 ) -> list[GroupResource]:
     """Return, for each slot of a group, what a user uses and what the user can still get.
 
-    ``used`` holds the amounts of the user's sessions in the group.
+    ``used`` holds the amounts of the user's sessions in the group, also on agents that are lost or
+    not schedulable. A device counts in the same slot as in ``group_resources``.
     """
-    caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
+    caps = facts.caps_in_order
+    totals = _totals(agents)
+    own = _own_amounts(agents, used)
     resources = []
-    for slot, (total, in_use) in _totals(agents).items():
-        own = _own_amount(slot, used)
+    for slot in dict.fromkeys((*totals, *sorted(own))):
+        total, in_use = totals.get(slot, (0, 0))
         rest = left(caps, slot, facts.usage)
         free = max(0, total - in_use)
-        free = free if rest is None else min(free, max(0, rest))
-        resources.append(_resource(slot, own + free, own))
+        free = free if rest is None else min(free, rest)
+        resources.append(_resource(slot, own[slot] + free, own[slot]))
     return resources
 
 
-def _own_amount(slot: str, used: Mapping[str, int]) -> int:
-    """Return the used amount of a slot; whole devices and shares of a family are both counted."""
-    if not is_device_slot(slot):
-        return used.get(slot, 0)
-    family = slot.partition(".")[0]
-    of_family = (
-        thousandths(other, amount)
-        for other, amount in used.items()
-        if is_device_slot(other) and other.partition(".")[0] == family
-    )
-    return sum(of_family) // thousandths(slot, 1)
+def _own_amounts(agents: Sequence[AgentState], used: Iterable[UsedAmount]) -> Counter[str]:
+    """Return the used amounts by slot; shares of and whole devices count in the device's slot."""
+    slots = {device.id: _slot_of(device) for agent in agents for device in agent.devices}
+    amounts = Counter[str]()
+    for one in used:
+        slot = slots.get(one.device_id or "", one.slot)
+        if slot == one.slot:
+            amounts[slot] += one.amount
+        else:
+            # A device that is used in part counts as a whole in a slot of whole devices.
+            amounts[slot] += -(-thousandths(one.slot, one.amount) // thousandths(slot, 1))
+    return amounts
 
 
 def _totals(agents: Sequence[AgentState]) -> dict[str, list[int]]:
@@ -117,12 +123,18 @@ def _slot_quota(caps: ScopeCaps, slot: str, scopes: Sequence[ScopeCaps], usage: 
 
 def _device_amounts(device: Device) -> tuple[str, int, int]:
     """Return the slot of a device with its total and used amounts; 0 if it is unhealthy."""
-    if device.sharing.most and not device.slot:
-        slot, total, used = f"{device.family}.{SHARES}", device.capacity, device.used
-    else:
-        slot = device.slot or f"{device.family}.device"
-        total, used = device.capacity // SHARE_UNIT, int(bool(device.used))
-    return (slot, total, used) if device.is_healthy else (slot, 0, 0)
+    slot = _slot_of(device)
+    if not device.is_healthy:
+        return slot, 0, 0
+    if slot.endswith(f".{SHARES}"):
+        return slot, device.capacity, device.used
+    return slot, device.capacity // SHARE_UNIT, int(bool(device.used))
+
+
+def _slot_of(device: Device) -> str:
+    """Return the slot in which a device counts: shares, if it offers any."""
+    kind = SHARES if device.sharing.most else DEVICE
+    return device.slot or f"{device.family}.{kind}"
 
 
 def _add(totals: dict[str, list[int]], slot: str, total: int, used: int) -> None:

@@ -20,6 +20,7 @@ from bai_services.core.sessions.usage_history import (
     UsageTrend,
     device_series_of,
     mean_device_utilization,
+    mean_of_kernels,
     percent_series,
     series_of,
 )
@@ -136,13 +137,16 @@ def _trends(
     kernels: Iterable[SampledKernel], samples: Iterable[Sample], grid: Grid
 ) -> list[UsageTrend]:
     """Return one trend for each session; the kernels of a cluster session are averaged."""
-    by_session: dict[str, list[Sample]] = defaultdict(list)
-    session_of = {kernel.kernel_id: kernel for kernel in kernels}
+    by_kernel: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
-        by_session[session_of[sample.kernel_id].session_id].append(sample)
+        by_kernel[sample.kernel_id].append(sample)
+    by_session: dict[str, list[SampledKernel]] = defaultdict(list)
+    for kernel in kernels:
+        by_session[kernel.session_id].append(kernel)
     trends = []
-    for kernel in {kernel.session_id: kernel for kernel in session_of.values()}.values():
-        points = grid.merged(by_session[kernel.session_id])
+    for of_session in by_session.values():
+        points = mean_of_kernels([grid.merged(by_kernel[k.kernel_id]) for k in of_session])
+        kernel = of_session[0]
         cores = kernel.requested_slots.get(CPU, 0) / _CORE
         trends.append(
             UsageTrend(

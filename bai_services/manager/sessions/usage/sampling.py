@@ -61,8 +61,8 @@ class UsageSampling:
             length = timedelta(seconds=resolution.interval_seconds)
             first = max(start, resolution.start_of(self._clock()) - length)
             recent = downsampled(await self.samples(kernel_ids, FINE, first, end), resolution)
-        known = {(sample.kernel_id, sample.at) for sample in stored}
-        return stored + [s for s in recent if (s.kernel_id, s.at) not in known]
+        newer = {(sample.kernel_id, sample.at) for sample in recent}
+        return [s for s in stored if (s.kernel_id, s.at) not in newer] + recent
 
     async def step(self) -> None:
         """Store the samples of ended intervals.
