@@ -125,6 +125,7 @@ PARSERS: dict[str, list[Parser]] = {
     "cluster.image_labels.check_preopen_ports": [
         lambda t: image_labels.check_preopen_ports([8000], {PORTS: t})
     ],
+    "cluster.image_labels.parse_new_labels": [lambda t: image_labels.parse_new_labels({PORTS: t})],
     "cluster.image_labels.parse_labels": [
         lambda t: image_labels.parse_labels({t: t}),
         lambda t: image_labels.parse_labels({PORTS: t}),
