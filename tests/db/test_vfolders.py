@@ -157,14 +157,20 @@ async def test_change_of_folder_that_is_not_ready_is_a_conflict(
         store.update("f1", {"permission": "ro"}, ENTRY),
         invitations.create({**values, "id": "i2"}, ENTRY),
         invitations.settle("i1", InvitationStatus.ACCEPTED, NOW, ENTRY),
+        offer(world),
+        grant(world),
     ):
         with pytest.raises(Conflict, match="folder data is delete-pending, not ready"):
             await change
     await store.move("f1", VfolderEvent.PURGED, NOW)
     await store.move("f1", VfolderEvent.EMPTIED, NOW)
-    for vfolder_id in ("f1", "f9"):
+    for gone in (
+        store.update("f1", {"permission": "ro"}, ENTRY),
+        store.update("f9", {"permission": "ro"}, ENTRY),
+        offer(world),
+    ):
         with pytest.raises(NotFound, match="no longer exists"):
-            await store.update(vfolder_id, {"permission": "ro"}, ENTRY)
+            await gone
 
 
 def test_of_concurrent_delete_and_start_exactly_one_succeeds(database_url: str) -> None:
