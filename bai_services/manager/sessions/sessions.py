@@ -14,7 +14,7 @@ from bai_services.core.listing import ListQuery, Page
 from bai_services.core.records import fields_of
 from bai_services.core.resources import format_amount
 from bai_services.core.sessions.kernel_group import MAIN_HOST
-from bai_services.core.sessions.lifecycle import LIVE, Event, Result, Status
+from bai_services.core.sessions.lifecycle import LIVE, Event, Result, Status, has_reached
 from bai_services.core.sessions.records import (
     DependencyGraph,
     GraphItem,
@@ -47,8 +47,6 @@ from .requests.requests import Requests
 from .view import describe
 
 MAX_WAIT_SECONDS = 60.0
-# Statuses in the order in which a session passes them; final statuses rank highest.
-_RANK = {status: rank for rank, status in enumerate(Status)}
 
 
 class Sessions:
@@ -158,7 +156,7 @@ class Sessions:
             If ``until`` is not a status.
         """
         try:
-            goal = _RANK[Status(until)]
+            awaited = Status(until)
         except ValueError:
             raise InvalidRequest(f"{until!r} is not a session status", field="wait") from None
         loop = asyncio.get_running_loop()
@@ -166,7 +164,7 @@ class Sessions:
         with self._events.subscribe() as changes:
             row = await self.find_visible(caller, key)
             status = row.status
-            while _RANK[status] < goal and (left := deadline - loop.time()) > 0:
+            while not has_reached(status, awaited) and (left := deadline - loop.time()) > 0:
                 change = await changes.get(left)
                 if change and change.session_id == row.id and change.status:
                     status = change.status
