@@ -107,7 +107,7 @@ def test_invalid_service_ports_are_rejected(text: str, part: str) -> None:
         ),
         pytest.param(
             labels(resource__min__mem="2g", resource__preferred__mem="1g"),
-            "outside",
+            "not between",
             id="preferred below minimum",
         ),
         pytest.param(labels(resource__min__gold="1"), "resource slot", id="unknown slot"),
