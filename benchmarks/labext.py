@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tests.e2e.engines import start, stop
+from tests.e2e.sessions import start, stop
 from tests.e2e.test_journey_browser import sign_in
 from tests.hub import RunningHub
 from tests.testbed import chromium
