@@ -20,7 +20,7 @@ from bai_services.core.cluster.records import Image, ImageAlias
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
-from bai_services.core.records import fields_of
+from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import ResourceSlots
 from bai_services.db.cluster.images import ImageAliasStore, ImageRow, ImageStore
 

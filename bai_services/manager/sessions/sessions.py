@@ -11,7 +11,7 @@ from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.records import fields_of
+from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import format_amount
 from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.lifecycle import LIVE, Event, Result, Status, has_reached
