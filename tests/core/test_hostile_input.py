@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import bai_services.core
 from bai_services.core import (
-    client_address,
     client_networks,
     display_text,
     durations,
+    ip_addresses,
     listing,
     names,
     resources,
@@ -98,8 +98,8 @@ PARSERS: dict[str, list[Parser]] = {
         callbacks.AllowedTargets(("*.example.org",)).allows_name
     ],
     "sessions.callbacks.AllowedTargets.allows_address": [callbacks.AllowedTargets().allows_address],
-    "client_address.normal_address": [client_address.normal_address],
-    "client_address.parse_address": [client_address.parse_address],
+    "ip_addresses.normal_address": [ip_addresses.normal_address],
+    "ip_addresses.parse_address": [ip_addresses.parse_address],
     "cluster.model.canonical_image": [cluster.canonical_image],
     "cluster.model.check_agent_id": [cluster.check_agent_id],
     "cluster.model.check_device": [
