@@ -21,7 +21,7 @@ from bai_services.agent.devices.base import (
     GrantedDevice,
 )
 from bai_services.agent.devices.device_grants import DeviceGrants
-from bai_services.agent.devices.host_files import HostFiles
+from bai_services.agent.devices.host_access import HostAccess
 from bai_services.agent.devices.inventory import Inventory
 from bai_services.agent.devices.memory_watchdog import Action, Watchdog
 from bai_services.agent.devices.nvidia.nccl import nccl_defaults
@@ -78,7 +78,7 @@ def test_rngd_is_divided_into_equal_parts(
     machine.files({f"/dev/rngd/npu0{name}": "" for name in names})
     # A file of another card, although its name starts with ``npu0``, like the files of card 0.
     machine.files({"/dev/rngd/npu01mgmt": ""})
-    kind = Rngds(replace(built_in()["rngd"], parts=parts), "m1", HostFiles(machine.root))
+    kind = Rngds(replace(built_in()["rngd"], parts=parts), "m1", HostAccess(machine.root))
     devices = kind.discover()
     assert [d.id for d in devices] == [f"RNGD-1.{name}" for name in elements]
     assert {(d.slot, d.memory_bytes) for d in devices} == {(slot, 48 * GIB // parts)}
@@ -90,7 +90,7 @@ def test_rngd_is_divided_into_equal_parts(
 def test_path_pattern_of_device_1_does_not_match_device_10(tmp_path: Path) -> None:
     for name in ("npu1mgmt", "npu10mgmt", "npu1"):
         (tmp_path / name).touch()
-    assert HostFiles(tmp_path).paths("/npu{i}*", 1) == ["/npu1", "/npu1mgmt"]
+    assert HostAccess(tmp_path).paths("/npu{i}*", 1) == ["/npu1", "/npu1mgmt"]
 
 
 def gpu(number: int, numa: int | None = None, linked: int | None = None) -> GrantedDevice:
@@ -100,7 +100,7 @@ def gpu(number: int, numa: int | None = None, linked: int | None = None) -> Gran
 
 
 def test_nccl_defaults_use_links_and_nearest_adapters(tmp_path: Path) -> None:
-    host = HostFiles(tmp_path)
+    host = HostAccess(tmp_path)
     for name, numa, state in (("a", 0, "4: ACTIVE"), ("b", 1, "4: ACTIVE"), ("c", 1, "1: DOWN")):
         folder = tmp_path / f"sys/class/infiniband/mlx5_{name}"
         (folder / "ports/1/gid_attrs/types").mkdir(parents=True)
