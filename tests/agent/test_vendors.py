@@ -11,8 +11,8 @@ import pytest
 
 from bai_services.agent.devices.base import GrantedDevice
 from bai_services.agent.devices.host_access import HostAccess, json_pointer
-from bai_services.agent.devices.inventory import Inventory
 from bai_services.agent.devices.kinds import VENDOR_CLASSES, Machine, all_kinds
+from bai_services.agent.devices.machine_devices import MachineDevices
 from bai_services.agent.devices.table import built_in, load_table, read_table
 from bai_services.agent.devices.table_devices import TableDevices
 from bai_services.core.errors import InvalidRequest
@@ -389,12 +389,12 @@ async def test_invalid_rows_are_reported_and_others_work(
         table.write_bytes(text if isinstance(text, bytes) else text.encode())
     furiosa(machine)
     machine.files({"/dev/mychip7": ""})
-    inventory = Inventory(all_kinds(Machine("m1", HostAccess(machine.root)), 0, str(table)))
-    seen = {report["id"] for report in await inventory.refresh()}
+    devices = MachineDevices(all_kinds(Machine("m1", HostAccess(machine.root)), 0, str(table)))
+    seen = {report["id"] for report in await devices.refresh()}
     # The built-in rows and the valid rows of the file are used.
     mine = {"m1-mychip-7"} if family == "warboy" else set()
     assert seen == {UUID, "RNGD-1"} | mine
-    findings = [f for f in inventory.facts()["discovery"] if f["family"] == family]
+    findings = [f for f in devices.facts()["discovery"] if f["family"] == family]
     assert (findings[-1]["found"], reason in findings[-1]["reason"]) == (0, True)
 
 
@@ -403,13 +403,13 @@ async def test_masked_device_is_reported_as_unhealthy(
 ) -> None:
     furiosa(machine)
     kinds = all_kinds(Machine("m1", HostAccess(machine.root)), 1, "")
-    inventory = Inventory(kinds, masked=[UUID])
-    reports = {r["id"]: r for r in await inventory.refresh()}
+    devices = MachineDevices(kinds, masked=[UUID])
+    reports = {r["id"]: r for r in await devices.refresh()}
     assert set(reports) == {"SIM-m1-0", UUID, "RNGD-1"}
     assert not reports[UUID]["is_healthy"]
     assert reports[UUID]["facts"]["masked"]
     assert reports["RNGD-1"]["is_healthy"]
-    found = {f["family"]: f for f in inventory.facts()["discovery"]}
+    found = {f["family"]: f for f in devices.facts()["discovery"]}
     assert found["rngd"]["found"] == 1
     assert found["ipu"] == {
         "family": "ipu",
@@ -425,7 +425,7 @@ async def test_gpus_are_simulated_by_default_only_without_any_accelerator(
 ) -> None:
     async def devices(simulated_gpus: int | None) -> set[str]:
         kinds = all_kinds(Machine("m1", HostAccess(machine.root)), simulated_gpus, "")
-        return {report["id"] for report in await Inventory(kinds).refresh()}
+        return {report["id"] for report in await MachineDevices(kinds).refresh()}
 
     assert await devices(None) == {"SIM-m1-0", "SIM-m1-1"}
     assert await devices(0) == set()

@@ -32,7 +32,7 @@ class NewDevice:
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
+class DeviceChanges:
     """Result of an update of devices.
 
     ``capacity_increased``: a healthy device was added or moved from another agent, a device became
@@ -79,7 +79,7 @@ async def write_slots(tx: AsyncConnection, agent_id: str, slots: Mapping[str, in
 
 async def write_devices(
     tx: AsyncConnection, agent_id: str, reported: Sequence[NewDevice]
-) -> Inventory:
+) -> DeviceChanges:
     """Store the devices of an agent.
 
     A device that is no longer reported is marked unhealthy, or deleted if it is simulated and
@@ -117,7 +117,7 @@ async def write_devices(
             capacity_increased = capacity_increased or is_new
     known_here = {device_id for device_id, row in known.items() if row["agent_id"] == agent_id}
     await _write_missing(tx, sorted(known_here - set(ids)))
-    return Inventory(capacity_increased, tuple(refused))
+    return DeviceChanges(capacity_increased, tuple(refused))
 
 
 async def _write_missing(tx: AsyncConnection, ids: Sequence[str]) -> None:
