@@ -85,7 +85,7 @@ PARSERS: dict[str, list[Parser]] = {
             SessionType.BATCH, {"startup_command": "x", "batch_timeout": t}, NOW
         ),
     ],
-    "sessions.batch.not_before": [lambda t: batch.not_before(t, NOW)],
+    "sessions.batch.parse_start_time": [lambda t: batch.parse_start_time(t, NOW)],
     "sessions.callbacks.AllowedTargets.parse": [
         lambda t: callbacks.AllowedTargets.parse(t, ""),
         lambda t: callbacks.AllowedTargets.parse("", t),
