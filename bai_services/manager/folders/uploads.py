@@ -115,7 +115,7 @@ class Uploads:
             return await self._finish(caller, row, facts, writer)
         return _progress(facts)
 
-    async def state(self, caller: Caller, key: str, upload_id: str) -> Progress:
+    async def prepare_resume(self, caller: Caller, key: str, upload_id: str) -> Progress:
         """Return the progress of an upload; abort a chunk in progress.
 
         If all bytes were received but the final step failed, repeat the final step now. Its error
@@ -345,7 +345,7 @@ class UploadChunk:
                 self._uploads.end_chunk(self, self._facts.id)
 
     def on_disconnect(self) -> None:
-        """Stop unpacking for a disconnected client; ``state`` starts it again."""
+        """Stop unpacking for a disconnected client; ``prepare_resume`` starts it again."""
         if self._final_step is not None and self._facts.is_archive:
             self._final_step.stop()
 
