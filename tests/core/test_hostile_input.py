@@ -238,7 +238,7 @@ NOT_FROM_USERS = {
     "apps.shares.check_sharing",
     "counts.counted",
     "counts.with_article",
-    "records.fields_of",
+    "record_fields.fields_of",
     "cluster.devices.check_exclusive",
     "cluster.devices.check_unique",
     "cluster.devices.max_amount",
