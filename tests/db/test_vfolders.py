@@ -29,7 +29,8 @@ from bai_services.db.accounts.users import UserChange, UserStore
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.invitations import InvitationStore
 from bai_services.db.folders.quota_scopes import QuotaStore
-from bai_services.db.folders.vfolders import VfolderRow, VfolderStore, VfolderVisibility
+from bai_services.db.folders.rows import VfolderRow, VfolderVisibility
+from bai_services.db.folders.vfolders import VfolderStore
 from bai_services.db.tables import accounts
 from bai_services.db.tables.folders import vfolder_grants, vfolder_invitations, vfolder_mounts
 

@@ -11,7 +11,7 @@ from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import Conflict, InvalidRequest, NotFound, TooLarge
 from bai_services.core.folders.entries import Entry
 from bai_services.core.folders.vfolders import Precondition
-from bai_services.db.folders.vfolders import VfolderRow
+from bai_services.db.folders.rows import VfolderRow
 from bai_services.storage.host import StorageHost
 from bai_services.storage.transfers.staging import UploadFacts, Writer, expiry
 from bai_services.storage.transfers.uploads import ResumableUploads
