@@ -87,7 +87,7 @@ class Tour(Shell):
 
     async def speak(self, texts: Language) -> None:
         await self.page.evaluate(CHOOSE_IN_ANOTHER_TAB, texts.name)
-        await self.page.locator(f"[aria-label='{texts('shell.language')}']").wait_for()
+        await self.page.locator(f"button[aria-label='{texts('shell.language')}']").wait_for()
 
     async def check(self, name: str, sizes: Sequence[ViewportSize] = (WIDE, NARROW)) -> None:
         for texts in map(language, (*LANGUAGES[1:], "en")):
