@@ -15,11 +15,11 @@ from tornado.httputil import HTTPServerRequest
 from traitlets import Set, TraitError, Unicode, default
 
 from bai_services.client import Token
-from bai_services.client_address import TrustedProxies
 from bai_services.core import errors
 from bai_services.i18n.catalogue import translator_for
 from bai_services.service_client import ServiceClient
 from bai_services.single_flight import FreshSingleFlight
+from bai_services.trusted_proxies import TrustedProxies
 
 from . import browser_sign_ins, handlers, hub_pages
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username

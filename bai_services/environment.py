@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bai_services.branding import read_brand
-from bai_services.client_address import TrustedProxies
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.core.user_input import read_whole, shown
 from bai_services.home import Home
 from bai_services.manager.settings import Settings, StorageHostSettings
+from bai_services.trusted_proxies import TrustedProxies
 
 DEFAULT_HOME = ".bai"
 DEFAULT_IMAGE = "bai-session:latest"

@@ -23,7 +23,7 @@ from typing import Any
 
 from bai_services.agent.devices.base import GrantedDevice
 from bai_services.agent.devices.device_grants import DeviceGrants
-from bai_services.agent.devices.inventory import Inventory
+from bai_services.agent.devices.machine_devices import MachineDevices
 from bai_services.agent.devices.memory_watchdog import Action, Watchdog
 from bai_services.agent.devices.nvidia.cuda import CudaGpus
 from bai_services.agent.folders.kernel_folders import Folders
@@ -70,21 +70,21 @@ async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
     All durations are in milliseconds.
     """
-    inventory = Inventory([CudaGpus()])
+    devices = MachineDevices([CudaGpus()])
     engine = ProcessEngine(AGENT, Folders(folder), 1.0)
     grants = DeviceGrants(Folders(folder))
-    watchdog = Watchdog(inventory, engine, grants, Action.WARN)
+    watchdog = Watchdog(devices, engine, grants, Action.WARN)
     started = time.perf_counter()
-    await inventory.refresh()
+    await devices.refresh()
     first = time.perf_counter() - started
     sessions = [str(uuid.uuid4()) for _ in range(options.sessions)]
     processes = start_sessions(sessions)
     try:
-        allocate_shares(sessions, processes, folder, inventory, grants)
+        allocate_shares(sessions, processes, folder, devices, grants)
         check_seconds, sums = [], []
         for _ in range(options.runs):
             started = time.perf_counter()
-            await inventory.refresh()
+            await devices.refresh()
             seen = time.perf_counter()
             await watchdog.check()
             check_seconds.append(seen - started)
@@ -100,7 +100,7 @@ async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         "discovery_and_sample_ms": milliseconds(check_seconds),
         "sums_per_session_ms": milliseconds(sums),
         "first_check_ms": round(first * 1000, 2),
-        "gpus": len(inventory.devices),
+        "gpus": len(devices.by_id),
         "sessions": watched,
     }
 
@@ -128,14 +128,14 @@ def allocate_shares(
     sessions: list[str],
     processes: list[subprocess.Popen[bytes]],
     folder: Path,
-    inventory: Inventory,
+    devices: MachineDevices,
     grants: DeviceGrants,
 ) -> None:
-    """Allocate a GPU share to each session, and report 1 GiB as used by the session's process."""
-    devices = sorted(inventory.devices.values(), key=lambda d: d.index)
+    """Allocate a GPU share to each session; report 1 GiB of that GPU as used by its process."""
+    gpus = sorted(devices.by_id.values(), key=lambda d: d.index)
     lines = []
     for number, (session, process) in enumerate(zip(sessions, processes, strict=True)):
-        device = devices[number % len(devices)]
+        device = gpus[number % len(gpus)]
         Folders(folder).create(Task("bench", "prepare", session, session), None, None)
         task = Task("bench", "prepare", session, session)
         grants.add(task, [GrantedDevice(device, 100, "cuda.shares")])

@@ -22,7 +22,7 @@ from typing import Any
 
 from bai_services.agent.devices.base import Device, GrantedDevice
 from bai_services.agent.devices.device_grants import DeviceGrants
-from bai_services.agent.devices.inventory import Inventory
+from bai_services.agent.devices.machine_devices import MachineDevices
 from bai_services.agent.devices.memory_watchdog import CHECK_INTERVAL_SECONDS, Action, Watchdog
 from bai_services.agent.devices.nvidia.cuda import CudaGpus
 from bai_services.agent.devices.nvidia.mps import Limits, MpsFailed, program_problem
@@ -186,11 +186,11 @@ async def watchdog_seconds(gpu: Device, total: int, folder: Path) -> float | Non
 
     None means that the session was not stopped within ``TIMEOUT_SECONDS``.
     """
-    inventory, folders = Inventory([CudaGpus()]), Folders(folder)
-    await inventory.refresh()
+    devices, folders = MachineDevices([CudaGpus()]), Folders(folder)
+    await devices.refresh()
     engine = ProcessEngine(AGENT, folders, 1.0)
     grants = DeviceGrants(folders)
-    watchdog = Watchdog(inventory, engine, grants, Action.TERMINATE)
+    watchdog = Watchdog(devices, engine, grants, Action.TERMINATE)
     session = str(uuids.uuid4())
     task = Task("bench", "prepare", session, session)
     folders.create(task, None, None)

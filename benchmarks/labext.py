@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tests.e2e.engines import start, stop
 from tests.e2e.lab import sign_in
+from tests.e2e.sessions import start, stop
 from tests.hub import RunningHub
 from tests.testbed import chromium
 

@@ -29,7 +29,7 @@ import psutil
 from bai_labext.fast_path import ENABLED_VARIABLE
 from benchmarks.bare_hub import proxy_command
 from benchmarks.proxy_load import bytes_per_second, latencies, requests_per_second, websocket_times
-from tests.e2e.engines import start, stop
+from tests.e2e.sessions import start, stop
 from tests.e2e.test_tunnel import running_app
 from tests.hub import RunningHub
 from tests.testbed.ports import free_port

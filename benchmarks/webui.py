@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bai_services.webui.assets import DIRECTORY
-from tests.e2e.engines import start, stop
+from tests.e2e.sessions import start, stop
 from tests.hub import RunningHub
 from tests.testbed import chromium
 

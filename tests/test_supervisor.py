@@ -33,13 +33,17 @@ def is_gone(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
+def is_listening(process: psutil.Process) -> bool:
+    return any(one.status == psutil.CONN_LISTEN for one in process.net_connections())
+
+
 def server_under(pid: int, *, other_than: int | None = None) -> psutil.Process:
-    """Wait for a descendant of ``pid``, other than ``other_than``, that has a socket; return it."""
+    """Wait for a descendant of ``pid``, other than ``other_than``, that listens; return it."""
 
     def listening_child() -> psutil.Process | None:
         for child in psutil.Process(pid).children(recursive=True):
             try:
-                if child.pid != other_than and child.net_connections():
+                if child.pid != other_than and is_listening(child):
                     return child
             except psutil.Error:
                 continue

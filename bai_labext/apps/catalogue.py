@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bai_services.core.apps.catalogue import KNOWN_APPS, PORTS, AppKind, KnownApp
-from bai_services.core.records import fields_of
+from bai_services.core.record_fields import fields_of
 
 ICONS = Path(__file__).parent / "icons"
 

@@ -25,8 +25,8 @@ from bai_labext.apps.shared_app_access import Visit, Visits
 from bai_labext.manager_link import ManagerLink
 from bai_services.core.apps.catalogue import AppKind
 from bai_services.core.apps.shares import WHOLE_SESSION
-from bai_services.core.client_address import normal_address
 from bai_services.core.errors import BaiError, Unavailable
+from bai_services.core.ip_addresses import normal_address
 
 ENTRY = "bai_entry"
 COOKIE = "bai-visit"

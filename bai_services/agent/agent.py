@@ -13,7 +13,7 @@ from bai_services.core.errors import BaiError, InvalidRequest, NotFound, Unavail
 from bai_services.core.resources import ResourceSlots
 
 from .devices.device_grants import DeviceGrants
-from .devices.inventory import Inventory
+from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Watchdog
 from .engine import Engine
 from .folders.disk import DiskWatch
@@ -55,7 +55,7 @@ class Agent:
         identity: Identity,
         link: Link,
         engine: Engine,
-        inventory: Inventory,
+        devices: MachineDevices,
         folders: Folders,
         grants: DeviceGrants,
         watchdog: Watchdog,
@@ -65,14 +65,14 @@ class Agent:
         self._identity = identity
         self._link = link
         self._engine = engine
-        self._inventory = inventory
+        self._devices = devices
         self._folders = folders
         self._grants = grants
         self._watchdog = watchdog
         self._disk = disk
         self._load = load
         self._executor = WorkExecutor(
-            link, engine, inventory, folders, grants, watchdog, self.send_heartbeat
+            link, engine, devices, folders, grants, watchdog, self.send_heartbeat
         )
         self._running_items: dict[str, asyncio.Task[None]] = {}
         self._interval_seconds = DEFAULT_HEARTBEAT_SECONDS
@@ -84,7 +84,7 @@ class Agent:
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set; then sign off at the manager, and close engine and devices."""
         await asyncio.to_thread(self._grants.restore)
-        await self._inventory.reconcile(self._grants.all())
+        await self._devices.reconcile(self._grants.all())
         await asyncio.to_thread(self._folders.remove_stale_mount_points)
         loops = [
             asyncio.create_task(self._heartbeat_loop(), name="heartbeats"),
@@ -92,7 +92,7 @@ class Agent:
             asyncio.create_task(self._cleanup_loop(), name="cleanup"),
             asyncio.create_task(self._watchdog.run(), name="watchdog"),
             asyncio.create_task(self._disk.run(), name="disk"),
-            asyncio.create_task(self._inventory.maintain(), name="devices"),
+            asyncio.create_task(self._devices.maintain(), name="devices"),
         ]
         stopped = asyncio.create_task(stop.wait())
         try:
@@ -109,7 +109,7 @@ class Agent:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._sign_off()
             await self._engine.close()
-            await self._inventory.close()
+            await self._devices.close()
 
     async def send_heartbeat(self) -> None:
         """Read the current state of the machine and send one heartbeat.
@@ -129,7 +129,7 @@ class Agent:
             self._is_registered.set()
 
     async def _heartbeat_content(self) -> dict[str, Any]:
-        devices, kernels = await asyncio.gather(self._inventory.refresh(), self._kernels())
+        devices, kernels = await asyncio.gather(self._devices.refresh(), self._kernels())
         for device in devices:
             device["facts"] = {**device["facts"], "held": self._grants.facts(device["id"])}
         facts, images = await self._slow_facts()
@@ -141,7 +141,7 @@ class Agent:
             "version": __version__,
             "facts": {
                 **facts,
-                **self._inventory.facts(),
+                **self._devices.facts(),
                 **self._disk.facts(),
                 **await asyncio.to_thread(self._load.facts),
             },

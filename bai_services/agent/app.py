@@ -27,8 +27,8 @@ from bai_services.service_client import ServiceClient
 from .agent import Agent, Identity
 from .devices.base import DeviceKind
 from .devices.device_grants import DeviceGrants
-from .devices.inventory import Inventory
 from .devices.kinds import Machine, all_kinds
+from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Action, Watchdog
 from .devices.sharing_settings import SharingSettings
 from .docker.calls import DockerCalls
@@ -290,15 +290,15 @@ class AgentApp(Application):
         folders = Folders(Path(self.home), opens_directories=self.engine == "process")
         engine = self._make_engine(folders)
         kinds = await asyncio.to_thread(self.device_kinds)
-        inventory = Inventory(kinds, self.masked_devices)
+        devices = MachineDevices(kinds, self.masked_devices)
         async with ServiceClient(self.manager_url, Token(self._read_secret())) as client:
             link = Link(client, identity.agent_id)
             log.info("agent %s: %s engine, %s", identity.agent_id, engine.name, str(identity.slots))
             grants = DeviceGrants(folders)
-            watchdog = Watchdog(inventory, engine, grants, Action(self.device_excess))
+            watchdog = Watchdog(devices, engine, grants, Action(self.device_excess))
             disk = self._disk_watch(engine, folders)
             load = MachineLoad(Path(self.home))
-            agent = Agent(identity, link, engine, inventory, folders, grants, watchdog, disk, load)
+            agent = Agent(identity, link, engine, devices, folders, grants, watchdog, disk, load)
             await agent.run(stop)
 
     def device_kinds(self) -> list[DeviceKind]:

@@ -15,7 +15,7 @@ from bai_services.core.errors import BaiError, NotFound, Unavailable
 from bai_services.core.sessions.launch_plan import Mount
 
 from .devices.device_grants import DeviceGrants
-from .devices.inventory import Inventory
+from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Watchdog
 from .engine import Engine
 from .folders.kernel_folders import Folders
@@ -38,7 +38,7 @@ class WorkExecutor:
         self,
         link: Link,
         engine: Engine,
-        inventory: Inventory,
+        devices: MachineDevices,
         folders: Folders,
         grants: DeviceGrants,
         watchdog: Watchdog,
@@ -46,7 +46,7 @@ class WorkExecutor:
     ) -> None:
         self._link = link
         self._engine = engine
-        self._inventory = inventory
+        self._devices = devices
         self._folders = folders
         self._grants = grants
         self._watchdog = watchdog
@@ -71,7 +71,7 @@ class WorkExecutor:
         await self._link.deliver(task.to_report(state, **facts))
 
     async def _prepare(self, task: Task) -> dict[str, Any]:
-        granted = resolve_devices(task.devices, self._inventory.devices)
+        granted = resolve_devices(task.devices, self._devices.by_id)
         await with_mount_timeout(_check_mounts, task)
         async with ProgressReporter(self._link, task) as reporter:
             prepared = await self._engine.prepare(task, reporter.report)
@@ -79,13 +79,13 @@ class WorkExecutor:
         # Store the grants before the injection, so that a removal always finds the devices to
         # release.
         await asyncio.to_thread(self._grants.add, task, granted)
-        kinds, engine = self._inventory.kinds, self._engine.name
+        kinds, engine = self._devices.kinds, self._engine.name
         try:
             injection = await asyncio.to_thread(
                 make_injection, granted, kinds, engine, home, prepared.network
             )
         except Exception:
-            await self._inventory.release(self._grants.remove(task.kernel_id))
+            await self._devices.release(self._grants.remove(task.kernel_id))
             raise
         mounts = list(injection.mounts)
         if granted and engine == "docker":
@@ -115,7 +115,7 @@ class WorkExecutor:
     async def _remove(self, task: Task) -> dict[str, Any]:
         await self._watchdog.detach_session(task.session_id)
         await self._engine.remove(task)
-        await self._inventory.release(self._grants.remove(task.kernel_id))
+        await self._devices.release(self._grants.remove(task.kernel_id))
         name = await asyncio.to_thread(self._folder_of, task)
         if not await asyncio.to_thread(self._folders.remove, name):
             log.warning("files of session %s could not be deleted", task.session_id)

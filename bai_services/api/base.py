@@ -18,7 +18,7 @@ from tornado.web import HTTPError, RequestHandler
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.listing import ListQuery
-from bai_services.core.records import fields_of
+from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.user_input import shown
 from bai_services.manager.manager import Manager

@@ -8,7 +8,8 @@ from .base import APIHandler, operation
 from .cluster.agents import Agent, AgentTotals
 from .fields import ResponseModel
 from .folders.storage_hosts import QuotaScope
-from .sessions.responses import Session, SessionQuotas
+from .sessions.option_responses import SessionQuotas
+from .sessions.responses import Session
 
 
 class SessionCounts(ResponseModel):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 
-from .client_address import parse_address
 from .errors import InvalidRequest
+from .ip_addresses import parse_address
 from .user_input import shown
 
 # Length in bits of the prefix of IPv4-mapped addresses.

@@ -34,7 +34,10 @@ def text_problem(text: str, *, has_lines: bool = False) -> str:
     previous = " "
     for position, letter in enumerate(text, 1):
         category = unicodedata.category(letter)
-        marks = marks + 1 if category in ("Mn", "Me") and ord(letter) not in _SELECTORS else 0
+        if category not in ("Mn", "Me"):
+            marks = 0
+        elif ord(letter) not in _SELECTORS:
+            marks += 1
         if marks > MAX_COMBINING_MARKS:
             return (
                 f"character {position} is the {marks}th combining mark of one letter; "

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bai_services.agent.devices.host_files import HostFiles
+from bai_services.agent.devices.host_access import HostAccess
 from bai_services.agent.devices.table import built_in
 from bai_services.agent.devices.vendors.furiosa import FuriosaSmi
 from bai_services.agent.devices.vendors.rngd import Rngds
@@ -83,7 +83,7 @@ class Card:
 def make_rngd(machine: FakeMachine, module: Any, parts: int = 1) -> Rngds:
     furiosa(machine)
     row = replace(built_in()["rngd"], parts=parts)
-    return Rngds(row, "m1", HostFiles(machine.root), FuriosaSmi(module))
+    return Rngds(row, "m1", HostAccess(machine.root), FuriosaSmi(module))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bai_services.agent.devices.base import Device, GrantedDevice
-from bai_services.agent.devices.host_files import HostFiles
+from bai_services.agent.devices.host_access import HostAccess
 from bai_services.agent.devices.nvidia.cuda import CudaGpus
 from bai_services.agent.devices.nvidia.gpu_reader import profile_of
 from bai_services.client import Client
@@ -138,7 +138,7 @@ def test_session_gets_nodes_of_its_mig_instance_only(tmp_path: Path) -> None:
         text = "DeviceFileMinor: {}\nDeviceFileMode: 292\n"
         (folder / "access").write_text(text.format(10 * number))
         (folder / "ci0" / "access").write_text(text.format(10 * number + 1))
-    gpus = CudaGpus(host=HostFiles(tmp_path))
+    gpus = CudaGpus(host=HostAccess(tmp_path))
     part = gpus.inject([instance(2)], "process")
     assert list(part.device_nodes) == [
         "/dev/nvidia3", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bai_services.agent.devices import inventory as inventory_module
+from bai_services.agent.devices import machine_devices
 from bai_services.agent.devices.base import (
     Device,
     DeviceKind,
@@ -21,8 +21,8 @@ from bai_services.agent.devices.base import (
     GrantedDevice,
 )
 from bai_services.agent.devices.device_grants import DeviceGrants
-from bai_services.agent.devices.host_files import HostFiles
-from bai_services.agent.devices.inventory import Inventory
+from bai_services.agent.devices.host_access import HostAccess
+from bai_services.agent.devices.machine_devices import MachineDevices
 from bai_services.agent.devices.memory_watchdog import Action, Watchdog
 from bai_services.agent.devices.nvidia.nccl import nccl_defaults
 from bai_services.agent.devices.table import built_in
@@ -78,7 +78,7 @@ def test_rngd_is_divided_into_equal_parts(
     machine.files({f"/dev/rngd/npu0{name}": "" for name in names})
     # A file of another card, although its name starts with ``npu0``, like the files of card 0.
     machine.files({"/dev/rngd/npu01mgmt": ""})
-    kind = Rngds(replace(built_in()["rngd"], parts=parts), "m1", HostFiles(machine.root))
+    kind = Rngds(replace(built_in()["rngd"], parts=parts), "m1", HostAccess(machine.root))
     devices = kind.discover()
     assert [d.id for d in devices] == [f"RNGD-1.{name}" for name in elements]
     assert {(d.slot, d.memory_bytes) for d in devices} == {(slot, 48 * GIB // parts)}
@@ -90,7 +90,7 @@ def test_rngd_is_divided_into_equal_parts(
 def test_path_pattern_of_device_1_does_not_match_device_10(tmp_path: Path) -> None:
     for name in ("npu1mgmt", "npu10mgmt", "npu1"):
         (tmp_path / name).touch()
-    assert HostFiles(tmp_path).paths("/npu{i}*", 1) == ["/npu1", "/npu1mgmt"]
+    assert HostAccess(tmp_path).paths("/npu{i}*", 1) == ["/npu1", "/npu1mgmt"]
 
 
 def gpu(number: int, numa: int | None = None, linked: int | None = None) -> GrantedDevice:
@@ -100,7 +100,7 @@ def gpu(number: int, numa: int | None = None, linked: int | None = None) -> Gran
 
 
 def test_nccl_defaults_use_links_and_nearest_adapters(tmp_path: Path) -> None:
-    host = HostFiles(tmp_path)
+    host = HostAccess(tmp_path)
     for name, numa, state in (("a", 0, "4: ACTIVE"), ("b", 1, "4: ACTIVE"), ("c", 1, "1: DOWN")):
         folder = tmp_path / f"sys/class/infiniband/mlx5_{name}"
         (folder / "ports/1/gid_attrs/types").mkdir(parents=True)
@@ -172,11 +172,11 @@ async def test_used_memory_counts_as_activity_without_utilization(
 ) -> None:
     cards, folders = SingleCard(), Folders(tmp_path)
     cards.seen = seen
-    inventory = Inventory([cards])
-    await inventory.refresh()
+    devices = MachineDevices([cards])
+    await devices.refresh()
     engine: Engine = ProcessEngine("m1", folders, 1.0)
     grants = DeviceGrants(folders)
-    watchdog = Watchdog(inventory, engine, grants, Action.STOP)
+    watchdog = Watchdog(devices, engine, grants, Action.STOP)
     key = "0" * 32
     task = Task("w", "prepare", key, key)
     folders.create(task, None, None)
@@ -187,7 +187,7 @@ async def test_used_memory_counts_as_activity_without_utilization(
     assert (use["active_at"] is not None) == is_active
     active_at = use["active_at"]
     cards.seen = {"memory_used_bytes": 0}
-    await inventory.refresh()
+    await devices.refresh()
     await watchdog.check()
     # The device is idle now, so the time of the last activity does not change.
     assert watchdog.usage(key)["devices"][0]["active_at"] == active_at
@@ -240,11 +240,11 @@ async def test_driver_that_does_not_answer_blocks_neither_watchdog_nor_removal(
 ) -> None:
     hung, other = HungCard(), OtherCard()
     other.seen = {"memory_used_bytes": 3 * GIB}
-    inventory = Inventory([hung, other])
-    await inventory.refresh()
+    devices = MachineDevices([hung, other])
+    await devices.refresh()
     folders = Folders(tmp_path)
     engine, grants = OwnProcesses("m1", folders, 1.0), DeviceGrants(folders)
-    watchdog = Watchdog(inventory, engine, grants, Action.WARN)
+    watchdog = Watchdog(devices, engine, grants, Action.WARN)
     key = engine.session_id
     task = Task("w", "prepare", key, key)
     folders.create(task, None, None)
@@ -255,12 +255,12 @@ async def test_driver_that_does_not_answer_blocks_neither_watchdog_nor_removal(
     assert [use["processes"] for use in before] == [1, 0]
 
     if error is None:
-        monkeypatch.setattr(inventory_module, "READ_TIMEOUT_SECONDS", 0.05)
+        monkeypatch.setattr(machine_devices, "READ_TIMEOUT_SECONDS", 0.05)
         hung.may_answer.clear()
     hung.error = error
     calls = hung.calls
     other.seen["memory_used_bytes"] = 4 * GIB
-    await inventory.refresh()
+    await devices.refresh()
     async with asyncio.timeout(30):
         await watchdog.check()
         await watchdog.check()
@@ -277,18 +277,18 @@ async def test_driver_that_does_not_answer_blocks_neither_watchdog_nor_removal(
     monkeypatch.undo()
     await watchdog.check()
     assert watchdog.usage(key)["devices"][0]["processes"] == 1
-    await inventory.close()
+    await devices.close()
 
 
 async def test_masked_device_in_use_is_still_monitored(tmp_path: Path) -> None:
     cards = SingleCard()
     cards.seen = {"memory_used_bytes": 7 * GIB}
-    inventory = Inventory([cards], masked=["hl0"])
-    (report,) = await inventory.refresh()
+    devices = MachineDevices([cards], masked=["hl0"])
+    (report,) = await devices.refresh()
     assert (report["is_healthy"], report["facts"]["masked"]) == (False, True)
     folders = Folders(tmp_path)
     grants = DeviceGrants(folders)
-    watchdog = Watchdog(inventory, ProcessEngine("m1", folders, 1.0), grants, Action.STOP)
+    watchdog = Watchdog(devices, ProcessEngine("m1", folders, 1.0), grants, Action.STOP)
     key = "1" * 32
     task = Task("w", "prepare", key, key)
     folders.create(task, None, None)

@@ -15,7 +15,7 @@ from bai_services.agent.devices.enforcement_levels import (
     cgroup_problem,
     highest_level,
 )
-from bai_services.agent.devices.host_files import HostFiles
+from bai_services.agent.devices.host_access import HostAccess
 from bai_services.agent.devices.memory_watchdog import Action
 from bai_services.agent.devices.sharing_settings import SharingSettings
 from bai_services.client import Client
@@ -63,7 +63,7 @@ def test_allowed_shares_depend_on_the_enforcement_level() -> None:
 
 
 def test_cgroup_level_requires_driver_cgroup_v2_and_hook(tmp_path: Path) -> None:
-    host = HostFiles(tmp_path)
+    host = HostAccess(tmp_path)
     assert cgroup_problem("process", host, True) == "the driver can limit containers only"
     assert "R615" in cgroup_problem("docker", host, False)
     assert "cgroup v2" in cgroup_problem("docker", host, True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bai_services.agent.devices.base import Device, DeviceGrant, DeviceProcess, GrantedDevice
-from bai_services.agent.devices.host_files import HostFiles
+from bai_services.agent.devices.host_access import HostAccess
 from bai_services.agent.devices.table import built_in
 from bai_services.agent.devices.vendors.amd import AmdGpus, AmdSmi
 from bai_services.agent.devices.vendors.rebellions import Atoms
@@ -43,7 +43,7 @@ def amd_gpus(machine: FakeMachine, module: Any) -> AmdGpus:
     files = machine.root / "sys/devices/0000:00:00.0"
     for name in ("gpu_busy_percent", "mem_info_vram_used", "hwmon/hwmon4/power1_average"):
         (files / name).unlink()
-    return AmdGpus(built_in()["rocm"], "m1", HostFiles(machine.root), AmdSmi(module))
+    return AmdGpus(built_in()["rocm"], "m1", HostAccess(machine.root), AmdSmi(module))
 
 
 def raise_amdsmi_error(*_: Any) -> Any:
@@ -146,7 +146,7 @@ exit 0
 
 
 def discover_atoms(machine: FakeMachine) -> tuple[Atoms, list[Device]]:
-    kind = Atoms(built_in()["atom-max"], "m1", HostFiles(machine.root))
+    kind = Atoms(built_in()["atom-max"], "m1", HostAccess(machine.root))
     return kind, kind.discover()
 
 
@@ -181,7 +181,7 @@ def test_stray_groups_of_a_killed_agent_are_removed(machine: FakeMachine) -> Non
     kind.inject(grant_all(devices[:2]), "docker")
     kind.inject(grant_all(devices[2:]), "docker")
     assert tool.groups() == ["rsd0", "rsd1", "rsd3"]
-    again = Atoms(built_in()["atom-max"], "m1", HostFiles(machine.root))
+    again = Atoms(built_in()["atom-max"], "m1", HostAccess(machine.root))
     again.reconcile(device_grants(devices[2:]))
     again.discover()
     tool.clear_commands()

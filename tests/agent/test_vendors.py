@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bai_services.agent.devices.base import GrantedDevice
-from bai_services.agent.devices.host_files import HostFiles, json_pointer
-from bai_services.agent.devices.inventory import Inventory
+from bai_services.agent.devices.host_access import HostAccess, json_pointer
 from bai_services.agent.devices.kinds import VENDOR_CLASSES, Machine, all_kinds
+from bai_services.agent.devices.machine_devices import MachineDevices
 from bai_services.agent.devices.table import built_in, load_table, read_table
 from bai_services.agent.devices.table_devices import TableDevices
 from bai_services.core.errors import InvalidRequest
@@ -50,7 +50,7 @@ class FakeMachine:
 
     def kind(self, family: str) -> TableDevices:
         make = VENDOR_CLASSES.get(family, TableDevices)
-        return make(built_in()[family], "m1", HostFiles(self.root))
+        return make(built_in()[family], "m1", HostAccess(self.root))
 
 
 @pytest.fixture
@@ -360,7 +360,7 @@ def test_table_file_adds_a_row(machine: FakeMachine, tmp_path: Path) -> None:
     machine.files({"/dev/mychip7": ""})
     rows, wrong = load_table(str(table))
     assert (set(rows), wrong) == ({*built_in(), "mychip"}, {})
-    kind = TableDevices(rows["mychip"], "m1", HostFiles(machine.root))
+    kind = TableDevices(rows["mychip"], "m1", HostAccess(machine.root))
     assert [(d.id, d.index, d.model) for d in kind.discover()] == [("m1-mychip-7", 7, "My chip")]
 
 
@@ -389,12 +389,12 @@ async def test_invalid_table_file_is_reported_and_valid_rows_are_used(
         table.write_bytes(text if isinstance(text, bytes) else text.encode())
     furiosa(machine)
     machine.files({"/dev/mychip7": ""})
-    inventory = Inventory(all_kinds(Machine("m1", HostFiles(machine.root)), 0, str(table)))
-    seen = {report["id"] for report in await inventory.refresh()}
+    devices = MachineDevices(all_kinds(Machine("m1", HostAccess(machine.root)), 0, str(table)))
+    seen = {report["id"] for report in await devices.refresh()}
     # The built-in rows and the valid rows of the file are used.
     mine = {"m1-mychip-7"} if family == "warboy" else set()
     assert seen == {UUID, "RNGD-1"} | mine
-    findings = [f for f in inventory.facts()["discovery"] if f["family"] == family]
+    findings = [f for f in devices.facts()["discovery"] if f["family"] == family]
     assert (findings[-1]["found"], reason in findings[-1]["reason"]) == (0, True)
 
 
@@ -402,14 +402,14 @@ async def test_masked_device_is_reported_as_unhealthy(
     machine: FakeMachine,
 ) -> None:
     furiosa(machine)
-    kinds = all_kinds(Machine("m1", HostFiles(machine.root)), 1, "")
-    inventory = Inventory(kinds, masked=[UUID])
-    reports = {r["id"]: r for r in await inventory.refresh()}
+    kinds = all_kinds(Machine("m1", HostAccess(machine.root)), 1, "")
+    devices = MachineDevices(kinds, masked=[UUID])
+    reports = {r["id"]: r for r in await devices.refresh()}
     assert set(reports) == {"SIM-m1-0", UUID, "RNGD-1"}
     assert not reports[UUID]["is_healthy"]
     assert reports[UUID]["facts"]["masked"]
     assert reports["RNGD-1"]["is_healthy"]
-    found = {f["family"]: f for f in inventory.facts()["discovery"]}
+    found = {f["family"]: f for f in devices.facts()["discovery"]}
     assert found["rngd"]["found"] == 1
     assert found["ipu"] == {
         "family": "ipu",
@@ -424,8 +424,8 @@ async def test_gpus_are_simulated_by_default_if_there_is_no_accelerator(
     machine: FakeMachine,
 ) -> None:
     async def devices(simulated_gpus: int | None) -> set[str]:
-        kinds = all_kinds(Machine("m1", HostFiles(machine.root)), simulated_gpus, "")
-        return {report["id"] for report in await Inventory(kinds).refresh()}
+        kinds = all_kinds(Machine("m1", HostAccess(machine.root)), simulated_gpus, "")
+        return {report["id"] for report in await MachineDevices(kinds).refresh()}
 
     assert await devices(None) == {"SIM-m1-0", "SIM-m1-1"}
     assert await devices(0) == set()

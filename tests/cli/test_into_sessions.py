@@ -12,7 +12,7 @@ import pytest
 
 from bai_services.cli.apps.ssh import index_of_host
 from bai_services.cli.apps.ssh_client import SshFiles, proxy_command
-from bai_services.cli.sessions.watch import new_text
+from bai_services.cli.sessions.live_output import new_text
 from tests.cli.conftest import Bai
 from tests.testbed.skip import skip_or_fail
 

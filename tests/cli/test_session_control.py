@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+import httpx
+import pytest
+
+from bai_services.cli.sessions.waiting import wait_for_status
+from bai_services.client import Client, Keypair
 from bai_services.core.sessions.callbacks import secret_of
+from bai_services.core.sessions.lifecycle import Status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 from .conftest import Bai
-from .test_sessions import bring_to_running
+from .test_sessions import bring_to_running, report_exit
 
 
 async def test_wait_and_logs_of_a_failed_batch_session(
@@ -59,6 +66,48 @@ async def test_wait_for_an_ended_session_succeeds_only_for_statuses_that_it_reac
         waited = await bai("session", "wait", "train", "--until", until, by="user")
         codes[until] = waited.code
     assert codes == {"running": 0, "pending": 0, "terminated": 0, "cancelled": 1, "error": 1}
+
+
+async def test_wait_ends_at_once_if_the_session_has_passed_the_status(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    await bai("session", "create", "lab1", "-r", "cpu=1", "-r", "mem=1g", by="user")
+    await bring_to_running(api, agent, "lab1")
+    waited = await bai(
+        "session", "wait", "lab1", "--until", "prepared", "--timeout", "5", by="user"
+    )
+    assert (waited.code, waited.stderr) == (0, "")
+    assert waited.stdout.startswith("✓ lab1 is running (0 s)")
+
+
+class CountingClient(Client):
+    """Counts the requests that it has sent."""
+
+    count = 0
+
+    async def send(self, *args: Any, **options: Any) -> httpx.Response:
+        self.count += 1
+        return await super().send(*args, **options)
+
+
+async def test_wait_for_the_start_of_a_stopping_session_polls_for_its_end(
+    api: Api, agent: FakeAgent
+) -> None:
+    user = await api.client("user")
+    session = await user.post("/sessions", {"name": "lab1"})
+    await bring_to_running(api, agent, "lab1")
+    stopping = await user.delete(f"/sessions/{session['id']}")
+    assert stopping["status"] == "TERMINATING"
+    keys = api.world.keys["user"]
+    keypair = Keypair(keys.access_key, keys.secret_key)
+    client = CountingClient(api.url, keypair)
+    async with client:
+        waiting = asyncio.create_task(wait_for_status(client, stopping, Status.RUNNING, 60))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(waiting), 1)
+        assert client.count == 1
+        await report_exit(api, session["id"])
+        assert (await waiting)["status"] == "TERMINATED"
 
 
 async def test_session_has_the_callback_url_and_bai_prints_the_secret(bai: Bai, api: Api) -> None:

@@ -59,6 +59,11 @@ def test_readable_text_is_accepted(text: str) -> None:
             f"at most {MAX_COMBINING_MARKS} are allowed",
             id="too many combining marks",
         ),
+        pytest.param(
+            "e" + ("\u0301" * MAX_COMBINING_MARKS + "\ufe0f") * 2,
+            f"at most {MAX_COMBINING_MARKS} are allowed",
+            id="too many combining marks with a variation selector between them",
+        ),
     ],
 )
 def test_deceptive_text_is_rejected_with_the_position_of_the_character(

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import bai_services.core
 from bai_services.core import (
-    client_address,
     client_networks,
     display_text,
     durations,
+    ip_addresses,
     listing,
     names,
     resources,
@@ -85,7 +85,7 @@ PARSERS: dict[str, list[Parser]] = {
             SessionType.BATCH, {"startup_command": "x", "batch_timeout": t}, NOW
         ),
     ],
-    "sessions.batch.not_before": [lambda t: batch.not_before(t, NOW)],
+    "sessions.batch.parse_start_time": [lambda t: batch.parse_start_time(t, NOW)],
     "sessions.callbacks.AllowedTargets.parse": [
         lambda t: callbacks.AllowedTargets.parse(t, ""),
         lambda t: callbacks.AllowedTargets.parse("", t),
@@ -98,8 +98,8 @@ PARSERS: dict[str, list[Parser]] = {
         callbacks.AllowedTargets(("*.example.org",)).allows_name
     ],
     "sessions.callbacks.AllowedTargets.allows_address": [callbacks.AllowedTargets().allows_address],
-    "client_address.normal_address": [client_address.normal_address],
-    "client_address.parse_address": [client_address.parse_address],
+    "ip_addresses.normal_address": [ip_addresses.normal_address],
+    "ip_addresses.parse_address": [ip_addresses.parse_address],
     "cluster.model.canonical_image": [cluster.canonical_image],
     "cluster.model.check_agent_id": [cluster.check_agent_id],
     "cluster.model.check_device": [
@@ -125,6 +125,7 @@ PARSERS: dict[str, list[Parser]] = {
     "cluster.image_labels.check_preopen_ports": [
         lambda t: image_labels.check_preopen_ports([8000], {PORTS: t})
     ],
+    "cluster.image_labels.parse_new_labels": [lambda t: image_labels.parse_new_labels({PORTS: t})],
     "cluster.image_labels.parse_labels": [
         lambda t: image_labels.parse_labels({t: t}),
         lambda t: image_labels.parse_labels({PORTS: t}),
@@ -237,7 +238,7 @@ NOT_FROM_USERS = {
     "apps.shares.check_sharing",
     "counts.counted",
     "counts.with_article",
-    "records.fields_of",
+    "record_fields.fields_of",
     "cluster.devices.check_exclusive",
     "cluster.devices.check_unique",
     "cluster.devices.max_amount",

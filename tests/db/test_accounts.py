@@ -16,7 +16,7 @@ from bai_services.db.accounts.checked_users import CheckedUser
 from bai_services.db.accounts.domains import DomainStore
 from bai_services.db.accounts.policies import PolicyStore
 from bai_services.db.accounts.projects import ProjectStore
-from bai_services.db.accounts.sign_in_failures import SignInFailureStore
+from bai_services.db.accounts.sign_in_attempts import SignInAttemptStore
 from bai_services.db.accounts.users import UserChange, UserStore
 from bai_services.db.database import Database
 
@@ -146,7 +146,7 @@ async def test_one_of_several_concurrent_additions_of_a_member_succeeds(
 
 async def test_concurrent_sign_in_attempts_respect_limit(database: Database, domain: str) -> None:
     await add_user(database, "ada")
-    store = SignInFailureStore(database)
+    store = SignInAttemptStore(database)
     # Concurrent calls with different orders of the subjects must not cause a deadlock.
     orders = ({"s": 10, "t": None}, {"t": None, "s": 10})
     counted = await asyncio.gather(
@@ -163,7 +163,7 @@ async def test_concurrent_sign_in_attempts_respect_limit(database: Database, dom
 
 
 async def test_old_attempts_are_deleted(database: Database) -> None:
-    store = SignInFailureStore(database)
+    store = SignInAttemptStore(database)
     for number in range(20):
         await store.count_attempt({f"name-{number}": 10}, NOW, BLOCK)
     await store.count_attempt({"late": 10}, NOW + 2 * BLOCK, BLOCK)

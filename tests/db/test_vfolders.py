@@ -29,7 +29,8 @@ from bai_services.db.accounts.users import UserChange, UserStore
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.invitations import InvitationStore
 from bai_services.db.folders.quota_scopes import QuotaStore
-from bai_services.db.folders.vfolders import VfolderRow, VfolderStore, VfolderVisibility
+from bai_services.db.folders.rows import VfolderRow, VfolderVisibility
+from bai_services.db.folders.vfolders import VfolderStore
 from bai_services.db.tables import accounts
 from bai_services.db.tables.folders import vfolder_grants, vfolder_invitations, vfolder_mounts
 
@@ -157,14 +158,20 @@ async def test_change_of_folder_that_is_not_ready_is_a_conflict(
         store.update("f1", {"permission": "ro"}, ENTRY),
         invitations.create({**values, "id": "i2"}, ENTRY),
         invitations.settle("i1", InvitationStatus.ACCEPTED, NOW, ENTRY),
+        offer(world),
+        grant(world),
     ):
         with pytest.raises(Conflict, match="folder data is delete-pending, not ready"):
             await change
     await store.apply_event("f1", VfolderEvent.PURGED, NOW)
     await store.apply_event("f1", VfolderEvent.EMPTIED, NOW)
-    for vfolder_id in ("f1", "f9"):
+    for gone in (
+        store.update("f1", {"permission": "ro"}, ENTRY),
+        store.update("f9", {"permission": "ro"}, ENTRY),
+        offer(world),
+    ):
         with pytest.raises(NotFound, match="no longer exists"):
-            await store.update(vfolder_id, {"permission": "ro"}, ENTRY)
+            await gone
 
 
 def test_exactly_one_of_a_concurrent_delete_and_session_start_succeeds(database_url: str) -> None:

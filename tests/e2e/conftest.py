@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.e2e.engines import remove_created_since
+from tests.e2e.sessions import remove_created_since
 from tests.hub import RunningHub
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.e2e import lab
-from tests.e2e.engines import JSON, start, stop
+from tests.e2e.sessions import JSON, start, stop
 from tests.hub import RunningHub
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tests.e2e.engines import JSON, checked, wait_for
+from tests.e2e.sessions import JSON, checked, wait_for
 from tests.hub import RunningHub
 from tests.testbed.wait import wait_until
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.e2e.engines import checked, remove_created_since, start, stop, wait_for
+from tests.e2e.sessions import checked, remove_created_since, start, stop, wait_for
 from tests.hub import RunningHub
 
 pytestmark = pytest.mark.e2e

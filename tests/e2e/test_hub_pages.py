@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.e2e import lab
-from tests.e2e.engines import JSON, checked, wait_for
+from tests.e2e.sessions import JSON, checked, wait_for
 from tests.hub import RunningHub, running_session
 from tests.testbed.wait import wait_until
 

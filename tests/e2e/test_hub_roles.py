@@ -21,7 +21,7 @@ from jupyterhub.app import JupyterHub
 from tornado.web import RequestHandler
 
 from bai_auth.authenticator import BaiAuthenticator
-from tests.e2e.engines import JSON, checked, wait_for
+from tests.e2e.sessions import JSON, checked, wait_for
 from tests.hub import RunningHub, running_session
 from tests.testbed.wait import wait_until
 

@@ -12,7 +12,7 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
 from bai_labext.apps.catalogue import CATALOGUE
-from tests.e2e.engines import checked, start, stop
+from tests.e2e.sessions import checked, start, stop
 from tests.hub import RunningHub
 from tests.testbed.websocket import open_websocket
 

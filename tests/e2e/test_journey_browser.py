@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e import lab
-from tests.e2e.engines import checked, start, stop, wait_for
+from tests.e2e.sessions import checked, start, stop, wait_for
 from tests.hub import RunningHub
 from tests.testbed.wait import wait_until_async
 

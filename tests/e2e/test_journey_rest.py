@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.engines import checked, start, stop
+from tests.e2e.sessions import checked, start, stop
 from tests.hub import RunningHub
 from tests.testbed.wait import wait_until
 from tests.testbed.websocket import open_websocket

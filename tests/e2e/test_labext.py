@@ -13,7 +13,6 @@ import pytest
 from bai_services.i18n.catalogue import LANGUAGES
 from tests.e2e import lab
 from tests.e2e.contrast import assert_contrast
-from tests.e2e.engines import JSON, checked, start, stop, wait_for
 from tests.e2e.lab import sign_in
 from tests.e2e.panel import (
     HIGH_CONTRAST,
@@ -25,6 +24,7 @@ from tests.e2e.panel import (
     panel_of_new_session,
     take_screenshot,
 )
+from tests.e2e.sessions import JSON, checked, start, stop, wait_for
 from tests.hub import RunningHub
 from tests.testbed.wait import wait_until_async
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.e2e import lab
 from tests.e2e.contrast import assert_contrast
-from tests.e2e.engines import checked, stop
 from tests.e2e.panel import panel_of_new_session, take_screenshot
+from tests.e2e.sessions import checked, stop
 from tests.hub import RunningHub
 from tests.testbed.wait import wait_until_async
 

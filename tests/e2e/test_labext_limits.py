@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from tests.e2e import lab
-from tests.e2e.engines import checked, start, wait_for
 from tests.e2e.lab import sign_in
 from tests.e2e.panel import app_row, load, open_panel, panel_of, take_screenshot
+from tests.e2e.sessions import checked, start, wait_for
 from tests.hub import RunningHub
 from tests.testbed.jupyter import JupyterServer
 

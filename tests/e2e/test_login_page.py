@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bai_services.i18n.catalogue import LANGUAGES, translator
-from tests.e2e.engines import checked
+from tests.e2e.sessions import checked
 from tests.hub import RunningHub
 
 if TYPE_CHECKING:

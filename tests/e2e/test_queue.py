@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from benchmarks.noop_engine import URL_VARIABLE, serve_empty_responses
-from tests.e2e.engines import JSON, checked
+from tests.e2e.sessions import JSON, checked
 from tests.hub import ROOT, RunningHub
 from tests.testbed.wait import wait_until
 

@@ -23,7 +23,7 @@ import httpx
 import pytest
 
 from bai_services.client import Client, Keypair
-from tests.e2e.engines import start, stop
+from tests.e2e.sessions import start, stop
 from tests.e2e.test_tunnel import command
 from tests.hub import RunningHub
 

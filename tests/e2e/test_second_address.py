@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.e2e.engines import checked, start, stop
+from tests.e2e.sessions import checked, start, stop
 from tests.hub import RunningHub
 from tests.testbed import ComponentMissing, second_machine
 from tests.testbed.second_machine import SecondMachine

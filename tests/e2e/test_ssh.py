@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from bai_labext.apps.apps import SYSTEM_PATH
-from tests.e2e.engines import start, stop
+from tests.e2e.sessions import start, stop
 from tests.e2e.test_tunnel import command
 from tests.hub import RunningHub
 from tests.testbed.wait import wait_until

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from bai_services.i18n.catalogue import LANGUAGES, translator
-from tests.e2e.engines import checked, wait_for
 from tests.e2e.lab import sign_in
+from tests.e2e.sessions import checked, wait_for
 from tests.e2e.test_login_page import CONTRASTS
 from tests.hub import RunningHub
 from tests.testbed.wait import wait_until

@@ -20,7 +20,7 @@ import pytest
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
-from tests.e2e.engines import start, stop
+from tests.e2e.sessions import start, stop
 from tests.e2e.test_app_shares import SERVER, app_of
 from tests.hub import ROOT, RunningHub
 from tests.labext.test_tunnel import PAYLOAD, echo_through

@@ -22,7 +22,7 @@ from bai_services.core.errors import (
     Unavailable,
 )
 from bai_services.core.listing import ListQuery
-from bai_services.core.records import fields_of
+from bai_services.core.record_fields import fields_of
 from bai_services.db.accounts.callers import AccountStore
 from bai_services.manager.accounts.passwords import PasswordHashes
 from tests.testbed.fake_hub import manager_with_hub

@@ -1,1 +1,1 @@
-"""Devices of a machine: device kinds, inventory, grants, sharing and the memory watchdog."""
+"""Devices of a machine: device kinds, grants, sharing and the memory watchdog."""

@@ -9,7 +9,7 @@ from enum import IntEnum
 from bai_services.core.cluster.device_sharing import ANY_SHARE, Level, Sharing
 from bai_services.core.resources import SHARE_MINIMUM, SHARE_UNIT
 
-from .host_files import HostFiles
+from .host_access import HostAccess
 
 CGROUP_FILE = "/sys/fs/cgroup/cgroup.controllers"
 # Specifications of the Container Device Interface (CDI), written by NVIDIA's container toolkit.
@@ -75,7 +75,7 @@ def compute_mode_problem(mode: str | None, may_set: bool) -> str:
     )
 
 
-def cgroup_problem(engine: str, host: HostFiles, has_limits: bool) -> str:
+def cgroup_problem(engine: str, host: HostAccess, has_limits: bool) -> str:
     """Return why the driver cannot limit the memory of a container here; empty if it can."""
     if engine != "docker":
         return "the driver can limit containers only"

@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from bai_services.core.errors import InvalidRequest, Unavailable
 
 from .base import Device, DeviceInjection, DeviceKind, Finding, GrantedDevice
-from .host_files import HostFiles
+from .host_access import HostAccess
 from .nvidia.cuda import CudaGpus, GpuRules
 from .simulated import SimulatedGpus
 from .table import load_table
@@ -46,7 +46,7 @@ class Machine:
     """Facts that device kinds need: agent id, host files, and how to share or partition devices."""
 
     agent_id: str
-    host: HostFiles = HostFiles()
+    host: HostAccess = HostAccess()
     gpus: GpuRules = GpuRules()
     rngd_parts: int = 1
 

@@ -24,7 +24,7 @@ from ..engine import Engine
 from ..kernels import Task
 from .base import DeviceProcess
 from .device_grants import DeviceGrants
-from .inventory import Inventory
+from .machine_devices import MachineDevices
 
 log = logging.getLogger(__name__)
 
@@ -85,9 +85,9 @@ class Watchdog:
     """Checks the device memory of sessions once a second."""
 
     def __init__(
-        self, inventory: Inventory, engine: Engine, grants: DeviceGrants, action: Action
+        self, devices: MachineDevices, engine: Engine, grants: DeviceGrants, action: Action
     ) -> None:
-        self._inventory = inventory
+        self._devices = devices
         self._engine = engine
         self._grants = grants
         self._action = action
@@ -97,9 +97,9 @@ class Watchdog:
         """Disconnect a session's programs from their devices before the session is removed."""
         if session_id not in self._grants.sessions():
             return
-        processes = (await self._inventory.processes()).processes
+        processes = (await self._devices.processes()).processes
         owners = await self._engine.owners({process.pid for process in processes})
-        await self._inventory.detach(p for p in processes if owners.get(p.pid) == session_id)
+        await self._devices.detach(p for p in processes if owners.get(p.pid) == session_id)
 
     def usage(self, session_id: str) -> dict[str, Any]:
         """Return the device usage of a session, as reported by heartbeats."""
@@ -122,7 +122,7 @@ class Watchdog:
 
     async def check(self) -> None:
         """Sum up the usage of every session and act on sessions over their limit."""
-        reading = await self._inventory.processes()
+        reading = await self._devices.processes()
         owners = await self._engine.owners({process.pid for process in reading.processes})
         by_session: dict[str, ProcessesByDevice] = defaultdict(lambda: defaultdict(list))
         for process in reading.processes:
@@ -148,7 +148,7 @@ class Watchdog:
                     await self._act(session_id, session, usage, by_device.get(usage.id, ()))
 
     def _family(self, device_id: str) -> str | None:
-        device = self._inventory.devices.get(device_id)
+        device = self._devices.by_id.get(device_id)
         return None if device is None else device.family
 
     def _current_sessions(self) -> list[tuple[str, WatchedSession]]:
@@ -161,12 +161,12 @@ class Watchdog:
 
     def _with_activity(self, usage: DeviceUsage, active_at: str | None) -> DeviceUsage:
         """Return the usage with the device's metrics and the time of the last activity added."""
-        device = self._inventory.devices.get(usage.id)
-        sample = self._inventory.sample(usage.id)
+        device = self._devices.by_id.get(usage.id)
+        sample = self._devices.sample(usage.id)
         if device is None:
             return usage
         utilization = sample.get("utilization_percent")
-        if not self._inventory.kinds[device.family].reports_processes:
+        if not self._devices.kinds[device.family].reports_processes:
             # Devices of such a family are not shared, so all used memory belongs to this session.
             usage = replace(usage, memory_bytes=sample.get("memory_used_bytes"))
         if usage.limit_bytes == device.memory_bytes:
@@ -194,11 +194,11 @@ class Watchdog:
         if self._action is Action.TERMINATE and processes:
             largest = max(processes, key=lambda p: p.memory_bytes or 0)
             if largest.pid not in session.terminated_pids:
-                await self._inventory.detach([largest])
+                await self._devices.detach([largest])
             _terminate(largest.pid, session.terminated_pids)
             text += f" Its largest process on the device ({largest.pid}) was terminated."
         elif self._action is Action.STOP:
-            await self._inventory.detach(processes)
+            await self._devices.detach(processes)
             text += " The session was stopped."
         if session.notice != text:
             log.warning("session %s: %s", session_id, text)

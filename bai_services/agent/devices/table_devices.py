@@ -11,7 +11,7 @@ from typing import Any
 from bai_services.core.cluster.device_sharing import Level, Sharing
 
 from .base import Device, DeviceInjection, DeviceKind, Finding, GrantedDevice
-from .host_files import HostFiles, ToolFailed, json_pointer
+from .host_access import HostAccess, ToolFailed, json_pointer
 from .table import PCI, Row
 
 # Nothing enforces shares of the devices in the table, so they are only allocated as a whole.
@@ -34,7 +34,7 @@ class TableDevices(DeviceKind):
     A device that has disappeared is reported as unhealthy.
     """
 
-    def __init__(self, row: Row, machine: str, host: HostFiles) -> None:
+    def __init__(self, row: Row, machine: str, host: HostAccess) -> None:
         """``machine`` is a prefix that makes the ids of devices without a serial number unique."""
         self.family = row.family
         self.row = row

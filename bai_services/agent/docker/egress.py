@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bai_services.core.client_address import parse_address
 from bai_services.core.cluster.egress import DNS_PORT, TCP, Chains, Policy, Source, Target, ruleset
+from bai_services.core.ip_addresses import parse_address
 
 log = logging.getLogger(__name__)
 

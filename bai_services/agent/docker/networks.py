@@ -69,14 +69,13 @@ def read_pool(text: str, prefix_length: int) -> Network:
     Raises
     ------
     InvalidRequest
-        If the setting is not an IPv4 network or is smaller than one subnet, or if a subnet is
-        smaller than /30.
+        If the setting is not an IPv4 network or is smaller than one subnet.
     """
     try:
         pool = ipaddress.IPv4Network(text, strict=True)
     except ValueError as error:
         raise InvalidRequest(f"BAI_AGENT_NETWORK_POOL={text!r}: {error}") from error
-    if not pool.prefixlen <= prefix_length <= 30:
+    if pool.prefixlen > prefix_length:
         raise InvalidRequest(
             f"BAI_AGENT_NETWORK_POOL={text!r} is too small for a network of /{prefix_length}"
         )

@@ -14,13 +14,13 @@ from jupyterhub.services.auth import HubOAuth
 from tornado.httputil import HTTPServerRequest
 from tornado.web import HTTPError, RequestHandler
 
-from bai_services.client_address import TrustedProxies
 from bai_services.core.accounts import signature
 from bai_services.core.accounts.roles import SESSION_SCOPE, Caller, Role
 from bai_services.core.errors import Forbidden, InvalidRequest, NotSignedIn, Unavailable
 from bai_services.manager.accounts.callers import SignedRequest
 from bai_services.manager.manager import Manager
 from bai_services.single_flight import SingleFlight
+from bai_services.trusted_proxies import TrustedProxies
 
 # A token that was revoked in the Hub remains accepted for at most this time. Accounts are not
 # cached, so a deactivation takes effect immediately.

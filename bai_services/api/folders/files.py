@@ -220,7 +220,7 @@ class ContentHandler(StreamedBodyHandler[Entry]):
 
     async def begin(self, size: int | None) -> Upload[Entry]:
         return await self.manager.folders.files.upload(
-            self.caller, self.path_kwargs["key"], self._path(), size, expected_of(self)
+            self.caller, self.path_kwargs["key"], self._path(), size, precondition_of(self)
         )
 
     @operation(
@@ -397,7 +397,7 @@ def set_file_headers(handler: APIHandler, path: str, content_type: str) -> None:
     handler.set_header("Content-Security-Policy", "sandbox; default-src 'none'")
 
 
-def expected_of(handler: APIHandler) -> Precondition:
+def precondition_of(handler: APIHandler) -> Precondition:
     """Return the precondition of an upload, from If-Match and If-None-Match."""
     match = handler.request.headers.get("If-Match", "").strip()
     is_new = handler.request.headers.get("If-None-Match", "").strip() == "*"

@@ -144,10 +144,10 @@ class UploadHandler(_TusHandler):
     @operation("Read the progress of an upload (tus)", tag=_TAG)
     async def head(self, key: str, upload: str) -> None:
         self.check_version()
-        state = await self.manager.folders.uploads.state(self.caller, key, upload)
-        self.set_progress_headers(state)
-        self.set_header("Upload-Length", str(state.length))
-        if state.is_partial:
+        progress = await self.manager.folders.uploads.prepare_resume(self.caller, key, upload)
+        self.set_progress_headers(progress)
+        self.set_header("Upload-Length", str(progress.length))
+        if progress.is_partial:
             self.set_header("Upload-Concat", "partial")
 
     async def begin(self, size: int | None) -> UploadChunk:

@@ -24,21 +24,19 @@ from .bodies import (
     SessionChange,
     TemplatedSession,
 )
+from .option_responses import SessionOptions, SessionQuotas
 from .responses import (
     CreatedSessions,
     DependencyGraph,
     History,
     Idleness,
-    PendingExplanation,
     Session,
-    SessionOptions,
-    SessionPreview,
-    SessionQuotas,
     SessionToken,
     Usage,
     UsageSeries,
     UsageTrends,
 )
+from .start_responses import PendingExplanation, SessionPreview
 
 DEFAULT_WAIT_SECONDS = 20.0
 

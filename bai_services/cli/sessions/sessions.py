@@ -38,12 +38,12 @@ from .control import (
 from .devices import devices
 from .exec import cp, exec_
 from .info import info
+from .live_output import events, follow_log, top
 from .preview import print_preview
 from .spec_options import request_fields, spec_options
 from .terminal import attach
 from .usage import usage
 from .waiting import print_created, print_result, wait_for_status
-from .watch import events, follow_log, top
 from .why import why
 
 COLUMNS = ("name", "status", "created_at", "resources", "image", "project", "owner", "status_info")

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from bai_services.client import Client
 from bai_services.core.errors import BaiError, Unavailable
-from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Status
+from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Status, has_reached
 
 from .. import output, units
 from ..command import Connection
@@ -47,7 +47,10 @@ async def wait_for_status(
     *,
     show_progress: bool = False,
 ) -> dict[str, Any]:
-    """Return the session once its status is ``status`` or it has ended.
+    """Return the session once it has reached or passed ``status`` or has ended.
+
+    If the session is stopping before ``status``, or after a status that precedes TERMINATING, the
+    wait continues until its end, which shows whether the session was successful.
 
     Progress is written to standard error: on a terminal as a live line; elsewhere only with
     ``show_progress``, as plain lines (see ``_PlainLines``). While the manager is unavailable,
@@ -133,17 +136,17 @@ async def _wait(
     *,
     show_progress: bool,
 ) -> dict[str, Any]:
-    """Poll until the session has the status or has ended, and return it.
+    """Poll until the wait is over (see ``wait_for_status``), and return the session.
 
     Each response is passed to ``on_update``.
     """
     latest = dict(session)
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    if latest["status"] == status or latest["status"] in ENDED:
+    if _is_over(latest, status):
         return latest
     async with _open_display(client, show_progress=show_progress) as display:
         last_response = time.monotonic()
-        while latest["status"] != status and latest["status"] not in ENDED:
+        while not _is_over(latest, status):
             await display.show(latest)
             now = time.monotonic()
             poll = display.poll_seconds
@@ -157,7 +160,7 @@ async def _wait(
             try:
                 latest = await client.get(
                     f"/sessions/{latest['id']}",
-                    wait=status.value,
+                    wait=_polled_status(latest, status).value,
                     timeout=f"{poll_timeout:.1f}",
                     timeout_seconds=poll_timeout + 30,
                 )
@@ -169,6 +172,22 @@ async def _wait(
             # Limit the poll rate if the server responds immediately.
             await asyncio.sleep(max(0.0, now + _MIN_POLL_INTERVAL_SECONDS - time.monotonic()))
     return latest
+
+
+def _is_over(session: Mapping[str, Any], awaited: Status) -> bool:
+    status = Status(session["status"])
+    if status is Status.TERMINATING:
+        return awaited is Status.TERMINATING
+    return status in ENDED or has_reached(status, awaited)
+
+
+def _polled_status(session: Mapping[str, Any], awaited: Status) -> Status:
+    """Return the first status with which the wait may be over.
+
+    The manager responds as soon as the session has reached or passed it.
+    """
+    is_passed = has_reached(Status(session["status"]), awaited)
+    return Status.TERMINATED if is_passed or awaited in ENDED else awaited
 
 
 class _Silent:

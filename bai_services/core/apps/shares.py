@@ -23,7 +23,16 @@ VISIT_LIFETIME = timedelta(hours=12)
 
 # Apps that give access to the whole session: its files, its shell, its owner's tokens.
 WHOLE_SESSION = frozenset(
-    {"jupyterlab", "notebook", "terminal", "filebrowser", "ssh", "vscode", "rstudio"}
+    {
+        "jupyterlab",
+        "notebook",
+        "terminal",
+        "filebrowser",
+        "ssh",
+        "vscode",
+        "vscode-desktop",
+        "rstudio",
+    }
 )
 _APP = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 

@@ -124,6 +124,26 @@ def parse_labels(labels: Mapping[str, str]) -> ImageLabels:
     )
 
 
+def parse_new_labels(labels: Mapping[str, str]) -> ImageLabels:
+    """Parse the labels of an image that is created or changed, like ``parse_labels``.
+
+    Raises
+    ------
+    InvalidRequest
+        Also if an app has the port of the Jupyter server. ``parse_labels`` accepts this port,
+        because stored images of earlier versions may have it.
+    """
+    facts = parse_labels(labels)
+    for service in facts.service_ports:
+        if SERVER_PORT in service.ports:
+            raise _invalid(
+                "service-ports",
+                labels[PREFIX + "service-ports"],
+                f"port {SERVER_PORT} is used by the session itself",
+            )
+    return facts
+
+
 def parse_service_ports(text: str) -> tuple[ServicePort, ...]:
     """Parse a comma-separated list of ``name:protocol:port`` or ``name:protocol:[port,port]``.
 

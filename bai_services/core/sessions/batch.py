@@ -53,12 +53,12 @@ def check_batch(kind: SessionType, requested: Mapping[str, Any], now: datetime) 
     starts_at, timeout = requested.get("starts_at"), requested.get("batch_timeout")
     return Batch(
         _command(requested.get("startup_command")),
-        None if starts_at is None else not_before(str(starts_at), now),
+        None if starts_at is None else parse_start_time(str(starts_at), now),
         None if timeout is None else _timeout(timeout),
     )
 
 
-def not_before(text: str, now: datetime) -> datetime:
+def parse_start_time(text: str, now: datetime) -> datetime:
     """Parse a start time: ISO 8601 with a time zone, or a duration from now.
 
     Raises

@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..client_address import Address, parse_address
 from ..errors import InvalidRequest
+from ..ip_addresses import Address, parse_address
 from ..user_input import shown
 
 MAX_URL = 2048

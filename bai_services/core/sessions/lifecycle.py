@@ -82,6 +82,14 @@ LIVE = frozenset(Status) - ENDED
 # Statuses in which a session is charged to quotas: from its placement to its end.
 OCCUPYING = LIVE - {Status.PENDING}
 
+# The order in which a session passes the statuses; final statuses are last.
+_POSITION = {status: position for position, status in enumerate(Status)}
+
+
+def has_reached(status: Status, awaited: Status) -> bool:
+    """Return whether a session with ``status`` has reached or passed the status ``awaited``."""
+    return _POSITION[status] >= _POSITION[awaited]
+
 
 def next_status(status: Status, event: Event) -> Status:
     """Return the status after ``event``.

@@ -32,11 +32,11 @@ class NewDevice:
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
+class DeviceChanges:
     """Result of an update of devices.
 
-    ``capacity_increased``: a healthy device was added, a device became healthy, or a healthy device
-    changed its enforcement level or the shares that it offers.
+    ``capacity_increased``: a healthy device was added or moved from another agent, a device became
+    healthy, or the enforcement level of a healthy device or the shares that it offers have changed.
     ``refused`` contains the ids of the devices that belong to another agent.
     """
 
@@ -79,7 +79,7 @@ async def write_slots(tx: AsyncConnection, agent_id: str, slots: Mapping[str, in
 
 async def write_devices(
     tx: AsyncConnection, agent_id: str, reported: Sequence[NewDevice]
-) -> Inventory:
+) -> DeviceChanges:
     """Store the devices of an agent.
 
     A device that is no longer reported is marked unhealthy, or deleted if it is simulated and
@@ -112,11 +112,12 @@ async def write_devices(
         if any(before[name] != value for name, value in values.items()):
             await tx.execute(devices.update().where(devices.c.id == device.id).values(values))
             was, now = Sharing.from_facts(before["facts"]), Sharing.from_facts(device.facts)
-            is_new = device.is_healthy and (not before["is_healthy"] or was != now)
+            is_moved = before["agent_id"] != agent_id
+            is_new = device.is_healthy and (is_moved or not before["is_healthy"] or was != now)
             capacity_increased = capacity_increased or is_new
     known_here = {device_id for device_id, row in known.items() if row["agent_id"] == agent_id}
     await _write_missing(tx, sorted(known_here - set(ids)))
-    return Inventory(capacity_increased, tuple(refused))
+    return DeviceChanges(capacity_increased, tuple(refused))
 
 
 async def _write_missing(tx: AsyncConnection, ids: Sequence[str]) -> None:

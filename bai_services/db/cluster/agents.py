@@ -25,7 +25,7 @@ from ..listing import Listing
 from ..records import records
 from ..tables.cluster import agent_slots, agents, devices, resource_groups
 from ..tables.sessions import allocations, kernels, sessions
-from .agent_devices import Inventory, NewDevice, write_devices, write_slots
+from .agent_devices import DeviceChanges, NewDevice, write_devices, write_slots
 from .device_rows import DeviceRow, ListedDeviceRow
 from .resource_groups import GroupFilter, usable_by
 from .shares_in_force import with_shares_in_force
@@ -136,8 +136,8 @@ class AgentStore:
                     values["status_changed_at"] = at
                 await tx.execute(agents.update().where(agents.c.id == agent_id).values(values))
             grown = await write_slots(tx, agent_id, beat.slots)
-            inventory = await write_devices(tx, agent_id, beat.devices)
-        return _heartbeat_result(known, status, grown, inventory)
+            device_changes = await write_devices(tx, agent_id, beat.devices)
+        return _heartbeat_result(known, status, grown, device_changes)
 
     async def mark_lost(self, before: datetime, at: datetime) -> list[str]:
         """Mark agents whose last heartbeat is older than ``before`` as LOST; return their ids."""
@@ -287,16 +287,19 @@ def _values(
 
 
 def _heartbeat_result(
-    known: sa.RowMapping | None, status: AgentStatus, slots_grew: bool, inventory: Inventory
+    known: sa.RowMapping | None,
+    status: AgentStatus,
+    slots_grew: bool,
+    device_changes: DeviceChanges,
 ) -> HeartbeatResult:
     before = None if known is None else AgentStatus(known["status"])
     is_back = status is AgentStatus.ALIVE and before is not AgentStatus.ALIVE
     return HeartbeatResult(
         is_new=known is None,
-        capacity_increased=is_back or slots_grew or inventory.capacity_increased,
+        capacity_increased=is_back or slots_grew or device_changes.capacity_increased,
         status=status,
         before=before,
-        refused=inventory.refused,
+        refused=device_changes.refused,
     )
 
 

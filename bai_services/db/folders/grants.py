@@ -21,7 +21,7 @@ from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import memberships, users
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
-from .vfolders import lock_for_grantee, require_name_free_for_invitee
+from .vfolders import lock_for_grantee, require_name_free_for_invitee, require_ready
 
 _GRANTS = Listing(
     columns={
@@ -122,7 +122,7 @@ class GrantStore:
     async def grant(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
         """Create or change a grant without asking the user; accept a pending invitation."""
         async with self._db.write() as tx:
-            await _require_live(tx, values["vfolder_id"], values["user_id"])
+            await _lock_ready(tx, values["vfolder_id"], values["user_id"])
             if not await _change_grant(tx, values):
                 with raise_on_violation(NotFound("that user no longer exists")):
                     await tx.execute(vfolder_grants.insert().values(values))
@@ -137,7 +137,7 @@ class GrantStore:
         ``invitation`` holds the columns of a new invitation that are not in ``values``.
         """
         async with self._db.write() as tx:
-            row = await _require_live(tx, values["vfolder_id"], values["user_id"])
+            row = await _lock_ready(tx, values["vfolder_id"], values["user_id"])
             if not await _change_grant(tx, values) and not await _change_invitation(tx, values):
                 await require_name_free_for_invitee(tx, row, values["user_id"])
                 await tx.execute(
@@ -194,18 +194,18 @@ def _is_invited(vfolder_id: str, user_id: str) -> sa.ColumnElement[bool]:
     )
 
 
-async def _require_live(tx: AsyncConnection, vfolder_id: str, user_id: str) -> sa.RowMapping:
+async def _lock_ready(tx: AsyncConnection, vfolder_id: str, user_id: str) -> sa.RowMapping:
     """Lock a user and a folder, to serialize changes of its grants; return the folder.
 
     Raises
     ------
     NotFound
-        If the folder is deleted or in the trash, or the user does not exist or is not in the
-        folder's domain.
+        If the folder is deleted, or the user does not exist or is not in the folder's domain.
+    Conflict
+        If the folder is not ready for another reason, for example because it is in the trash.
     """
     row = await lock_for_grantee(tx, vfolder_id, user_id)
-    if row["live_name"] is None:
-        raise NotFound("the folder no longer exists")
+    require_ready(row)
     return row
 
 

@@ -1,23 +1,20 @@
-"""Store of folders: visibility, lifecycle, and checks for mounts in live sessions."""
+"""Store of folders: lifecycle, and checks for mounts in live sessions."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from bai_services.core.accounts.roles import Role
 from bai_services.core.audit import AuditEntry
 from bai_services.core.counts import counted
 from bai_services.core.errors import AlreadyExists, InUse, NotFound, QuotaExceeded
 from bai_services.core.folders.vfolders import (
     NAME_RESERVING,
-    FolderRelation,
     VfolderEvent,
     VfolderStatus,
     next_status,
@@ -26,135 +23,31 @@ from bai_services.core.folders.vfolders import (
 )
 from bai_services.core.listing import ListQuery, Page
 
-from ..accounts.owner_visibility import is_owner_visible
 from ..accounts.user_domains import lock_domain_of
 from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation
-from ..listing import Listing
 from ..records import records
-from ..tables.accounts import memberships, project_policies, projects, user_policies, users
+from ..tables.accounts import project_policies, projects, user_policies, users
 from ..tables.folders import vfolder_grants, vfolder_mounts, vfolders
 from ..tables.sessions import sessions
 from .domain_moves import end_access_between_domains, end_access_of
 from .quota_scopes import sum_scope
+from .rows import (
+    LISTING,
+    VfolderRow,
+    VfolderVisibility,
+    read_folders,
+    select_folders,
+    select_mountable,
+    to_row,
+)
 
 _SHOWN_SESSIONS = 5
 _REFUSED_WHILE_MOUNTED = {
     VfolderEvent.TRASHED: "deleted",
     VfolderEvent.HANDED_OVER: "handed over",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class VfolderVisibility:
-    """The caller for whom folders are selected.
-
-    Callers see their own folders, and ready folders that are granted to them or belong to one of
-    their projects. By role, a caller may also see all folders (``sees_all``), or all folders of
-    ``domain`` except those of owners with a role in ``hidden_roles``.
-    """
-
-    user_id: str | None
-    hidden_roles: frozenset[Role]
-    project_ids: frozenset[str] = frozenset()
-    domain: str | None = None
-    sees_all: bool = False
-
-    def relation(self) -> sa.ColumnElement[str]:
-        """Return the ``FolderRelation`` of the user and each folder."""
-        user_id = self.user_id or ""
-        return sa.case(
-            (vfolders.c.owner_id == user_id, FolderRelation.OWN.value),
-            (vfolders.c.project_id.in_(sorted(self.project_ids)), FolderRelation.PROJECT.value),
-            (_is_granted(user_id), FolderRelation.SHARED.value),
-            else_=FolderRelation.ROLE.value,
-        )
-
-    def condition(self) -> sa.ColumnElement[bool]:
-        if self.sees_all:
-            return sa.true()
-        usable = sa.or_(
-            _is_granted(self.user_id), vfolders.c.project_id.in_(sorted(self.project_ids))
-        )
-        conditions = [
-            vfolders.c.owner_id == (self.user_id or ""),
-            sa.and_(vfolders.c.status == VfolderStatus.READY, usable),
-        ]
-        if self.domain is not None:
-            shown = is_owner_visible(vfolders.c.owner_id, self.hidden_roles)
-            conditions.append(sa.and_(vfolders.c.domain == self.domain, shown))
-        return sa.or_(*conditions)
-
-
-@dataclass(frozen=True, slots=True)
-class VfolderRow:
-    """A folder as selected for one user; ``grant``: permission granted to that user, if any."""
-
-    id: str
-    name: str
-    host: str
-    domain: str
-    scope: str
-    owner_id: str | None
-    owner: str | None
-    # The owner's current role; None if the folder has no owner.
-    owner_role: Role | None
-    project_id: str | None
-    project: str | None
-    creator_id: str
-    usage_mode: str
-    permission: str
-    cloneable: bool
-    status: VfolderStatus
-    status_changed_at: datetime
-    created_at: datetime
-    last_used_at: datetime | None
-    status_info: str
-    unmanaged_path: str | None
-    source_id: str | None
-    next_owner_id: str | None
-    used_files: int | None
-    used_bytes: int | None
-    counted_at: datetime | None
-    is_mounted: bool
-    grant: str | None
-
-
-_IS_MOUNTED = (
-    sa.exists()
-    .where(vfolder_mounts.c.vfolder_id == vfolders.c.id)
-    .correlate(vfolders)
-    .label("is_mounted")
-)
-
-_LISTING = Listing(
-    columns={
-        **{
-            name: vfolders.c[name]
-            for name in (
-                "id",
-                "name",
-                "host",
-                "domain",
-                "owner_id",
-                "project_id",
-                "usage_mode",
-                "cloneable",
-                "status",
-                "used_bytes",
-                "used_files",
-                "created_at",
-                "last_used_at",
-            )
-        },
-        "owner": users.c.username,
-        "project": projects.c.name,
-        "is_mounted": _IS_MOUNTED,
-        "is_auto_mounted": vfolders.c.name.startswith("."),
-    },
-    default_sort=("name", "id"),
-)
 
 
 class VfolderStore:
@@ -165,12 +58,12 @@ class VfolderStore:
 
     async def page(self, query: ListQuery, seen: VfolderVisibility) -> Page[VfolderRow]:
         """Return a page of visible folders; purged folders only with a filter on ``status``."""
-        rows = _select(seen.user_id).where(seen.condition())
+        rows = select_folders(seen.user_id).where(seen.condition())
         if not any(name.partition("__")[0] == "status" for name in query.filters):
             rows = rows.where(vfolders.c.status != VfolderStatus.DELETE_COMPLETE)
         async with self._db.read() as tx:
-            columns = {**_LISTING.columns, "relation": seen.relation()}
-            return await replace(_LISTING, columns=columns).page(tx, rows, query, _row)
+            columns = {**LISTING.columns, "relation": seen.relation()}
+            return await replace(LISTING, columns=columns).page(tx, rows, query, to_row)
 
     async def named(
         self, key: str, seen: VfolderVisibility, statuses: Collection[VfolderStatus]
@@ -181,7 +74,7 @@ class VfolderStore:
         named = sa.and_(vfolders.c.name == key, vfolders.c.status.in_(sorted(statuses)))
         condition = sa.and_(seen.condition(), sa.or_(vfolders.c.id == key, named))
         async with self._db.read() as tx:
-            rows = await _read(tx, seen.user_id, condition)
+            rows = await read_folders(tx, seen.user_id, condition)
         return [row for row in rows if row.id == key] or rows
 
     async def mountable(
@@ -254,16 +147,16 @@ class VfolderStore:
     async def by_id(self, vfolder_id: str) -> list[VfolderRow]:
         """Return a list with the folder, or [] if it is missing; permissions are not checked."""
         async with self._db.read() as tx:
-            return await _read(tx, None, vfolders.c.id == vfolder_id)
+            return await read_folders(tx, None, vfolders.c.id == vfolder_id)
 
     async def in_status(self, status: VfolderStatus) -> list[VfolderRow]:
         async with self._db.read() as tx:
-            return await _read(tx, None, vfolders.c.status == status)
+            return await read_folders(tx, None, vfolders.c.status == status)
 
     async def trashed_before(self, time: datetime) -> list[VfolderRow]:
         """Return the folders that were moved to the trash before a time."""
         async with self._db.read() as tx:
-            return await _read(
+            return await read_folders(
                 tx,
                 None,
                 sa.and_(
@@ -383,86 +276,10 @@ class VfolderStore:
             values["of_project"] = project_id
         if keys is not None:
             values["wanted"] = sorted(set(keys))
-        select = _mountable_select(project_id is not None, keys is not None)
+        select = select_mountable(project_id is not None, keys is not None)
         async with self._db.read() as tx:
             rows = await tx.execute(select, values)
-            return records(_row, rows)
-
-
-_User = str | sa.BindParameter[str] | None
-
-
-@functools.cache
-def _mountable_select(has_project: bool, has_keys: bool) -> sa.Select[Any]:
-    """Return the query for mountable folders; cached, because each new session runs it."""
-    user: sa.BindParameter[str] = sa.bindparam("of_user")
-    project_ids = sa.select(memberships.c.project_id).where(memberships.c.user_id == user)
-    if has_project:
-        project_ids = project_ids.where(memberships.c.project_id == sa.bindparam("of_project"))
-    select = _select(user).where(
-        vfolders.c.status.in_(sa.bindparam("statuses", expanding=True)),
-        sa.or_(
-            vfolders.c.owner_id == user,
-            _is_granted(user),
-            vfolders.c.project_id.in_(project_ids),
-        ),
-    )
-    if has_keys:
-        wanted: sa.BindParameter[str] = sa.bindparam("wanted", expanding=True)
-        select = select.where(sa.or_(vfolders.c.id.in_(wanted), vfolders.c.name.in_(wanted)))
-    return select.order_by(vfolders.c.name)
-
-
-def _grant_of(user_id: _User) -> sa.ColumnElement[bool]:
-    """Return the condition for a user's grant; grants for folders of other domains are ignored."""
-    domain = sa.select(users.c.domain).where(users.c.id == user_id).scalar_subquery()
-    return sa.and_(
-        vfolder_grants.c.vfolder_id == vfolders.c.id,
-        vfolder_grants.c.user_id == user_id,
-        vfolders.c.domain == domain,
-    )
-
-
-def _is_granted(user_id: _User) -> sa.ColumnElement[bool]:
-    return sa.exists().where(_grant_of(user_id)).correlate(vfolders)
-
-
-def _select(user_id: _User) -> sa.Select[Any]:
-    grant = (
-        sa.select(vfolder_grants.c.permission)
-        .where(_grant_of(user_id))
-        .correlate(vfolders)
-        .scalar_subquery()
-    )
-    own = [vfolders.c[f.name] for f in fields(VfolderRow) if f.name in vfolders.c]
-    return (
-        sa.select(
-            *own,
-            users.c.username.label("owner"),
-            users.c.role.label("owner_role"),
-            projects.c.name.label("project"),
-            _IS_MOUNTED,
-            grant.label("grant"),
-        )
-        .outerjoin_from(vfolders, users, vfolders.c.owner_id == users.c.id)
-        .outerjoin(projects, vfolders.c.project_id == projects.c.id)
-    )
-
-
-def _row(*, status: str, owner_role: str | None, is_mounted: bool, **columns: Any) -> VfolderRow:
-    return VfolderRow(
-        status=VfolderStatus(status),
-        owner_role=Role(owner_role) if owner_role else None,
-        is_mounted=bool(is_mounted),
-        **columns,
-    )
-
-
-async def _read(
-    tx: AsyncConnection, user_id: str | None, condition: sa.ColumnElement[bool]
-) -> list[VfolderRow]:
-    rows = await tx.execute(_select(user_id).where(condition).order_by(vfolders.c.name))
-    return records(_row, rows)
+            return records(to_row, rows)
 
 
 async def _apply_event(

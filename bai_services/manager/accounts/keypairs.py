@@ -10,7 +10,7 @@ from bai_services.core.accounts.roles import Caller, Owner, Target
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.records import fields_of
+from bai_services.core.record_fields import fields_of
 from bai_services.core.sessions.callbacks import secret_of
 from bai_services.db.accounts.checked_users import CheckedUser
 from bai_services.db.accounts.keypairs import KeypairStore

@@ -27,7 +27,7 @@ from bai_services.core.accounts.passwords import (
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import SignInBlocked
 from bai_services.db.accounts.checked_users import CheckedUser
-from bai_services.db.accounts.sign_in_failures import SignInFailureStore
+from bai_services.db.accounts.sign_in_attempts import SignInAttemptStore
 from bai_services.db.database import Database
 
 # Maximum number of concurrently delayed attempts with one name from one address.
@@ -78,7 +78,7 @@ class Lockouts:
 
     def __init__(self, database: Database, subject_key: bytes) -> None:
         """Names and addresses are stored as hashes keyed with ``subject_key``."""
-        self._store = SignInFailureStore(database)
+        self._store = SignInAttemptStore(database)
         self._key = subject_key
         self._delay_locks: dict[str, asyncio.Lock] = {}
         self._delayed_counts: dict[str, int] = {}

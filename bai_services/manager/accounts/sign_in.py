@@ -29,7 +29,7 @@ from bai_services.core.errors import (
     SignInBlocked,
     SignInRefused,
 )
-from bai_services.core.records import fields_of
+from bai_services.core.record_fields import fields_of
 from bai_services.db.accounts.callers import AccountStore, PasswordAccount
 from bai_services.db.accounts.users import Account, UserStore
 

@@ -18,7 +18,7 @@ from bai_services.core.accounts.records import CreatedSshKey, SshKey
 from bai_services.core.accounts.roles import Caller, Owner, Target
 from bai_services.core.accounts.ssh_keys import MAX_KEYS, check_key_name, parse_public_key
 from bai_services.core.errors import Forbidden
-from bai_services.core.records import fields_of
+from bai_services.core.record_fields import fields_of
 from bai_services.db.accounts.ssh_keys import SshKeyStore
 
 from ..context import ManagerContext

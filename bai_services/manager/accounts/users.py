@@ -14,7 +14,7 @@ from bai_services.core.accounts.roles import Caller, Owner, Role, Target
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import Conflict, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.records import fields_of
+from bai_services.core.record_fields import fields_of
 from bai_services.db.accounts.checked_users import CheckedUser
 from bai_services.db.accounts.policies import PolicyStore
 from bai_services.db.accounts.users import UserChange, UserStore

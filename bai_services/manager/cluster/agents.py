@@ -21,7 +21,7 @@ from bai_services.core.cluster.records import (
 )
 from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.records import fields_of
+from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import ResourceSlots, format_amount
 from bai_services.db.cluster.agent_devices import NewDevice
 from bai_services.db.cluster.agents import AgentHeartbeat, AgentRow, AgentStore, HeartbeatResult

@@ -9,13 +9,18 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.audit import AuditEntry
-from bai_services.core.cluster.image_labels import ImageLabels, check_bounds, parse_labels
+from bai_services.core.cluster.image_labels import (
+    ImageLabels,
+    check_bounds,
+    parse_labels,
+    parse_new_labels,
+)
 from bai_services.core.cluster.model import canonical_image
 from bai_services.core.cluster.records import Image, ImageAlias
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
-from bai_services.core.records import fields_of
+from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import ResourceSlots
 from bai_services.db.cluster.images import ImageAliasStore, ImageRow, ImageStore
 
@@ -66,7 +71,7 @@ class Images:
             If an image with that name and architecture exists.
         """
         authorizer.require(caller, "image.write")
-        facts = parse_labels(spec.get("labels", {}))
+        facts = parse_new_labels(spec.get("labels", {}))
         values = {
             "id": str(uuid.uuid4()),
             "created_at": self._clock(),
@@ -92,7 +97,7 @@ class Images:
         if "name" in values:
             values["name"] = canonical_image(values["name"])
         if "labels" in values:
-            values.update(_bounds(values, parse_labels(values["labels"])))
+            values.update(_bounds(values, parse_new_labels(values["labels"])))
         for field in _BOUNDS:
             if field in values and not isinstance(values[field], ResourceSlots):
                 values[field] = ResourceSlots.parse(values[field])

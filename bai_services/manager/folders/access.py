@@ -10,7 +10,8 @@ from bai_services.core.accounts.roles import Caller, Owner, Role, Target
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.folders.vfolders import Permission, VfolderStatus, manages, not_ready
 from bai_services.db.database import Database
-from bai_services.db.folders.vfolders import VfolderRow, VfolderStore, VfolderVisibility
+from bai_services.db.folders.rows import VfolderRow, VfolderVisibility
+from bai_services.db.folders.vfolders import VfolderStore
 
 from ..accounts import authorizer
 

@@ -15,7 +15,7 @@ from bai_services.core.folders.entries import Entry, Unpacked
 from bai_services.core.folders.vfolders import NO_PRECONDITION, Precondition
 from bai_services.core.listing import ListQuery, Page
 from bai_services.db.folders.grants import GrantStore
-from bai_services.db.folders.vfolders import VfolderRow
+from bai_services.db.folders.rows import VfolderRow
 from bai_services.storage.base import CopyProgress
 from bai_services.storage.folder import SORTS
 from bai_services.storage.host import StorageHost

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection
 
 from bai_services.db.folders.grants import GrantStore
-from bai_services.db.folders.vfolders import VfolderRow
+from bai_services.db.folders.rows import VfolderRow
 
 from ..context import ManagerContext
 from ..events import FILES, FOLDER, Change

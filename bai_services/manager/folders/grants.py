@@ -12,7 +12,7 @@ from bai_services.core.folders.sharing import Grant
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.listing import ListQuery, Page
 from bai_services.db.folders.grants import GrantStore
-from bai_services.db.folders.vfolders import VfolderRow
+from bai_services.db.folders.rows import VfolderRow
 
 from ..context import ManagerContext
 from ..events import FOLDER

@@ -21,7 +21,8 @@ from bai_services.core.folders.mounts import (
 from bai_services.core.folders.vfolders import Permission, effective_permission, is_auto_mounted
 from bai_services.core.sessions.launch_plan import Mount
 from bai_services.core.sessions.options import OfferedFolder
-from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
+from bai_services.db.folders.rows import VfolderRow
+from bai_services.db.folders.vfolders import VfolderStore
 
 from ..context import ManagerContext
 from .access import describe_candidate, owner_text

@@ -15,7 +15,7 @@ from bai_services.storage.transfers.staging import UploadFacts
 from .storage_hosts import StorageHosts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _OpenUpload:
     user_id: str
     host: str
@@ -96,6 +96,11 @@ class OpenUploads:
             and known.expires_at >= now
             and key not in without
         )
+
+    def extend(self, upload_id: str, expires_at: float) -> None:
+        """Count an upload that receives data until ``expires_at``; unknown ids are ignored."""
+        if (known := self._known.get(upload_id)) is not None:
+            known.expires_at = expires_at
 
     def end(self, upload_id: str) -> None:
         """Stop counting an upload; unknown ids are ignored."""

@@ -16,7 +16,8 @@ from bai_services.core.errors import BaiError, Conflict, InvalidRequest, NotFoun
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.resources import percent_of
 from bai_services.db.folders.quota_scopes import UNLIMITED, QuotaScopeRow, QuotaStore
-from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
+from bai_services.db.folders.rows import VfolderRow
+from bai_services.db.folders.vfolders import VfolderStore
 from bai_services.single_flight import SingleFlight
 from bai_services.storage.base import Capability, Location, Scope
 

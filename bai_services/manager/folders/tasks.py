@@ -12,7 +12,8 @@ from typing import Any, Literal
 from bai_services.core.errors import BaiError, NotFound
 from bai_services.core.folders.vfolders import VfolderEvent, VfolderStatus
 from bai_services.db.folders.grants import GrantStore
-from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
+from bai_services.db.folders.rows import VfolderRow
+from bai_services.db.folders.vfolders import VfolderStore
 from bai_services.storage.base import CopyProgress, Location, Scope
 
 from ..context import ManagerContext

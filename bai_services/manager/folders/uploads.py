@@ -11,7 +11,7 @@ from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import Conflict, InvalidRequest, NotFound, TooLarge
 from bai_services.core.folders.entries import Entry
 from bai_services.core.folders.vfolders import Precondition
-from bai_services.db.folders.vfolders import VfolderRow
+from bai_services.db.folders.rows import VfolderRow
 from bai_services.storage.host import StorageHost
 from bai_services.storage.transfers.staging import UploadFacts, Writer, expiry
 from bai_services.storage.transfers.uploads import ResumableUploads
@@ -115,7 +115,7 @@ class Uploads:
             return await self._finish(caller, row, facts, writer)
         return _progress(facts)
 
-    async def state(self, caller: Caller, key: str, upload_id: str) -> Progress:
+    async def prepare_resume(self, caller: Caller, key: str, upload_id: str) -> Progress:
         """Return the progress of an upload; abort a chunk in progress.
 
         If all bytes were received but the final step failed, repeat the final step now. Its error
@@ -182,6 +182,12 @@ class Uploads:
             writer.close()
             return _progress(facts)
         return await self._finish(caller, row, facts, writer)
+
+    def extend(self, upload_id: str) -> float:
+        """Postpone the expiry of an upload that receives data; return the new time of expiry."""
+        _, end = expiry(self._expiry_seconds)
+        self._open_uploads.extend(upload_id, end)
+        return end
 
     def end_chunk(self, chunk: UploadChunk, upload_id: str) -> None:
         """Unregister a chunk."""
@@ -292,18 +298,26 @@ class UploadChunk:
         self._host = uploads.host_of(row)
         self._buffer = WriteBuffer(self._host, writer)
         self._size = facts.offset
+        self._expires_at = facts.expires_at
         self._has_ended = False
         self._end_lock = asyncio.Lock()
         self._final_step: FinalStep[Progress] | None = None
 
     async def write(self, chunk: bytes) -> None:
         self._check(len(chunk))
+        self._extend()
         await self._buffer.write(chunk)
 
     async def receive(self, receive: Receive, size: int) -> None:
         """Receive ``size`` bytes directly from the socket."""
+
+        async def receive_part(view: memoryview) -> int:
+            count = await receive(view)
+            self._extend()
+            return count
+
         self._check(size)
-        await self._buffer.receive(receive, size)
+        await self._buffer.receive(receive_part, size)
 
     async def commit(self, caller: Caller) -> Progress:
         """Sync the received bytes to disk; finish the upload if it is complete.
@@ -321,8 +335,9 @@ class UploadChunk:
             await self._buffer.flush()
             await self._host.run(self._writer.sync)
             self._has_ended = True
+            facts = replace(self._facts, expires_at=self._expires_at)
             self._final_step = FinalStep(
-                self._uploads.finish(caller, self._row, self._facts, self._writer)
+                self._uploads.finish(caller, self._row, facts, self._writer)
             )
             try:
                 return await self._final_step.result()
@@ -330,9 +345,12 @@ class UploadChunk:
                 self._uploads.end_chunk(self, self._facts.id)
 
     def on_disconnect(self) -> None:
-        """Stop unpacking for a disconnected client; ``state`` starts it again."""
+        """Stop unpacking for a disconnected client; ``prepare_resume`` starts it again."""
         if self._final_step is not None and self._facts.is_archive:
             self._final_step.stop()
+
+    def _extend(self) -> None:
+        self._expires_at = self._uploads.extend(self._facts.id)
 
     def _check(self, size: int) -> None:
         if self._has_ended:

@@ -22,7 +22,8 @@ from bai_services.core.folders.vfolders import (
 )
 from bai_services.core.listing import ListQuery, Page
 from bai_services.db.folders.grants import GrantStore
-from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
+from bai_services.db.folders.rows import VfolderRow
+from bai_services.db.folders.vfolders import VfolderStore
 from bai_services.storage.base import Location, Scope
 
 from ..accounts import authorizer

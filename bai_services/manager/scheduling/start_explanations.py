@@ -7,7 +7,7 @@ from functools import partial
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import NotFound
-from bai_services.core.records import fields_of
+from bai_services.core.record_fields import fields_of
 from bai_services.core.scheduling.estimates.explainer import Choices, Explainer
 from bai_services.core.scheduling.queue import Certainty, Estimate, Explanation
 from bai_services.core.sessions.lifecycle import Status

@@ -11,7 +11,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, T
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from bai_services.core.client_address import parse_address
+from bai_services.core.ip_addresses import parse_address
 from bai_services.core.sessions.callbacks import AllowedTargets
 
 TOTAL_TIMEOUT_SECONDS = 10.0

@@ -301,7 +301,10 @@ def _run_as(uid: int | None, gid: int | None) -> tuple[int, int]:
 
 
 def _environ(row: SessionRow, facts: LaunchFacts) -> dict[str, str]:
-    """Return default environment variables; the request can override them."""
+    """Return the environment variables that depend on the cores and the image of a session.
+
+    The request can set other values, except for ``BAI_APPS`` and ``BAI_SERVICE_PORTS``.
+    """
     cores = str(max(1, -(-row.requested_slots.get(CPU, 1000) // 1000)))
     labels = parse_labels(dict(facts.image_labels))
     environ = dict.fromkeys((*THREAD_VARIABLES, *labels.corecount_variables), cores)

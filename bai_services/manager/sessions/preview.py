@@ -8,7 +8,7 @@ from functools import partial
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import AlreadyExists, BaiError, InUse
-from bai_services.core.records import fields_of
+from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import MEM, format_amount, parse_amount, percent_of
 from bai_services.core.scheduling.caps import SESSIONS, Violation
 from bai_services.core.scheduling.estimates.preview import preview

@@ -11,10 +11,10 @@ from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.records import fields_of
+from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import format_amount
 from bai_services.core.sessions.kernel_group import MAIN_HOST
-from bai_services.core.sessions.lifecycle import LIVE, Event, Result, Status
+from bai_services.core.sessions.lifecycle import LIVE, Event, Result, Status, has_reached
 from bai_services.core.sessions.records import (
     DependencyGraph,
     GraphItem,
@@ -47,8 +47,6 @@ from .requests.requests import Requests
 from .view import describe
 
 MAX_WAIT_SECONDS = 60.0
-# Statuses in the order in which a session passes them; final statuses rank highest.
-_RANK = {status: rank for rank, status in enumerate(Status)}
 
 
 class Sessions:
@@ -159,7 +157,7 @@ class Sessions:
             If ``until`` is not a status.
         """
         try:
-            goal = _RANK[Status(until)]
+            awaited = Status(until)
         except ValueError:
             raise InvalidRequest(f"{until!r} is not a session status", field="wait") from None
         loop = asyncio.get_running_loop()
@@ -167,7 +165,7 @@ class Sessions:
         with self._events.subscribe() as changes:
             row = await self.find_visible(caller, key)
             status = row.status
-            while _RANK[status] < goal and (left := deadline - loop.time()) > 0:
+            while not has_reached(status, awaited) and (left := deadline - loop.time()) > 0:
                 change = await changes.get(left)
                 if change and change.session_id == row.id and change.status:
                     status = change.status

@@ -41,7 +41,11 @@ EARLY_FLUSH_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class UploadFacts:
-    """State of a resumable upload; ``offset`` is the number of received bytes."""
+    """State of a resumable upload; ``offset`` is the number of received bytes.
+
+    The stored ``expires_at`` applies until bytes are received; ``Staging`` returns a later one
+    afterwards (see ``Staging.read``).
+    """
 
     id: str
     vfolder_id: str
@@ -74,6 +78,9 @@ class Staging:
     def read(self, upload_id: str) -> UploadFacts:
         """Return the state of an upload.
 
+        An incomplete upload expires after the last received byte: its ``expires_at`` is later than
+        the stored one by the time from its start to that byte.
+
         Raises
         ------
         NotFound
@@ -83,13 +90,7 @@ class Staging:
             facts = _load(self._path(upload_id, _FACTS))
         except (FileNotFoundError, ValueError):
             raise NotFound("there is no such upload, or it has expired") from None
-        if facts.is_done:
-            return replace(facts, offset=facts.length)
-        try:
-            return replace(facts, offset=os.stat(self.data_path(facts.id)).st_size)
-        except FileNotFoundError:
-            # The upload was completed, but a crash prevented the update of its state.
-            return replace(facts, is_done=True, offset=facts.length)
+        return self._with_progress(facts)
 
     def recover(self, upload_id: str) -> UploadFacts:
         """Remove bytes whose checksum was not verified before a crash, and return the state.
@@ -147,13 +148,13 @@ class Staging:
         return self._path(upload_id, _DATA)
 
     def unfinished(self) -> list[UploadFacts]:
-        """Return the incomplete uploads; their offset is not set."""
+        """Return the incomplete uploads."""
         uploads = []
         for name in _list_names(self._directory):
             if name.endswith(_FACTS):
                 # The file may have been removed since the listing, or truncated by a crash.
                 with contextlib.suppress(OSError, ValueError):
-                    facts = _load(self._directory / name)
+                    facts = self._with_progress(_load(self._directory / name))
                     if not facts.is_done:
                         uploads.append(facts)
         return uploads
@@ -172,7 +173,7 @@ class Staging:
             with contextlib.suppress(OSError):
                 is_known = _is_readable(path.with_suffix(_FACTS))
                 if name.endswith(_FACTS) and is_known:
-                    if _load(path).expires_at < now:
+                    if self._with_progress(_load(path)).expires_at < now:
                         self.remove(name.removesuffix(_FACTS))
                         removed += 1
                     continue
@@ -180,6 +181,18 @@ class Staging:
                 if not is_known and (is_start or is_old):
                     remove_any(path)
         return removed
+
+    def _with_progress(self, facts: UploadFacts) -> UploadFacts:
+        """Add the progress, which the data file shows, to a stored state."""
+        if facts.is_done:
+            return replace(facts, offset=facts.length)
+        try:
+            data = os.stat(self.data_path(facts.id))
+        except FileNotFoundError:
+            # The upload was completed, but a crash prevented the update of its state.
+            return replace(facts, is_done=True, offset=facts.length)
+        active_seconds = max(0.0, data.st_mtime - facts.created_at)
+        return replace(facts, offset=data.st_size, expires_at=facts.expires_at + active_seconds)
 
     def _write(self, facts: UploadFacts) -> None:
         text = json.dumps({**asdict(facts), "offset": 0}).encode()

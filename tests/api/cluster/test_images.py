@@ -38,6 +38,11 @@ async def test_labels_define_slot_limits_and_apps(api: Api) -> None:
             {"name": "a", "labels": {"ai.backend.kernelspec": "9"}}, "only 1", id="invalid label"
         ),
         pytest.param(
+            {"name": "a", "labels": {"ai.backend.service-ports": "board:http:8888"}},
+            "port 8888 is used by the session itself",
+            id="app with the port of the session's server",
+        ),
+        pytest.param(
             {"name": "a", "min_slots": {"mem": "9g"}, "labels": LABELS},
             "above",
             id="minimum above maximum",

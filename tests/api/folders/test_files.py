@@ -29,6 +29,7 @@ from bai_services.api.folders.files import (
 from bai_services.client import Client, Keypair
 from bai_services.core.errors import (
     BaiError,
+    Changed,
     Conflict,
     Forbidden,
     InvalidRequest,
@@ -103,6 +104,41 @@ async def test_chunked_and_empty_bodies_are_stored(user: Client) -> None:
     assert (await put(user, "chunked", chunks()))["size"] == 1_500_000
     assert (await put(user, "empty", b""))["size"] == 0
     assert (await get(user, "empty")).content == b""
+
+
+async def test_concurrent_edit_is_detected_by_etag(user: Client) -> None:
+    first = await put(user, "notes", b"one")
+    where, path = "/vfolders/data/content", {"path": "notes"}
+    read = await user.send("GET", where, query=path)
+    assert read.headers["ETag"] == f'"{first["etag"]}"'
+    mine = {"If-Match": read.headers["ETag"]}
+    await user.send("PUT", where, query=path, content=b"two", headers=mine)
+    with pytest.raises(Changed, match="has changed"):
+        await user.send("PUT", where, query=path, content=b"three", headers=mine)
+    assert (await get(user, "notes")).content == b"two"
+    with pytest.raises(Changed, match="already exists"):
+        await user.send("PUT", where, query=path, content=b"x", headers={"If-None-Match": "*"})
+
+
+async def test_reads_and_writes_are_in_the_audit_log(api: Api, user: Client) -> None:
+    await put(user, "f", b"x")
+    await get(user, "f")
+    await user.post("/vfolders/data/move", {"source": "f", "target": "g"})
+    await user.delete("/vfolders/data/content", path="g")
+    log = await (await api.client("admin")).get("/audit-log", entity="vfolder", limit=100)
+    seen = {(item["action"], item["actor"], item["details"].get("path")) for item in log["items"]}
+    assert {
+        ("vfolder.upload", "user", "f"),
+        ("vfolder.download", "user", "f"),
+        ("vfolder.move-file", "user", "f"),
+        ("vfolder.remove-file", "user", "g"),
+    } <= seen
+
+
+async def test_a_move_of_a_missing_file_creates_no_directory(api: Api, user: Client) -> None:
+    with pytest.raises(NotFound):
+        await user.post("/vfolders/data/move", {"source": "missing", "target": "new/dir/file"})
+    assert (await user.get("/vfolders/data/files"))["items"] == []
 
 
 async def test_download_has_headers_that_prevent_rendering(user: Client) -> None:

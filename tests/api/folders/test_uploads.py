@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import io
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,6 +35,7 @@ from tests.testbed.manager import Api, MovableClock, known_world, manager_on, se
 from tests.testbed.wait import wait_until, wait_until_async
 
 MIB = 2**20
+HOUR = 3600
 CHUNK_HEADERS = {"Content-Type": "application/offset+octet-stream", "Tus-Resumable": "1.0.0"}
 UPLOADS = "/vfolders/data/uploads"
 NOTHING: dict[str, str] = {}
@@ -83,6 +86,11 @@ async def content_of(client: Client, path: str) -> bytes:
     answer = await client.http.get("/vfolders/data/content", params={"path": path})
     assert answer.status_code == 200, answer.text
     return answer.content
+
+
+def expiry_of(answer: httpx.Response) -> float:
+    """Return the Unix time at which an upload expires."""
+    return parsedate_to_datetime(answer.headers["Upload-Expires"]).timestamp()
 
 
 async def offset_of(client: Client, upload: str) -> int:
@@ -200,6 +208,29 @@ async def test_abandoned_upload_expires(api: Api, user: Client) -> None:
     assert (await user.http.head(upload)).status_code == 404
 
 
+async def test_upload_expires_a_day_after_the_last_received_byte(api: Api, user: Client) -> None:
+    upload = await create_upload(user, 10, "f")
+    (host,) = api.world.manager.folders.storage_hosts.all()
+    (row,) = await VfolderStore(api.world.manager.database).by_id(upload.split("/")[2])
+    staging = host.staging(location_of(row))
+    data = staging.data_path(upload.rpartition("/")[2])
+    start = time.time()
+    # The upload started 23 hours ago.
+    state = json.loads(data.with_suffix(".json").read_text())
+    state["created_at"] -= 23 * HOUR
+    state["expires_at"] -= 23 * HOUR
+    data.with_suffix(".json").write_text(json.dumps(state))
+    os.utime(data, (state["created_at"], state["created_at"]))
+    assert expiry_of(await user.http.head(upload)) < start + 2 * HOUR
+    answer = await send_chunk(user, upload, 0, b"12345")
+    assert expiry_of(answer) > start + 23 * HOUR
+    assert expiry_of(await user.http.head(upload)) > start + 23 * HOUR
+    ((_, stored),) = await host.unfinished()
+    assert stored.expires_at > start + 23 * HOUR
+    assert staging.sweep(start + 23 * HOUR, is_start=False) == 0
+    assert staging.sweep(start + 25 * HOUR, is_start=False) == 1
+
+
 @pytest.mark.parametrize("content", ["", '{"id": ', "[]", "{}", "null"])
 async def test_damaged_upload_does_not_stop_the_sweep(api: Api, user: Client, content: str) -> None:
     damaged = await create_upload(user, 10, "f")
@@ -313,7 +344,12 @@ async def test_unfinished_uploads_count_after_a_restart_until_they_expire(
     another = replace(stored, id="another")
     with pytest.raises(QuotaExceeded, match="1 unfinished upload; the limit is 1"):
         open_uploads.begin("local", str(scope), another)
-    moment += 25 * 3600
+    moment += 23 * HOUR
+    open_uploads.extend(stored.id, moment + 24 * HOUR)
+    moment += 2 * HOUR
+    with pytest.raises(QuotaExceeded, match="1 unfinished upload; the limit is 1"):
+        open_uploads.begin("local", str(scope), another)
+    moment += 23 * HOUR
     open_uploads.begin("local", str(scope), another)
 
 

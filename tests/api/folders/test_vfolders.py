@@ -369,6 +369,34 @@ async def test_own_shared_and_project_folders_can_be_mounted(api: Api) -> None:
     ]
 
 
+async def test_dot_folders_of_the_owner_are_mounted_into_every_session(api: Api) -> None:
+    user = await api.client("user")
+    await create_folder(user)
+    owner, project = await api.world.user_id("user"), await api.world.project_id()
+    mounts = api.world.manager.folders.mounts
+    await create_folder(user, ".local")
+    await api.share_folder("user", ".local", "user2", "rw")
+    found = await mounts.resolve_mounts(SUPERADMIN, owner, project, [MountRequest("data")])
+    assert [(m.path, m.is_auto) for m in found] == [
+        ("/home/work/data", False), ("/home/work/.local", True),
+    ]  # fmt: skip
+    # A shared dot folder is not mounted automatically. A requested mount at the same path replaces
+    # the automatic mount.
+    guest = await api.world.user_id("user2")
+    assert await mounts.resolve_mounts(SUPERADMIN, guest, project, []) == []
+    asked = [MountRequest("data", ".local")]
+    found = await mounts.resolve_mounts(SUPERADMIN, owner, project, asked)
+    assert [m.vfolder for m in found] == ["data"]
+    # If the dot folder is missing, the session starts with a notice.
+    rows = [m.as_row() for m in await mounts.resolve_mounts(SUPERADMIN, owner, project, [])]
+    (root,) = [p for p in api.world.manager.settings.storage_root.glob("user/*/[!.]*")
+               if p.name == rows[0]["vfolder_id"]]  # fmt: skip
+    root.rmdir()
+    assert await mounts.sources(owner, rows) == []
+    (notice,) = await mounts.notices(owner, rows)
+    assert "folder .local" in notice
+
+
 async def test_mount_with_a_subpath_has_the_whole_folder_as_source(api: Api) -> None:
     own = await create_folder(await api.client("user"))
     rows = await resolve_mounts(

@@ -65,7 +65,9 @@ def test_policy_allows_audiences_up_to_its_limit(allowed: str, reached: list[Aud
                 check_sharing(allowed, audience)
 
 
-@pytest.mark.parametrize("name", ["jupyterlab", "terminal", "vscode", "rstudio", "ssh"])
+@pytest.mark.parametrize(
+    "name", ["jupyterlab", "terminal", "vscode", "vscode-desktop", "rstudio", "ssh"]
+)
 def test_app_with_access_to_the_whole_session_cannot_be_shared(name: str) -> None:
     with pytest.raises(InvalidRequest, match="whole session"):
         check_app(name)

@@ -10,6 +10,7 @@ from bai_services.core.cluster.image_labels import (
     ServicePort,
     check_preopen_ports,
     parse_labels,
+    parse_new_labels,
     parse_service_ports,
 )
 from bai_services.core.errors import InvalidRequest
@@ -106,7 +107,7 @@ def test_invalid_service_ports_are_rejected(text: str, part: str) -> None:
         ),
         pytest.param(
             labels(resource__min__mem="2g", resource__preferred__mem="1g"),
-            "outside",
+            "not between",
             id="preferred below minimum",
         ),
         pytest.param(labels(resource__min__gold="1"), "resource slot", id="unknown slot"),
@@ -122,6 +123,13 @@ def test_invalid_service_ports_are_rejected(text: str, part: str) -> None:
 def test_invalid_labels_are_rejected(given: dict[str, str], part: str) -> None:
     with pytest.raises(InvalidRequest, match=part):
         parse_labels(given)
+
+
+def test_port_of_the_jupyter_server_is_rejected_only_for_new_labels() -> None:
+    given = labels(service_ports="lab:http:8090,board:http:8888")
+    assert parse_labels(given).apps == ["lab", "board"]
+    with pytest.raises(InvalidRequest, match="port 8888 is used by the session itself"):
+        parse_new_labels(given)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bai_services.core.durations import format_duration, parse_duration
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.sessions.batch import Batch, check_batch, not_before
+from bai_services.core.sessions.batch import Batch, check_batch, parse_start_time
 from bai_services.core.sessions.lifecycle import Result, SessionType, command_end, result_of
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -31,7 +31,7 @@ TIMES: dict[str, datetime] = {
 
 @pytest.mark.parametrize("text", TIMES)
 def test_start_time_is_parsed_from_a_time_or_a_delay(text: str) -> None:
-    assert not_before(text, NOW) == TIMES[text]
+    assert parse_start_time(text, NOW) == TIMES[text]
 
 
 BAD_TIMES = {
@@ -50,7 +50,7 @@ BAD_TIMES = {
 @pytest.mark.parametrize("text", BAD_TIMES)
 def test_invalid_start_time_is_rejected(text: str) -> None:
     with pytest.raises(InvalidRequest, match=BAD_TIMES[text]) as caught:
-        not_before(text, NOW)
+        parse_start_time(text, NOW)
     assert caught.value.details["field"] == "starts_at"
 
 
@@ -61,8 +61,8 @@ def test_invalid_start_time_is_rejected(text: str) -> None:
 @settings(max_examples=60)
 def test_start_time_is_independent_of_time_zone(seconds: int, offset: timezone) -> None:
     at = NOW + timedelta(seconds=seconds)
-    assert not_before(at.astimezone(offset).isoformat(), NOW) == at
-    assert not_before(str(seconds), NOW) == at
+    assert parse_start_time(at.astimezone(offset).isoformat(), NOW) == at
+    assert parse_start_time(str(seconds), NOW) == at
 
 
 CASES: list[tuple[SessionType, dict[str, Any], Batch | str]] = [

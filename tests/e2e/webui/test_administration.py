@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.e2e.engines import checked, start, stop
+from tests.e2e.sessions import checked, start, stop
 from tests.hub import RunningHub
 
 from .conftest import Opener

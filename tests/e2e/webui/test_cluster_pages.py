@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from tests.e2e.engines import checked
+from tests.e2e.sessions import checked
 from tests.hub import RunningHub
 
 from .conftest import Opener

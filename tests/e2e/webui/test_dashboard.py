@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.e2e.engines import checked, wait_for
+from tests.e2e.sessions import checked, wait_for
 from tests.hub import RunningHub
 
 from .conftest import Opener

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from bai_services.i18n.catalogue import COOKIE
-from tests.e2e.engines import checked, stop
+from tests.e2e.sessions import checked, stop
 from tests.hub import RunningHub, running_session
 from tests.testbed.wait import wait_until_async
 

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.engines import checked, stop, wait_for
+from tests.e2e.sessions import checked, stop, wait_for
 from tests.hub import RunningHub
 
 from .conftest import Opener

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.e2e.engines import ENDED, checked, wait_for
+from tests.e2e.sessions import ENDED, checked, wait_for
 from tests.hub import RunningHub
 
 from .launcher_page import Launcher

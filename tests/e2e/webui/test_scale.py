@@ -14,7 +14,7 @@ import pytest
 
 from bai_services.core.listing import MAX_LIMIT
 from benchmarks.webui import add_sessions
-from tests.e2e.engines import checked, stop
+from tests.e2e.sessions import checked, stop
 from tests.hub import RunningHub
 
 from .conftest import DEFAULTS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from tests.e2e.engines import JSON, checked, stop, wait_for
+from tests.e2e.sessions import JSON, checked, stop, wait_for
 from tests.hub import RunningHub, running_session
 
 from .conftest import Opener

@@ -22,7 +22,7 @@ from bai_services.api.base import Operation
 from bai_services.api.csv_export import FORMULA_SIGNS
 from bai_services.api.routes import ROUTES
 from bai_services.api.web_pages import PAGE_NAMES
-from tests.e2e.engines import checked
+from tests.e2e.sessions import checked
 from tests.hub import RunningHub
 from tests.testbed.ports import free_port
 

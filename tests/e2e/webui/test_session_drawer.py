@@ -12,7 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.e2e.engines import checked, start, stop, wait_for
+from tests.e2e.sessions import checked, start, stop, wait_for
 from tests.e2e.test_cluster_sessions import three_kernels_allowed
 from tests.hub import RunningHub
 from tests.testbed.jupyter import JupyterServer

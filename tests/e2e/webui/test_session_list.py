@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from bai_services.core.sessions.lifecycle import Status
-from tests.e2e.engines import checked, stop, wait_for
+from tests.e2e.sessions import checked, stop, wait_for
 from tests.hub import RunningHub, running_session
 
 from .conftest import Opener

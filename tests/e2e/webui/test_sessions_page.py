@@ -11,7 +11,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.e2e.engines import checked, start, wait_for
+from tests.e2e.sessions import checked, start, wait_for
 from tests.hub import RunningHub
 
 from .conftest import Opener

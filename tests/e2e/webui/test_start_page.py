@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.engines import checked, stop
+from tests.e2e.sessions import checked, stop
 from tests.hub import RunningHub, running_session
 
 from .conftest import Opener

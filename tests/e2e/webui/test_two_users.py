@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.e2e.engines import JSON, checked, stop, wait_for
+from tests.e2e.sessions import JSON, checked, stop, wait_for
 from tests.hub import RunningHub, running_session
 
 from .conftest import Opener

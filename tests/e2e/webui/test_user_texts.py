@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.e2e.engines import checked, stop, wait_for
+from tests.e2e.sessions import checked, stop, wait_for
 from tests.hub import RunningHub
 
 from .conftest import Opener

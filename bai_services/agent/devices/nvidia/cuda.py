@@ -28,7 +28,7 @@ from ..enforcement_levels import (
     compute_mode_problem,
     highest_level,
 )
-from ..host_files import HostFiles
+from ..host_access import HostAccess
 from .gpu_reader import FAMILY, GpuReader
 from .mps import RESERVE_BYTES
 from .mps_servers import MpsServers
@@ -91,12 +91,12 @@ class CudaGpus(DeviceKind):
         self,
         nvml: Nvml | None = None,
         rules: GpuRules | None = None,
-        host: HostFiles | None = None,
+        host: HostAccess | None = None,
     ) -> None:
         self._nvml = nvml or Nvml()
         self._reader = GpuReader(self._nvml)
         self._rules = rules or GpuRules()
-        self._host = host or HostFiles()
+        self._host = host or HostAccess()
         self._known: dict[str, Device] = {}
         self._available_level: AvailableLevel | None = None
         # Why the compute mode of a GPU could not be changed, by the uuid of the GPU.

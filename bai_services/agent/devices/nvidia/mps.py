@@ -23,7 +23,7 @@ from bai_services.core.resources import SHARE_UNIT
 
 from ...folders.kernel_folders import write_atomically
 from ...processes import is_running
-from ..host_files import describe_exit
+from ..host_access import describe_exit
 
 PROGRAM = "nvidia-cuda-mps-control"
 # Process names of the daemon and its server begin with this (Linux stores 15 characters).

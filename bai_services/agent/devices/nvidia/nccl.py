@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..base import GrantedDevice
-from ..host_files import HostFiles
+from ..host_access import HostAccess
 
 ADAPTERS = "/sys/class/infiniband/*"
 PORTS = "/ports/*"
@@ -13,7 +13,9 @@ ACTIVE = "ACTIVE"
 ROCE_V2 = "RoCE v2"
 
 
-def nccl_defaults(granted: Sequence[GrantedDevice], host: HostFiles, engine: str) -> dict[str, str]:
+def nccl_defaults(
+    granted: Sequence[GrantedDevice], host: HostAccess, engine: str
+) -> dict[str, str]:
     """Return the NCCL variables for a session with several whole GPUs; {} for other sessions.
 
     The variables name the InfiniBand adapters on the NUMA nodes of the GPUs, or all adapters if
@@ -42,7 +44,7 @@ def _all_linked(granted: Sequence[GrantedDevice]) -> bool:
     )
 
 
-def _adapters(granted: Sequence[GrantedDevice], host: HostFiles) -> list[str]:
+def _adapters(granted: Sequence[GrantedDevice], host: HostAccess) -> list[str]:
     """Return the paths of the adapters with an active port on the NUMA nodes of the GPUs; if there
     are none, of all adapters with an active port.
     """
@@ -56,7 +58,7 @@ def _adapters(granted: Sequence[GrantedDevice], host: HostFiles) -> list[str]:
     return near or active
 
 
-def _roce_index(adapter: str, host: HostFiles) -> int | None:
+def _roce_index(adapter: str, host: HostAccess) -> int | None:
     """Return the index of the first RoCE v2 GID; None if there is none, as on InfiniBand."""
     for path in host.paths(f"{adapter}/ports/1/gid_attrs/types/*", 0):
         if host.read(path) == ROCE_V2:

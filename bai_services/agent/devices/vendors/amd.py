@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..base import DeviceProcess
-from ..host_files import HostFiles
+from ..host_access import HostAccess
 from ..table import Row
 from ..table_devices import TableDevices
 
@@ -93,7 +93,7 @@ class AmdGpus(TableDevices):
     """AMD GPUs and their partitions, with metrics and processes from the AMD SMI library."""
 
     def __init__(
-        self, row: Row, machine: str, host: HostFiles, library: AmdSmi | None = None
+        self, row: Row, machine: str, host: HostAccess, library: AmdSmi | None = None
     ) -> None:
         super().__init__(row, machine, host)
         self._library = library or AmdSmi()

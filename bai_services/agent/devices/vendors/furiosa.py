@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..host_files import HostFiles
+from ..host_access import HostAccess
 from ..table import METRICS
 from ..table_devices import TableDevices
 
@@ -180,7 +180,7 @@ def call_chain(target: Any, *names: str) -> Any:
     return target
 
 
-def _values(host: HostFiles, pattern: str) -> dict[str, float]:
+def _values(host: HostAccess, pattern: str) -> dict[str, float]:
     """Return the numbers in the files that match a pattern, by path, without unreadable files."""
     found = {}
     for path in host.paths(pattern, 0):

@@ -9,7 +9,7 @@ from typing import Any
 from bai_services.core.errors import Unavailable
 
 from ..base import DeviceGrant, DeviceInjection, DeviceProcess, GrantedDevice
-from ..host_files import HostFiles, ToolFailed, json_pointer
+from ..host_access import HostAccess, ToolFailed, json_pointer
 from ..table import Row
 from ..table_devices import TableDevices
 
@@ -27,7 +27,7 @@ class Atoms(TableDevices):
 
     reports_processes = True
 
-    def __init__(self, row: Row, machine: str, host: HostFiles) -> None:
+    def __init__(self, row: Row, machine: str, host: HostAccess) -> None:
         super().__init__(row, machine, host)
         self._groups: set[frozenset[str]] = set()
 

@@ -10,7 +10,7 @@ from typing import Any
 from bai_services.core.cluster.device_sharing import Level, Sharing
 
 from ..base import Device
-from ..host_files import HostFiles
+from ..host_access import HostAccess
 from ..table import Row
 from .furiosa import (
     FuriosaNpus,
@@ -32,7 +32,7 @@ class Rngds(FuriosaNpus):
     """RNGD cards, or the configured number of parts of each card; the hardware isolates parts."""
 
     def __init__(
-        self, row: Row, machine: str, host: HostFiles, library: FuriosaSmi | None = None
+        self, row: Row, machine: str, host: HostAccess, library: FuriosaSmi | None = None
     ) -> None:
         super().__init__(row, machine, host)
         self._library = library or FuriosaSmi()

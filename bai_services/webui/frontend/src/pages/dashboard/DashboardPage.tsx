@@ -10,7 +10,7 @@ import { GroupResources, MyQuotas, MyStorage } from './MyQuotas';
 import { ActiveAgents, AgentStatistics } from './AgentWidgets';
 import { dashboardQuery } from '../../data/dashboard';
 import { ErrorNotice } from '../../components/ErrorNotice';
-import { MyDevices, MyQueue, SessionCounts } from './MySessions';
+import { MyDevices, MyQueue, SessionCounts } from './SessionWidgets';
 import { RecentSessions } from './RecentSessions';
 import type { DashboardSearch } from './search';
 

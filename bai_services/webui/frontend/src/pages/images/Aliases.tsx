@@ -1,7 +1,7 @@
 import { useState } from 'react';
 import { App, Button, Flex, Input, Tag, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
-import { useChangeAlias } from '../../data/cluster/cluster';
+import { useChangeAlias } from '../../data/cluster/imageAliases';
 import type { Item } from '../../data/entities';
 
 /** The short names of an image. */

@@ -7,7 +7,7 @@ import { meQuery } from '../../data/accounts/me';
 import { sessionsQuery, STATUS_GROUPS } from '../../data/sessions/sessions';
 import { Field, idOf } from './Field';
 import { isThreadVariable, repeatedNames, type VariableRow } from './form';
-import { problemOf, useLauncher } from './launcherForm';
+import { problemOf, useLauncher } from './launcherContext';
 
 const MAX_PRIORITY = 100;
 const MAX_CHOICES = 20;

@@ -5,7 +5,7 @@ import { shortAmount } from '../../components/amount';
 import { placeableAgentsQuery } from '../../data/sessions/launch';
 import { meQuery } from '../../data/accounts/me';
 import { Field, idOf } from './Field';
-import { useLauncher } from './launcherForm';
+import { useLauncher } from './launcherContext';
 
 /** The agent of a session with one kernel; only administrators may choose it. */
 export function AgentField() {

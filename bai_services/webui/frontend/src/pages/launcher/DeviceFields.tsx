@@ -4,7 +4,7 @@ import { numberOf } from '../../components/amount';
 import { formatBytes } from '../../components/bytes';
 import type { SessionOptions } from '../../data/sessions/launch';
 import { Field, idOf } from './Field';
-import { useLauncher } from './launcherForm';
+import { useLauncher } from './launcherContext';
 import { SlotField } from './SlotField';
 
 const isDevice = (slot: string) => slot.includes('.');

@@ -1,6 +1,6 @@
 import { Form } from 'antd';
 import type { ReactNode } from 'react';
-import { problemOf, useLauncher } from './launcherForm';
+import { problemOf, useLauncher } from './launcherContext';
 
 interface FieldProps {
   /** Field of the request, such as `mounts.0.path`, whose problem is shown at this control. */

@@ -11,7 +11,7 @@ import { CreateFolder } from '../data/CreateFolder';
 import { Uploads } from '../data/Uploads';
 import { Field, idOf } from './Field';
 import type { MountRow } from './form';
-import { problemOf, useLauncher } from './launcherForm';
+import { problemOf, useLauncher } from './launcherContext';
 import { folderOf, newMount } from './mounts';
 
 type OfferedFolder = Schemas['OfferedFolder'];

@@ -6,7 +6,7 @@ import { partsOfImage } from '../../components/imageName';
 import type { SessionOptions } from '../../data/sessions/launch';
 import { Field, idOf } from './Field';
 import { imageOf } from './form';
-import { useLauncher } from './launcherForm';
+import { useLauncher } from './launcherContext';
 
 type OfferedImage = SessionOptions['images'][number];
 

@@ -10,7 +10,7 @@ import { NetworkSection } from './AdvancedSection';
 import { FolderSection } from './FolderSection';
 import { EMPTY, formOf, requestOf, withoutSecrets, type LaunchForm } from './form';
 import { LaunchButtons } from './LaunchButtons';
-import { LauncherContext } from './launcherForm';
+import { LauncherContext } from './launcherContext';
 import { PreviewPanel } from './PreviewPanel';
 import { ResourceSection } from './ResourceSection';
 import { RecentSessions, Sources } from './Sources';

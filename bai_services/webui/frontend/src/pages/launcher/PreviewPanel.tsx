@@ -5,7 +5,7 @@ import { SlotTags } from '../../components/SlotTags';
 import { formatTime } from '../../components/time';
 import type { SessionPreview } from '../../data/sessions/launch';
 import { idOf } from './Field';
-import { useLauncher } from './launcherForm';
+import { useLauncher } from './launcherContext';
 
 /**
  * Preview of the session: problems of the request; the expected start, with the reasons for a wait

@@ -7,7 +7,7 @@ import { DeviceFields } from './DeviceFields';
 import { EnvironmentSection } from './AdvancedSection';
 import { Field, idOf } from './Field';
 import { ImageField } from './ImageField';
-import { useLauncher } from './launcherForm';
+import { useLauncher } from './launcherContext';
 import { SlotField } from './SlotField';
 import { ThreadFields } from './ThreadFields';
 import { isolated } from '../../i18n/userText';

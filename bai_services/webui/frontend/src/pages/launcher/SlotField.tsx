@@ -3,7 +3,7 @@ import { useTranslation } from 'react-i18next';
 import { numberOf, shortAmount } from '../../components/amount';
 import { Field, idOf } from './Field';
 import { imageOf } from './form';
-import { useLauncher } from './launcherForm';
+import { useLauncher } from './launcherContext';
 
 const GIB = 1024 ** 3;
 

@@ -8,7 +8,7 @@ import { templatesQuery } from '../../data/sessions/launch';
 import { meQuery } from '../../data/accounts/me';
 import { sessionsQuery } from '../../data/sessions/sessions';
 import { formOf, requestOfSession, type LaunchForm } from './form';
-import { useLauncher } from './launcherForm';
+import { useLauncher } from './launcherContext';
 
 const RECENT = 5;
 

@@ -1,6 +1,6 @@
 import { Button, Flex, Steps } from 'antd';
 import { useTranslation } from 'react-i18next';
-import { useLauncher } from './launcherForm';
+import { useLauncher } from './launcherContext';
 import { elementOf, STEPS, stepsWithProblems, type Step } from './steps';
 
 interface StepProps {

@@ -2,7 +2,7 @@ import { Flex, InputNumber, Radio } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { Field, idOf } from './Field';
 import { isThreadVariable, THREAD_VARIABLES } from './form';
-import { useLauncher } from './launcherForm';
+import { useLauncher } from './launcherContext';
 
 const MAX_THREADS = 1024;
 

@@ -2,7 +2,7 @@ import { DatePicker, Flex, Input, InputNumber, Radio, Select } from 'antd';
 import dayjs from 'dayjs';
 import { useTranslation } from 'react-i18next';
 import { Field, idOf } from './Field';
-import { useLauncher } from './launcherForm';
+import { useLauncher } from './launcherContext';
 import { spanOf, UNITS } from './span';
 
 const TYPES = ['interactive', 'batch'] as const;

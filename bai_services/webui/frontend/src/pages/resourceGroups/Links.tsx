@@ -4,7 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ReferenceSelect } from '../../components/entities/FieldControl';
 import { PagedList, rangeOf } from '../../components/list/PagedList';
-import { LINK_KINDS, linksQuery, useChangeLink } from '../../data/cluster/cluster';
+import { LINK_KINDS, linksQuery, useChangeLink } from '../../data/cluster/groupLinks';
 import type { Item } from '../../data/entities';
 
 type Kind = (typeof LINK_KINDS)[number];

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from bai_services.core.client_address import Address, normal_address, parse_address
+from bai_services.core.ip_addresses import Address, normal_address, parse_address
 
 # Stands for the addresses of this machine in a list of trusted proxies.
 OWN = "own"

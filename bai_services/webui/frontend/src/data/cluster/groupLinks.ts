@@ -4,18 +4,6 @@ import { queries } from '../queries';
 
 const refresh = () => queries.invalidateQueries({ queryKey: ['entities'] });
 
-/** Add or remove an alias of an image. */
-export function useChangeAlias(image: string) {
-  return useMutation({
-    mutationFn: async ({ alias, isAlias }: { alias: string; isAlias: boolean }) => {
-      await (isAlias
-        ? unwrap(api.POST('/image-aliases', { body: { alias, image } }))
-        : unwrap(api.DELETE('/image-aliases/{key}', { params: { path: { key: alias } } })));
-    },
-    onSettled: refresh
-  });
-}
-
 /** Kinds of objects that an administrator can link to a non-public group to allow its use. */
 export const LINK_KINDS = ['domain', 'project', 'user', 'keypair'] as const;
 

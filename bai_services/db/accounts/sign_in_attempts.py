@@ -1,4 +1,4 @@
-"""Store of failed sign-in attempts, and of the addresses from which users have signed in."""
+"""Store of sign-in attempts, and of the addresses from which users have signed in."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AttemptCount:
     blocked_until: datetime | None
 
 
-class SignInFailureStore:
+class SignInAttemptStore:
     """Counts sign-in attempts per subject.
 
     A subject is the keyed hash of a typed name, an account, an address, or a name together with an

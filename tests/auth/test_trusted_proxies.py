@@ -14,7 +14,7 @@ from tornado.web import Application, RequestHandler
 from traitlets import TraitError
 
 from bai_auth.authenticator import BaiAuthenticator
-from bai_services.client_address import TrustedProxies, interface_addresses
+from bai_services.trusted_proxies import TrustedProxies, interface_addresses
 
 
 class AddressHandler(RequestHandler):

@@ -28,8 +28,8 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class HostFiles:
-    """Reads files below ``root``, which is ``/`` except in tests.
+class HostAccess:
+    """Reads files below ``root``, which is ``/`` except in tests, and runs vendor tools.
 
     Paths in arguments and results do not include ``root``.
     """

@@ -1,4 +1,4 @@
-"""Inventory of this machine's devices, refreshed before each heartbeat."""
+"""This machine's devices, refreshed before each heartbeat."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class ProcessReading:
     unread_families: Set[str]
 
 
-class Inventory:
+class MachineDevices:
     """The devices of all kinds; the devices of a hung driver are unhealthy."""
 
     def __init__(self, kinds: Sequence[DeviceKind], masked: Iterable[str] = ()) -> None:
         """``masked`` contains ids of devices that are not allocated to new sessions."""
         self._masked = frozenset(masked)
         self.kinds: Mapping[str, DeviceKind] = {kind.family: kind for kind in kinds}
-        self.devices: Mapping[str, Device] = {}
+        self.by_id: Mapping[str, Device] = {}
         self._found: dict[str, list[Device]] = {}
         self._usage: dict[str, Mapping[str, Any]] = {}
         self._pending_reads: dict[str, asyncio.Task[None]] = {}
@@ -43,9 +43,9 @@ class Inventory:
     async def refresh(self) -> list[dict[str, Any]]:
         """Read all devices and return them in the format of heartbeats."""
         await asyncio.gather(*(self._refresh_kind(kind) for kind in self.kinds.values()))
-        self.devices = self._merged()
+        self.by_id = self._merged()
         reports = []
-        for device in self.devices.values():
+        for device in self.by_id.values():
             report = device.to_report()
             if used := self._usage.get(device.id):
                 report["facts"] = {**report["facts"], "usage": dict(used)}
@@ -55,7 +55,7 @@ class Inventory:
     def facts(self) -> dict[str, Any]:
         """Return the enforcement level of each device family and the discovery findings."""
         levels_by_family: dict[str, list[Level]] = {}
-        for device in self.devices.values():
+        for device in self.by_id.values():
             levels_by_family.setdefault(device.family, []).append(device.sharing.level)
         return {
             # A family reports the weakest level of its devices.
@@ -82,7 +82,7 @@ class Inventory:
         """Disconnect processes from their devices gracefully before they are killed."""
         by_family: dict[str, list[DeviceProcess]] = {}
         for process in processes:
-            if (device := self.devices.get(process.device_id)) is not None:
+            if (device := self.by_id.get(process.device_id)) is not None:
                 by_family.setdefault(device.family, []).append(process)
         for family, family_processes in by_family.items():
             await asyncio.to_thread(self.kinds[family].detach, family_processes)

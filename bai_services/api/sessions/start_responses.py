@@ -1,0 +1,114 @@
+"""Responses that explain or preview when a session starts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from ..fields import ResponseModel, SlotsOutput
+from .responses import Mount
+
+
+class StartEstimate(ResponseModel):
+    starts_at: datetime | None
+    certainty: str
+
+
+class Remedy(ResponseModel):
+    kind: str
+    message: str
+    facts: dict[str, Any]
+
+
+class Explanation(ResponseModel):
+    """``position``: position in the queue. ``ahead``: number of sessions before this session.
+
+    ``sooner``: changes that would let the session start earlier. ``is_complete``: false if no
+    explanation could be computed.
+    """
+
+    is_complete: bool
+    position: int | None
+    ahead: int | None
+    checks: list[dict[str, Any]]
+    estimate: StartEstimate
+    sooner: list[Remedy]
+
+
+class PendingExplanation(Explanation):
+    """If ``is_complete`` is false, ``checks`` are the reasons that were stored last."""
+
+    session_id: str
+    name: str
+    status: str
+    resource_group: str
+    priority: int
+
+
+class FieldProblem(ResponseModel):
+    """``field``: path of the field in the request, such as ``mounts.0.path``; may be empty."""
+
+    field: str
+    problem: str
+
+
+class PreviewedSession(ResponseModel):
+    """A session as it would be created, defaults included.
+
+    ``requested``: for each kernel. ``total``: for all kernels together.
+    """
+
+    name: str
+    type: str
+    project: str
+    resource_group: str
+    image: str
+    architecture: str
+    priority: int
+    requested: SlotsOutput
+    total: SlotsOutput
+    shared_memory: str
+    cluster_size: int
+    cluster_mode: str
+    mounts: list[Mount]
+    starts_at: datetime | None
+    batch_timeout: int | None
+
+
+class CapUse(ResponseModel):
+    """A cap that applies to the session.
+
+    ``asked``: amount that the session requests. ``used`` and ``left``: used and free amounts before
+    the session is created. ``used_percent``: used percentage of the limit before the session is
+    created. ``total_percent``: used percentage with the session. Both are rounded down, and 100 if
+    the limit is 0. ``is_exceeded``: whether the session would exceed the limit; ``total_percent``
+    does not show this, because it can be 100 even if the limit is exceeded.
+    """
+
+    scope: str
+    scope_id: str
+    slot: str
+    asked: str
+    limit: str
+    used: str
+    left: str
+    used_percent: int
+    total_percent: int
+    is_exceeded: bool
+    message: str
+
+
+class SessionPreview(Explanation):
+    """Result of a session request without creating the session.
+
+    ``problems``: why the session cannot be created; if there are any, the other fields are empty.
+    ``existing_session``: id of the live session that the request would return instead of creating
+    one. ``is_complete``: false if the start could not be computed.
+    """
+
+    problems: list[FieldProblem]
+    existing_session: str | None
+    session: PreviewedSession | None
+    notices: list[str]
+    starts_now: bool
+    caps: list[CapUse]
