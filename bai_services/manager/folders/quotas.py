@@ -400,6 +400,10 @@ class Reservation:
 
     Reserved bytes count as used, so that operations at the same time do not exceed the limit
     together. The end of the block releases what ``use`` has not turned into usage.
+
+    Reservations are in the memory of this manager. A standby manager also serves requests, so they
+    are complete only if clients send their requests to one manager (administrator guide,
+    "Monitoring").
     """
 
     def __init__(
