@@ -16,7 +16,13 @@ from bai_services.core import errors
 from bai_services.i18n import catalogue
 
 from . import browser_sign_ins
-from .failures import PasswordChangeNeeded, TooManySignIns, password_text, rule_text
+from .failures import (
+    PasswordChangeNeeded,
+    TooManySignIns,
+    password_text,
+    rule_text,
+    sign_in_failed,
+)
 from .pending_sign_ins import LIFETIME_SECONDS, Credentials, PendingSignIns
 
 YEAR_SECONDS = 365 * 24 * 3600
@@ -235,8 +241,10 @@ class ChangePasswordHandler(Page):
             return HTTPStatus.FORBIDDEN, "old_password", text
         except errors.BaiError as error:
             self.log.error("A password was not changed: %s", error)
-            text = password_text(error, catalogue.translator_for(self))
-            return HTTPStatus.SERVICE_UNAVAILABLE, "", text
+            translate = catalogue.translator_for(self)
+            for name, value in sign_in_failed(error, translate).headers.items():
+                self.set_header(name, value)
+            return HTTPStatus.SERVICE_UNAVAILABLE, "", password_text(error, translate)
         return None
 
 
