@@ -11,6 +11,7 @@ from jupyterhub.handlers.login import LoginHandler as HubLoginHandler
 from jupyterhub.utils import url_path_join
 from tornado import web
 from tornado.httputil import url_concat
+from tornado.ioloop import IOLoop
 
 from bai_services.core import errors
 from bai_services.i18n import catalogue
@@ -112,21 +113,23 @@ class LoginHandler(Page, HubLoginHandler):
             self.set_status(HTTPStatus.CONFLICT)
             self.finish(await self._render_confirmation(reached))
 
-    async def authenticate(self, data: dict[str, Any]) -> dict[str, Any] | None:
-        """Check the password, and reject an unconfirmed sign-in that would end another sign-in.
+    def set_login_cookie(self, user: Any) -> None:
+        """Create the sign-in, unless it would end another one and is not confirmed.
+
+        Check and creation are in one function without ``await``: of two sign-ins at the same time,
+        the second finds the first.
 
         Raises
         ------
         TooManySignIns
             If the account's limit is reached and the user has not confirmed the sign-in.
         """
-        model: dict[str, Any] | None = await super().authenticate(data)
         limit: int | None = getattr(self, browser_sign_ins.LIMIT_ATTRIBUTE, None)
-        if model is None or limit is None or self._is_confirmed:
-            return model
-        if len(browser_sign_ins.sign_ins_of(self.db, model["name"])) >= limit:
-            raise TooManySignIns(model["name"], limit)
-        return model
+        if limit is not None and not self._is_confirmed:
+            sign_ins = browser_sign_ins.sign_ins_of(self.db, user.name)
+            if len(sign_ins) >= limit:
+                raise TooManySignIns(user.name, limit)
+        super().set_login_cookie(user)
 
     def _restore_credentials(self, key: str) -> None:
         """Replace the form's fields by those of the sign-in that the user has confirmed."""
@@ -146,7 +149,7 @@ class LoginHandler(Page, HubLoginHandler):
         password = self.get_body_argument("password", "", strip=False)
         login_url = self._login_url
         target = self.get_argument("next", "")
-        pending = self._pending_sign_ins.add(Credentials(name, password))
+        pending = self._pending_sign_ins.add(reached.username, Credentials(name, password))
         self.set_cookie(
             PENDING_COOKIE,
             pending.browser,
@@ -173,7 +176,10 @@ class LoginHandler(Page, HubLoginHandler):
 
     @property
     def _pending_sign_ins(self) -> PendingSignIns:
-        pending: PendingSignIns = self.settings.setdefault("bai_pending", PendingSignIns())
+        pending: PendingSignIns | None = self.settings.get("bai_pending")
+        if pending is None:
+            pending = PendingSignIns(IOLoop.current().call_later)
+            self.settings["bai_pending"] = pending
         return pending
 
     def check_xsrf_cookie(self) -> None:

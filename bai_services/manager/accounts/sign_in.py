@@ -45,6 +45,8 @@ from .sign_outs import TokenRevocations
 
 CODE_LIFETIME = timedelta(minutes=2)
 MAX_PENDING_CODES = 1000
+# Codes of one user must not displace those of other users.
+MAX_PENDING_CODES_PER_USER = 10
 MAX_NAME_CHARACTERS = 128
 _WRONG_CODE = "the code is wrong, used or expired; run bai login again"
 _WRONG_CREDENTIALS = "the name or the password is wrong"
@@ -218,8 +220,11 @@ class SignIns:
                 "the challenge is not a SHA-256 in URL-safe base64", field="challenge"
             )
         self._codes = {k: c for k, c in self._codes.items() if c.expires_at > now}
-        while len(self._codes) >= MAX_PENDING_CODES:
-            self._codes.pop(next(iter(self._codes)))
+        own = [key for key, issued in self._codes.items() if issued.username == caller.username]
+        if len(own) >= MAX_PENDING_CODES_PER_USER:
+            del self._codes[own[0]]
+        elif len(self._codes) >= MAX_PENDING_CODES:
+            del self._codes[next(iter(self._codes))]
         code = secrets.token_urlsafe(32)
         expires_at = now + CODE_LIFETIME
         self._codes[_sha256(code)] = _Code(caller.username, challenge, token, expires_at)
