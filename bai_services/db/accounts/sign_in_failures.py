@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.audit import AuditEntry
@@ -143,11 +144,15 @@ class SignInFailureStore:
 async def _count(
     tx: AsyncConnection, subject: str, allowed: int | None, now: datetime, block_time: timedelta
 ) -> AttemptCount:
-    await tx.execute(
-        insert_ignoring(tx, sign_in_failures).values(subject=subject, count=0, last_at=now)
+    # One statement inserts or locks the row: a sign-in at the same time may delete it.
+    insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(sign_in_failures)
+    rows = await tx.execute(
+        insert.values(subject=subject, count=0, last_at=now)
+        .on_conflict_do_update(
+            index_elements=[_subject], set_={"last_at": sign_in_failures.c.last_at}
+        )
+        .returning(sign_in_failures)
     )
-    is_subject = _subject == subject
-    rows = await tx.execute(sa.select(sign_in_failures).where(is_subject).with_for_update())
     row = rows.mappings().one()
     blocked_until: datetime | None = row["blocked_until"]
     if blocked_until is not None and blocked_until > now:
@@ -160,3 +165,4 @@ async def _count(
         .values(count=count, last_at=now, blocked_until=now + block_time if is_reached else None)
     )
     return AttemptCount(count, None)
+    is_subject = _subject == subject
