@@ -40,6 +40,25 @@ class Page(BaseHandler):
         ns.setdefault("languages", self._language_links(translate.language))
         return super().render_template(name, sync=sync, **ns)
 
+    async def login_user(self, data: dict[str, Any] | None = None) -> Any:
+        """Sign a user in, unless the password is changed meanwhile.
+
+        A change of the password ends only the sign-ins that exist then, so check after the sign-in.
+
+        Raises
+        ------
+        SignInFailed
+            If the password was changed, or the manager is unavailable.
+        """
+        user = await super().login_user(data)
+        if user is not None:
+            try:
+                await self.authenticator.require_same_password(self, user.name)
+            except BaseException:
+                browser_sign_ins.end_sign_in(self)
+                raise
+        return user
+
     def remember_language(self) -> None:
         """Store the language of ``?lang=`` in a cookie of this browser."""
         chosen = self.get_query_argument(catalogue.ARGUMENT, "")

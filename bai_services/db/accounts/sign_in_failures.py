@@ -15,7 +15,7 @@ from bai_services.core.audit import AuditEntry
 from ..audit import record
 from ..database import Database
 from ..integrity import insert_ignoring
-from ..tables.accounts import known_sign_in_addresses, sign_in_failures
+from ..tables.accounts import known_sign_in_addresses, sign_in_failures, users
 from .checked_users import CheckedUser, lock_unchanged
 
 KNOWN_ADDRESS_LIFETIME = timedelta(days=90)
@@ -90,9 +90,13 @@ class SignInFailureStore:
         subjects: Sequence[str],
         address: str,
         known: tuple[str, str, datetime],
+        password_changed_at: datetime | None,
         audit: AuditEntry,
-    ) -> None:
+    ) -> bool:
         """Reset the attempts of subjects after a successful sign-in.
+
+        ``password_changed_at`` is the user's value from before the check of the password. If it has
+        changed, change nothing and return False.
 
         The count of ``address`` (the hash of the client's address) is only reduced by one, for
         this attempt, and not at all while the address is blocked. ``known`` (user id, the same
@@ -102,6 +106,14 @@ class SignInFailureStore:
         columns = known_sign_in_addresses.c
         row = {"user_id": user_id, "address": known_address}
         async with self._db.write() as tx:
+            # Lock the user: a change of the password that has not committed yet waits.
+            is_same = sa.and_(
+                users.c.id == user_id,
+                users.c.password_changed_at.is_not_distinct_from(password_changed_at),
+            )
+            locked = sa.select(users.c.id).where(is_same).with_for_update(read=True)
+            if await tx.scalar(locked) is None:
+                return False
             await tx.execute(sign_in_failures.delete().where(_subject.in_(sorted(subjects))))
             await tx.execute(
                 sign_in_failures.update()
@@ -122,6 +134,7 @@ class SignInFailureStore:
                 .values(last_at=now)
             )
             await record(tx, audit)
+            return True
 
     async def blocked(self, subjects: Sequence[str], now: datetime) -> dict[str, datetime]:
         """Return the end of the block of each blocked subject."""
@@ -154,6 +167,7 @@ async def _count(
         .returning(sign_in_failures)
     )
     row = rows.mappings().one()
+    is_subject = _subject == subject
     blocked_until: datetime | None = row["blocked_until"]
     if blocked_until is not None and blocked_until > now:
         return AttemptCount(row["count"], blocked_until)
@@ -165,4 +179,3 @@ async def _count(
         .values(count=count, last_at=now, blocked_until=now + block_time if is_reached else None)
     )
     return AttemptCount(count, None)
-    is_subject = _subject == subject
