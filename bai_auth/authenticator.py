@@ -27,6 +27,9 @@ from .failures import PasswordChangeNeeded, sign_in_failed
 
 Model = dict[str, Any]
 
+# Attribute of the handler with the time at which the verified password was set.
+PASSWORD_ATTRIBUTE = "bai_password_changed_at"
+
 
 class BaiAuthenticator(Authenticator):
     """Authenticates users through the manager, which stores accounts, groups and roles.
@@ -180,7 +183,24 @@ class BaiAuthenticator(Authenticator):
         if account["need_password_change"]:
             raise PasswordChangeNeeded(account["username"])
         setattr(handler, browser_sign_ins.LIMIT_ATTRIBUTE, account["max_concurrent_logins"])
+        setattr(handler, PASSWORD_ATTRIBUTE, account["password_changed_at"])
         return authentication(account, _default_roles(handler))
+
+    async def require_same_password(self, handler: BaseHandler, name: str) -> None:
+        """Check that the password is still the one that ``authenticate`` has verified.
+
+        Raises
+        ------
+        SignInFailed
+            If the password was changed meanwhile, or the manager is unavailable.
+        """
+        try:
+            account = await self._read_account(name)
+            if account["password_changed_at"] != getattr(handler, PASSWORD_ATTRIBUTE):
+                raise errors.SignInRefused("the password was changed during the sign-in")
+        except errors.BaiError as error:
+            self.log.warning("The sign-in of %s is ended: %s", name, error)
+            raise sign_in_failed(error, translator_for(handler)) from error
 
     async def change_password(self, handler: BaseHandler, name: str, old: str, new: str) -> None:
         """Set a new password; the old password authenticates the request.

@@ -70,6 +70,15 @@ def _revoke_oldest_sign_ins(handler: Any, user: Any) -> None:
         handler.db.delete(oldest)
 
 
+def end_sign_in(handler: Any) -> None:
+    """End the sign-in of the handler's browser."""
+    handler._jupyterhub_user = None
+    is_own = {"client_id": HUB_CLIENT, "session_id": handler._session_id}
+    for token in handler.db.query(orm.APIToken).filter_by(**is_own):
+        handler.db.delete(token)
+    handler.db.commit()
+
+
 def sign_ins_of(db: Session, username: str) -> list[Any]:
     """Return the tokens of a user's sign-ins that have not expired, newest first."""
     now = datetime.now(UTC).replace(tzinfo=None)

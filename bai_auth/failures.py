@@ -8,7 +8,7 @@ from http import HTTPStatus
 from tornado.web import HTTPError
 
 from bai_services.core import errors
-from bai_services.core.accounts.passwords import MIN_LENGTH
+from bai_services.core.accounts.passwords import MIN_LENGTH, OVERLOADED
 from bai_services.i18n.catalogue import Translator
 
 # Keys of the texts for the manager's reasons to deny a sign-in. Any other reason gets the text for
@@ -53,15 +53,21 @@ def sign_in_failed(error: errors.BaiError, translate: Translator) -> SignInFaile
 
     The status is 403 if the sign-in was denied, and 503 if the manager could not verify it.
     """
-    if isinstance(error, errors.SignInBlocked):
-        seconds = _seconds(error)
-        failed = SignInFailed(HTTPStatus.FORBIDDEN, blocked_text(seconds, translate))
-        failed.headers["Retry-After"] = str(seconds)
-        return failed
     if isinstance(error, (errors.SignInRefused, errors.InvalidRequest)):
         key = REASONS.get(str(error.details.get("reason")), "sign_in.refused")
         return SignInFailed(HTTPStatus.FORBIDDEN, translate(key))
-    return SignInFailed(HTTPStatus.SERVICE_UNAVAILABLE, translate("sign_in.unavailable"))
+    is_blocked = isinstance(error, errors.SignInBlocked)
+    seconds = _seconds(error)
+    if error.details.get("reason") == OVERLOADED:
+        text = translate("sign_in.overloaded", count=seconds)
+    elif is_blocked:
+        text = blocked_text(seconds, translate)
+    else:
+        return SignInFailed(HTTPStatus.SERVICE_UNAVAILABLE, translate("sign_in.unavailable"))
+    status = HTTPStatus.FORBIDDEN if is_blocked else HTTPStatus.SERVICE_UNAVAILABLE
+    failed = SignInFailed(status, text)
+    failed.headers["Retry-After"] = str(seconds)
+    return failed
 
 
 def blocked_text(seconds: int, translate: Translator) -> str:

@@ -11,12 +11,19 @@ from jupyterhub.handlers.login import LoginHandler as HubLoginHandler
 from jupyterhub.utils import url_path_join
 from tornado import web
 from tornado.httputil import url_concat
+from tornado.ioloop import IOLoop
 
 from bai_services.core import errors
 from bai_services.i18n import catalogue
 
 from . import browser_sign_ins
-from .failures import PasswordChangeNeeded, TooManySignIns, password_text, rule_text
+from .failures import (
+    PasswordChangeNeeded,
+    TooManySignIns,
+    password_text,
+    rule_text,
+    sign_in_failed,
+)
 from .pending_sign_ins import LIFETIME_SECONDS, Credentials, PendingSignIns
 
 YEAR_SECONDS = 365 * 24 * 3600
@@ -32,6 +39,25 @@ class Page(BaseHandler):
         ns.setdefault("translate", translate)
         ns.setdefault("languages", self._language_links(translate.language))
         return super().render_template(name, sync=sync, **ns)
+
+    async def login_user(self, data: dict[str, Any] | None = None) -> Any:
+        """Sign a user in, unless the password is changed meanwhile.
+
+        A change of the password ends only the sign-ins that exist then, so check after the sign-in.
+
+        Raises
+        ------
+        SignInFailed
+            If the password was changed, or the manager is unavailable.
+        """
+        user = await super().login_user(data)
+        if user is not None:
+            try:
+                await self.authenticator.require_same_password(self, user.name)
+            except BaseException:
+                browser_sign_ins.end_sign_in(self)
+                raise
+        return user
 
     def remember_language(self) -> None:
         """Store the language of ``?lang=`` in a cookie of this browser."""
@@ -106,23 +132,23 @@ class LoginHandler(Page, HubLoginHandler):
             self.set_status(HTTPStatus.CONFLICT)
             self.finish(await self._render_confirmation(reached))
 
-    async def authenticate(self, data: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the authentication model of the user, None if the sign-in is denied.
+    def set_login_cookie(self, user: Any) -> None:
+        """Create the sign-in, unless it would end another one and is not confirmed.
 
-        Reject an unconfirmed sign-in that would end another sign-in.
+        Check and creation are in one function without ``await``: of two sign-ins at the same time,
+        the second finds the first.
 
         Raises
         ------
         TooManySignIns
             If the account's limit is reached and the user has not confirmed the sign-in.
         """
-        model: dict[str, Any] | None = await super().authenticate(data)
         limit: int | None = getattr(self, browser_sign_ins.LIMIT_ATTRIBUTE, None)
-        if model is None or limit is None or self._is_confirmed:
-            return model
-        if len(browser_sign_ins.sign_ins_of(self.db, model["name"])) >= limit:
-            raise TooManySignIns(model["name"], limit)
-        return model
+        if limit is not None and not self._is_confirmed:
+            sign_ins = browser_sign_ins.sign_ins_of(self.db, user.name)
+            if len(sign_ins) >= limit:
+                raise TooManySignIns(user.name, limit)
+        super().set_login_cookie(user)
 
     def _restore_credentials(self, key: str) -> None:
         """Replace the form's fields by those of the sign-in that the user has confirmed."""
@@ -142,7 +168,7 @@ class LoginHandler(Page, HubLoginHandler):
         password = self.get_body_argument("password", "", strip=False)
         login_url = self._login_url
         target = self.get_argument("next", "")
-        pending = self._pending_sign_ins.add(Credentials(name, password))
+        pending = self._pending_sign_ins.add(reached.username, Credentials(name, password))
         self.set_cookie(
             PENDING_COOKIE,
             pending.browser,
@@ -169,7 +195,10 @@ class LoginHandler(Page, HubLoginHandler):
 
     @property
     def _pending_sign_ins(self) -> PendingSignIns:
-        pending: PendingSignIns = self.settings.setdefault("bai_pending", PendingSignIns())
+        pending: PendingSignIns | None = self.settings.get("bai_pending")
+        if pending is None:
+            pending = PendingSignIns(IOLoop.current().call_later)
+            self.settings["bai_pending"] = pending
         return pending
 
     def check_xsrf_cookie(self) -> None:
@@ -237,8 +266,10 @@ class ChangePasswordHandler(Page):
             return HTTPStatus.FORBIDDEN, "old_password", text
         except errors.BaiError as error:
             self.log.error("A password was not changed: %s", error)
-            text = password_text(error, catalogue.translator_for(self))
-            return HTTPStatus.SERVICE_UNAVAILABLE, "", text
+            translate = catalogue.translator_for(self)
+            for name, value in sign_in_failed(error, translate).headers.items():
+                self.set_header(name, value)
+            return HTTPStatus.SERVICE_UNAVAILABLE, "", password_text(error, translate)
         return None
 
 

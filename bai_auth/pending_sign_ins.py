@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 
 LIFETIME_SECONDS = 120.0
 MAX_PENDING = 1000
+# Sign-ins of one account must not displace those of other accounts.
+MAX_PENDING_PER_ACCOUNT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class PendingKeys:
 @dataclass(frozen=True, slots=True)
 class _Pending:
     ends_at: float
+    account: str
     browser: bytes = field(repr=False)
     credentials: Credentials
 
@@ -42,19 +45,32 @@ class _Pending:
 class PendingSignIns:
     """Stores credentials under secrets that can be used once."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        call_later: Callable[[float, Callable[[], None]], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``call_later`` calls a function after a number of seconds."""
+        self._call_later = call_later
         self._clock = clock
         self._pending: dict[str, _Pending] = {}
 
-    def add(self, credentials: Credentials) -> PendingKeys:
-        """Store credentials, and return the secrets that ``take`` requires."""
-        now = self._clock()
-        self._pending = {key: entry for key, entry in self._pending.items() if entry.ends_at > now}
-        while len(self._pending) >= MAX_PENDING:
-            self._pending.pop(next(iter(self._pending)))
+    def add(self, account: str, credentials: Credentials) -> PendingKeys:
+        """Return the secrets with which ``take`` returns the credentials.
+
+        ``account`` is the account's user name; the user may have typed another name. Beyond a
+        limit, the oldest sign-in of the account is removed.
+        """
+        self._remove_expired()
+        own = [key for key, entry in self._pending.items() if entry.account == account]
+        if len(own) >= MAX_PENDING_PER_ACCOUNT:
+            del self._pending[own[0]]
+        elif len(self._pending) >= MAX_PENDING:
+            del self._pending[next(iter(self._pending))]
         keys = PendingKeys(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
-        ends_at = now + LIFETIME_SECONDS
-        self._pending[keys.key] = _Pending(ends_at, keys.browser.encode(), credentials)
+        ends_at = self._clock() + LIFETIME_SECONDS
+        self._pending[keys.key] = _Pending(ends_at, account, keys.browser.encode(), credentials)
+        self._call_later(LIFETIME_SECONDS, self._remove_expired)
         return keys
 
     def take(self, key: str, browser: str) -> Credentials | None:
@@ -70,3 +86,7 @@ class PendingSignIns:
             return None
         del self._pending[key]
         return pending.credentials if pending.ends_at > self._clock() else None
+
+    def _remove_expired(self) -> None:
+        now = self._clock()
+        self._pending = {key: entry for key, entry in self._pending.items() if entry.ends_at > now}

@@ -19,9 +19,9 @@ from bai_services.core.errors import BaiError, NotFound, Unavailable
 from bai_services.core.user_input import read_whole
 
 CALL_TIMEOUT_SECONDS = 8.0
-LIVE = "PENDING,SCHEDULED,PREPARING,PREPARED,RUNNING,TERMINATING"
+# Statuses of live sessions that are not pending.
+ACTIVE = "SCHEDULED,PREPARING,PREPARED,RUNNING,TERMINATING"
 MAX_SESSIONS = 50
-MAX_FOLDERS = 200
 # Fields that are sent to the panel. Environment variables are excluded, because they can contain
 # secrets.
 SHARE_FIELDS = (
@@ -109,24 +109,37 @@ class ManagerLink:
         """
         session = await self._client.get(self._path(self.session_id))
         paths = {mount["vfolder_id"]: mount["path"] for mount in session["mounts"]}
-        page = await self._client.get("/vfolders", limit=MAX_FOLDERS, sort="name")
         items = [
             {**_pick(folder, FOLDER_FIELDS), "path": paths.get(folder["id"])}
-            for folder in page["items"]
+            async for folder in self._client.items("/vfolders", sort="name")
             # Omit folders in the trash.
             if not str(folder["status"]).startswith("delete")
         ]
-        scopes = await self._client.get("/quota-scopes", limit=MAX_FOLDERS)
-        quotas = [_pick(scope, QUOTA_SCOPE_FIELDS) for scope in scopes["items"]]
-        return {"items": items, "total": page["total"], "quotas": quotas}
+        scopes = self._client.items("/quota-scopes")
+        quotas = [_pick(scope, QUOTA_SCOPE_FIELDS) async for scope in scopes]
+        return {"items": items, "total": len(items), "quotas": quotas}
 
     async def sessions(self) -> dict[str, Any]:
-        """Return the owner's other live sessions, the newest first."""
-        page = await self._client.get(
-            "/sessions", status__in=LIVE, limit=MAX_SESSIONS, sort="-created_at"
-        )
-        others = [item for item in page["items"] if item["id"] != self.session_id]
-        return {"items": [{**_pick(i, OTHER_SESSION_FIELDS), "reason": _reason(i)} for i in others]}
+        """Return the owner's other live sessions, the newest first, and their number.
+
+        Of more than ``MAX_SESSIONS`` sessions, pending ones are omitted first. The list is polled,
+        and all pages of it would be a load for the manager.
+        """
+        items: list[dict[str, Any]] = []
+        total = 0
+        for statuses in (ACTIVE, "PENDING"):
+            page = await self._client.get(
+                "/sessions", status__in=statuses, limit=MAX_SESSIONS, sort="-created_at"
+            )
+            items += page["items"]
+            total += page["total"]
+        others = [item for item in items if item["id"] != self.session_id][:MAX_SESSIONS]
+        others.sort(key=lambda item: str(item["created_at"]), reverse=True)
+        # This session is live, too.
+        return {
+            "items": [{**_pick(i, OTHER_SESSION_FIELDS), "reason": _reason(i)} for i in others],
+            "total": max(total - 1, 0),
+        }
 
     async def log(self, kernel: str, mark: str, has_times: bool = False) -> dict[str, Any]:
         """Return the output of a kernel.
@@ -159,10 +172,8 @@ class ManagerLink:
 
     async def shares(self) -> dict[str, Any]:
         """Return the shares of this session's apps."""
-        page = await self._client.get(
-            self._path(self.session_id) + "/app-shares", limit=MAX_FOLDERS
-        )
-        return {"items": [_pick(item, SHARE_FIELDS) for item in page["items"]]}
+        shares = self._client.items(self._path(self.session_id) + "/app-shares")
+        return {"items": [_pick(item, SHARE_FIELDS) async for item in shares]}
 
     async def extend(self, seconds: int) -> dict[str, Any]:
         """Extend this session's maximum run time by ``seconds``; return the session.

@@ -91,3 +91,35 @@ async def test_changed_files_are_announced_to_owner_grantee_and_administrators(
         while (event := await theirs.next())[0] != "folder":
             # Before the event of the revoked share, the guest only gets events about files.
             assert event == ("files", folder)
+
+
+async def test_move_of_a_user_is_announced_to_grantees_and_administrators(api: Api) -> None:
+    admin, guest = await api.client("admin"), await api.client("user2")
+    await admin.patch("/users/acme-user", {"role": "admin"})
+    folder = (await (await api.client("user")).post("/vfolders", {"name": "data"}))["id"]
+    await api.share_folder("user", folder, "user2")
+    async with (
+        events_of(guest) as theirs,
+        events_of(await api.client("domain-admin")) as old_admins,
+        events_of(await api.client("acme-user")) as new_admins,
+    ):
+        await admin.patch("/users/user", {"domain": "acme"})
+        for stream in (theirs, old_admins, new_admins):
+            await stream.until("folder", "")
+
+
+async def test_transfer_to_another_domain_is_announced_to_administrators_of_both(api: Api) -> None:
+    admin = await api.client("admin")
+    await admin.post(
+        "/users",
+        {"username": "acme-admin", "email": "a@example.com", "domain": "acme", "role": "admin"},
+    )
+    await admin.patch("/users/acme-user", {"role": "admin"})
+    folder = (await (await api.client("user")).post("/vfolders", {"name": "data"}))["id"]
+    async with (
+        events_of(await api.client("domain-admin")) as old_admins,
+        events_of(await api.client("acme-user")) as new_admins,
+    ):
+        await admin.put(f"/vfolders/{folder}/owner", {"user": "acme-admin"})
+        for stream in (old_admins, new_admins):
+            await stream.until("folder", folder)

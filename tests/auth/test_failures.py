@@ -6,6 +6,7 @@ import pytest
 
 from bai_auth.failures import password_text, sign_in_failed
 from bai_services.core import errors
+from bai_services.core.accounts.passwords import OVERLOADED
 from bai_services.i18n.catalogue import translator
 
 ENGLISH = translator("en")
@@ -42,6 +43,18 @@ FAILURES = [
         id="blocked: 1 second is singular",
     ),
     pytest.param(
+        errors.SignInBlocked("no", reason=OVERLOADED, retry_after_seconds=5),
+        403,
+        "Too many sign-ins are in progress. Try again in 5 seconds.",
+        id="too many sign-ins from the address",
+    ),
+    pytest.param(
+        errors.Unavailable("no", reason=OVERLOADED, retry_after_seconds=5),
+        503,
+        "Too many sign-ins are in progress. Try again in 5 seconds.",
+        id="too many sign-ins from all addresses",
+    ),
+    pytest.param(
         errors.InvalidRequest("name: too long"),
         403,
         "User name or password is wrong.",
@@ -70,9 +83,19 @@ def test_sign_in_failure_has_message_and_status(
     assert (failed.status_code, failed.get_message()) == (status, text)
 
 
-def test_blocked_sign_in_has_a_retry_after_header() -> None:
-    failed = sign_in_failed(errors.SignInBlocked("no", retry_after_seconds=90.2), ENGLISH)
-    assert failed.headers == {"Retry-After": "91"}
+@pytest.mark.parametrize(
+    "error, seconds",
+    [
+        (errors.SignInBlocked("no", retry_after_seconds=90.2), "91"),
+        (errors.SignInBlocked("no", reason=OVERLOADED, retry_after_seconds=5), "5"),
+        (errors.Unavailable("no", reason=OVERLOADED, retry_after_seconds=5), "5"),
+    ],
+    ids=["blocked", "too many from the address", "too many from all addresses"],
+)
+def test_temporarily_rejected_sign_in_has_a_retry_after_header(
+    error: errors.BaiError, seconds: str
+) -> None:
+    assert sign_in_failed(error, ENGLISH).headers == {"Retry-After": seconds}
 
 
 @pytest.mark.parametrize(

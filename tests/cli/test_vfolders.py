@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bai_services.cli.folders import transfer
-from bai_services.cli.folders.local_files import PartialFile
-from bai_services.core.errors import Unavailable
+from bai_services.cli.folders.local_files import CompletedFiles, PartialFile
+from bai_services.core.errors import BaiError, Unavailable
 from bai_services.core.listing import MAX_LIMIT
 from tests.testbed.manager import Api
 
@@ -296,6 +297,90 @@ async def test_interrupted_download_of_several_files_is_resumed(
     assert (await bai(*words, by="user")).code == 1
     assert (await bai(*words, "--force", by="user")).code == 0
     assert read[5:] == ["a", "b", "c", "d"]
+
+
+@pytest.fixture(params=["link", "second link", "pipe", "of another user"])
+def planted(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Path], None]:
+    """Put a file into the place of a file that ``bai`` writes."""
+
+    def plant(place: Path) -> None:
+        victim = tmp_path / "victim"
+        victim.write_text("x")
+        if request.param == "link":
+            place.symlink_to(victim)
+        elif request.param == "second link":
+            place.hardlink_to(victim)
+        elif request.param == "pipe":
+            os.mkfifo(place)
+        elif os.geteuid() != 0:
+            pytest.skip("only root can create files of another user")
+        else:
+            place.write_text("x")
+            os.chown(place, 1, 1)
+
+    return plant
+
+
+def test_partial_file_of_another_user_is_not_resumed(
+    tmp_path: Path, planted: Callable[[Path], None]
+) -> None:
+    partial = PartialFile(tmp_path / "data", "etag", replaces=False)
+    planted(partial.part)
+    for use in (partial.open, partial.finish):
+        with pytest.raises(BaiError, match="not a regular file of yours"):
+            use()
+    assert not (tmp_path / "data").exists()
+
+
+def test_journal_of_another_user_is_not_trusted(
+    tmp_path: Path, planted: Callable[[Path], None]
+) -> None:
+    completed = CompletedFiles(tmp_path, ["data", "x"])
+    part = tmp_path / "part"
+    part.write_text("content")
+    completed.add(tmp_path / "a", "etag", part)
+    (journal,) = tmp_path.glob(".bai-*.done")
+    journal.unlink()
+    planted(journal)
+    for use in (
+        lambda: completed.contains(tmp_path / "a", "etag"),
+        lambda: completed.add(tmp_path / "a", "etag", part),
+    ):
+        with pytest.raises(BaiError, match="not a regular file of yours"):
+            use()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can create files of another user")
+def test_complete_file_of_another_user_is_downloaded_again(tmp_path: Path) -> None:
+    completed = CompletedFiles(tmp_path, ["data", "x"])
+    file = tmp_path / "a"
+    file.write_text("content")
+    completed.add(file, "etag", file)
+    assert completed.contains(file, "etag")
+    os.chown(file, 1, 1)
+    assert not completed.contains(file, "etag")
+
+
+def test_partial_file_that_is_gone_does_not_become_an_empty_target(tmp_path: Path) -> None:
+    partial = PartialFile(tmp_path / "data", "etag", replaces=False)
+    with pytest.raises(FileNotFoundError):
+        partial.finish()
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("name", [".bai-0123.part", ".BAI-0123.Done", ".bai-x.done/file"])
+async def test_file_cannot_take_the_place_of_a_partial_file(
+    api: Api, bai: Bai, tmp_path: Path, name: str
+) -> None:
+    await bai("vfolder", "create", "data", by="user")
+    client = await api.client("user")
+    for path in (f"d/{name}", "d/other"):
+        await client.call("PUT", "/vfolders/data/content", query={"path": path}, content=b"x")
+    words = ("vfolder", "download", "data", "d", "--to", tmp_path)
+    refused = await bai(*words, by="user")
+    assert (refused.code, "--exclude" in refused.stderr) == (2, True)
+    assert (await bai(*words, "--exclude", ".[bB][aA][iI]-*", by="user")).code == 0
+    assert content(tmp_path / "d") == {"other": b"x"}
 
 
 async def test_files_can_be_copied_moved_counted_and_removed(bai: Bai, files: Path) -> None:

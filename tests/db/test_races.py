@@ -12,10 +12,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bai_services.core.errors import InvalidTransition
+from bai_services.core.audit import AuditEntry
+from bai_services.core.errors import InvalidTransition, QuotaExceeded
+from bai_services.core.listing import ListQuery
 from bai_services.core.scheduling.queue import run_pass
 from bai_services.core.sessions.lifecycle import Event, Status
+from bai_services.db.sessions import templates
 from bai_services.db.sessions.kernels import KernelStore
+from bai_services.db.sessions.templates import TemplateStore
 from bai_services.db.tables import cluster
 
 from .world import NOW, World, make_world
@@ -171,3 +175,43 @@ def test_concurrent_creations_of_one_name_create_one_session(database_url: str) 
     asyncio.run(prepare())
     in_threads([create for _ in range(WRITERS)])
     assert sorted(made) == [False] * (WRITERS - 1) + [True]
+
+
+@pytest.mark.parametrize("scope", ["user:u1", "project:p1", "domain:d"])
+def test_concurrent_creations_of_templates_respect_the_limit(
+    database_url: str, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(templates, "MAX_TEMPLATES", 2)
+    kind, _, key = scope.partition(":")
+
+    async def prepare() -> None:
+        await (await make_world(database_url)).close()
+
+    async def create(number: int) -> None:
+        world = World(database_url)
+        values = {
+            "id": f"t{number}",
+            "created_at": NOW,
+            "changed_at": NOW,
+            "name": f"t{number}",
+            "scope": scope,
+            "owner_id": key if kind == "user" else None,
+            "project_id": key if kind == "project" else None,
+            "domain": "d",
+            "request": {},
+        }
+        facts = {"action": "template.create", "entity": "template", "entity_id": f"t{number}"}
+        entry = AuditEntry(at=NOW, actor="ann", **facts)
+        with contextlib.suppress(QuotaExceeded):
+            await TemplateStore(world.database).create(values, entry)
+        await world.close()
+
+    async def check() -> None:
+        world = World(database_url)
+        page = await TemplateStore(world.database).page(ListQuery(), None)
+        assert page.total == 2
+        await world.close()
+
+    asyncio.run(prepare())
+    in_threads([lambda n=n: create(n) for n in range(WRITERS)])  # type: ignore[misc]
+    asyncio.run(check())

@@ -13,12 +13,14 @@ from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import (
     AlreadyExists,
+    Conflict,
     InUse,
     InvalidTransition,
     NotFound,
     QuotaExceeded,
 )
 from bai_services.core.listing import ListQuery
+from bai_services.core.resources import Caps
 from bai_services.core.scheduling.caps import Scope
 from bai_services.core.scheduling.queue import run_pass
 from bai_services.core.sessions.lifecycle import Event, Result, Status
@@ -134,6 +136,27 @@ async def test_pending_sessions_of_user_are_capped(world: World) -> None:
         await world.sessions.enqueue_all([world.new_session(f"more{n}") for n in range(3)], NOW)
     await world.set_caps("user", {}, max_pending_sessions=None)
     await world.sessions.enqueue_all([world.new_session(f"more{n}") for n in range(3)], NOW)
+
+
+@pytest.mark.parametrize(
+    "table, changes",
+    [
+        pytest.param(accounts.users, {"domain": "e"}, id="owner moved"),
+        pytest.param(accounts.users, {"status": "inactive"}, id="owner deactivated"),
+        pytest.param(accounts.domains, {"is_active": False}, id="domain deactivated"),
+    ],
+)
+async def test_session_is_not_created_after_a_change_of_its_owner(
+    world: World, table: sa.Table, changes: dict[str, Any]
+) -> None:
+    domain = {"total_resource_slots": Caps({}), "allowed_vfolder_hosts": {}}
+    await world.write(
+        sa.insert(accounts.domains).values(name="e", created_at=NOW, **domain),
+        sa.update(table).values(changes),
+    )
+    with pytest.raises(Conflict, match="the account was changed meanwhile"):
+        await world.sessions.enqueue(world.new_session("lab"), NOW)
+    assert await world.sessions.in_status(Status.PENDING) == []
 
 
 async def test_placement_allocates_and_end_releases_resources(world: World) -> None:

@@ -408,6 +408,44 @@ def test_no_access_remains_if_a_user_changes_domain_while_a_folder_is_shared(
     asyncio.run(check())
 
 
+async def test_folder_is_not_created_in_the_domain_that_its_owner_has_left(world: World) -> None:
+    await add_domain(world)
+    await move_invitee(world)
+    with pytest.raises(Conflict, match="the account was changed meanwhile"):
+        await VfolderStore(world.database).create(folder_values("f2", user="u2"), ENTRY)
+
+
+def test_folder_that_is_created_while_its_owner_moves_has_the_owners_domain(
+    database_url: str,
+) -> None:
+    async def prepare() -> None:
+        world = await make_world(database_url)
+        await add_domain(world)
+        await world.close()
+
+    async def create(number: int) -> None:
+        world = World(database_url)
+        store = VfolderStore(world.database)
+        with contextlib.suppress(Conflict):
+            await store.create(folder_values(f"f{number}", f"data{number}", "u2"), ENTRY)
+        await world.close()
+
+    async def move() -> None:
+        world = World(database_url)
+        await move_invitee(world)
+        await world.close()
+
+    async def check() -> None:
+        world = World(database_url)
+        rows = await VfolderStore(world.database).in_status(VfolderStatus.READY)
+        assert {row.domain for row in rows} <= {"e"}
+        await world.close()
+
+    asyncio.run(prepare())
+    in_threads([move, *(lambda n=n: create(n) for n in range(4))])  # type: ignore[misc]
+    asyncio.run(check())
+
+
 @pytest.mark.parametrize("sort", [(), ("-status",)])
 async def test_pages_of_invitations_made_at_the_same_time_are_ordered_by_id(
     world: World, store: VfolderStore, sort: tuple[str, ...]

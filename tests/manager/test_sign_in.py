@@ -25,6 +25,7 @@ from bai_services.core.listing import ListQuery
 from bai_services.core.record_fields import fields_of
 from bai_services.db.accounts.callers import AccountStore
 from bai_services.manager.accounts.passwords import PasswordHashes
+from bai_services.manager.accounts.sign_in import MAX_PENDING_CODES
 from tests.testbed.fake_hub import manager_with_hub
 from tests.testbed.manager import (
     HUB,
@@ -76,6 +77,7 @@ async def test_user_signs_in_with_user_name_or_email(user_world: World, name: st
         "role": "user",
         "domain": "default",
         "need_password_change": False,
+        "password_changed_at": user_world.clock(),
         "is_active": True,
         "hub_groups": ["d-default", "p-default-default"],
         "hub_roles": [],
@@ -356,10 +358,52 @@ async def test_code_is_invalid_after_the_browser_has_signed_out(
         manager_with_hub(demo_database_url, tmp_path, clock) as (hub, manager),
     ):
         caller = await (await known_world(manager, clock)).caller("user")
-        code = manager.accounts.sign_ins.create_code(caller, challenge, TOKEN)["code"]
+        sign_ins = manager.accounts.sign_ins
         # The Hub rejects the token, because the user has signed out.
+        code = sign_ins.create_code(caller, challenge, TOKEN)["code"]
         with pytest.raises(SignInRefused, match="run bai login again"):
-            await manager.accounts.sign_ins.redeem_code(code, verifier, IP)
+            await sign_ins.redeem_code(code, verifier, IP)
+        assert hub.tokens == {}
+
+        # The user signs out while the code is redeemed.
+        async def sign_out() -> None:
+            del hub.tokens[TOKEN]
+
+        hub.tokens[TOKEN] = {"kind": "user", "name": "user", "token_id": "browser", "scopes": []}
+        hub.token_created = sign_out
+        code = sign_ins.create_code(caller, challenge, TOKEN)["code"]
+        with pytest.raises(SignInRefused, match="run bai login again"):
+            await sign_ins.redeem_code(code, verifier, IP)
+        assert hub.tokens == {}
+
+
+async def test_token_is_revoked_if_the_password_is_changed_while_it_is_created(
+    demo_database_url: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    async with manager_with_hub(demo_database_url, tmp_path, clock) as (hub, manager):
+        await (await known_world(manager, clock)).set_password("user")
+
+        async def reset() -> None:
+            clock.advance(seconds=1)
+            await manager.accounts.users.update(SUPERADMIN, "user", {"password": NEW})
+
+        hub.token_created = reset
+        with pytest.raises(SignInRefused, match="the name or the password is wrong"):
+            await manager.accounts.sign_ins.create_token("user", PASSWORD, IP)
+        assert hub.tokens == {}
+
+
+async def test_codes_of_a_user_do_not_displace_those_of_others(world: World) -> None:
+    verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
+    challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+    sign_ins = world.manager.accounts.sign_ins
+    good = sign_ins.create_code(await world.caller("user2"), challenge, TOKEN)["code"]
+    caller = await world.caller("user")
+    for _ in range(MAX_PENDING_CODES + 1):
+        sign_ins.create_code(caller, challenge, TOKEN)
+    # The code is accepted: the error is about the Hub, which is not running.
+    with pytest.raises(Unavailable):
+        await sign_ins.redeem_code(good, verifier, IP)
 
 
 async def test_deactivated_user_cannot_redeem_a_code(user_world: World) -> None:

@@ -7,7 +7,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from bai_services.core.accounts.passwords import ADDRESS_FAILURES_ALLOWED, FAILURES_ALLOWED
+from bai_services.core.accounts.passwords import (
+    ADDRESS_FAILURES_ALLOWED,
+    FAILURES_ALLOWED,
+    OVERLOADED,
+)
 from bai_services.core.errors import BaiError, SignInBlocked, SignInRefused, Unavailable
 from bai_services.manager.accounts.passwords import (
     MAX_ATTEMPTS,
@@ -83,8 +87,8 @@ async def test_few_clients_cannot_take_all_places_in_the_queue() -> None:
             places.enter_context(hashes.attempt(f"client {number}"))
         with pytest.raises(Unavailable) as overloaded:
             places.enter_context(hashes.attempt("one more"))
-    for caught in (blocked, overloaded):
-        assert caught.value.details["retry_after_seconds"] == RETRY_AFTER_SECONDS
+    details = {"reason": OVERLOADED, "retry_after_seconds": RETRY_AFTER_SECONDS}
+    assert (blocked.value.details, overloaded.value.details) == (details, details)
     with hashes.attempt("one more"):
         pass
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +37,8 @@ class FakeHub:
     deleted_servers: list[Key] = field(default_factory=list)
     # For each token, the Hub's model of its user, with ``kind`` and ``scopes``.
     tokens: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # Called after a token was created, before the response.
+    token_created: Callable[[], Awaitable[object]] | None = None
 
     def add(self, user: str, server: str, options: dict[str, Any], **facts: Any) -> dict[str, Any]:
         self.users.add(user)
@@ -85,6 +87,29 @@ class _User(_Handler):
         is_known = user in self.hub.users
         self.hub.users.add(user)
         self.answer(409 if is_known else 201, {"message": "exists"})
+
+
+class _Tokens(_Handler):
+    def get(self, user: str) -> None:
+        tokens = [t for t in self.hub.tokens.values() if t["name"] == user]
+        items = [{"id": t["token_id"], "session_id": None, "scopes": t["scopes"]} for t in tokens]
+        self.answer(200, {"api_tokens": items})
+
+    async def post(self, user: str) -> None:
+        key = f"t{len(self.hub.tokens)}"
+        model = {"kind": "user", "name": user, "token_id": key, "scopes": []}
+        self.hub.tokens[f"value-of-{key}"] = model
+        if self.hub.token_created is not None:
+            await self.hub.token_created()
+        self.answer(201, {"id": key, "token": f"value-of-{key}"})
+
+    def delete(self, user: str, key: str) -> None:
+        values = [
+            v for v, t in self.hub.tokens.items() if (t["name"], t["token_id"]) == (user, key)
+        ]
+        for value in values:
+            del self.hub.tokens[value]
+        self.answer(204 if values else 404)
 
 
 class _Users(_Handler):
@@ -151,6 +176,8 @@ async def serve_fake_hub() -> AsyncIterator[FakeHub]:
             (r"/hub/api/user", _CurrentUser),
             (r"/hub/api/users", _Users),
             (r"/hub/api/users/([^/]+)", _User),
+            (r"/hub/api/users/([^/]+)/tokens", _Tokens),
+            (r"/hub/api/users/([^/]+)/tokens/([^/]+)", _Tokens),
             (r"/hub/api/users/([^/]+)/server", _Server),
             (r"/hub/api/users/([^/]+)/servers/([^/]+)", _Server),
         ],

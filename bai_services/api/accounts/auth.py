@@ -71,6 +71,7 @@ class Account(ResponseModel):
     role: str
     domain: str
     need_password_change: bool
+    password_changed_at: datetime | None
     is_active: bool
     hub_groups: list[str]
     hub_roles: list[HubRole]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,6 +36,10 @@ class Patterns:
 
 
 EVERYTHING = Patterns()
+
+# Names of the files that a download writes besides its targets: partial files and the journal.
+# The comparison ignores case, as some file systems do.
+_RESERVED_NAME = re.compile(r"\.bai-.*\.(part|done)", re.IGNORECASE | re.DOTALL)
 
 
 def files_below(
@@ -101,12 +107,12 @@ class PartialFile:
         Raises
         ------
         BaiError
-            If the target is a directory, or is a file that must not be replaced.
+            If the target exists and must not be replaced, or if the partial file is not a regular
+            file of this user.
         """
         self._check_target()
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        return os.fdopen(os.open(self.part, flags, 0o600), "ab")
+        return os.fdopen(_open_own(self.part, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
 
     def finish(self) -> None:
         """Rename the complete file to its target.
@@ -114,10 +120,14 @@ class PartialFile:
         Raises
         ------
         BaiError
-            If the target is a directory, or is a file that must not be replaced.
+            As in ``open``.
         """
         self._check_target()
-        os.chmod(self.part, 0o666 & ~_umask())
+        descriptor = _open_own(self.part, os.O_WRONLY)
+        try:
+            os.fchmod(descriptor, 0o666 & ~_umask())
+        finally:
+            os.close(descriptor)
         os.replace(self.part, self._file)
 
     def _check_target(self) -> None:
@@ -132,6 +142,9 @@ class CompletedFiles:
 
     It is a file in the target directory and is removed when the whole download is complete. A file
     is downloaded again if its content in the folder (``etag``) or the local file has changed.
+
+    Other users may be able to write into the directory. Therefore a journal or a complete file of
+    another user is not trusted.
     """
 
     def __init__(self, folder: Path, download: Sequence[str]) -> None:
@@ -142,13 +155,21 @@ class CompletedFiles:
         self._lines: set[str] | None = None
 
     def contains(self, file: Path, etag: str | None) -> bool:
+        """Return whether ``file`` is recorded and unchanged.
+
+        Raises
+        ------
+        BaiError
+            If the journal is not a regular file of this user.
+        """
         if self._lines is None:
-            try:
-                self._lines = set(self._journal.read_text("utf-8", "surrogateescape").split("\n"))
-            except OSError:
-                self._lines = set()
+            self._lines = self._read()
         try:
-            return bool(self._lines) and self._line(file, etag, file) in self._lines
+            return (
+                bool(self._lines)
+                and _is_own(file.lstat())
+                and self._line(file, etag, file) in self._lines
+            )
         except OSError:
             return False
 
@@ -159,13 +180,23 @@ class CompletedFiles:
         """
         if etag is None:
             return
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         line = self._line(file, etag, part) + "\n"
-        with os.fdopen(os.open(self._journal, flags, 0o600), "ab", buffering=0) as journal:
+        descriptor = _open_own(self._journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with os.fdopen(descriptor, "ab", buffering=0) as journal:
             journal.write(line.encode("utf-8", "surrogateescape"))
 
     def remove(self) -> None:
         self._journal.unlink(missing_ok=True)
+
+    def _read(self) -> set[str]:
+        try:
+            descriptor = _open_own(self._journal, os.O_RDONLY)
+        except FileNotFoundError:
+            return set()
+        with os.fdopen(
+            descriptor, encoding="utf-8", errors="surrogateescape", newline="\n"
+        ) as text:
+            return set(text.read().split("\n"))
 
     def _line(self, file: Path, etag: str | None, content: Path) -> str:
         facts = content.lstat()
@@ -179,12 +210,46 @@ def local_path(folder: Path, inside: str) -> Path:
     Raises
     ------
     InvalidRequest
-        If ``inside`` is not a valid path, for example because it leads out of ``folder``.
+        If ``inside`` is not a valid path, for example because it leads out of ``folder``, or if it
+        contains a name of the files that a download writes.
     """
     parts = PurePosixPath(inside.lstrip("/")).parts
     if not parts or any(part in ("..", ".") or "\0" in part for part in parts):
         raise InvalidRequest(f"{inside!r} is not a valid path inside a folder")
+    for part in parts:
+        if _RESERVED_NAME.fullmatch(part):
+            raise InvalidRequest(
+                f"{inside!r} cannot be downloaded, because bai uses such names for incomplete "
+                "downloads; rename it in the folder, or omit it with --exclude"
+            )
     return folder.joinpath(*parts)
+
+
+def _open_own(path: Path, flags: int) -> int:
+    """Open a regular file of this user in a directory into which others may be able to write.
+
+    Raises
+    ------
+    BaiError
+        If the file is a link, belongs to another user, or is not a regular file.
+    """
+    # O_NONBLOCK: otherwise, opening a named pipe would block until another process opens it.
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags, 0o600)
+        if _is_own(os.fstat(descriptor)):
+            return descriptor
+        os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+    raise BaiError(f"{path} is not a regular file of yours; delete it, or use another directory")
+
+
+def _is_own(facts: os.stat_result) -> bool:
+    # A second link could be the place of another file of the user.
+    is_single_file = stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1
+    return is_single_file and facts.st_uid == os.geteuid()
 
 
 def _matches(path: str, pattern: str) -> bool:

@@ -16,6 +16,8 @@ BLOCK_TIME = timedelta(seconds=1200)
 # Limit per IP address, for all user names; higher because many users may share an address.
 ADDRESS_FAILURES_ALLOWED = 100
 MAX_DELAY_SECONDS = 10.0
+# Reason of a sign-in that is rejected because too many are in progress.
+OVERLOADED = "overloaded"
 
 
 def delay_seconds(attempts: int) -> float:

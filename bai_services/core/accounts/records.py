@@ -237,6 +237,7 @@ class HubAccount:
     role: Role
     domain: str
     need_password_change: bool
+    password_changed_at: datetime | None
     is_active: bool
     hub_groups: Sequence[str]
     hub_roles: Sequence[HubRole]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.audit import AuditEntry
@@ -14,7 +15,7 @@ from bai_services.core.audit import AuditEntry
 from ..audit import record
 from ..database import Database
 from ..integrity import insert_ignoring
-from ..tables.accounts import known_sign_in_addresses, sign_in_failures
+from ..tables.accounts import known_sign_in_addresses, sign_in_failures, users
 from .checked_users import CheckedUser, lock_unchanged
 
 KNOWN_ADDRESS_LIFETIME = timedelta(days=90)
@@ -89,9 +90,13 @@ class SignInAttemptStore:
         subjects: Sequence[str],
         address: str,
         known: tuple[str, str, datetime],
+        password_changed_at: datetime | None,
         audit: AuditEntry,
-    ) -> None:
-        """Reset the attempt counts of subjects after a successful sign-in.
+    ) -> bool:
+        """Reset the attempts of subjects after a successful sign-in.
+
+        ``password_changed_at`` is the user's value from before the check of the password. If it has
+        changed, change nothing and return False.
 
         The count of ``address`` (the hash of the client's address) is only reduced by one, for
         this attempt, and not at all while the address is blocked. ``known`` (user id, the same
@@ -101,6 +106,14 @@ class SignInAttemptStore:
         columns = known_sign_in_addresses.c
         row = {"user_id": user_id, "address": known_address}
         async with self._db.write() as tx:
+            # Lock the user: a change of the password that has not committed yet waits.
+            is_same = sa.and_(
+                users.c.id == user_id,
+                users.c.password_changed_at.is_not_distinct_from(password_changed_at),
+            )
+            locked = sa.select(users.c.id).where(is_same).with_for_update(read=True)
+            if await tx.scalar(locked) is None:
+                return False
             await tx.execute(sign_in_failures.delete().where(_subject.in_(sorted(subjects))))
             await tx.execute(
                 sign_in_failures.update()
@@ -121,6 +134,7 @@ class SignInAttemptStore:
                 .values(last_at=now)
             )
             await record(tx, audit)
+            return True
 
     async def blocked(self, subjects: Sequence[str], now: datetime) -> dict[str, datetime]:
         """Return the end of the block of each blocked subject."""
@@ -143,12 +157,17 @@ class SignInAttemptStore:
 async def _count(
     tx: AsyncConnection, subject: str, allowed: int | None, now: datetime, block_time: timedelta
 ) -> AttemptCount:
-    await tx.execute(
-        insert_ignoring(tx, sign_in_failures).values(subject=subject, count=0, last_at=now)
+    # One statement inserts or locks the row: a sign-in at the same time may delete it.
+    insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(sign_in_failures)
+    rows = await tx.execute(
+        insert.values(subject=subject, count=0, last_at=now)
+        .on_conflict_do_update(
+            index_elements=[_subject], set_={"last_at": sign_in_failures.c.last_at}
+        )
+        .returning(sign_in_failures)
     )
-    is_subject = _subject == subject
-    rows = await tx.execute(sa.select(sign_in_failures).where(is_subject).with_for_update())
     row = rows.mappings().one()
+    is_subject = _subject == subject
     blocked_until: datetime | None = row["blocked_until"]
     if blocked_until is not None and blocked_until > now:
         return AttemptCount(row["count"], blocked_until)

@@ -1,13 +1,13 @@
-"""The domain of a user, locked until the end of a transaction."""
+"""The domain and status of a user, locked until the end of a transaction."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from bai_services.core.errors import NotFound
+from bai_services.core.errors import Conflict, NotFound
 
-from ..tables.accounts import users
+from ..tables.accounts import domains, users
 
 
 async def lock_domain_of(tx: AsyncConnection, user_id: str) -> str:
@@ -26,3 +26,22 @@ async def lock_domain_of(tx: AsyncConnection, user_id: str) -> str:
     if domain is None:
         raise NotFound("the user no longer exists")
     return str(domain)
+
+
+async def lock_active_in(tx: AsyncConnection, user_id: str, domain: str) -> None:
+    """Lock a user who must be active and in an active domain.
+
+    A move to another domain and a deactivation wait for the transaction's end, so the sign-out that
+    follows them finds what the transaction has created. Lock order as in ``lock_domain_of``.
+
+    Raises
+    ------
+    Conflict
+        If the user or the domain is no longer active, or the user is in another domain.
+    """
+    is_same = sa.and_(users.c.id == user_id, users.c.domain == domain, users.c.status == "active")
+    found = await tx.scalar(sa.select(users.c.id).where(is_same).with_for_update(read=True))
+    # A separate statement, because the first one may have waited for a change of the domain.
+    is_active = await tx.scalar(sa.select(domains.c.is_active).where(domains.c.name == domain))
+    if found is None or not is_active:
+        raise Conflict("the account was changed meanwhile; try again", user_id=user_id)

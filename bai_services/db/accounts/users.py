@@ -117,8 +117,10 @@ class UserStore:
             await add_memberships(tx, values["id"], project_ids)
             await record(tx, audit)
 
-    async def update(self, checked: CheckedUser, change: UserChange, audit: AuditEntry) -> User:
-        """Update a user and return it.
+    async def update(
+        self, checked: CheckedUser, change: UserChange, audit: AuditEntry
+    ) -> tuple[User, set[str]]:
+        """Update a user; return it and the ids of users who have lost access to a folder.
 
         Raises
         ------
@@ -134,6 +136,7 @@ class UserStore:
             columns["needs_hub_sign_out"] = True
         if change.signs_out or change.revokes_tokens:
             columns["tokens_to_end"] = "all"
+        excluded: set[str] = set()
         async with self._db.write() as tx:
             # This call must precede the lock of the user: otherwise two concurrent demotions could
             # deadlock.
@@ -144,7 +147,7 @@ class UserStore:
                 with raise_on_violation(_missing(), _taken()):
                     await tx.execute(users.update().where(users.c.id == user_id).values(columns))
             if change.domain is not None:
-                await move_folders_of(tx, user_id, change.domain, audit.at)
+                excluded = await move_folders_of(tx, user_id, change.domain, audit.at)
                 await tx.execute(
                     session_templates.update()
                     .where(session_templates.c.owner_id == user_id)
@@ -161,7 +164,7 @@ class UserStore:
             rows = await tx.execute(sa.select(*_COLUMNS).where(users.c.id == user_id))
             changed = await _with_projects(tx, records(_user, rows))
             await record(tx, audit)
-        return changed[0]
+        return changed[0], excluded
 
     async def pending_sign_outs(self) -> Sequence[PendingSignOut]:
         """Return the users whose servers the Hub still has to stop."""

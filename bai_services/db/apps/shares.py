@@ -14,6 +14,7 @@ from bai_services.core.errors import NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.sessions.lifecycle import Status
 
+from ..accounts.user_domains import lock_active_in
 from ..audit import record
 from ..database import Database
 from ..integrity import insert_ignoring, raise_on_violation
@@ -147,8 +148,13 @@ class AppShareStore:
         ------
         NotFound
             If the user, the project or the session no longer exists.
+        Conflict
+            If the user is no longer active or not in the session's domain.
         """
+        domain = sa.select(sessions.c.domain).where(sessions.c.id == values["session_id"])
         async with self._db.write() as tx:
+            if values["user_id"] is not None:
+                await lock_active_in(tx, values["user_id"], str(await tx.scalar(domain)))
             await tx.execute(app_shares.delete().where(app_shares.c.expires_at <= now))
             with raise_on_violation(
                 NotFound("the user, the project or the session no longer exists")

@@ -14,10 +14,13 @@ from ..tables.accounts import users
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
 
 
-async def move_folders_of(tx: AsyncConnection, user_id: str, domain: str, at: datetime) -> None:
-    """Move a user's folders, in any status, to another domain, and end access between domains."""
+async def move_folders_of(tx: AsyncConnection, user_id: str, domain: str, at: datetime) -> set[str]:
+    """Move a user's folders, in any status, to another domain, and end access between domains.
+
+    Return the ids of the users whose access or invitation has ended.
+    """
     await tx.execute(vfolders.update().where(vfolders.c.owner_id == user_id).values(domain=domain))
-    await end_access_between_domains(tx, user_id, at)
+    return await end_access_between_domains(tx, user_id, at)
 
 
 async def end_access_between_domains(tx: AsyncConnection, user_id: str, at: datetime) -> set[str]:

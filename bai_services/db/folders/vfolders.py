@@ -23,7 +23,7 @@ from bai_services.core.folders.vfolders import (
 )
 from bai_services.core.listing import ListQuery, Page
 
-from ..accounts.user_domains import lock_domain_of
+from ..accounts.user_domains import lock_active_in, lock_domain_of
 from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation
@@ -182,10 +182,14 @@ class VfolderStore:
             trash count.
         NotFound
             If the owner or project no longer exists.
+        Conflict
+            If the owner is no longer active or has moved to another domain.
         """
         name = values["name"]
         async with self._db.write() as tx:
             await _check_count(tx, values)
+            if values.get("owner_id") is not None:
+                await lock_active_in(tx, values["owner_id"], values["domain"])
             with raise_on_violation(AlreadyExists(f"folder {name} already exists", name=name)):
                 await tx.execute(
                     vfolders.insert().values(

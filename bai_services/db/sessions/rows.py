@@ -35,8 +35,9 @@ class SessionRow(ResolvedSpec):
 
     sequence: int
     owner: str
-    # The owner's current role.
+    # The owner's current role and domain; ``domain`` is the one that the session is charged to.
     owner_role: Role
+    owner_domain: str
     project: str
     cluster_size: int
     status: Status
@@ -123,6 +124,7 @@ class SessionView(SessionKernels):
 _NAMES = {
     "owner": users.c.username.label("owner"),
     "owner_role": users.c.role.label("owner_role"),
+    "owner_domain": users.c.domain.label("owner_domain"),
     "project": projects.c.name.label("project"),
 }
 _COLUMNS = [_NAMES[f.name] if f.name in _NAMES else sessions.c[f.name] for f in fields(SessionRow)]

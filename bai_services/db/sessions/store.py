@@ -25,6 +25,7 @@ from bai_services.core.sessions.lifecycle import (
 from bai_services.core.sessions.records import StatusChange
 
 from ..accounts.owner_visibility import is_owner_visible
+from ..accounts.user_domains import lock_active_in
 from ..audit import record
 from ..database import Database
 from ..scheduling.caps import CHUNK
@@ -94,6 +95,8 @@ class SessionStore:
             If a cap on pending sessions is reached.
         NotFound, Conflict
             If a dependency does not belong to the owner, or ended without success.
+        Conflict
+            If the owner is no longer active or has moved to another domain.
         InUse
             If a folder can no longer be mounted.
         """
@@ -361,6 +364,8 @@ async def _create(
     tx: AsyncConnection, new_sessions: Sequence[NewSession], at: datetime
 ) -> dict[str, tuple[SessionRow, bool]]:
     """Insert sessions of one owner; return the row for each id, and whether it is new."""
+    # Before the counter, so that a creation that waits for the owner does not delay others.
+    await lock_active_in(tx, new_sessions[0].owner_id, new_sessions[0].domain)
     # Updating the counter serializes all creations, so the following checks are exact.
     sequences = await session_insert.next_sequences(tx, len(new_sessions))
     existing = await session_insert.existing_sessions(tx, new_sessions)

@@ -22,13 +22,15 @@ from ..database import Database
 from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..records import first_record, records
-from ..tables.accounts import projects, users
+from ..tables.accounts import domains, projects, users
 from ..tables.sessions import session_templates
 
 # Maximum number of templates in one scope (a user, project or domain).
 MAX_TEMPLATES = 100
 # Names of the scopes in messages, by the part of the scope before the colon.
 _SCOPE_NAMES = {"user": "you", "project": "the project", "domain": "the domain"}
+# Columns with the part of the scope after the colon.
+_SCOPE_KEYS = {"user": users.c.id, "project": projects.c.id, "domain": domains.c.name}
 
 _SELECT = (
     sa.select(
@@ -130,6 +132,7 @@ class TemplateStore:
             If the owner no longer exists.
         """
         async with self._db.write() as tx:
+            await _lock_scope(tx, values["scope"])
             if values["owner_id"]:
                 values = {**values, "domain": await lock_domain_of(tx, values["owner_id"])}
             await _check_count(tx, values["scope"])
@@ -171,6 +174,13 @@ class TemplateStore:
 
 def _visible_to(reader: TemplateReader | None) -> sa.Select[Any]:
     return _SELECT if reader is None else _SELECT.where(reader.condition())
+
+
+async def _lock_scope(tx: AsyncConnection, scope: str) -> None:
+    """Lock a scope: of two concurrent creations, the second must count the first one's template."""
+    kind, _, key = scope.partition(":")
+    column = _SCOPE_KEYS[kind]
+    await tx.execute(sa.select(column).where(column == key).with_for_update(key_share=True))
 
 
 async def _check_count(tx: AsyncConnection, scope: str) -> None:

@@ -118,8 +118,16 @@ class Lockouts:
             delay_seconds=delay_seconds(counted[pair].count),
         )
 
-    async def record_success(self, attempt: Attempt, now: datetime, audit: AuditEntry) -> None:
+    async def record_success(
+        self,
+        attempt: Attempt,
+        password_changed_at: datetime | None,
+        now: datetime,
+        audit: AuditEntry,
+    ) -> bool:
         """Reset the failures of the account, name and pair, and store the address as known.
+
+        Return False, without a change, if the password has changed since ``password_changed_at``.
 
         The failures of the address are not reset, but this attempt is subtracted from them unless
         the address is blocked. If the account is locked, only the failures of the pair are reset,
@@ -128,8 +136,12 @@ class Lockouts:
         subjects_to_reset = [attempt.pair]
         if not attempt.is_locked:
             subjects_to_reset += [attempt.name, attempt.account]
-        await self._store.reset_after_sign_in(
-            subjects_to_reset, attempt.address, (attempt.user_id or "", attempt.address, now), audit
+        return await self._store.reset_after_sign_in(
+            subjects_to_reset,
+            attempt.address,
+            (attempt.user_id or "", attempt.address, now),
+            password_changed_at,
+            audit,
         )
 
     async def locked_until(self, user_ids: Sequence[str], now: datetime) -> dict[str, datetime]:

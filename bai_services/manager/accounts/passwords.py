@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from bai_services.core.accounts.passwords import OVERLOADED
 from bai_services.core.errors import SignInBlocked, Unavailable
 
 # Limits the peak memory: each hash uses ``memory_kib`` (64 MiB by default) while it is computed.
@@ -50,11 +51,13 @@ class PasswordHashes:
             raise SignInBlocked(
                 "too many sign-ins from this address are in progress; try again in "
                 f"{RETRY_AFTER_SECONDS} s",
+                reason=OVERLOADED,
                 retry_after_seconds=RETRY_AFTER_SECONDS,
             )
         if total >= MAX_ATTEMPTS:
             raise Unavailable(
                 f"too many sign-ins are in progress; try again in {RETRY_AFTER_SECONDS} s",
+                reason=OVERLOADED,
                 retry_after_seconds=RETRY_AFTER_SECONDS,
             )
         self._attempts[client] += 1

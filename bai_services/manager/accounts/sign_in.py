@@ -45,6 +45,8 @@ from .sign_outs import TokenRevocations
 
 CODE_LIFETIME = timedelta(minutes=2)
 MAX_PENDING_CODES = 1000
+# Codes of one user must not displace those of other users.
+MAX_PENDING_CODES_PER_USER = 10
 MAX_NAME_CHARACTERS = 128
 _WRONG_CODE = "the code is wrong, used or expired; run bai login again"
 _WRONG_CREDENTIALS = "the name or the password is wrong"
@@ -130,7 +132,13 @@ class SignIns:
                 reason="need-password-change",
                 need_password_change=True,
             )
-        return await self._hub_token(account.username, "bai login")
+        token = await self._hub_token(account.username, "bai login")
+        current = await self._accounts.by_username(account.username)
+        # A change of the password has revoked only the tokens that existed then.
+        if current is None or current.password_changed_at != account.password_changed_at:
+            await self._hub.delete_token(token["token"])
+            await self._refuse("sign-in.token", client_ip)
+        return token
 
     async def revoke_token(self, caller: Caller, token: str) -> None:
         """Revoke the token with which the caller signed in."""
@@ -218,8 +226,11 @@ class SignIns:
                 "the challenge is not a SHA-256 in URL-safe base64", field="challenge"
             )
         self._codes = {k: c for k, c in self._codes.items() if c.expires_at > now}
-        while len(self._codes) >= MAX_PENDING_CODES:
-            self._codes.pop(next(iter(self._codes)))
+        own = [key for key, issued in self._codes.items() if issued.username == caller.username]
+        if len(own) >= MAX_PENDING_CODES_PER_USER:
+            del self._codes[own[0]]
+        elif len(self._codes) >= MAX_PENDING_CODES:
+            del self._codes[next(iter(self._codes))]
         code = secrets.token_urlsafe(32)
         expires_at = now + CODE_LIFETIME
         self._codes[_sha256(code)] = _Code(caller.username, challenge, token, expires_at)
@@ -239,13 +250,16 @@ class SignIns:
         if account is None:
             raise SignInRefused(_WRONG_CREDENTIALS)
         await self._require_accepted(account, client_ip, "sign-in.code")
+        token = await self._hub_token(account.username, "bai login (browser)")
+        # Check after the creation: a sign-out revokes only the tokens that exist then.
         if await self._hub.user_of_token(issued.token) is None:
+            await self._hub.delete_token(token["token"])
             raise SignInRefused(_WRONG_CODE)  # the user has signed out of that browser
         entry = self._audit.entry(
             _as_caller(account, client_ip), "sign-in.code", account.id, domain=account.domain
         )
         await self._audit.add(entry)
-        return await self._hub_token(account.username, "bai login (browser)")
+        return token
 
     async def _hub_token(self, username: str, note: str) -> dict[str, str]:
         await self._hub.ensure_user(username)
@@ -300,7 +314,10 @@ class SignIns:
         entry = self._audit.entry(
             _as_caller(account, client_ip), action, account.id, domain=account.domain
         )
-        await self.lockouts.record_success(attempt, self._clock(), entry)
+        if not await self.lockouts.record_success(
+            attempt, account.password_changed_at, self._clock(), entry
+        ):
+            await self._refuse(action, client_ip)
         await self._require_accepted(account, client_ip, action)
         password_hash = await self._rehash_if_outdated(candidate, password)
         self._metrics.sign_ins.labels("done").inc()
@@ -361,6 +378,7 @@ def hub_account(account: Account) -> HubAccount:
         role=account.role,
         domain=domain,
         need_password_change=account.need_password_change,
+        password_changed_at=account.password_changed_at,
         is_active=refusal(account, None) is None,
         hub_groups=groups,
         hub_roles=_hub_roles(account.role, domain),

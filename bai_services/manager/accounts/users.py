@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from bai_services.db.accounts.policies import PolicyStore
 from bai_services.db.accounts.users import UserChange, UserStore
 
 from ..context import ManagerContext
+from ..events import FOLDER, Change
 from . import authorizer
 from .domains import DEFAULT_POLICY, Domains
 from .keypair_secrets import KeypairSecrets, new_keypair
@@ -59,6 +60,7 @@ class Users:
         self._secrets = secrets
         self._lockouts = lockouts
         self._sign_outs_due = context.sign_outs_due
+        self._events = context.events
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[User]:
         visible = authorizer.visibility(caller, "user.read")
@@ -146,9 +148,11 @@ class Users:
             revokes_tokens="password_hash" in values
             or self._excludes_allowed_address(user, values),
         )
-        changed = await self._store.update(_checked(user), change, entry)
+        changed, excluded = await self._store.update(_checked(user), change, entry)
         if change.signs_out or change.revokes_tokens:
             self._sign_outs_due()
+        if leaves_domain:
+            self._notify_of_moved_folders(user, changed, excluded)
         return (await self._with_locks([changed]))[0]
 
     async def delete(self, caller: Caller, key: str) -> None:
@@ -175,6 +179,12 @@ class Users:
         user = await self._require_writable(caller, key, {"locked_until": None})
         entry = self._entry(caller, "user.unlock", user)
         await self._lockouts.unlock(_checked(user), (user.username, user.email), entry)
+
+    def _notify_of_moved_folders(self, before: User, after: User, excluded: Set[str]) -> None:
+        """Notify the administrators of both domains, and users who have lost access to a folder."""
+        for domain, user_ids in ((before.domain, excluded), (after.domain, set[str]())):
+            change = Change("", None, FOLDER, after.id, "", domain)
+            self._events.publish_to_users(user_ids, change)
 
     def _excludes_allowed_address(self, user: User, values: Mapping[str, Any]) -> bool:
         """Return whether the user may no longer sign in from an address that was allowed."""

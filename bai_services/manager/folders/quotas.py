@@ -404,6 +404,10 @@ class Reservation:
 
     Reserved bytes count as used, so that concurrent operations together do not exceed the limit.
     At the end of the block, the bytes that are still reserved are released.
+
+    Reservations are in the memory of this manager. A standby manager also serves requests, so they
+    are complete only if clients send their requests to one manager (administrator guide,
+    "Monitoring").
     """
 
     def __init__(

@@ -195,7 +195,11 @@ class VFolderTasks:
             )
         self._quotas.discard_received(row)
         await self._quotas.enforce_new(row.host, scope)
+        # The administrators of the old domain and, after a move, those of the new one.
         await self._changes.folder_changed(row)
+        for moved in await self._store.by_id(row.id):
+            if moved.domain != row.domain:
+                await self._changes.folder_changed(moved)
         self._changes.folder_withdrawn({row.owner_id or "", *excluded})
 
     async def _move_back(self, row: VfolderRow, reason: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from bai_services.core.accounts.roles import Caller
-from bai_services.core.errors import InvalidRequest, Unavailable
+from bai_services.core.errors import InvalidRequest, RateLimited, Unavailable
 from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.logs import (
     appended_since,
@@ -24,6 +26,8 @@ from .sessions import Sessions
 MIN_POLL_SECONDS = 0.5
 MAX_POLL_SECONDS = 4.0
 MAX_SEARCH_CHARACTERS = 200
+# Maximum number of logs that a user follows at a time: each reads the whole output when it polls.
+MAX_FOLLOWED_LOGS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class Logs:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
+        # Number of logs that each user follows.
+        self._followed: Counter[str] = Counter()
 
     async def read(
         self,
@@ -100,7 +106,32 @@ class Logs:
 
         Yields None before each pause, so that the caller can check whether the reader is still
         connected and still allowed to read.
+
+        Raises
+        ------
+        RateLimited
+            If the caller already follows ``MAX_FOLLOWED_LOGS`` logs.
         """
+        reader = caller.user_id or caller.username
+        if self._followed[reader] >= MAX_FOLLOWED_LOGS:
+            raise RateLimited(
+                f"you already follow {MAX_FOLLOWED_LOGS} logs, which is the maximum; close one of "
+                "them first",
+                limit=MAX_FOLLOWED_LOGS,
+            )
+        self._followed[reader] += 1
+        try:
+            async with aclosing(self._chunks(caller, key, kernel, has_times=has_times)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            self._followed[reader] -= 1
+            if not self._followed[reader]:
+                del self._followed[reader]
+
+    async def _chunks(
+        self, caller: Caller, key: str, kernel: str, *, has_times: bool
+    ) -> AsyncGenerator[LogChunk | None]:
         before, pause = "", MIN_POLL_SECONDS
         while True:
             try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
 from bai_services.core.audit import AuditEntry
-from bai_services.core.errors import InvalidRequest, NotFound
+from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import format_amount
@@ -272,6 +272,11 @@ class Sessions:
         """
         row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.read-private", target_of(row))
+        if not _may_read_private(caller, row):
+            raise Forbidden(
+                "the owner has moved to another domain; only the owner and superadmins may read "
+                "the output"
+            )
         view = await self._store.view(row.id)
         kernel = next((k for k in view.kernels if k.hostname == hostname), None)
         if kernel is None:
@@ -330,8 +335,7 @@ class Sessions:
     def _shown_to(self, caller: Caller, view: SessionView) -> Session:
         state = self._states.of(view.row.id)
         session = describe(view, self._settings, self._clock(), state)
-        may_read = reaches(caller, "session.read-private", target_of(view.row))
-        return session if may_read else session.without_private()
+        return session if _may_read_private(caller, view.row) else session.without_private()
 
 
 class SessionRecords:
@@ -371,3 +375,15 @@ class SessionRecords:
 def target_of(row: SessionRow) -> Target:
     owner = Owner(row.owner_id, row.owner_role)
     return Target(domain=row.domain, project_id=row.project_id, owner=owner)
+
+
+def _may_read_private(caller: Caller, row: SessionRow) -> bool:
+    """Return whether the caller may read the environment, command, callback and output.
+
+    A session stays in the domain that it is charged to. If its owner has moved to another domain,
+    neither domain's administrators may read its private data.
+    """
+    target = target_of(row)
+    if row.owner_domain != row.domain:
+        target = Target(owner=target.owner)
+    return reaches(caller, "session.read-private", target)

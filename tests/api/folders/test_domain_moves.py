@@ -1,4 +1,4 @@
-"""Folders and templates that move to another domain: by a transfer, or with their owner."""
+"""Folders, templates and sessions after a transfer or a move of their owner between domains."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from bai_services.client import Client
-from bai_services.core.errors import Conflict, NotFound
+from bai_services.core.errors import Conflict, Forbidden, NotFound
 from bai_services.db import schema
 from bai_services.db.tables import accounts as tables
 from tests.testbed.manager import Api
@@ -136,6 +136,33 @@ async def test_templates_follow_their_owner_to_another_domain(api: Api, admin: C
     template = await create_template(await api.client("user"))
     await admin.patch("/users/user", {"domain": "acme"})
     await assert_template_is_hidden_from_old_domain(api, template)
+
+
+async def test_old_domain_keeps_the_sessions_of_a_moved_user_without_private_data(
+    api: Api, admin: Client
+) -> None:
+    owner, old_admin = await api.client("user"), await api.client("domain-admin")
+    spec = {"name": "lab1", "resources": {"cpu": "1", "mem": "512m"}}
+    key = (await owner.post("/sessions", {**spec, "environ": {"API_KEY": "hunter2"}}))["id"]
+    assert (await old_admin.get(f"/sessions/{key}"))["environ"] == {"API_KEY": "hunter2"}
+    await owner.delete(f"/sessions/{key}")
+    await admin.patch("/users/user", {"domain": "acme"})
+    # For the accounting of the domain that the session was charged to.
+    session = await old_admin.get(f"/sessions/{key}")
+    assert (session["domain"], session["owner"], session["status"]) == (
+        "default",
+        "user",
+        "CANCELLED",
+    )
+    assert session["hidden_fields"] == ["callback", "environ", "startup_command"]
+    assert session["environ"] == {}
+    (listed,) = (await old_admin.get("/sessions"))["items"]
+    assert listed["environ"] == {}
+    with pytest.raises(Forbidden):
+        await old_admin.get(f"/sessions/{key}/logs")
+    for reader in (owner, admin):
+        assert (await reader.get(f"/sessions/{key}"))["environ"] == {"API_KEY": "hunter2"}
+        await reader.get(f"/sessions/{key}/logs")
 
 
 async def test_migration_corrects_folders_and_templates_of_moved_users(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
@@ -12,9 +13,11 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
+from bai_services.manager.sessions.logs import MAX_FOLLOWED_LOGS
 from tests.api.sessions.test_sessions import QUARTER, create_running_session
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
 
 AT = "2026-05-01T12:00:00.123456789Z "
 
@@ -135,6 +138,30 @@ async def test_log_stream_of_a_pending_session_ends_with_the_session(
                     await user.delete(key)
     assert pause_count >= 2
     assert event == "end"
+
+
+async def test_number_of_logs_that_a_user_follows_is_limited(
+    api: Api, user: Client, session: dict[str, Any], log_agent: LogAgent
+) -> None:
+    path = f"/sessions/{session['id']}/log-stream"
+    async with AsyncExitStack() as streams:
+        for _ in range(MAX_FOLLOWED_LOGS):
+            await streams.enter_async_context(user.stream(path))
+        with pytest.raises(errors.RateLimited, match="close one of them first"):
+            async with user.stream(path):
+                pass
+        # The limit is that of the user.
+        async with (await api.client("admin")).stream(path):
+            pass
+
+    async def can_follow() -> bool:
+        try:
+            async with user.stream(path):
+                return True
+        except errors.RateLimited:
+            return False
+
+    await wait_until_async(can_follow, 15, "the closed streams to be counted no more")
 
 
 async def test_logs_of_another_user_are_not_found(
