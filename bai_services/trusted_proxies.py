@@ -62,8 +62,8 @@ class TrustedProxies:
 
         The header is ignored unless the peer is trusted. Each proxy appends the address of its own
         peer, so the client is the last entry that is not in ``networks``, or else the first entry.
-        If that entry is not an address, return the peer. ``own`` does not apply to entries:
-        sessions of the process engine have this machine's addresses, too.
+        If that entry is not an address, return the peer. ``own`` applies only to the peer: an entry
+        with an address of this machine may be a session of the process engine, that is, the client.
         """
         if not forwarded.strip() or not self._is_trusted_peer(peer):
             return normal_address(peer)

@@ -287,7 +287,7 @@ class AgentApp(Application):
             architecture=platform.machine(),
             slots=self._slots(),
         )
-        folders = Folders(Path(self.home), opens_directories=self.engine == "process")
+        folders = Folders(Path(self.home), engine_binds_subpaths=self.engine == "process")
         engine = self._make_engine(folders)
         kinds = await asyncio.to_thread(self.device_kinds)
         devices = MachineDevices(kinds, self.masked_devices)
@@ -307,8 +307,8 @@ class AgentApp(Application):
         Raises
         ------
         InvalidRequest
-            If a setting is invalid, or a plugin or a row of the accelerator table declares the
-            device family of another kind.
+            If a setting is invalid, or if two device kinds (built-in, from a plugin or from the
+            accelerator table) have the same family.
         """
         sharing = SharingSettings(parent=self)
         excess = Action(self.device_excess)

@@ -249,8 +249,8 @@ class OpenFolder:
             return
         os.fchmod(file, 0o770 if is_executable else 0o660)
         has_acl = acl.share_file(file, is_executable)
-        # Keep the owner if there are no ACLs: otherwise, sessions that run as the manager's user
-        # would have no access.
+        # Without ACLs, keep the owner: after a change of the owner, sessions that run as the
+        # manager's user would have no access.
         os.fchown(file, self._owner.uid if has_acl else -1, self._owner.gid)
 
     def _make_all(self, parts: Sequence[str]) -> bool:
@@ -347,6 +347,8 @@ def check_expected(parent: int, name: str, expected: Precondition) -> None:
     if expected.is_new and have is not None:
         raise Changed(f"{name} already exists", etag=have)
     if expected.etag is not None and (have is None or expected.etag not in ("*", have)):
+        if have is None:
+            raise Changed(f"{name} does not exist", etag=None)
         raise Changed(
             f"{name} has changed since it was read; read it again and repeat your changes",
             etag=have,

@@ -69,8 +69,9 @@ class DockerEngine(Engine):
     seccomp_profile = Unicode(
         help="""
         Seccomp profile of sessions. Empty: bai-hub's own, which denies `io_uring` and `AF_VSOCK`
-        sockets. `engine`: the profile of the Docker engine; needed if Docker has no seccomp
-        support. Otherwise the path of a profile in Docker's JSON format on the Hub's machine.
+        sockets. `engine`: pass no profile, so that Docker applies its own default, if any; needed
+        if Docker has no seccomp support. Otherwise the path of a profile in Docker's JSON format on
+        the Hub's machine.
         """
     ).tag(config=True)
 
@@ -90,8 +91,9 @@ class DockerEngine(Engine):
         Unicode(),
         default_value={"host.docker.internal": "host-gateway"},
         help="""
-        Host names added to a container's /etc/hosts. The default `host.docker.internal` is the
-        agent's machine, for a Hub that runs there. If the Hub has a DNS name, set this to `{}`.
+        Host names added to a container's /etc/hosts. The default maps `host.docker.internal` to the
+        agent's machine, so that containers reach a Hub on that machine. If the Hub has a DNS name,
+        set this to `{}`.
         """,
     ).tag(config=True)
 
@@ -168,7 +170,8 @@ class DockerEngine(Engine):
             )
         except docker.errors.APIError as error:
             if error.status_code == NOT_FOUND:
-                return Exit(None, EndReason.INTERRUPTED, "removed from outside")
+                text = "was removed by something other than the Hub"
+                return Exit(None, EndReason.INTERRUPTED, text)
             # After an error of the daemon the container's state is unknown.
             raise EngineUnreachable(f"the Docker engine failed: {error.explanation}") from error
         state = inspected["State"]

@@ -18,7 +18,7 @@ from tests.testbed.session_fields import (
     FIELD_EXAMPLES,
     SECRET,
     create_dependency,
-    ready_admin,
+    prepare_admin,
     request_of,
 )
 from tests.testbed.wait import wait_until_async
@@ -106,7 +106,7 @@ async def test_every_field_with_a_help_text_has_an_option(
     assert with_help | {"name"} == with_words
     # Stop the manager's loops, so that sessions remain pending and no callback URL is called.
     await api.world.manager.stop_session_loops()
-    admin = await ready_admin(api)
+    admin = await prepare_admin(api)
     await create_dependency(admin)
     # Without --reuse, the command succeeds only if each field equals that of the existing session.
     omitted = ("allow_fractional_resource_fragmentation", "reuse")

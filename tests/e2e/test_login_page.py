@@ -63,7 +63,8 @@ async def test_sign_in_works_with_the_keyboard_only(hub: RunningHub, browser: Br
     page = await browser.new_page()
     await page.goto(f"{hub.url}/hub/login")
     await wait_for_focus(page, "username_input")
-    # There are only two fields, name and password: no field for the server.
+    # There are only two fields, name and password. No endpoint field is needed, because the Hub
+    # serves its own sign-in page.
     assert await page.locator("input:visible").count() == 2
     assert await page.get_by_role("button", name=ENGLISH("sign_in.submit")).count() == 1
     await page.keyboard.type("user")

@@ -41,7 +41,7 @@ def test_settings_contain_mirrors_but_no_local_folders(
     assert {"mirror.example", "more.example"} <= build_script.private_hosts(files)
 
 
-def test_the_context_is_reproducible_and_contains_no_settings(
+def test_context_is_reproducible_and_contains_no_client_files(
     build_script: ModuleType,
 ) -> None:
     first, second = build_script.context({}), build_script.context({})

@@ -64,7 +64,7 @@ class Echo:
 @asynccontextmanager
 async def echo(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, Echo]]:
     serve = Echo()
-    # The queue of the listener must hold all connections of a test: others would hang.
+    # The listen backlog must hold all connections of a test: connections beyond it would hang.
     server = await asyncio.start_server(serve, host, 0, backlog=1024)
     async with server:
         yield server.sockets[0].getsockname()[1], serve

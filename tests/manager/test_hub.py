@@ -50,7 +50,7 @@ async def hub(running: HubAndManager) -> AsyncIterator[Hub]:
     await client.close()
 
 
-async def token_of(running: HubAndManager, username: str) -> Client:
+async def signed_in_client(running: HubAndManager, username: str) -> Client:
     async with Client(running.manager_url) as anyone:
         response = await anyone.post("/auth/token", {"name": username, "password": PASSWORD})
     assert response["username"] == username
@@ -110,14 +110,17 @@ async def test_unreachable_hub_or_rejected_token_raises_unavailable(running: Hub
 async def test_password_is_exchanged_for_a_token_with_the_rights_of_its_user(
     running: HubAndManager,
 ) -> None:
-    async with await token_of(running, "user2") as client:
+    async with await signed_in_client(running, "user2") as client:
         assert (await client.get("/me"))["username"] == "user2"
         with pytest.raises(Forbidden):
             await client.get("/audit-log")
 
 
 async def test_token_can_revoke_itself(running: HubAndManager, hub: Hub) -> None:
-    async with await token_of(running, "user2") as mine, await token_of(running, "user2") as other:
+    async with (
+        await signed_in_client(running, "user2") as mine,
+        await signed_in_client(running, "user2") as other,
+    ):
         assert (await mine.get("/me"))["username"] == "user2"  # the manager caches the token
         await mine.delete("/auth/token")
         for _ in range(2):
@@ -126,7 +129,7 @@ async def test_token_can_revoke_itself(running: HubAndManager, hub: Hub) -> None
         with pytest.raises(NotSignedIn):
             await mine.delete("/auth/token")
         assert (await other.get("/me"))["username"] == "user2"
-        async with await token_of(running, "admin") as admin:
+        async with await signed_in_client(running, "admin") as admin:
             page = await admin.get("/audit-log", action="sign-out.token", actor="user2")
             assert page["total"] == 1
 
@@ -171,9 +174,9 @@ async def test_session_token_has_few_of_its_owners_permissions(
     """A program in a superadmin's session can read the session's token, but the token grants only a
     few of the superadmin's rights.
     """
-    async with await token_of(running, "admin") as admin:
+    async with await signed_in_client(running, "admin") as admin:
         mine = await admin.post("/sessions", {"name": "of-admin", "project": "default"})
-        async with await token_of(running, "user") as user:
+        async with await signed_in_client(running, "user") as user:
             theirs = await user.post("/sessions", {"name": "of-user", "project": "default"})
         folder = await admin.post("/vfolders", {"name": "of-admin"})
         scopes = ["custom:bai:session!server=admin/of-admin", "read:users:name!user=admin"]
@@ -209,7 +212,7 @@ async def test_session_token_has_few_of_its_owners_permissions(
 async def test_deactivated_user_is_signed_out_of_manager_and_hub(
     running: HubAndManager, hub: Hub
 ) -> None:
-    admin = await token_of(running, "admin")
+    admin = await signed_in_client(running, "admin")
     spec = {"username": "leaver", "email": "leaver@example.com", "password": "long enough 1"}
     async with admin:
         await admin.post("/users", spec)
@@ -245,7 +248,7 @@ async def test_sign_out_revokes_tokens_and_stops_servers(running: HubAndManager,
         await client.post("/users/acme-user/sign-out")
     await wait_until_async(lambda: _is_revoked(hub, token), 30, "the token to be revoked")
     await wait_until_async(lambda: _is_removed(hub), 30, "the server to be removed")
-    async with await token_of(running, "acme-user") as again:
+    async with await signed_in_client(running, "acme-user") as again:
         assert (await again.get("/me"))["username"] == "acme-user"
 
 
@@ -254,7 +257,7 @@ async def test_every_rejected_request_of_a_refused_account_has_the_reason(
 ) -> None:
     api = "/services/bai/api/v1"
     async with (
-        await token_of(running, "admin") as admin,
+        await signed_in_client(running, "admin") as admin,
         signed_in_browser(running, "user2") as browser,
     ):
 
@@ -387,7 +390,7 @@ async def test_browser_that_is_not_signed_in_is_redirected_to_the_hub(
 
 async def test_hub_restarts_a_killed_manager(running: HubAndManager) -> None:
     before = running.manager_pid()
-    client = await token_of(running, "user")
+    client = await signed_in_client(running, "user")
     os.kill(before, signal.SIGKILL)
     await asyncio.to_thread(
         wait_until,

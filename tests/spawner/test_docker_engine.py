@@ -380,7 +380,7 @@ async def test_stop_sends_sigterm_and_keeps_the_log_until_removal(
     assert "a line of the log" in await later.read_log(loaded, 10_000)
     await later.remove(loaded)
     await later.remove(loaded)
-    assert (await later.poll(loaded)).text == "removed from outside"
+    assert (await later.poll(loaded)).text == "was removed by something other than the Hub"
     with pytest.raises(docker.errors.NotFound):
         docker_engine.client.api.inspect_container(running.container_id)
 
@@ -406,7 +406,7 @@ async def test_second_start_replaces_the_container_of_the_first(
     engine, second = await start_plan(given)
 
     assert first.container_id != second.container_id
-    assert (await engine.poll(first)).text == "removed from outside"
+    assert (await engine.poll(first)).text == "was removed by something other than the Hub"
     assert await engine.poll(second) is None
 
 
@@ -516,7 +516,7 @@ async def test_silent_endpoint_does_not_block_others(
 
         ended = await asyncio.wait_for(engine.poll(other_running), 0.9)
 
-        assert ended is not None and ended.text == "removed from outside"
+        assert ended is not None and ended.text == "was removed by something other than the Hub"
         done = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(result, EngineUnreachable) for result in done)
         assert threading.active_count() < 100

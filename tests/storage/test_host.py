@@ -374,7 +374,7 @@ async def test_remove_deletes_empty_directory(storage: StorageHost, folder: Loca
     assert (await storage.list(folder, "", 0, 10)).total == 0
 
 
-async def test_delete_removes_locked_directories_but_not_link_targets(
+async def test_delete_removes_directories_without_permissions_but_not_link_targets(
     storage: StorageHost, folder: Location, tmp_path: Path
 ) -> None:
     here = path_of(storage, folder)

@@ -50,7 +50,8 @@ class Postgres:
     def create_database(self, template: str = "template0") -> str:
         """Create a database and return its name; a copy of ``template`` takes about 20 ms."""
         name = f"bai_{os.getpid()}_{next(self._numbers)}"
-        # For a small database, it is faster to copy the files than to write the pages to the log.
+        # For a small database, it is faster to copy the files than to write the pages to the
+        # write-ahead log.
         self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
         return name
 

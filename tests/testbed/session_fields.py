@@ -61,8 +61,10 @@ def request_of(*, without: Sequence[str] = ()) -> dict[str, Any]:
     return {name: one.value for name, one in FIELD_EXAMPLES.items() if name not in without}
 
 
-async def ready_admin(api: Api) -> Client:
-    """Return the client of a superadmin with the project, limits and folder of the examples."""
+async def prepare_admin(api: Api) -> Client:
+    """Prepare what the examples need (membership in ``research``, a limit of 4 kernels per session,
+    the folder ``data``), and return the superadmin's client.
+    """
     client = await api.client("admin")
     await client.put("/projects/research/members/admin", {})
     for policy in (await client.get("/keypair-policies"))["items"]:

@@ -87,7 +87,8 @@ def all_kinds(machine: Machine, simulated_gpus: int | None, table_file: str) -> 
     Raises
     ------
     InvalidRequest
-        If a plugin or a row of the table file declares the device family of another kind.
+        If two device kinds (built-in, from a plugin or from the accelerator table) have the same
+        family.
     """
     rows, problems = load_table(table_file)
     rows["rngd"] = replace(rows["rngd"], parts=machine.rngd_parts)

@@ -30,17 +30,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class BindMounts:
     """Creates and removes the bind mounts, which requires permission to mount (root).
 
-    If this process lacks the permission, an engine with ``opens_directories`` binds the
+    If this process lacks the permission and ``engine_binds_subpaths`` is set, the engine binds the
     directories itself.
     """
 
-    def __init__(self, home: Path, opens_directories: bool = False) -> None:
+    def __init__(self, home: Path, engine_binds_subpaths: bool = False) -> None:
         self._root = home.absolute() / "mounts"
-        self._opens_directories = opens_directories
+        self._engine_binds_subpaths = engine_binds_subpaths
 
     def can_bind(self) -> bool:
         """Return whether sessions of this machine can mount directories inside folders."""
-        return self._opens_directories or self._may_mount
+        return self._engine_binds_subpaths or self._may_mount
 
     @functools.cached_property
     def _may_mount(self) -> bool:
@@ -106,7 +106,7 @@ class BindMounts:
         try:
             directory = open_directory_beneath(source, subpath)
             try:
-                if self._opens_directories and not self._may_mount:
+                if self._engine_binds_subpaths and not self._may_mount:
                     # The engine opens the directory in the same way and binds its descriptor.
                     return {"source": source, "subpath": subpath, "target": target, **flags}
                 mount_point.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -45,13 +45,14 @@ class KernelFolder:
 class Folders:
     """Creates and removes the folders of kernels."""
 
-    def __init__(self, home: Path, opens_directories: bool = False) -> None:
-        """``opens_directories``: whether the engine can create the bind mounts of subpaths itself.
+    def __init__(self, home: Path, engine_binds_subpaths: bool = False) -> None:
+        """``engine_binds_subpaths``: whether the engine can create the bind mounts of subpaths
+        itself.
 
         It does so only if this agent lacks the permission to mount.
         """
         self._root = home.absolute() / "sessions"
-        self._binds = BindMounts(home, opens_directories)
+        self._binds = BindMounts(home, engine_binds_subpaths)
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that the manager needs to place sessions with subpath mounts."""
@@ -98,7 +99,9 @@ class Folders:
         return self._binds.create(task.folder, task.mounts)
 
     def remove_stale_mount_points(self) -> None:
-        """Remove the mount points without a mount that an earlier agent process has left."""
+        """Remove mount points that an earlier agent process has left and on which nothing is
+        mounted.
+        """
         self._binds.remove_stale_mount_points()
 
     def all(self) -> list[KernelFolder]:

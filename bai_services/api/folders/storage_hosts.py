@@ -46,7 +46,8 @@ class QuotaScope(ResponseModel):
     override_bytes: int | None
     used_bytes: int | None = Field(description="Usage at `counted_at`; null: not counted yet.")
     percent: int | None = Field(
-        description="Usage in percent of the limit, at most 100; null without a limit."
+        description="Usage in percent of the limit, at most 100; null without a limit or before "
+        "the first count."
     )
     counted_at: datetime | None
     source: Literal["counter", "scan"]

@@ -72,7 +72,7 @@ class LogsHandler(LogHandler):
             key,
             self.kernel(),
             max_lines=_lines(self.get_query_argument("lines", "")),
-            words=self.get_query_argument("search", "", strip=False),
+            search_text=self.get_query_argument("search", "", strip=False),
             has_times=self.has_times(),
         )
 

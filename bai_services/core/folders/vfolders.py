@@ -111,7 +111,7 @@ _ADVICE = {
     S.CLONING: "its files are still being copied; wait until it is ready",
     S.READY: "it is not in the trash; put it there first",
     S.PERFORMING: "it is being transferred to another owner; wait until it is ready",
-    S.ERROR: "it could not be completed; put it in the trash",
+    S.ERROR: "its files could not be copied completely; put it in the trash",
     S.DELETE_PENDING: "it is in the trash; restore it first",
     S.DELETE_ONGOING: "its files are being deleted",
     S.DELETE_COMPLETE: "its files are gone",

@@ -225,7 +225,9 @@ class SessionSpec:
     )
 
     def options(self) -> dict[str, Any]:
-        """Return the value of the column ``options``: set fields without separate columns."""
+        """Return the value of the column ``options``: the fields that differ from their defaults
+        and have no columns of their own.
+        """
         return {
             f.name: _plain(getattr(self, f.name))
             for f in fields(self)
@@ -330,7 +332,7 @@ PRIVATE_FIELDS = _fields_with("is_private")
 MERGED_FIELDS = _fields_with("is_merged")
 HUB_OPTIONS = _fields_with("is_hub_option")
 DEFAULTS: Mapping[str, Any] = {f.name: default_of(f) for f in fields(SessionSpec)}
-# Names of the environment variables of a session that contain a field, with the field's name.
+# Maps each environment variable of a session to the field whose value it contains.
 VARIABLES: Mapping[str, str] = {
     traits_of(f).variable: f.name for f in fields(SessionSpec) if traits_of(f).variable
 }

@@ -26,6 +26,7 @@ from ..tables.sessions import sessions
 
 _groups, _links = resource_groups.c, resource_group_links.c
 _JSON_COLUMNS = {"scheduler_opts", "allowed_session_types", "total_resource_slots"}
+_PROJECT_HINT = "; name a project by its id or as DOMAIN/NAME"
 
 _LISTING = Listing(
     columns={c.name: c for c in resource_groups.columns if c.name not in _JSON_COLUMNS},
@@ -194,13 +195,17 @@ class GroupStore:
         Raises
         ------
         NotFound
-            If the group, or ``target`` (an id or a name of that kind), does not exist.
+            If the group does not exist, or ``target`` (an id or a name of that kind) is unknown or
+            ambiguous.
         """
         async with self._db.write() as tx:
             await _one(tx, name)
             target_id = await _resolve(tx, kind, target)
             if target_id is None:
-                raise NotFound(f"there is no {kind} {target}", kind=kind, target=target)
+                hint = _PROJECT_HINT if kind is LinkKind.PROJECT else ""
+                raise NotFound(
+                    f"{target} matches no {kind} or several{hint}", kind=kind, target=target
+                )
             await tx.execute(
                 insert_ignoring(tx, resource_group_links).values(
                     resource_group=name, kind=kind, target=target_id
@@ -271,10 +276,9 @@ async def _resolve_weights(tx: AsyncConnection, values: Mapping[str, Any]) -> Ma
         for key, weight in of_kind.items():
             target = await _resolve(tx, LinkKind(kind), key)
             if target is None:
-                hint = "; name a project by its id or as DOMAIN/NAME"
                 raise InvalidRequest(
                     f"the weight for {kind} {key[:80]!r} matches no {kind} or several {kind}s"
-                    + (hint if kind == LinkKind.PROJECT else ""),
+                    + (_PROJECT_HINT if kind == LinkKind.PROJECT else ""),
                     field=field,
                 )
             if target in by_id[kind]:

@@ -199,8 +199,9 @@ class GroupReplays:
         entry = self._entries.get(replay_id)
         if entry is None or entry.group != group:
             raise NotFound(
-                f"there is no replay {replay_id[:80]} of resource group {group}; the last "
-                f"{MAX_KEPT} ended replays are kept for at most a day, until the manager restarts"
+                f"there is no replay {replay_id[:80]} of resource group {group}; only the last "
+                f"{MAX_KEPT} ended replays are kept, for at most a day, and all are lost when the "
+                "manager restarts"
             )
         return entry
 

@@ -60,10 +60,10 @@ class Logs:
         kernel: str = MAIN_HOST,
         *,
         max_lines: int | None = None,
-        words: str = "",
+        search_text: str = "",
         has_times: bool = False,
     ) -> LogText:
-        """Return the output of a kernel or, with ``words``, the lines that contain this text.
+        """Return the output of a kernel or, with ``search_text``, the lines that contain this text.
 
         ``max_lines`` limits the result to the last lines. With ``has_times``, lines keep their
         timestamps.
@@ -71,11 +71,11 @@ class Logs:
         Raises
         ------
         InvalidRequest
-            If ``words`` is longer than ``MAX_SEARCH_CHARACTERS``.
+            If ``search_text`` is longer than ``MAX_SEARCH_CHARACTERS``.
         """
-        if len(words) > MAX_SEARCH_CHARACTERS:
+        if len(search_text) > MAX_SEARCH_CHARACTERS:
             raise InvalidRequest(
-                f"the search text has {len(words)} characters; the limit is "
+                f"the search text has {len(search_text)} characters; the limit is "
                 f"{MAX_SEARCH_CHARACTERS}",
                 field="search",
             )
@@ -89,8 +89,8 @@ class Logs:
             is_live=output.is_live,
             has_times=has_times and is_timed(text),
         )
-        if words:
-            result = search(shown, words)
+        if search_text:
+            result = search(shown, search_text)
             lines = result.lines if max_lines is None else result.lines[-max_lines:]
             response["matches"] = [LogMatch(number=number, text=line) for number, line in lines]
             response["match_count"] = len(result.lines)

@@ -1,4 +1,4 @@
-"""Staging area for uploads, next to the folders of their scope, until they are complete.
+"""Staging area for incomplete uploads, one per quota scope, next to the scope's folders.
 
 A resumable upload consists of two files: ``ID.data`` with the received bytes and ``ID.json`` with
 its state. The size of ``ID.data`` is the progress, so a chunk without a checksum needs no other

@@ -95,7 +95,7 @@ ENDS: dict[str, tuple[int | None, dict[str, Any], str, str]] = {
     "server is stopped in the Hub": (0, {"reason_code": "stopped"}, "TERMINATED", "undefined"),
     "exit without exit code": (
         None,
-        {"reason_code": "interrupted", "reason": "removed from outside"},
+        {"reason_code": "interrupted", "reason": "was removed by something other than the Hub"},
         "ERROR",
         "failure",
     ),
@@ -522,7 +522,7 @@ async def test_template_is_created_used_changed_and_deleted(
         await user.post("/sessions", {**spec, "name": "run-4"})
 
 
-async def test_template_is_not_blamed_for_a_field_of_the_request(
+async def test_merged_environ_over_the_limit_is_reported_as_an_error_of_the_request(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     def variables(prefix: str) -> dict[str, str]:

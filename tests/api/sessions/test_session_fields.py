@@ -29,7 +29,7 @@ from tests.testbed.session_fields import (
     FIRST,
     NAME,
     create_dependency,
-    ready_admin,
+    prepare_admin,
     request_of,
 )
 
@@ -62,7 +62,7 @@ MANAGER_FIELDS = {
 
 @pytest.fixture
 async def admin(api: Api) -> Client:
-    return await ready_admin(api)
+    return await prepare_admin(api)
 
 
 def test_every_field_except_hub_fields_has_an_example_that_is_not_the_default() -> None:

@@ -254,7 +254,7 @@ def test_known_start_in_fifo_order_changes_only_for_a_higher_priority() -> None:
     _check_that_known_starts_are_exact(worlds(arrive=True, depends=False, orders=(Order.FIFO,)))
 
 
-def test_known_starts_are_exact_under_every_ordering_policy_and_with_dependencies() -> None:
+def test_known_start_changes_only_if_a_session_with_equal_or_higher_priority_arrives() -> None:
     _check_that_known_starts_are_exact(worlds(arrive=True))
 
 
@@ -274,8 +274,8 @@ def _check_that_known_starts_are_exact(strategy: st.SearchStrategy[World]) -> No
 def _check_known_starts(world: World) -> int:
     """Compare each KNOWN estimate with the actual start; return the number of compared estimates.
 
-    The start may differ from the estimate if a preferred session arrives in between. The number
-    excludes these estimates and estimates of an immediate start.
+    If a preferred session arrives between the estimate and the start, the two may differ. Such
+    estimates, even if they match, and estimates of an immediate start are not counted.
     """
     checked = 0
     session_of = {session.id: session for _, session in world.arrivals}

@@ -45,7 +45,8 @@ def explanation_of(world: Snapshot, session_id: str = "s1", **choices: Any) -> E
 def nearly_full_snapshot(**facts: Any) -> Snapshot:
     """Return a snapshot with a pending session that requests 2 cores.
 
-    In its group, 7 of the 8 cores remain in use for one hour. The group side has a free agent.
+    In its resource group, 7 of the 8 cores remain in use for one hour. The resource group ``side``
+    has a free agent.
     """
     blocker = running("r", BOB, "a", slots(cpu="7"), ends_at=NOW + HOUR)
     agents = [with_usage(agent(), slots(cpu="7")), agent("b", resource_group="side")]

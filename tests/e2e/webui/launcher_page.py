@@ -36,16 +36,16 @@ class Launcher(Shell):
         chosen = self.page.locator(".ant-select-item-option", has_text=option)
         await chosen.first.click()
 
-    async def problem(self, name: str, text: str) -> None:
+    async def wait_for_problem(self, name: str, text: str) -> None:
         """Wait until a field shows a problem that contains a text."""
         explanation = self.item(name).locator(".ant-form-item-explain", has_text=text)
         await explanation.first.wait_for()
 
-    async def focused(self, name: str) -> None:
+    async def wait_for_focus(self, name: str) -> None:
         """Wait until a step has the focus."""
         await self.page.locator(f"#section-{name}:focus").wait_for()
 
-    async def requested(self, amount: str) -> None:
+    async def wait_for_requested(self, amount: str) -> None:
         """Wait until the preview shows an amount, such as ``mem 512 MiB``."""
         await self.preview.locator(".bai-tag").get_by_text(amount).wait_for()
 

@@ -88,7 +88,7 @@ async def test_session_is_launched_with_a_new_folder(
     await ui.page.get_by_role("checkbox", name=folder).wait_for()
     assert await ui.page.get_by_role("checkbox", name=folder).is_checked()
     await ui.fill(mounts__0__path="/home/work/data")
-    await ui.requested("mem 512 MiB")
+    await ui.wait_for_requested("mem 512 MiB")
     await ui.launch()
 
     await ui.page.get_by_role("dialog").get_by_text(name, exact=True).first.wait_for()
@@ -159,7 +159,7 @@ async def test_template_and_recent_session_fill_in_the_form(
     create(rest, "/sessions", name="was-there", resources={"cpu": "1", "mem": "640m"})
     ui = await opened(Launcher, "user2", "/launch")
     await ui.fill(resources__cpu="2", resources__mem="768m")
-    await ui.requested("mem 768 MiB")
+    await ui.wait_for_requested("mem 768 MiB")
     await ui.preview.get_by_role("button", name="Save as template").click()
     await ui.page.get_by_role("dialog").get_by_label("Name of the template").fill("two-cores")
     await ui.page.get_by_role("dialog").get_by_role("button", name="OK").click()
@@ -185,7 +185,7 @@ async def test_command_requests_the_same_session(
         name="from-form", startup_command=command, batch_timeout="2", resources__mem="512m"
     )
     await ui.choose("resources", "Share of a GPU")
-    await ui.requested("cuda.shares 0.25")
+    await ui.wait_for_requested("cuda.shares 0.25")
     text = await ui.preview.locator("code").inner_text()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("BAI_")},
@@ -217,7 +217,7 @@ async def test_several_sessions_are_created_at_once(
     ui = await opened(Launcher, "user2", "/launch")
     await ui.fill(name="many", resources__mem="256m")
     await ui.preview.get_by_label("Number of sessions").fill("3")
-    await ui.requested("mem 256 MiB")
+    await ui.wait_for_requested("mem 256 MiB")
     await ui.preview.get_by_role("button", name="Start 3 sessions").click()
     question = ui.page.get_by_role("dialog", name="Start without a folder?")
     await question.get_by_role("button", name="Start 3 sessions").click()
@@ -254,19 +254,19 @@ async def test_steps_lead_through_the_form(opened: Opener[Launcher], rest: httpx
     assert form["x"] < steps["x"] and recent["x"] > form["x"] + form["width"] / 2
     assert recent["y"] < form["y"]
     await ui.steps.get_by_text("Network and order").click()
-    await ui.focused("network")
+    await ui.wait_for_focus("network")
     await ui.page.get_by_role("button", name="Previous").click()
-    await ui.focused("folders")
+    await ui.wait_for_focus("folders")
     await ui.page.get_by_role("button", name="Next", exact=True).click()
-    await ui.focused("network")
+    await ui.wait_for_focus("network")
     await ui.page.get_by_role("button", name="Skip to review").click()
-    await ui.focused("review")
+    await ui.wait_for_focus("review")
     await ui.fill(name="x!")
     await ui.steps.locator(".ant-steps-item-error", has_text="Session type").wait_for()
     await ui.page.get_by_role("button", name="Reset").click()
     assert await ui.field("name").input_value() == ""
     await ui.choose_recent("like-this")
-    await ui.focused("review")
+    await ui.wait_for_focus("review")
     assert await ui.field("resources.mem").input_value() == "384m"
 
 
@@ -333,22 +333,22 @@ async def test_resources_outside_their_limits_are_reported(
 ) -> None:
     ui = await opened(Launcher, "user2", "/launch")
     await ui.fill(resources__mem="512m", shared_memory="600m")
-    await ui.problem("shared_memory", "must be less than")
+    await ui.wait_for_problem("shared_memory", "must be less than")
     await ui.fill(shared_memory="")
     # The image requires 768 MiB: a smaller amount is rejected, and the default becomes 768 MiB.
     await ui.field("image").click()
     await ui.page.locator(".ant-select-item-option", has_text=images).click()
     await ui.page.get_by_label("Version", exact=True).click()
     await ui.page.locator(".ant-select-item-option", has_text="3.12").click()
-    await ui.problem("resources.mem", "768m")
+    await ui.wait_for_problem("resources.mem", "768m")
     await ui.fill(resources__mem="")
-    await ui.requested("mem 768 MiB")
+    await ui.wait_for_requested("mem 768 MiB")
     # No session may exceed the limits of its scopes or the capacity of the largest agent.
     largest = read(rest, "/sessions/options")["limits"]["cpu"]["max"]
     slider = ui.item("resources.cpu").get_by_role("slider")
     assert await slider.get_attribute("aria-valuemax") == largest
     await ui.fill(resources__cpu=str(int(largest) + 1))
-    await ui.problem("resources.cpu", "cpu")
+    await ui.wait_for_problem("resources.cpu", "cpu")
 
 
 @pytest.mark.checklist("LCH-14")
@@ -360,7 +360,7 @@ async def test_administrator_chooses_the_agent(hub: RunningHub, opened: Opener[L
         await ui.item("agent_list").get_by_text("Chosen by the scheduler").wait_for()
         await ui.choose("agent_list", f"{agent['id']} · free: ")
         await ui.fill(name="on-this-agent", resources__mem="256m")
-        await ui.requested("mem 256 MiB")
+        await ui.wait_for_requested("mem 256 MiB")
         command = await ui.preview.locator("code").inner_text()
         assert f"--agent {agent['id']}" in command
         # A cluster session may run on several agents, so the form does not offer to choose one.
@@ -368,7 +368,7 @@ async def test_administrator_chooses_the_agent(hub: RunningHub, opened: Opener[L
         await ui.field("agent_list").wait_for(state="detached")
         await ui.fill(cluster_size="1")
         await ui.field("agent_list").wait_for()
-        await ui.requested("mem 256 MiB")
+        await ui.wait_for_requested("mem 256 MiB")
         await ui.launch_without_folder()
         await (
             ui.page.get_by_role("dialog").get_by_text("on-this-agent", exact=True).first.wait_for()
@@ -399,7 +399,7 @@ async def test_threads_are_set_and_a_start_without_folder_is_confirmed(
         if manual:
             await ui.item("threads").get_by_text("Manual").click()
             await ui.fill(environ__OMP_NUM_THREADS=manual)
-        await ui.requested(f"cpu {cores}")
+        await ui.wait_for_requested(f"cpu {cores}")
         await ui.start_button.click()
         question = ui.page.get_by_role("dialog", name="Start without a folder?")
         await question.get_by_text("files are lost when the session ends").wait_for()
@@ -467,7 +467,7 @@ async def test_ports_are_entered_as_tags(opened: Opener[Launcher], rest: httpx.C
     tags = ui.item("preopen_ports").locator(".ant-select-selection-item")
     await tags.nth(2).wait_for()
     assert await tags.all_inner_texts() == ["8501", "9000", "70000"]
-    await ui.problem("preopen_ports", "port 70000: ports must be")
+    await ui.wait_for_problem("preopen_ports", "port 70000: ports must be")
     await tags.nth(2).locator(".ant-select-selection-item-remove").click()
     await ui.start_button.and_(ui.page.locator(":enabled")).wait_for()
     assert "--preopen 8501 --preopen 9000" in await ui.preview.locator("code").inner_text()
@@ -483,7 +483,7 @@ async def test_dependencies_are_chosen_and_listed(
     await ui.page.get_by_text("Batch", exact=True).click()
     await ui.fill(name="goes-second", startup_command="true", resources__mem="256m")
     await ui.choose("dependencies", "goes-first")
-    await ui.requested("mem 256 MiB")
+    await ui.wait_for_requested("mem 256 MiB")
     await ui.launch_without_folder()
     drawer = ui.page.get_by_role("dialog")
     await drawer.get_by_role("link", name="goes-first").first.wait_for()

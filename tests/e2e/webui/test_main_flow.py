@@ -154,7 +154,7 @@ async def launch(hands: Mouse, hub: RunningHub, name: str) -> Sessions:
     await hands.write(ui.field("resources.mem"), "512m")
     folder = ui.page.get_by_role("checkbox", name=FOLDER)
     await hands.check(folder)
-    await ui.requested("mem 512 MiB")
+    await ui.wait_for_requested("mem 512 MiB")
     await ui.preview.get_by_role("listitem").filter(has_text=FOLDER).wait_for()
     await ui.start_button.and_(ui.page.locator(":enabled")).wait_for()
     await hands.press(ui.start_button)

@@ -88,7 +88,8 @@ async def test_log_is_followed_and_searched_and_has_a_download_link(
     cpu = ui.drawer.get_by_role("region", name="CPU")
     await cpu.get_by_role("img", name="CPU: mean").locator("svg").wait_for()
     assert "of 1 core" in await cpu.inner_text()
-    # A point is the mean of five minutes; the current five minutes are shown, too.
+    # Over 24 hours, each point of the chart is the mean of five minutes. The unfinished interval is
+    # included, so a session that has just started has a point.
     async with ui.page.expect_response(re.compile("/usage-history[?]")):
         await ui.drawer.get_by_text("24 hours").click()
     await cpu.get_by_role("img", name="CPU: mean").locator("svg").wait_for()

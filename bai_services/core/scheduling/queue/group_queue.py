@@ -30,8 +30,8 @@ from .releases import Releases
 from .selection import Selection
 from .shape import Shape, ShapeKey, shape_key
 
-# Maximum number of prepared requests of a placer, in addition to four per shape. A placer with more
-# prepared requests is replaced when a shape is dropped.
+# A placer keeps every prepared request. It is replaced when a shape is dropped whose handle exceeds
+# this number plus four per remaining shape.
 _MAX_HANDLES = 4096
 
 
@@ -108,9 +108,9 @@ class GroupQueue:
     def fork_to_run(self, quotas: Quotas, pending: Mapping[str, PendingSession]) -> GroupQueue:
         """Return a copy with separate shapes, on which passes can be run.
 
-        A fork shares the members of shapes and the alarms with its original, which may have changed
-        them. Therefore the members are rebuilt from ``pending``, and the alarms from the deferred
-        sessions.
+        This queue may itself be a fork, whose original may since have changed the shared members of
+        shapes and the shared alarms. Therefore the members are rebuilt from ``pending``, and the
+        alarms from the deferred sessions.
         """
         other = self.fork(quotas)
         copies = {id(shape): shape.without_members(other.placer) for shape in self.shapes.values()}

@@ -30,7 +30,7 @@ test('a tab selects folders by their status and by their relation to the user', 
 });
 
 test('only a folder that the user manages has actions that change it', () => {
-  // As a grant, the permission `wd` does not include the right to manage the folder.
+  // A user who was granted `wd` on a shared folder may write files but not manage the folder.
   const folder = { status: 'ready', permission: 'wd', relation: 'shared', cloneable: false };
   expect(actionsFor({ ...folder, is_managed: false } as Folder, false)).toEqual(['leave']);
   expect(actionsFor({ ...folder, is_managed: true } as Folder, false)).toEqual([

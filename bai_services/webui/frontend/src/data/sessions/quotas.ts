@@ -4,8 +4,8 @@ import { api, unwrap, type Schemas } from '../client';
 export type Quotas = Schemas['SessionQuotas'];
 
 /**
- * The user's quotas and the group's resources. The default project and group are those of a new
- * session.
+ * The user's quotas and the group's resources. Without a project, the user's first active project
+ * is used; without a group, the default group of that project for interactive sessions.
  */
 export const quotasQuery = (target: { project?: string; group?: string } = {}) =>
   queryOptions({

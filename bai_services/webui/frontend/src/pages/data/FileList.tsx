@@ -105,8 +105,9 @@ function FileHeader({ sort, onSort }: Pick<FileListProps, 'sort' | 'onSort'>) {
 
 function FileRows(props: FileListProps & { total: number }) {
   const viewport = useRef<HTMLDivElement>(null);
-  // The rule warns because the virtualizer's functions change at each render and must not be
-  // memoized. This component does not pass them on, so no other component memoizes them.
+  // The rule warns because the virtualizer's functions stay the same while their results change, so
+  // memoized results would be stale. This component does not pass the functions on, so no other
+  // component memoizes their results.
   // eslint-disable-next-line react-hooks/incompatible-library
   const rows = useVirtualizer({
     count: props.total,

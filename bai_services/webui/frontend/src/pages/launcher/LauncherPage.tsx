@@ -6,16 +6,16 @@ import { useTranslation } from 'react-i18next';
 import { currentPreferences } from '../../data/accounts/preferences';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { optionsQuery, previewQuery } from '../../data/sessions/launch';
-import { NetworkSection } from './AdvancedSection';
 import { FolderSection } from './FolderSection';
 import { EMPTY, formOf, requestOf, withoutSecrets, type LaunchForm } from './form';
 import { LaunchButtons } from './LaunchButtons';
 import { LauncherContext } from './launcherContext';
+import { NetworkSection } from './NetworkSection';
 import { PreviewPanel } from './PreviewPanel';
 import { ResourceSection } from './ResourceSection';
 import { RecentSessions, Sources } from './Sources';
 import { showStep, StepButtons, StepList } from './StepList';
-import { elementOf, type Step } from './steps';
+import { sectionId, type Step } from './steps';
 import { TypeSection } from './TypeSection';
 
 const route = getRouteApi('/launch');
@@ -95,7 +95,7 @@ export function LauncherPage() {
           {SECTIONS.map(({ key, content }) => (
             <Card
               key={key}
-              id={elementOf(key)}
+              id={sectionId(key)}
               tabIndex={-1}
               className="bai-step"
               onFocusCapture={() => setStep(key)}
@@ -110,7 +110,7 @@ export function LauncherPage() {
         <div className="bai-launcher-side">
           <StepList current={step} onChoose={goTo} />
           <Card
-            id={elementOf('review')}
+            id={sectionId('review')}
             role="complementary"
             aria-label={t('launcher.preview')}
             tabIndex={-1}

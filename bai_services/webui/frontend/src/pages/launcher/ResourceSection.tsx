@@ -4,7 +4,7 @@ import { SlotTags } from '../../components/SlotTags';
 import type { SessionOptions } from '../../data/sessions/launch';
 import { AgentField } from './AgentField';
 import { DeviceFields } from './DeviceFields';
-import { EnvironmentSection } from './AdvancedSection';
+import { EnvironmentSection } from './EnvironmentSection';
 import { Field, idOf } from './Field';
 import { ImageField } from './ImageField';
 import { useLauncher } from './launcherContext';

@@ -1,7 +1,7 @@
 import { Button, Flex, Steps } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { useLauncher } from './launcherContext';
-import { elementOf, STEPS, stepsWithProblems, type Step } from './steps';
+import { sectionId, STEPS, stepsWithProblems, type Step } from './steps';
 
 interface StepProps {
   current: Step;
@@ -10,7 +10,7 @@ interface StepProps {
 
 /** Show a step and move the focus to it, for the keyboard and screen readers. */
 export function showStep(step: Step) {
-  const element = document.getElementById(elementOf(step));
+  const element = document.getElementById(sectionId(step));
   element?.scrollIntoView({ block: 'start' });
   element?.focus({ preventScroll: true });
 }

@@ -4,7 +4,7 @@ import type { SessionPreview } from '../../data/sessions/launch';
 export const STEPS = ['type', 'resources', 'folders', 'network', 'review'] as const;
 export type Step = (typeof STEPS)[number];
 
-export const elementOf = (step: Step) => `section-${step}`;
+export const sectionId = (step: Step) => `section-${step}`;
 
 /** For each field of a request, the step that contains it; all other fields: `resources`. */
 const FIELDS = new Map<string, Step>([

@@ -88,10 +88,14 @@ function AppButtons({ session, app }: { session: Session; app: SessionApp }) {
   );
 }
 
-// These apps need the path of a folder or a file, which the user enters in the session panel.
+// These apps read a folder (TensorBoard) or a script (Streamlit, Gradio) that the user chooses in
+// the session panel of JupyterLab.
 const WITH_PATH = ['tensorboard', 'streamlit', 'gradio'];
 
-/** Open an app in a new tab. If the app needs a path or the user's program, first show a hint. */
+/**
+ * Open an app in a new tab. If the app uses a path chosen by the user, or a port on which the
+ * user's own program must listen, show a hint first.
+ */
 function OpenApp({ session, app }: { session: Session; app: SessionApp }) {
   const { t } = useTranslation();
   const { modal } = App.useApp();
