@@ -262,6 +262,7 @@ NOT_FROM_USERS = {
     "scheduling.caps.highest",
     "scheduling.caps.left",
     "scheduling.caps.needs",
+    "scheduling.caps.pending_left",
     "scheduling.caps.pending_violations",
     "scheduling.caps.violation",
     "scheduling.caps.violations",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bai_services.core.accounts.roles import Role, Visibility
+from bai_services.core.accounts.roles import Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import (
     AlreadyExists,
@@ -350,91 +350,6 @@ async def test_every_page_has_the_total(world: World, offset: int, count: int) -
         await world.sessions.enqueue(world.new_session(f"lab{number}"), world.advance())
     page = await world.sessions.page(ListQuery(limit=2, offset=offset), Visibility())
     assert (len(page.items), page.total) == (count, 3)
-
-
-RUNNING = "PREPARING,PREPARED,RUNNING,TERMINATING"
-WAITING = "PENDING,SCHEDULED"
-ENDED = "TERMINATED,CANCELLED,ERROR"
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        pytest.param(ListQuery(limit=1), id="first page"),
-        pytest.param(ListQuery(limit=1, offset=1), id="next page"),
-        pytest.param(ListQuery(limit=1, sort=["created_at"]), id="oldest first"),
-        pytest.param(ListQuery(limit=1, sort=["name"]), id="by name"),
-        pytest.param(ListQuery(limit=1, sort=["-name"]), id="by name, descending"),
-        pytest.param(ListQuery(limit=1, sort=["-started_at"]), id="by start"),
-        pytest.param(
-            ListQuery(limit=1, sort=["created_at"], filters={"status__in": WAITING}),
-            id="waiting, oldest first",
-        ),
-        pytest.param(ListQuery(limit=1, filters={"project": "p"}), id="project"),
-        pytest.param(ListQuery(limit=1, filters={"owner": "ann"}), id="owner"),
-        pytest.param(ListQuery(limit=1, filters={"status__in": RUNNING}), id="running"),
-        pytest.param(ListQuery(limit=1, filters={"status__in": WAITING}), id="waiting"),
-        pytest.param(ListQuery(limit=1, filters={"status__in": ENDED}), id="ended"),
-        pytest.param(ListQuery(limit=1, filters={"status": "RUNNING"}), id="one live status"),
-        pytest.param(ListQuery(limit=1, filters={"status": "ERROR"}), id="one final status"),
-        pytest.param(
-            ListQuery(limit=1, filters={"owner": "ann", "status__in": WAITING}), id="owner, waiting"
-        ),
-        pytest.param(
-            ListQuery(limit=1, filters={"owner": "ann", "status__in": ENDED}), id="owner, ended"
-        ),
-        pytest.param(
-            ListQuery(limit=1, sort=["name"], filters={"status__in": ENDED}), id="ended, by name"
-        ),
-    ],
-)
-@pytest.mark.parametrize(
-    "visible",
-    [
-        pytest.param(Visibility(), id="superadmin"),
-        pytest.param(Visibility(hidden_roles=frozenset({Role.SUPERADMIN})), id="monitor"),
-    ],
-)
-async def test_page_of_sessions_is_read_in_index_order(
-    world: World, query: ListQuery, visible: Visibility
-) -> None:
-    assert "USE TEMP B-TREE" not in await plan_of_page(world, query, visible)
-
-
-async def test_page_of_own_sessions_is_read_in_index_order(world: World) -> None:
-    plan = await plan_of_page(world, ListQuery(limit=1), Visibility(owner_id="u1"))
-    assert plan == "SEARCH sessions USING INDEX ix_sessions_owner_created (owner_id=?)"
-
-
-async def test_live_sessions_are_read_from_small_index(world: World) -> None:
-    query = ListQuery(limit=1, filters={"status__in": WAITING})
-    mine = await plan_of_page(world, query, Visibility(owner_id="u1"))
-    assert mine == "SEARCH sessions USING INDEX ix_sessions_live_owner (owner_id=?)"
-    every = await plan_of_page(world, query, Visibility())
-    assert every == "SCAN sessions USING INDEX ix_sessions_live"
-
-
-async def plan_of_page(world: World, query: ListQuery, visible: Visibility) -> str:
-    """Return SQLite's query plan for the SELECT of the session ids of a page."""
-    if not world.database.is_sqlite:
-        pytest.skip("PostgreSQL's choice of a query plan depends on the number of rows")
-    for name in ("lab", "other"):
-        await world.sessions.enqueue(world.new_session(name), world.advance())
-    statements: list[tuple[str, Any]] = []
-
-    def record(_: object, __: object, text: str, values: object, *___: object) -> None:
-        if text.startswith("SELECT sessions.id") and "ORDER BY" in text and "LIMIT" in text:
-            statements.append((text, values))
-
-    sa.event.listen(sa.Engine, "before_cursor_execute", record)
-    try:
-        await world.sessions.page(query, visible)
-    finally:
-        sa.event.remove(sa.Engine, "before_cursor_execute", record)
-    [(text, values)] = statements
-    async with world.database.read() as tx:
-        plan = await tx.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)
-        return "\n".join(row.detail for row in plan)
 
 
 async def test_order_of_equal_rows_is_reversed_with_the_requested_order(world: World) -> None:

@@ -3,8 +3,8 @@
 A test whose component is missing is skipped. With ``BAI_REQUIRE=docker,postgres,browser,btrfs``
 it fails instead: CI cannot pass without these components.
 
-Tests with a database run on SQLite. The tests in ``tests/db`` and those marked ``both_databases``
-(races, lists, permissions) also run on PostgreSQL.
+Tests with a database run on SQLite. The tests in ``tests/db``, except those marked ``sqlite_only``,
+and those marked ``both_databases`` (races, lists, permissions) also run on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -144,7 +144,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "database_engine" not in metafunc.fixturenames:
         return
     definition = metafunc.definition
-    if TESTS / "db" in definition.path.parents or definition.get_closest_marker("both_databases"):
+    is_for_both = definition.get_closest_marker("both_databases") or (
+        TESTS / "db" in definition.path.parents and not definition.get_closest_marker("sqlite_only")
+    )
+    if is_for_both:
         metafunc.parametrize("database_engine", DATABASE_ENGINES, indirect=True)
 
 
