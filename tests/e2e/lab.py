@@ -13,11 +13,13 @@ TIMEOUT_MS = 60_000
 
 
 async def sign_in(page: Page, hub: RunningHub, name: str) -> None:
-    """Sign in on the login page and wait for the Hub's home page."""
+    """Open the Hub's home page; sign in if no user of this profile has signed in before."""
     await page.goto(f"{hub.url}/hub/login?next=%2Fhub%2Fhome")
-    await page.fill("#username_input", name)
-    await page.fill("#password_input", hub.password)
-    await page.press("#password_input", "Enter")
+    await page.locator("#username_input, #logout").first.wait_for()
+    if await page.locator("#username_input").count():
+        await page.fill("#username_input", name)
+        await page.fill("#password_input", hub.password)
+        await page.press("#password_input", "Enter")
     await page.locator("#logout").wait_for()
 
 

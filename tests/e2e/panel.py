@@ -12,7 +12,7 @@ from tests.e2e.sessions import JSON, start, stop
 from tests.hub import RunningHub
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Page
+    from playwright.async_api import Browser, BrowserContext, Page
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 HIGH_CONTRAST = "JupyterLab Dark High Contrast"
@@ -48,7 +48,7 @@ async def choose_theme(page: Page, name: str) -> None:
 
 @asynccontextmanager
 async def panel_of(
-    browser: Browser,
+    browser: Browser | BrowserContext,
     hub: RunningHub,
     session: dict[str, Any],
     theme: str = "light",
@@ -57,9 +57,11 @@ async def panel_of(
 ) -> AsyncIterator[Page]:
     """Yield a page with the session's JupyterLab and an open panel.
 
-    With ``has_movable_clock``, the test can advance the time of the page with ``page.clock``.
+    The pages of a browser context share a sign-in and cached scripts. With ``has_movable_clock``,
+    the test can advance the time of the page with ``page.clock``.
     """
-    page = await browser.new_page(viewport={"width": 1280, "height": 1000})
+    page = await browser.new_page()
+    await page.set_viewport_size({"width": 1280, "height": 1000})
     try:
         if has_movable_clock:
             await page.clock.install()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 
 from bai_services.i18n.catalogue import LANGUAGES
 from tests.e2e import lab
@@ -21,7 +22,6 @@ from tests.e2e.panel import (
     choose_theme,
     load,
     panel_of,
-    panel_of_new_session,
     take_screenshot,
 )
 from tests.e2e.sessions import JSON, checked, start, stop, wait_for
@@ -29,7 +29,9 @@ from tests.hub import RunningHub
 from tests.testbed.wait import wait_until_async
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Page, Request, Route
+    from playwright.async_api import Browser, BrowserContext, Page, Request, Route
+
+    from tests.testbed.chromium import SharedBrowser
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -45,6 +47,22 @@ OVERFLOWING_ELEMENTS = """
         .map(inner => `${inner.className}: ${inner.textContent}`);
 }
 """
+
+
+@pytest.fixture(scope="module")
+def session(hub: RunningHub) -> Iterator[JSON]:
+    """A session for the tests that neither rename nor stop it."""
+    rest = hub.rest("user")
+    resources = {"cpu": "1", "mem": "1g", "cuda.shares": "0.1"}
+    started = start(rest, "panel", resources=resources)
+    yield started
+    stop(rest, started["id"])
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def profile(browser: Browser, shared_browser: SharedBrowser) -> BrowserContext:
+    """A profile of the browser whose pages share a sign-in and cached scripts."""
+    return await shared_browser.profile(name="panel")
 
 
 def with_nearly_full_usage() -> Callable[[Route], Awaitable[None]]:
@@ -125,11 +143,44 @@ async def assert_panel_has_contrast(page: Page, theme: str, folder: Path) -> Non
     await take_screenshot(page, f"panel-{theme}-end", folder)
 
 
-@pytest.mark.checklist("APP-05")
-async def test_the_panel_starts_opens_and_stops_apps(
+# This test is before those with the fixture `session`: two cores have room for two sessions.
+async def test_the_panel_renames_and_stops_sessions(
     browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:
-    async with panel_of_new_session(browser, hub, "panel-apps") as (page, _session):
+    rest = hub.rest("user")
+    session = start(rest, "panel-old")
+    other = start(rest, "panel-other")
+    async with panel_of(browser, hub, session) as page:
+        panel = page.locator("#bai-session-panel")
+        await panel.get_by_role("button", name="Rename", exact=True).click()
+        await page.locator(".jp-Dialog input").fill("panel-new")
+        await page.keyboard.press("Enter")
+        await panel.locator("h2", has_text="panel-new").wait_for()
+        assert checked(rest.get(f"/sessions/{session['id']}"), 200)["name"] == "panel-new"
+
+        await panel.get_by_role("button", name="Stop: panel-other").click()
+        await page.locator(".jp-Dialog").get_by_role("button", name="Stop").click()
+        wait_for(rest, other["id"], "TERMINATED")
+
+        await panel.get_by_role("button", name="Stop", exact=True).click()
+        dialog = page.locator(".jp-Dialog")
+        await dialog.get_by_text("every file of this session is lost").wait_for()
+        await take_screenshot(page, "stop", tmp_path)
+        # Enter activates the default button, "Cancel".
+        await page.keyboard.press("Enter")
+        await dialog.wait_for(state="hidden")
+        assert checked(rest.get(f"/sessions/{session['id']}"), 200)["status"] == "RUNNING"
+        await panel.get_by_role("button", name="Stop", exact=True).click()
+        await dialog.get_by_role("button", name="Stop").click()
+        await page.wait_for_url(f"{hub.url}/services/bai/sessions?*session={session['id']}")
+        wait_for(rest, session["id"], "TERMINATED")
+
+
+@pytest.mark.checklist("APP-05")
+async def test_the_panel_starts_opens_and_stops_apps(
+    profile: BrowserContext, hub: RunningHub, session: JSON, tmp_path: Path
+) -> None:
+    async with panel_of(profile, hub, session) as page:
         row = app_row(page, "TensorBoard")
         await row.get_by_text("not started").wait_for()
         await row.get_by_role("button", name="Start: TensorBoard").click()
@@ -182,44 +233,10 @@ async def test_the_panel_opens_at_the_first_visit_and_stays_closed_afterwards(
     stop(rest, session["id"])
 
 
-async def test_the_panel_renames_and_stops_sessions(
-    browser: Browser, hub: RunningHub, tmp_path: Path
-) -> None:
-    rest = hub.rest("user")
-    session = start(rest, "panel-old")
-    other = start(rest, "panel-other")
-    async with panel_of(browser, hub, session) as page:
-        panel = page.locator("#bai-session-panel")
-        await panel.get_by_role("button", name="Rename", exact=True).click()
-        await page.locator(".jp-Dialog input").fill("panel-new")
-        await page.keyboard.press("Enter")
-        await panel.locator("h2", has_text="panel-new").wait_for()
-        assert checked(rest.get(f"/sessions/{session['id']}"), 200)["name"] == "panel-new"
-
-        await panel.get_by_role("button", name="Stop: panel-other").click()
-        await page.locator(".jp-Dialog").get_by_role("button", name="Stop").click()
-        wait_for(rest, other["id"], "TERMINATED")
-
-        await panel.get_by_role("button", name="Stop", exact=True).click()
-        dialog = page.locator(".jp-Dialog")
-        await dialog.get_by_text("every file of this session is lost").wait_for()
-        await take_screenshot(page, "stop", tmp_path)
-        # Enter activates the default button, "Cancel".
-        await page.keyboard.press("Enter")
-        await dialog.wait_for(state="hidden")
-        assert checked(rest.get(f"/sessions/{session['id']}"), 200)["status"] == "RUNNING"
-        await panel.get_by_role("button", name="Stop", exact=True).click()
-        await dialog.get_by_role("button", name="Stop").click()
-        await page.wait_for_url(f"{hub.url}/services/bai/sessions?*session={session['id']}")
-        wait_for(rest, session["id"], "TERMINATED")
-
-
 async def test_a_hidden_page_does_not_poll_and_responses_contain_no_token(
-    browser: Browser, hub: RunningHub
+    browser: Browser, hub: RunningHub, session: JSON
 ) -> None:
     token = re.compile(r"[Bb]earer|JUPYTERHUB_API_TOKEN")
-    rest = hub.rest("user")
-    session = start(rest, "panel-quiet")
     async with panel_of(browser, hub, session, has_movable_clock=True) as page:
         asked: list[str] = []
         unanswered: set[Request] = set()
@@ -249,17 +266,13 @@ async def test_a_hidden_page_does_not_poll_and_responses_contain_no_token(
         asked.clear()
         await page.clock.run_for(60_000)
         assert not [url for url in asked if "/bai/api/" in url], asked
-    stop(rest, session["id"])
 
 
 async def test_no_element_overflows_the_panel(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, session: JSON, tmp_path: Path
 ) -> None:
-    rest = hub.rest("user")
-    resources = {"cpu": "1", "mem": "1g", "cuda.shares": "0.1"}
-    session = start(rest, "panel-narrow", resources=resources)
     for language in LANGUAGES:
-        async with panel_of(browser, hub, session, language=language) as page:
+        async with panel_of(profile, hub, session, language=language) as page:
             panel = page.locator("#bai-session-panel")
             # The read and write rates are the longest values.
             await panel.locator(".bai-Chart").last.wait_for(timeout=lab.TIMEOUT_MS)
@@ -269,13 +282,12 @@ async def test_no_element_overflows_the_panel(
             assert await panel.evaluate(OVERFLOWING_ELEMENTS) == [], language
             assert await panel.evaluate(OVERFLOWING_ELEMENTS, 240) == [], language
             await take_screenshot(page, f"narrow-{language}", tmp_path)
-    stop(rest, session["id"])
 
 
 async def test_the_log_view_follows_searches_and_downloads_the_log(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, session: JSON, tmp_path: Path
 ) -> None:
-    async with panel_of_new_session(browser, hub, "panel-log") as (page, session):
+    async with panel_of(profile, hub, session) as page:
         await (
             page.locator("#bai-session-panel").get_by_role("button", name="Log", exact=True).click()
         )
@@ -304,9 +316,9 @@ async def test_the_log_view_follows_searches_and_downloads_the_log(
 
 
 async def test_the_panel_recovers_after_an_outage_of_the_manager(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, session: JSON, tmp_path: Path
 ) -> None:
-    async with panel_of_new_session(browser, hub, "panel-away") as (page, _session):
+    async with panel_of(profile, hub, session) as page:
         panel = page.locator("#bai-session-panel")
         with hub.suspended("manager"):
             await panel.get_by_text("The resource manager cannot be reached now").wait_for(
@@ -340,9 +352,9 @@ async def run_in_palette(page: Page, command: str) -> None:
 
 
 async def test_the_panel_works_with_keyboard_palette_and_launcher(
-    browser: Browser, hub: RunningHub, tmp_path: Path
+    profile: BrowserContext, hub: RunningHub, session: JSON, tmp_path: Path
 ) -> None:
-    async with panel_of_new_session(browser, hub, "panel-keys") as (page, _session):
+    async with panel_of(profile, hub, session) as page:
         tile = page.locator(
             '.jp-LauncherCard[data-category="Apps of the session"]', has_text="TensorBoard"
         )
