@@ -87,6 +87,13 @@ class _User(_Handler):
         self.answer(409 if is_known else 201, {"message": "exists"})
 
 
+class _Tokens(_Handler):
+    def post(self, user: str) -> None:
+        token = f"token-{len(self.hub.tokens)}"
+        self.hub.tokens[token] = {"name": user, "kind": "user", "scopes": []}
+        self.answer(201, {"id": token, "token": token})
+
+
 class _Users(_Handler):
     def get(self) -> None:
         items = []
@@ -151,6 +158,7 @@ async def serve_fake_hub() -> AsyncIterator[FakeHub]:
             (r"/hub/api/user", _CurrentUser),
             (r"/hub/api/users", _Users),
             (r"/hub/api/users/([^/]+)", _User),
+            (r"/hub/api/users/([^/]+)/tokens", _Tokens),
             (r"/hub/api/users/([^/]+)/server", _Server),
             (r"/hub/api/users/([^/]+)/servers/([^/]+)", _Server),
         ],

@@ -88,18 +88,15 @@ class SignInFailureStore:
         self,
         subjects: Sequence[str],
         address: str,
-        known: tuple[str, str, datetime],
+        known: tuple[str, str, datetime] | None,
         audit: AuditEntry,
     ) -> None:
-        """Reset the attempt counts of subjects after a successful sign-in.
+        """Reset the attempt counts of subjects after a sign-in with the correct password.
 
         The count of ``address`` (the hash of the client's address) is only reduced by one, for
         this attempt, and not at all while the address is blocked. ``known`` (user id, the same
-        hash, time) is stored as a known address.
+        hash, time) is stored as a known address; None stores none.
         """
-        user_id, known_address, now = known
-        columns = known_sign_in_addresses.c
-        row = {"user_id": user_id, "address": known_address}
         async with self._db.write() as tx:
             await tx.execute(sign_in_failures.delete().where(_subject.in_(sorted(subjects))))
             await tx.execute(
@@ -107,19 +104,8 @@ class SignInFailureStore:
                 .where(_subject == address, sign_in_failures.c.blocked_until.is_(None))
                 .values(count=sign_in_failures.c.count - 1)
             )
-            await tx.execute(
-                known_sign_in_addresses.delete().where(
-                    columns.user_id == user_id, columns.last_at < now - KNOWN_ADDRESS_LIFETIME
-                )
-            )
-            await tx.execute(
-                insert_ignoring(tx, known_sign_in_addresses).values({**row, "last_at": now})
-            )
-            await tx.execute(
-                known_sign_in_addresses.update()
-                .where(columns.user_id == user_id, columns.address == known_address)
-                .values(last_at=now)
-            )
+            if known is not None:
+                await _store_known(tx, *known)
             await record(tx, audit)
 
     async def blocked(self, subjects: Sequence[str], now: datetime) -> dict[str, datetime]:
@@ -160,3 +146,20 @@ async def _count(
         .values(count=count, last_at=now, blocked_until=now + block_time if is_reached else None)
     )
     return AttemptCount(count, None)
+
+
+async def _store_known(tx: AsyncConnection, user_id: str, address: str, now: datetime) -> None:
+    """Store a known address of a user, and delete the user's expired ones."""
+    columns = known_sign_in_addresses.c
+    row = {"user_id": user_id, "address": address}
+    await tx.execute(
+        known_sign_in_addresses.delete().where(
+            columns.user_id == user_id, columns.last_at < now - KNOWN_ADDRESS_LIFETIME
+        )
+    )
+    await tx.execute(insert_ignoring(tx, known_sign_in_addresses).values({**row, "last_at": now}))
+    await tx.execute(
+        known_sign_in_addresses.update()
+        .where(columns.user_id == user_id, columns.address == address)
+        .values(last_at=now)
+    )

@@ -118,8 +118,12 @@ class Lockouts:
             delay_seconds=delay_seconds(counted[pair].count),
         )
 
-    async def record_success(self, attempt: Attempt, now: datetime, audit: AuditEntry) -> None:
-        """Reset the failures of the account, name and pair, and store the address as known.
+    async def record_success(
+        self, attempt: Attempt, now: datetime, audit: AuditEntry, *, is_known: bool
+    ) -> None:
+        """Reset the failures of the account, name and pair after a correct password.
+
+        With ``is_known``, also store the address as known.
 
         The failures of the address are not reset, but this attempt is subtracted from them unless
         the address is blocked. If the account is locked, only the failures of the pair are reset,
@@ -128,9 +132,8 @@ class Lockouts:
         subjects_to_reset = [attempt.pair]
         if not attempt.is_locked:
             subjects_to_reset += [attempt.name, attempt.account]
-        await self._store.reset_after_sign_in(
-            subjects_to_reset, attempt.address, (attempt.user_id or "", attempt.address, now), audit
-        )
+        known = (attempt.user_id or "", attempt.address, now) if is_known else None
+        await self._store.reset_after_sign_in(subjects_to_reset, attempt.address, known, audit)
 
     async def locked_until(self, user_ids: Sequence[str], now: datetime) -> dict[str, datetime]:
         """Return the end of the lock of each locked account, by user id."""
