@@ -91,7 +91,7 @@ class Workload:
 def check_new(column: str, name: str, known: set[str]) -> None:
     """Add a name to ``known``; raise ``RowError`` if it is there already."""
     if name in known:
-        raise RowError(column, f"duplicate {name!r}")
+        raise RowError(column, f"duplicate {shown(name)!r}")
     known.add(name)
 
 
