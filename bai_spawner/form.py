@@ -257,10 +257,10 @@ async def gather_offers(spawner: SessionServer, values: Mapping[str, Any]) -> di
     pairs = [
         (project, group["name"])
         for project, offer in by_project.items()
+        # The only group of a project is its default, so its offer is known already.
+        if len(offer["resource_groups"]) > 1
         for group in offer["resource_groups"]
     ][:MAX_OFFERS]
-    # The only group of a project is its default, so its offer is known already.
-    pairs = [pair for pair in pairs if len(by_project[pair[0]]["resource_groups"]) > 1]
     offers = await asyncio.gather(
         *(spawner.sessions.options(owner, project, group) for project, group in pairs)
     )

@@ -66,7 +66,7 @@ class _Connection(asyncio.BufferedProtocol):
             # The body ends with "0\r\n\r\n", which does not occur earlier in the app's response.
             self._end = (self._end + data)[-5:]
             if self._end == b"0\r\n\r\n":
-                self._answer.set_result(None)
+                self._finish()
             return
         self._count(len(data))
 
@@ -74,6 +74,11 @@ class _Connection(asyncio.BufferedProtocol):
         assert self._left is not None
         self._left -= count
         if self._left <= 0:
+            self._finish()
+
+    def _finish(self) -> None:
+        # A response other than 200 has already failed.
+        if not self._answer.done():
             self._answer.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:

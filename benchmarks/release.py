@@ -87,11 +87,11 @@ async def _measure(url: str, home: Path, spec: argparse.Namespace) -> dict[str, 
 
 async def _release(manager: Manager) -> float:
     """End one session and return the milliseconds until another session is placed."""
-    placed = asyncio.Event()
+    placed_at: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
     def listen(row: SessionRow) -> None:
-        if row.status is Status.SCHEDULED:
-            placed.set()
+        if row.status is Status.SCHEDULED and not placed_at.done():
+            placed_at.set_result(time.perf_counter())
 
     async with manager.database.read() as tx:
         session_id = await tx.scalar(
@@ -100,12 +100,12 @@ async def _release(manager: Manager) -> float:
             .order_by(sessions.sessions.c.sequence)
             .limit(1)
         )
-    await manager.lifecycle.apply(str(session_id), Event.STOP_REQUESTED)
-    began = time.perf_counter()
+    # Listen first: another session may be placed before the call returns.
     manager.lifecycle.listen(listen)
     try:
-        await asyncio.wait_for(placed.wait(), 60)
-        return (time.perf_counter() - began) * 1000
+        await manager.lifecycle.apply(str(session_id), Event.STOP_REQUESTED)
+        began = time.perf_counter()
+        return max(0.0, await asyncio.wait_for(placed_at, 60) - began) * 1000
     finally:
         manager.lifecycle.unlisten(listen)
 

@@ -138,6 +138,8 @@ class _Client:
             left -= len(head)
             while left:
                 got = wire.recv_into(buffer)
+                if not got:
+                    raise EOFError(f"the manager closed the connection {left} bytes too early")
                 file.write(buffer[:got])
                 left -= got
             file.flush()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from bai_services.system import ports
+from tests.testbed.ports import free_port
 
 
 def test_free_port_is_below_the_ephemeral_range() -> None:
@@ -46,3 +48,15 @@ def test_kernel_proposes_a_port_if_the_ephemeral_range_overlaps_or_is_unknown(
 def test_port_numbers_out_of_range_are_not_free() -> None:
     assert not ports.is_free(0)
     assert not ports.is_free(ports.HIGHEST + 1)
+
+
+def test_test_processes_share_no_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = 8
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", str(workers))
+    chosen: list[set[int]] = []
+    for worker in range(workers):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", f"gw{worker}")
+        chosen.append({free_port() for _ in range(30)})
+    for lower, higher in pairwise(chosen):
+        assert max(lower) < min(higher)
+    assert min(chosen[0]) >= 10_000 and max(chosen[-1]) < 20_000

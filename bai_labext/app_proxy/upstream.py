@@ -113,14 +113,7 @@ class Connection(asyncio.Protocol):
         HTTPInputError
             If the head is longer than `MAX_HEAD_BYTES`.
         """
-        data = b""
-        while (end := data.find(HEAD_END)) < 0:
-            if len(data) > MAX_HEAD_BYTES:
-                raise HTTPInputError("the head of the app's response is longer than 256 KiB")
-            data += await self.read_some()
-        end += len(HEAD_END)
-        self._put_back(data[end:])
-        return data[:end]
+        return await self._read_until(HEAD_END, "the head")
 
     def discard(self, count: int) -> None:
         """Remove ``count`` bytes from the buffered data."""
@@ -131,13 +124,18 @@ class Connection(asyncio.Protocol):
 
     async def read_line(self) -> bytes:
         """Return one line with its line break; raise the same errors as ``read_head``."""
+        return await self._read_until(b"\n", "a line")
+
+    async def _read_until(self, delimiter: bytes, part: str) -> bytes:
+        """Return the data up to and including ``delimiter``; ``part`` is its name in errors."""
         data = b""
-        while (end := data.find(b"\n")) < 0:
-            if len(data) > MAX_HEAD_BYTES:
-                raise HTTPInputError("a line of the app's response is longer than 256 KiB")
+        while (start := data.find(delimiter)) < 0 and len(data) <= MAX_HEAD_BYTES:
             data += await self.read_some()
-        self._put_back(data[end + 1 :])
-        return data[: end + 1]
+        end = start + len(delimiter)
+        if start < 0 or end > MAX_HEAD_BYTES:
+            raise HTTPInputError(f"{part} of the app's response is longer than 256 KiB")
+        self._put_back(data[end:])
+        return data[:end]
 
     async def read_some(self, max_bytes: int = MAX_BUFFERED_BYTES) -> bytes:
         """Return between 1 and ``max_bytes`` bytes; wait for data if there is none.

@@ -16,8 +16,11 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _Networks = tuple[list[ipaddress.IPv4Network], list[ipaddress.IPv6Network]]
 
 
-def check_networks(texts: list[str]) -> list[str]:
+def check_networks(texts: Sequence[str], field: str = "allowed_client_ip") -> list[str]:
     """Return networks in canonical CIDR form; a single address is also accepted.
+
+    Bits after the prefix are cleared: ``192.0.2.7/24`` is ``192.0.2.0/24``. ``field`` is the name
+    of the request's field for errors.
 
     A network of IPv4-mapped addresses is returned as IPv4, because ``is_inside`` also converts such
     addresses to IPv4.
@@ -34,7 +37,7 @@ def check_networks(texts: list[str]) -> list[str]:
         except ValueError:
             raise InvalidRequest(
                 f"{shown(text)!r} is not a network, such as 10.0.0.0/8 or 2001:db8::/32",
-                field="allowed_client_ip",
+                field=field,
             ) from None
     return networks
 

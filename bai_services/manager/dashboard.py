@@ -84,7 +84,7 @@ class Dashboards:
         BaiError
             The errors of ``Options.quotas``.
         """
-        if caller.user_id is None or caller.username is None:
+        if caller.user_id is None:
             raise Forbidden(f"{caller.role} is a system component, not a user")
         sees_all = reach(caller.role, "session.read") is Reach.ALL
         own = {"owner": caller.username}

@@ -112,9 +112,7 @@ class RequestRewriter:
         position = self._buffer.find(end, max(0, before - len(end) + 1))
         if position < 0:
             if len(self._buffer) > max_bytes:
-                raise RequestRejected(
-                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request head is too long"
-                )
+                raise _too_long(self._state)
             return None, view[len(view) :]
         size = position + len(end)
         text = bytes(self._buffer[:size])
@@ -192,6 +190,18 @@ class RequestRewriter:
                     _State.BODY,
                     _State.HEAD,
                 )
+
+
+def _too_long(state: _State) -> RequestRejected:
+    if state is _State.HEAD:
+        status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+        return RequestRejected(status, "the request head is too long")
+    if state is _State.TRAILERS:
+        status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+        return RequestRejected(status, "a trailer of the request is too long")
+    if state is _State.CHUNK_END:
+        return RequestRejected(HTTPStatus.BAD_REQUEST, "invalid end of a chunk")
+    return RequestRejected(HTTPStatus.BAD_REQUEST, "the line with a chunk size is too long")
 
 
 def _check_same_site(fields: dict[str, str]) -> None:

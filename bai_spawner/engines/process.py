@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -37,6 +38,7 @@ SANDBOX_START_TIMEOUT_SECONDS = 5
 # Time for the last output to reach the log after all processes of a kernel have ended.
 LOG_DRAIN_TIMEOUT_SECONDS = 5
 MIN_LOG_BYTES = 64 * 1024
+LINKS_FILE = "links.json"
 
 # Run the command (third argument and later) in folder $2 and append its exit code to file $1, from
 # which a restarted Hub reads it. In a sandbox, bubblewrap itself stores the exit code, so no script
@@ -170,7 +172,7 @@ class ProcessEngine(Engine):
 
     async def remove(self, running: Running) -> None:
         """Remove the links to folders; the agent removes the rest after reading the log."""
-        await asyncio.to_thread(_unlink_folders, self._folder(_name_of(running)) / "home")
+        await asyncio.to_thread(_unlink_folders, self._folder(_name_of(running)))
 
     def _folder(self, name: str) -> Path:
         return Path(self.state_dir).absolute() / "sessions" / name
@@ -235,7 +237,10 @@ class ProcessEngine(Engine):
     ) -> Running:
         mounts = [_resolve_subpath(mount) for mount in plan.all_mounts]
         folder, home = self._prepare(plan, mounts)
-        _link_folders(home, mounts)
+        links = _link_folders(home, mounts)
+        if Path(home) == folder / "home":
+            # Other sessions may use the links in a home folder that is mounted.
+            (folder / LINKS_FILE).write_text(json.dumps(links))
         environ = merged_environ(plan, hub, _own_environ(plan, home))
         shell = ["/bin/sh", "-c", RUN_AND_STORE_EXIT_CODE, "bai"]
         return self._spawn([*shell, str(folder / "exit.json"), home, *command], plan, environ, [])
@@ -407,8 +412,10 @@ def _resolve_subpath(mount: Mount) -> Mount:
         return replace(mount, source=os.readlink(f"/proc/self/fd/{directory}"), subpath="")
 
 
-def _link_folders(home: str, mounts: Sequence[Mount]) -> None:
+def _link_folders(home: str, mounts: Sequence[Mount]) -> dict[str, str]:
     """Create symbolic links in ``home`` to the folders; without a sandbox nothing can be mounted.
+
+    Return the target of each link by its path in ``home``.
 
     Raises
     ------
@@ -416,6 +423,7 @@ def _link_folders(home: str, mounts: Sequence[Mount]) -> None:
         If the session could write to a folder of another user that was granted read-only, or if a
         target is outside the home or not empty.
     """
+    links: dict[str, str] = {}
     for mount in mounts:
         if mount.target == HOME:
             continue
@@ -443,14 +451,18 @@ def _link_folders(home: str, mounts: Sequence[Mount]) -> None:
                 )
             link.rmdir()
         link.symlink_to(mount.source)
+        links[str(target.relative_to(HOME))] = mount.source
+    return links
 
 
-def _unlink_folders(home: Path) -> None:
-    """Remove the links directly in a scratch home, so that its removal does not follow them."""
+def _unlink_folders(folder: Path) -> None:
+    """Remove the links that ``_link_folders`` created in the scratch home of a kernel's folder."""
     try:
-        entries = list(home.iterdir())
-    except OSError:
+        links = json.loads((folder / LINKS_FILE).read_text())
+    except (OSError, ValueError):  # no link was created, or the Hub was killed while writing
         return
-    for entry in entries:
-        if entry.is_symlink():
-            entry.unlink(missing_ok=True)
+    for path, source in links.items():
+        link = folder / "home" / path
+        with suppress(OSError):  # the session may have removed or replaced the link
+            if link.is_symlink() and os.readlink(link) == source:
+                link.unlink()

@@ -123,6 +123,38 @@ def test_nccl_defaults_use_links_and_nearest_adapters(tmp_path: Path) -> None:
     assert nccl_defaults([gpu(0), part], host, "process") == {}
 
 
+def add_adapter(root: Path, name: str, ports: dict[int, tuple[str, ...]]) -> None:
+    """Write an adapter with the kinds of the GIDs of each of its active ports."""
+    for port, kinds in ports.items():
+        folder = root / f"sys/class/infiniband/{name}/ports/{port}"
+        (folder / "gid_attrs/types").mkdir(parents=True)
+        (folder / "state").write_text("4: ACTIVE" if kinds else "1: DOWN")
+        for index, kind in enumerate(kinds):
+            (folder / f"gid_attrs/types/{index}").write_text(kind)
+
+
+V1, V2 = "IB/RoCE v1", "RoCE v2"
+
+
+@pytest.mark.parametrize(
+    ("adapters", "index"),
+    [
+        pytest.param([{1: (), 2: (V1, V2)}], "1", id="only the second port is active"),
+        pytest.param([{1: (V1, V2, V1, V2)}, {1: (V1, V1, V1, V2)}], "3", id="common index"),
+        pytest.param([{1: (V1, V2)}, {1: (V2, V1)}], None, id="no common index"),
+        pytest.param([{1: (V1,)}, {1: (V1, V2)}], "1", id="the first adapter has no such GID"),
+        pytest.param([{1: (V1,) * 9 + (V2, V2)}], "9", id="numeric order"),
+    ],
+)
+def test_gid_index_is_valid_for_all_active_ports(
+    tmp_path: Path, adapters: list[dict[int, tuple[str, ...]]], index: str | None
+) -> None:
+    for number, ports in enumerate(adapters):
+        add_adapter(tmp_path, f"mlx5_{number}", ports)
+    variables = nccl_defaults([gpu(0), gpu(1)], HostAccess(tmp_path), "process")
+    assert variables.get("NCCL_IB_GID_INDEX") == index
+
+
 def test_user_environment_overrides_injection_defaults() -> None:
     injection = Injection(environ={"A": "agent"}, defaults={"NCCL_IB_DISABLE": "1", "B": "2"})
     plan = replace(a_plan(), injection=injection, environ={"NCCL_IB_DISABLE": "0", "A": "user"})

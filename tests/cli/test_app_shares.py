@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import uuid
 
+import pytest
+import sqlalchemy as sa
+
+from bai_services.db.tables.apps import app_shares
 from tests.cli.conftest import Bai
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
@@ -49,3 +53,16 @@ async def test_share_with_an_invalid_audience_or_app_is_rejected(session: str, b
 async def test_reserved_port_is_rejected(session: str, bai: Bai) -> None:
     refused = await bai("session", "create", "lab2", *SMALL, "--preopen", "2200", by="user")
     assert refused.code == 2 and "used by the session itself" in refused.stderr
+
+
+async def test_shares_of_all_pages_are_listed(session: str, bai: Bai, api: Api) -> None:
+    made = await bai(
+        "session", "share", session, "port-8501", "--user", "user2", "--json", by="user"
+    )
+    async with api.world.manager.database.write() as tx:
+        query = sa.select(app_shares).where(app_shares.c.id == made.document["id"])
+        row = (await tx.execute(query)).mappings().one()
+        copies = [{**row, "id": str(uuid.uuid4())} for _ in range(500)]
+        await tx.execute(sa.insert(app_shares), copies)
+    listed = (await bai("session", "shares", session, "--json", by="user")).document
+    assert (len(listed["items"]), listed["total"]) == (501, 501)

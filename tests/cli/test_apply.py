@@ -102,6 +102,8 @@ async def test_apply_is_idempotent(bai: Bai, file: Path) -> None:
     assert names(done.document, "create") == [
         "keypair-policy research",
         "image x86_64/bai-session:latest",
+        "alias session",
+        "alias py",
         "domain research",
         "project research/vision",
         "user alice",
@@ -109,8 +111,6 @@ async def test_apply_is_idempotent(bai: Bai, file: Path) -> None:
         "user carol",
         "group gpu",
         "preset small",
-        "alias session",
-        "alias py",
         "member research/vision: alice",
         "member research/vision: bob",
         "link gpu: domain/research",

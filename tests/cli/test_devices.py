@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bai_services.cli.cluster.agents import with_formatted_capacity
 from bai_services.cli.sessions.usage import sparkline
 from bai_services.core.cluster.device_sharing import Level, Sharing
@@ -216,6 +218,13 @@ async def test_session_usage_shows_values_over_time(bai: Bai, api: Api, agent: F
     assert "lab1" in (await bai("session", "usage", by="user")).stdout
     history = (await bai("session", "usage", "lab1", "--json", by="user")).document
     assert history["interval_seconds"] == 15
+
+
+@pytest.mark.parametrize("option", [("--period", "24h"), ("--kernel", "sub1")])
+async def test_period_and_kernel_of_usage_need_a_session(bai: Bai, option: tuple[str, str]) -> None:
+    refused = await bai("session", "usage", *option, by="user")
+    assert refused.code == 2
+    assert "--period and --kernel need the NAME of a session" in refused.stderr
 
 
 def test_sparkline_shows_gaps_and_reduces_long_series() -> None:

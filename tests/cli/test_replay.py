@@ -103,6 +103,23 @@ def test_skip_broken_skips_invalid_rows(files: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("file", "row", "message"),
+    [
+        ("pods.csv", "p1,lots,1,0,0,,LS,Running,0,9,0", "no session that ran"),
+        ("nodes.csv", "n1,lots,1,0,T4", "no machines"),
+    ],
+)
+def test_skip_broken_needs_a_valid_session_and_machine(
+    files: Path, file: str, row: str, message: str
+) -> None:
+    header = (files / file).read_text().splitlines()[0]
+    (files / file).write_text(f"{header}\n{row}\n")
+    error = error_of(run(files, *openb("--json", "--skip-broken")))
+    assert message in error
+    assert f"1 invalid row, the first: {file}, row 2, column cpu_milli" in error
+
+
+@pytest.mark.parametrize(
     ("name", "text", "message"),
     [
         ("mine.yaml", "scheduler: best\n", "'best' is not a valid scheduler"),

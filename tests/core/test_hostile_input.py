@@ -188,6 +188,7 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: swf.read_swf([t], "f"),
         lambda t: swf.read_swf(["; MaxProcs: 8", " ".join(["1"] * 7 + [t] + ["1"] * 10)], "f"),
     ],
+    "scheduling.replay.workload.check_new": [lambda t: workload.check_new("id", t, {t})],
     "scheduling.replay.workload.whole": [lambda t: workload.whole({"c": t}, "c")],
     "resources.Caps.parse": [lambda t: resources.Caps.parse({t: t})],
     "resources.parse_cap": [lambda t: resources.parse_cap("cpu", t)],

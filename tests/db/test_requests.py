@@ -1,4 +1,4 @@
-"""Database queries for a session request: whether agents can mount subdirectories."""
+"""Database queries for a session request: support of subpath mounts, and own sessions by key."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from bai_services.core.sessions.lifecycle import Event
+from bai_services.db.scheduling.caps import CHUNK
 from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.tables.cluster import agents
 
-from .world import make_world
+from .world import NOW, make_world
 
 
 @pytest.mark.parametrize(
@@ -54,5 +56,26 @@ async def test_support_of_subpath_mounts_is_read_without_the_other_facts(
             sa.event.remove(sa.Engine, "before_cursor_execute", record_statement)
         (select,) = [text for text in statements if "agents" in text]
         assert not re.search(r"(SELECT|,)\s+(DISTINCT )?agents\.facts", select), select
+    finally:
+        await world.close()
+
+
+async def test_newest_session_of_a_name_is_found_among_more_keys_than_a_chunk(
+    database_url: str,
+) -> None:
+    world = await make_world(database_url)
+    try:
+        ended = []
+        for _ in range(2):
+            session, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
+            await world.sessions.move(session.id, Event.STOP_REQUESTED, NOW)
+            ended.append(session.id)
+        others = [f"other-{number}" for number in range(CHUNK)]
+        keys = ["lab", *others, ended[0]]
+        found = await RequestStore(world.database).own_sessions("u1", keys)
+        assert {key: found[key].id for key in ("lab", ended[0])} == {
+            "lab": ended[1],
+            ended[0]: ended[0],
+        }
     finally:
         await world.close()

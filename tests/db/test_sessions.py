@@ -24,6 +24,8 @@ from bai_services.core.resources import Caps
 from bai_services.core.scheduling.caps import Scope
 from bai_services.core.scheduling.queue import run_pass
 from bai_services.core.sessions.lifecycle import Event, Result, Status
+from bai_services.db.sessions import dependencies
+from bai_services.db.sessions.dependencies import DependencyStore
 from bai_services.db.sessions.session_insert import NewSession
 from bai_services.db.sessions.transitions import TransitionValues
 from bai_services.db.tables import accounts, cluster, folders
@@ -350,6 +352,20 @@ async def test_every_page_has_the_total(world: World, offset: int, count: int) -
         await world.sessions.enqueue(world.new_session(f"lab{number}"), world.advance())
     page = await world.sessions.page(ListQuery(limit=2, offset=offset), Visibility())
     assert (len(page.items), page.total) == (count, 3)
+
+
+async def test_incomplete_graph_contains_the_session(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dependencies, "GRAPH_LIMIT", 3)
+    await world.sessions.enqueue(world.new_session("first", id="z"), NOW)
+    for key in ("a", "b", "c", "d"):
+        session = world.new_session(f"after-{key}", id=key, dependencies=("z",))
+        await world.sessions.enqueue(session, NOW)
+    graph = await DependencyStore(world.database).graph("z")
+    shown = {item.id for item in graph.sessions}
+    assert ("z" in shown, len(shown), graph.is_cut) == (True, 3, True)
+    assert len(graph.pairs) == 2
 
 
 async def test_order_of_equal_rows_is_reversed_with_the_requested_order(world: World) -> None:

@@ -221,6 +221,10 @@ async def test_an_incomplete_or_malformed_body_is_an_error_for_the_client(
         ),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", "transfer encoding"),
         (b"HTTP/1.1 2", "closed the connection"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: " + b"x" * 300 * 1024 + b"\r\n\r\n",
+            "longer than 256 KiB",
+        ),
     ],
 )
 async def test_an_invalid_response_is_an_error_with_the_reason(

@@ -71,6 +71,15 @@ async def test_lockout_does_not_apply_to_a_known_address(user_world: World) -> N
     assert await attempt(user_world, "nobody", WRONG, HOME) is SignInRefused
 
 
+async def test_address_of_a_rejected_account_does_not_become_known(user_world: World) -> None:
+    users = user_world.manager.accounts.users
+    await users.update(SUPERADMIN, "user", {"status": "inactive"})
+    assert await attempt(user_world, "user", PASSWORD, HOME) is SignInRefused
+    await users.update(SUPERADMIN, "user", {"status": "active"})
+    await fail_sign_ins(user_world, "user", 2 * FAILURES_ALLOWED)
+    assert await attempt(user_world, "user", PASSWORD, HOME) is SignInBlocked
+
+
 async def test_failures_from_a_known_address_are_delayed(user_world: World) -> None:
     assert await attempt(user_world, "user", PASSWORD, HOME) is None
     waits: dict[str, list[float]] = {"user": [], "nobody": []}

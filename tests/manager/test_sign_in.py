@@ -406,6 +406,23 @@ async def test_codes_of_a_user_do_not_displace_those_of_others(world: World) -> 
         await sign_ins.redeem_code(good, verifier, IP)
 
 
+async def test_sign_ins_with_a_code_are_counted(
+    demo_database_url: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
+    challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+    async with manager_with_hub(demo_database_url, tmp_path, clock) as (hub, manager):
+        caller = await (await known_world(manager, clock)).caller("user")
+        hub.tokens[TOKEN] = {"name": "user", "kind": "user", "scopes": []}
+        code = manager.accounts.sign_ins.create_code(caller, challenge, TOKEN)["code"]
+        await manager.accounts.sign_ins.redeem_code(code, verifier, IP)
+        with pytest.raises(SignInRefused):
+            await manager.accounts.sign_ins.redeem_code(code, verifier, IP)
+        count = manager.metrics.registry.get_sample_value
+        outcomes = ("done", "refused")
+        assert [count("bai_sign_ins_total", {"outcome": o}) for o in outcomes] == [1, 1]
+
+
 async def test_deactivated_user_cannot_redeem_a_code(user_world: World) -> None:
     challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
     code = user_world.manager.accounts.sign_ins.create_code(
@@ -431,6 +448,12 @@ async def test_audit_log_contains_sign_in_outcomes_but_no_secrets(
         ("sign-in-refused", "(not signed in)"),
         ("done", "user"),
     ]
+    await user_world.manager.accounts.users.update(SUPERADMIN, "user", {"status": "inactive"})
+    await attempt(user_world, "user", PASSWORD)
+    page = await user_world.manager.audit.page(
+        SUPERADMIN, ListQuery(filters={"action": "sign-in.hub"}, sort=("id",))
+    )
+    assert [(row.outcome, row.actor) for row in page.items[2:]] == [("sign-in-refused", "user")]
     for secret in ("wrong horse", "correct horse"):
         assert secret not in str(page.items)
         assert secret not in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from bai_services.core.cluster.device_sharing import Level
 from bai_services.core.errors import InvalidRequest
 from bai_services.i18n.catalogue import translator
 from bai_services.script_json import script_json
-from bai_spawner.form import default_group, parse, showable, with_secrets
+from bai_spawner.form import MAX_OFFERS, default_group, gather_offers, parse, showable, with_secrets
 from bai_spawner.start import request_again
 
 EMPTY = {"project": [""], "mount_vfolder": [""], "mount_path": [""], "mount_permission": ["rw"]}
@@ -197,3 +198,26 @@ def test_request_again_repeats_all_options_except_the_priority() -> None:
 def test_request_again_rejects_a_session_with_secret_variables() -> None:
     with pytest.raises(InvalidRequest, match="TOKEN are not stored"):
         request_again({"name": "lab1", "secret_environ": ["TOKEN"]})
+
+
+class Offers:
+    """Offers of 25 projects: only the last one has two resource groups."""
+
+    def __init__(self) -> None:
+        self.projects = [f"p{number:02}" for number in range(MAX_OFFERS + 1)]
+
+    async def options(self, owner: str, project: str = "", group: str = "") -> dict[str, Any]:
+        groups = ["a", "b"] if project == self.projects[-1] else ["a"]
+        return {
+            "projects": [{"name": name} for name in self.projects],
+            "resource_groups": [{"name": name} for name in groups],
+            "asked": group,
+        }
+
+
+async def test_projects_with_one_group_do_not_displace_the_groups_of_others() -> None:
+    offers = Offers()
+    server: Any = SimpleNamespace(user=SimpleNamespace(name="ann"), sessions=offers)
+    found = (await gather_offers(server, {}))["by_choice"]
+    last = offers.projects[-1]
+    assert [found[f"{last}/{group}"]["asked"] for group in ("a", "b")] == ["a", "b"]

@@ -281,9 +281,13 @@ async def test_without_a_sandbox_folders_are_symbolic_links(
 
     assert (own / "new").read_text() == "written"
     assert (home / "a" / "b" / "new").exists()
+    user_link = home / "shortcut"
+    user_link.symlink_to(own)
     await engine.stop(running)
     await engine.remove(running)
-    assert not (home / "data").exists()
+    assert not (home / "data").is_symlink()
+    assert not (home / "a" / "b").is_symlink()
+    assert user_link.is_symlink()
     assert (own / "new").exists()
 
 

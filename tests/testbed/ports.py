@@ -6,10 +6,12 @@ import os
 
 from bai_services.system import ports
 
-_FIRST_PORT, _PORTS_PER_WORKER = 10_000, 2_000
+# Below the range from which `bai_services.system.ports` chooses by default.
+_FIRST_PORT, _PORTS = 10_000, 10_000
 
 
 def free_port() -> int:
-    """Return a free port from the range of ports of this test process."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-    return ports.free_port(_FIRST_PORT + _PORTS_PER_WORKER * (int(worker) % 5), _PORTS_PER_WORKER)
+    """Return a free port from the range of this test process; no two processes share a range."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    count = _PORTS // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return ports.free_port(_FIRST_PORT + worker * count, count)

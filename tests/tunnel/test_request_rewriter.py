@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bai_services.tunnel.request_rewriter import MAX_HEAD_BYTES, RequestRejected, RequestRewriter
+from bai_services.tunnel.request_rewriter import (
+    MAX_CHUNK_LINE_BYTES,
+    MAX_HEAD_BYTES,
+    RequestRejected,
+    RequestRewriter,
+)
 
 BASE = "/user/u/s/"
 
@@ -140,6 +145,20 @@ def test_ambiguous_chunks_are_rejected(chunks: bytes) -> None:
     with pytest.raises(RequestRejected) as rejected:
         rewrite(CHUNKED + chunks)
     assert rejected.value.response.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * MAX_HEAD_BYTES, "the request head is too long"),
+        (CHUNKED + b"1;" + b"x" * MAX_CHUNK_LINE_BYTES, "chunk size is too long"),
+        (CHUNKED + b"0\r\nX: " + b"x" * MAX_CHUNK_LINE_BYTES, "a trailer of the request is too"),
+        (CHUNKED + b"1\r\na" + b"x" * (MAX_CHUNK_LINE_BYTES + 1), "invalid end of a chunk"),
+    ],
+)
+def test_message_names_the_part_that_is_too_long(content: bytes, message: str) -> None:
+    with pytest.raises(RequestRejected, match=message):
+        rewrite(content)
 
 
 @pytest.mark.parametrize(

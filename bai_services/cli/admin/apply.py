@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,10 @@ async def changes_of(
         rows[entity.section] = found
         for change in difference.section_changes(entity, items, found):
             yield change
+        if entity is IMAGE:
+            # Projects, a later section, may have an alias as default image.
+            for change in await _alias_changes(client, items, prunes=False):
+                yield change
     async for change in _relation_changes(client, declared, prunes=prunes):
         yield change
     for entity in reversed(SECTIONS) if prunes else ():
@@ -129,11 +134,9 @@ async def changes_of(
 async def _relation_changes(
     client: Client, declared: Mapping[str, Sequence[Item]], *, prunes: bool
 ) -> AsyncIterator[Change]:
-    images = [item for item in declared.get(IMAGE.section, ()) if "aliases" in item.extras]
-    if images:
-        aliases = {row["alias"]: row["image"] for row in await _rows(client, IMAGE_ALIAS)}
-        for item in images:
-            for change in difference.alias_changes(item, aliases, prunes=prunes):
+    if prunes:
+        for change in await _alias_changes(client, declared.get(IMAGE.section, ()), prunes=True):
+            if change.action == "delete":
                 yield change
     projects = [item for item in declared.get(PROJECT.section, ()) if "members" in item.extras]
     ids = {}
@@ -153,6 +156,15 @@ async def _relation_changes(
         current = [f"{row['kind']}/{segment(row['name'])}" for row in links]
         for change in difference.link_changes(item, current, prunes=prunes):
             yield change
+
+
+async def _alias_changes(client: Client, items: Sequence[Item], *, prunes: bool) -> list[Change]:
+    images = [item for item in items if "aliases" in item.extras]
+    if not images:
+        return []
+    aliases = {row["alias"]: row["image"] for row in await _rows(client, IMAGE_ALIAS)}
+    changes = [difference.alias_changes(item, aliases, prunes=prunes) for item in images]
+    return list(chain.from_iterable(changes))
 
 
 async def _rows(client: Client, entity: Entity) -> Sequence[Mapping[str, Any]]:

@@ -31,8 +31,8 @@ from .entities import (
 )
 from .fields import Field, FieldKind, validate_value
 
-# Dependency order: a section comes after the sections that it refers to. Members of projects, links
-# of resource groups and aliases of images are applied after all sections.
+# Dependency order: a section comes after the sections that it refers to. Aliases of images are
+# applied after the images; members of projects and links of resource groups after all sections.
 SECTIONS = (
     KEYPAIR_POLICY,
     USER_POLICY,

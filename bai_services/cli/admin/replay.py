@@ -95,6 +95,7 @@ def replay(
     recorded = replay_input.read_workload(source, workload, nodes, resource_group)
     if not skip_broken:
         reject_invalid_rows(recorded.invalid_rows)
+    replay_input.check_complete(recorded, workload)
     replays = {policy.name: policy.replay(recorded.jobs, recorded.agents) for policy in chosen}
     reports = {name: measures.report(replayed) for name, replayed in replays.items()}
     written = plotting.write(replays, plots) if plotting else []

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from bai_services.core.counts import counted
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.scheduling.replay.history import read_history
 from bai_services.core.scheduling.replay.openb import read_nodes, read_pods
@@ -48,8 +49,7 @@ def read_workload(
     Raises
     ------
     InvalidRequest
-        If a file cannot be read or has an unknown format, or if a workload without invalid rows
-        has no sessions or no machines.
+        If a file cannot be read or has an unknown format.
     """
     if isinstance(source, Path):
         workload = _read_file(source, group)
@@ -59,11 +59,17 @@ def read_workload(
         agents, invalid_rows = read_nodes(_text(nodes).splitlines(keepends=True), nodes.name)
         invalid_rows = [*workload.invalid_rows, *invalid_rows]
         workload = replace(workload, agents=tuple(agents), invalid_rows=tuple(invalid_rows))
-    if not workload.jobs and not workload.invalid_rows:
-        raise InvalidRequest(f"{name} contains no session that ran; nothing to replay")
-    if not workload.agents and not workload.invalid_rows:
-        raise InvalidRequest(f"{name} lists no machines; pass --nodes CSV")
     return workload
+
+
+def check_complete(workload: Workload, name: str) -> None:
+    """Raise ``InvalidRequest`` if a workload has no valid session or no valid machine."""
+    rows = workload.invalid_rows
+    skipped = f"; {counted(len(rows), 'invalid rows')}, the first: {rows[0]}" if rows else ""
+    if not workload.jobs:
+        raise InvalidRequest(f"{name} contains no session that ran; nothing to replay{skipped}")
+    if not workload.agents:
+        raise InvalidRequest(f"{name} lists no machines; pass --nodes CSV{skipped}")
 
 
 def _read_file(path: Path, group: str | None) -> Workload:

@@ -78,9 +78,10 @@ async def share(
 async def shares(connection: Connection, name: str | None, *, as_json: bool) -> None:
     """List the shares of a session; without NAME, all shares that you created or received."""
     path = "/app-shares" if name is None else f"/sessions/{segment(name)}/app-shares"
-    page = await connection.client.get(path, limit=500)
-    for item in page["items"]:
+    items = [item async for item in connection.client.items(path)]
+    for item in items:
         item["url"] = connection.address(item["url"])
+    page = {"items": items, "total": len(items), "offset": 0, "limit": len(items)}
     empty = "no shares; share an app: bai session share NAME APP --user NAME"
     output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
 

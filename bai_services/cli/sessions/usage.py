@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
+from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.lifecycle import Status
 
 from .. import output, units
 from ..command import Choice, Connection, connected, example, json_option, segment
 
 PERIODS = {"15min": 900, "1h": 3600, "24h": 86400, "7d": 7 * 86400, "30d": 30 * 86400}
+DEFAULT_PERIOD = "1h"
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _GAP = " "
 MAX_WIDTH = 30
@@ -35,24 +37,29 @@ Values = Sequence[float | None]
 @click.option(
     "--period",
     type=Choice(list(PERIODS)),
-    default="1h",
-    show_default=True,
-    help="Length of the period, which ends now.",
+    help=f"Length of the period, which ends now. Default: {DEFAULT_PERIOD}.",
 )
-@click.option("--kernel", default="main1", show_default=True, help="Host name of the kernel.")
+@click.option("--kernel", help=f"Host name of the kernel. Default: {MAIN_HOST}.")
 @json_option
 @connected
 async def usage(
-    connection: Connection, name: str | None, *, period: str, kernel: str, as_json: bool
+    connection: Connection,
+    name: str | None,
+    *,
+    period: str | None,
+    kernel: str | None,
+    as_json: bool,
 ) -> None:
     """Show the usage of a session over time.
 
-    Without NAME, show the last 15 minutes of your newest running sessions; --period and
-    --kernel then have no effect.
+    Without NAME, show the last 15 minutes of your newest running sessions.
     """
     if name is None:
+        if period is not None or kernel is not None:
+            raise click.UsageError("--period and --kernel need the NAME of a session")
         await _show_trends(connection, as_json=as_json)
         return
+    period, kernel = period or DEFAULT_PERIOD, kernel or MAIN_HOST
     path = f"/sessions/{segment(name)}/usage-history"
     found = await connection.client.get(path, period=PERIODS[period], kernel=kernel)
     if as_json:
@@ -73,8 +80,8 @@ async def _show_trends(connection: Connection, *, as_json: bool) -> None:
     if not trends:
         output.note("you have no running sessions; start one with: bai session create NAME")
         return
-    sessions = await connection.client.get("/sessions", status=Status.RUNNING.value, limit=500)
-    names = {session["id"]: session["name"] for session in sessions["items"]}
+    running = connection.client.items("/sessions", status=Status.RUNNING.value)
+    names = {session["id"]: session["name"] async for session in running}
     output.print_table(
         [
             {

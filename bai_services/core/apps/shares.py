@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from ..client_networks import unmapped
+from ..client_networks import check_networks
 from ..errors import Forbidden, InvalidRequest
 
 MAX_ADDRESSES = 64
@@ -128,15 +127,7 @@ def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | Non
             f"{len(texts)} addresses were requested; at most {MAX_ADDRESSES} are allowed",
             field="allowed_addresses",
         )
-    networks = []
-    for text in texts:
-        try:
-            networks.append(str(unmapped(ipaddress.ip_network(text.strip()))))
-        except ValueError:
-            raise InvalidRequest(
-                f"{text[:64]!r} is not an address or network; write 192.0.2.7 or 192.0.2.0/24",
-                field="allowed_addresses",
-            ) from None
+    networks = check_networks(texts, "allowed_addresses")
     if audience is Audience.PUBLIC and not networks:
         raise InvalidRequest(
             "a public share requires the networks from which visitors may connect; "

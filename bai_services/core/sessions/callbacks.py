@@ -147,7 +147,8 @@ def check_url(url: str | None, targets: AllowedTargets) -> str | None:
     if parts.fragment:
         raise invalid("it must not have a fragment (#)")
     if not targets.allows_name(host):
-        raise invalid(f"this hub allows callbacks only to {', '.join(targets.hosts)}")
+        allowed = ", ".join([*targets.hosts, *map(str, targets.networks)])
+        raise invalid(f"this hub allows callbacks only to {allowed}")
     if parse_address(host) is not None and not targets.allows_address(host):
         raise invalid("the address is not public; an administrator can allow its network")
     return url

@@ -15,6 +15,7 @@ from bai_services.core.errors import AlreadyExists, NotFound
 from bai_services.core.listing import ListQuery, Page
 
 from ..audit import record
+from ..cluster.images import lock_default_image
 from ..database import Database
 from ..integrity import delete_unused, insert_ignoring, raise_on_violation
 from ..listing import Listing
@@ -98,9 +99,13 @@ class ProjectStore:
             If the domain has a project with that name.
         NotFound
             If the domain or the project policy no longer exists.
+        InvalidRequest
+            If the default image does not exist.
         """
         name, domain = values["name"], values["domain"]
         async with self._db.write() as tx:
+            if image := values.get("default_image"):
+                await lock_default_image(tx, image)
             with raise_on_violation(
                 NotFound(f"domain {domain} or the project policy no longer exists"),
                 AlreadyExists(f"domain {domain} already has a project {name}", name=name),
@@ -111,7 +116,22 @@ class ProjectStore:
     async def update(
         self, project_id: str, changes: Mapping[str, Any], audit: AuditEntry
     ) -> Project:
+        """Change columns of a project and return it.
+
+        Raises
+        ------
+        AlreadyExists
+            If the domain has another project with the new name.
+        NotFound
+            If the project or the new project policy no longer exists.
+        InvalidRequest
+            If the new default image does not exist. An unchanged one is not checked.
+        """
         async with self._db.write() as tx:
+            if image := changes.get("default_image"):
+                current = sa.select(projects.c.default_image).where(projects.c.id == project_id)
+                if image != await tx.scalar(current):
+                    await lock_default_image(tx, image)
             if changes:
                 with raise_on_violation(
                     NotFound("the project policy no longer exists"),

@@ -87,24 +87,22 @@ class SignInAttemptStore:
 
     async def reset_after_sign_in(
         self,
+        user_id: str,
         subjects: Sequence[str],
         address: str,
-        known: tuple[str, str, datetime],
+        known: tuple[str, datetime] | None,
         password_changed_at: datetime | None,
         audit: AuditEntry,
     ) -> bool:
-        """Reset the attempts of subjects after a successful sign-in.
+        """Reset the attempts of subjects after a sign-in with the correct password.
 
         ``password_changed_at`` is the user's value from before the check of the password. If it has
         changed, change nothing and return False.
 
         The count of ``address`` (the hash of the client's address) is only reduced by one, for
-        this attempt, and not at all while the address is blocked. ``known`` (user id, the same
-        hash, time) is stored as a known address.
+        this attempt, and not at all while the address is blocked. ``known`` (the same hash, time)
+        is stored as a known address of the user; None stores none.
         """
-        user_id, known_address, now = known
-        columns = known_sign_in_addresses.c
-        row = {"user_id": user_id, "address": known_address}
         async with self._db.write() as tx:
             # Lock the user: a change of the password that has not committed yet waits.
             is_same = sa.and_(
@@ -120,19 +118,8 @@ class SignInAttemptStore:
                 .where(_subject == address, sign_in_failures.c.blocked_until.is_(None))
                 .values(count=sign_in_failures.c.count - 1)
             )
-            await tx.execute(
-                known_sign_in_addresses.delete().where(
-                    columns.user_id == user_id, columns.last_at < now - KNOWN_ADDRESS_LIFETIME
-                )
-            )
-            await tx.execute(
-                insert_ignoring(tx, known_sign_in_addresses).values({**row, "last_at": now})
-            )
-            await tx.execute(
-                known_sign_in_addresses.update()
-                .where(columns.user_id == user_id, columns.address == known_address)
-                .values(last_at=now)
-            )
+            if known is not None:
+                await _store_known(tx, user_id, *known)
             await record(tx, audit)
             return True
 
@@ -179,3 +166,20 @@ async def _count(
         .values(count=count, last_at=now, blocked_until=now + block_time if is_reached else None)
     )
     return AttemptCount(count, None)
+
+
+async def _store_known(tx: AsyncConnection, user_id: str, address: str, now: datetime) -> None:
+    """Store a known address of a user, and delete the user's expired ones."""
+    columns = known_sign_in_addresses.c
+    row = {"user_id": user_id, "address": address}
+    await tx.execute(
+        known_sign_in_addresses.delete().where(
+            columns.user_id == user_id, columns.last_at < now - KNOWN_ADDRESS_LIFETIME
+        )
+    )
+    await tx.execute(insert_ignoring(tx, known_sign_in_addresses).values({**row, "last_at": now}))
+    await tx.execute(
+        known_sign_in_addresses.update()
+        .where(columns.user_id == user_id, columns.address == address)
+        .values(last_at=now)
+    )

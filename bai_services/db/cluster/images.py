@@ -12,9 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.records import ImageAlias, ImageFields
-from bai_services.core.errors import AlreadyExists, NotFound
+from bai_services.core.errors import AlreadyExists, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.sessions.lifecycle import LIVE
+from bai_services.core.user_input import shown
 
 from ..audit import record
 from ..database import Database
@@ -24,6 +25,9 @@ from ..records import first_record, records
 from ..tables.accounts import projects
 from ..tables.cluster import image_aliases, images
 from ..tables.sessions import sessions
+
+# Tag of an image name without a tag.
+DEFAULT_TAG = "latest"
 
 # JSON columns, by which a list cannot be filtered or sorted.
 _JSON_COLUMNS = {"labels", "min_slots", "max_slots"}
@@ -130,17 +134,16 @@ class ImageStore:
             If the image does not exist.
         """
         async with self._db.write() as tx:
-            rows = await find_images(tx, image_id)
-            if not rows:
-                raise NotFound("the image no longer exists")
-            image = rows[0]
+            await _lock_image(tx, image_id)
+            (image,) = await find_images(tx, image_id)
+            names = [image.name, image.name.removesuffix(f":{DEFAULT_TAG}"), *image.aliases]
             uses = {
                 "live sessions": sa.and_(
                     sessions.c.image == image.name,
                     sessions.c.architecture == image.architecture,
                     sessions.c.status.in_(sorted(LIVE)),
                 ),
-                "projects": projects.c.default_image.in_([image_id, image.name, *image.aliases]),
+                "projects": projects.c.default_image.in_(names),
             }
             await require_unused(tx, f"image {image.name}", uses)
             await tx.execute(image_aliases.delete().where(image_aliases.c.image_id == image_id))
@@ -210,6 +213,7 @@ class ImageAliasStore:
             If the alias does not exist.
         """
         async with self._db.write() as tx:
+            await _lock_alias(tx, alias)
             uses = {"projects": projects.c.default_image == alias}
             await require_unused(tx, f"image alias {alias}", uses)
             deleted = await tx.execute(image_aliases.delete().where(image_aliases.c.alias == alias))
@@ -240,6 +244,34 @@ async def _lock_image(tx: AsyncConnection, image_id: str) -> None:
     )
     if not locked.rowcount:
         raise NotFound("the image no longer exists")
+
+
+async def _lock_alias(tx: AsyncConnection, alias: str) -> bool:
+    """Lock an alias until the commit, to prevent its deletion; return whether it exists."""
+    locked = await tx.execute(
+        image_aliases.update()
+        .where(image_aliases.c.alias == alias)
+        .values(image_id=image_aliases.c.image_id)
+    )
+    return bool(locked.rowcount)
+
+
+async def lock_default_image(tx: AsyncConnection, name: str) -> None:
+    """Lock an image or an alias, which becomes the default image of a project, until the commit.
+
+    ``name`` is an alias, or the name of an image, whose tag may be omitted if it is the default.
+
+    Raises
+    ------
+    InvalidRequest
+        If there is no such image or alias.
+    """
+    names = [name, f"{name}:{DEFAULT_TAG}"]
+    locked = await tx.execute(
+        images.update().where(images.c.name.in_(names)).values(created_at=images.c.created_at)
+    )
+    if not locked.rowcount and not await _lock_alias(tx, name):
+        raise InvalidRequest(f"there is no image or alias {shown(name)}", field="default_image")
 
 
 async def _alias(tx: AsyncConnection, alias: str) -> ImageAlias:

@@ -76,10 +76,12 @@ class DependencyStore:
     async def graph(self, session_id: str) -> Graph:
         """Return a session, and the sessions connected with it by dependencies in either direction.
 
-        The connection may be indirect. The graph has at most ``GRAPH_LIMIT`` sessions.
+        The connection may be indirect. The graph has at most ``GRAPH_LIMIT`` sessions: the session
+        itself and those with the shortest connection.
         """
         pairs: set[tuple[str, str]] = set()
-        seen, edge = {session_id}, [session_id]
+        # A dictionary keeps the order in which a breadth-first search finds the sessions.
+        seen, edge = {session_id: None}, [session_id]
         both = (session_dependencies.c.session_id, session_dependencies.c.depends_on)
         async with self._db.read() as tx:
             while edge and len(seen) < GRAPH_LIMIT:
@@ -91,9 +93,9 @@ class DependencyStore:
                     pairs.add((row.session_id, row.depends_on))
                     for key in (row.session_id, row.depends_on):
                         if key not in seen:
-                            seen.add(key)
+                            seen[key] = None
                             edge.append(key)
-            shown = sorted(seen)[:GRAPH_LIMIT]
+            shown = sorted(list(seen)[:GRAPH_LIMIT])
             items = await _read(tx, shown)
         known = {item.id for item in items}
         kept = sorted(pair for pair in pairs if known.issuperset(pair))

@@ -249,9 +249,11 @@ class RequestStore:
         live: set[str] = set()
         if not keys:
             return by_key
+        unique_keys = list(dict.fromkeys(keys))
         async with self._db.read() as tx:
-            for start in range(0, len(keys), CHUNK):
-                part = keys[start : start + CHUNK]
+            for start in range(0, len(unique_keys), CHUNK):
+                part = unique_keys[start : start + CHUNK]
+                names = set(part)
                 rows = await tx.execute(
                     sa.select(
                         sessions.c.id,
@@ -269,6 +271,9 @@ class RequestStore:
                 for row in rows:
                     item = Dependency(row.id, row.name, Status(row.status), row.result)
                     by_key[row.id] = item
+                    # Only the chunk that contains the name reads all sessions of that name.
+                    if row.name not in names:
+                        continue
                     # Rows are sorted from old to new: a newer session replaces an older one that is
                     # not live.
                     if row.name not in live:

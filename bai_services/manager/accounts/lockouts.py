@@ -124,8 +124,12 @@ class Lockouts:
         password_changed_at: datetime | None,
         now: datetime,
         audit: AuditEntry,
+        *,
+        is_known: bool,
     ) -> bool:
-        """Reset the failures of the account, name and pair, and store the address as known.
+        """Reset the failures of the account, name and pair after a correct password.
+
+        With ``is_known``, also store the address as known.
 
         Return False, without a change, if the password has changed since ``password_changed_at``.
 
@@ -137,9 +141,10 @@ class Lockouts:
         if not attempt.is_locked:
             subjects_to_reset += [attempt.name, attempt.account]
         return await self._store.reset_after_sign_in(
+            attempt.user_id or "",
             subjects_to_reset,
             attempt.address,
-            (attempt.user_id or "", attempt.address, now),
+            (attempt.address, now) if is_known else None,
             password_changed_at,
             audit,
         )

@@ -38,7 +38,7 @@ from ..context import ManagerContext
 from ..hub.client import Hub
 from ..metrics import Metrics
 from . import authorizer
-from .callers import refusal
+from .callers import Refusal, refusal
 from .lockouts import Attempt, Lockouts, canonical, network_of
 from .passwords import PasswordHashes
 from .sign_outs import TokenRevocations
@@ -245,20 +245,24 @@ class SignIns:
             and hmac.compare_digest(issued.challenge, _sha256(verifier))
         )
         if issued is None or not is_valid:
-            raise SignInRefused(_WRONG_CODE)
+            self._reject(_WRONG_CODE)
         account = await self._accounts.by_username(issued.username)
         if account is None:
-            raise SignInRefused(_WRONG_CREDENTIALS)
-        await self._require_accepted(account, client_ip, "sign-in.code")
+            self._reject(_WRONG_CREDENTIALS)
+        denial = refusal(account, client_ip)
+        if denial is not None:
+            await self._audit.add(self._denial_entry(account, client_ip, "sign-in.code", denial))
+            self._reject(denial.text, reason=denial.reason)
         token = await self._hub_token(account.username, "bai login (browser)")
         # Check after the creation: a sign-out revokes only the tokens that exist then.
         if await self._hub.user_of_token(issued.token) is None:
             await self._hub.delete_token(token["token"])
-            raise SignInRefused(_WRONG_CODE)  # the user has signed out of that browser
+            self._reject(_WRONG_CODE)  # the user has signed out of that browser
         entry = self._audit.entry(
             _as_caller(account, client_ip), "sign-in.code", account.id, domain=account.domain
         )
         await self._audit.add(entry)
+        self._metrics.sign_ins.labels("done").inc()
         return token
 
     async def _hub_token(self, username: str, note: str) -> dict[str, str]:
@@ -298,9 +302,8 @@ class SignIns:
         await self._refuse(action, client_ip)
 
     async def _refuse(self, action: str, client_ip: str) -> NoReturn:
-        self._metrics.sign_ins.labels("refused").inc()
         await self._audit.add(_failure_entry(self._audit, action, client_ip))
-        raise SignInRefused(_WRONG_CREDENTIALS)
+        self._reject(_WRONG_CREDENTIALS)
 
     async def _accept(
         self,
@@ -311,14 +314,21 @@ class SignIns:
         action: str,
     ) -> PasswordAccount:
         account = candidate.account
-        entry = self._audit.entry(
-            _as_caller(account, client_ip), action, account.id, domain=account.domain
+        denial = refusal(account, client_ip)
+        if denial is None:
+            entry = self._audit.entry(
+                _as_caller(account, client_ip), action, account.id, domain=account.domain
+            )
+        else:
+            entry = self._denial_entry(account, client_ip, action, denial)
+        # The address of a rejected account does not become known.
+        has_old_password = not await self.lockouts.record_success(
+            attempt, account.password_changed_at, self._clock(), entry, is_known=denial is None
         )
-        if not await self.lockouts.record_success(
-            attempt, account.password_changed_at, self._clock(), entry
-        ):
+        if has_old_password:
             await self._refuse(action, client_ip)
-        await self._require_accepted(account, client_ip, action)
+        if denial is not None:
+            self._reject(denial.text, reason=denial.reason)
         password_hash = await self._rehash_if_outdated(candidate, password)
         self._metrics.sign_ins.labels("done").inc()
         return PasswordAccount(account, password_hash)
@@ -339,23 +349,21 @@ class SignIns:
         password_hash = None if candidate is None else candidate.password_hash
         return await self.passwords.verify_attempt(client, password_hash, password[:MAX_LENGTH])
 
-    async def _require_accepted(self, account: Account, client_ip: str, action: str) -> None:
-        denial = refusal(account, client_ip)
-        if denial is None:
-            return
-        self._metrics.sign_ins.labels("refused").inc()
-        caller = _as_caller(account, client_ip)
-        await self._audit.add(
-            self._audit.entry(
-                caller,
-                action,
-                account.id,
-                domain=account.domain,
-                outcome=SignInRefused.code,
-                reason=denial.reason,
-            )
+    def _denial_entry(
+        self, account: Account, client_ip: str, action: str, denial: Refusal
+    ) -> AuditEntry:
+        return self._audit.entry(
+            _as_caller(account, client_ip),
+            action,
+            account.id,
+            domain=account.domain,
+            outcome=SignInRefused.code,
+            reason=denial.reason,
         )
-        raise SignInRefused(denial.text, reason=denial.reason)
+
+    def _reject(self, text: str, **details: str) -> NoReturn:
+        self._metrics.sign_ins.labels("refused").inc()
+        raise SignInRefused(text, **details)
 
     async def _rehash_if_outdated(self, candidate: PasswordAccount, password: str) -> str | None:
         """Return the account's password hash; replace the hash if its parameters are outdated."""

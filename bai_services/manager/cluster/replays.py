@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from operator import itemgetter
 from typing import Any
 from uuid import uuid4
 
@@ -233,12 +234,11 @@ class GroupReplays:
 
     def _discard_old(self) -> None:
         now = self._clock()
-        ended = [e for e in self._entries.values() if e.ended_at is not None]
-        for number, entry in enumerate(reversed(ended)):
-            if number >= MAX_KEPT or (
-                entry.ended_at is not None and now - entry.ended_at > KEEP_FOR
-            ):
-                del self._entries[entry.id]
+        ended = [(e.ended_at, e.id) for e in self._entries.values() if e.ended_at is not None]
+        ended.sort(key=itemgetter(0), reverse=True)
+        for number, (ended_at, replay_id) in enumerate(ended):
+            if number >= MAX_KEPT or now - ended_at > KEEP_FOR:
+                del self._entries[replay_id]
 
     async def _run(
         self, entry: _Entry, current: ReplayPolicy, others: Sequence[ReplayPolicy]

@@ -102,7 +102,7 @@ class HubServers:
 
     def _on_change(self, row: SessionRow) -> None:
         if row.status is Status.PENDING and row.started_by == "manager":
-            self._begin(f"create-{row.id}", self._create_if_still_pending(row))
+            self._begin(f"create-{row.id}", self._create_if_not_started(row))
         elif row.status is Status.TERMINATING or row.status in ENDED:
             self.remove(row)
 
@@ -121,7 +121,7 @@ class HubServers:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", name, exc_info=error)
 
-    async def _create_if_still_pending(self, row: SessionRow) -> None:
+    async def _create_if_not_started(self, row: SessionRow) -> None:
         """Create the server of a session that starts slowly: the Hub's home page then lists it."""
         await asyncio.sleep(CREATE_AFTER_SECONDS)
         await self._retry(row, self._create_once)

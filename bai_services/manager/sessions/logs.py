@@ -141,9 +141,11 @@ class Logs:
                 output = None
             if output is not None:
                 text = output.log
-                # Unless timestamps are requested, remove them before the comparison: the live log
-                # may have timestamps that the stored log of the ended kernel lacks.
-                text = text if has_times else without_times(text)
+                # The live log may have timestamps that the stored log of the ended kernel lacks.
+                if not has_times:
+                    text = without_times(text)
+                elif not is_timed(text):
+                    before = without_times(before)
                 more, is_gap = appended_since(before, text)
                 if more:
                     yield LogChunk(more, is_gap)

@@ -301,7 +301,7 @@ async def test_share_with_a_wider_audience_than_the_policy_allows_is_denied(
         ({"app": "tensorboard", "user": "acme-user"}, "no user named"),
         ({"app": "tensorboard", "project": "other"}, "belongs to project default"),
         ({"app": "tensorboard", "public": True}, "networks"),
-        ({"app": "tensorboard", "user": "user2", "allowed_addresses": ["x"]}, "not an address"),
+        ({"app": "tensorboard", "user": "user2", "allowed_addresses": ["x"]}, "not a network"),
     ],
 )
 async def test_invalid_share_is_rejected(

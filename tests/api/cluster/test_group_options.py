@@ -34,13 +34,14 @@ async def test_changed_scheduler_option_applies_to_pending_sessions(
     for name in ("large", "small", "late"):
         assert (await user.get(f"/sessions/{name}"))["status"] == "PENDING"
 
-    # Passes run every second, but read the options only after such a change, or once a minute.
+    # Passes run every second, but read the options only after such a change, or once a minute: wait
+    # less than that.
     await admin.patch(GROUP, {"scheduler_opts": {"backfill": "aggressive"}})
-    await wait_for_status(user, "small", "SCHEDULED")
+    await wait_for_status(user, "small", "SCHEDULED", seconds=30)
     await admin.patch(GROUP, {"scheduler": "lifo"})
     for name in ("small", "runs"):
         await user.delete(f"/sessions/{name}")
-    await wait_for_status(user, "late", "SCHEDULED")
+    await wait_for_status(user, "late", "SCHEDULED", seconds=30)
     assert (await user.get("/sessions/large"))["status"] == "PENDING"
 
 

@@ -113,6 +113,26 @@ async def test_image_in_use_is_not_deleted(api: Api) -> None:
             await admin.delete(path)
 
 
+async def test_default_image_of_a_project_must_exist(api: Api) -> None:
+    admin = await api.client("admin")
+    path = f"/projects/{await api.world.project_id()}"
+    image = await admin.post("/images", {"name": "py:latest"})
+    for missing in ("no-such-image", image["id"], "py:2"):
+        for call in (
+            admin.patch(path, {"default_image": missing}),
+            admin.post("/projects", {"name": "other", "default_image": missing}),
+        ):
+            with pytest.raises(errors.InvalidRequest, match="there is no image or alias") as caught:
+                await call
+            assert caught.value.details["field"] == "default_image"
+    for name in ("py:latest", "py"):
+        await admin.patch(path, {"default_image": name})
+        with pytest.raises(errors.InUse, match="1 project"):
+            await admin.delete("/images/py:latest")
+    await admin.patch(path, {"default_image": None})
+    await admin.delete("/images/py:latest")
+
+
 async def test_only_superadmins_may_change_images(api: Api) -> None:
     for name in ("user", "domain-admin", "monitor"):
         client = await api.client(name)

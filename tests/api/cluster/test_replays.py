@@ -159,6 +159,17 @@ async def test_replay_can_be_cancelled_by_its_starter_and_superadmins(
         await admin.get(f"{PATH}/{fourth['id']}")
 
 
+async def test_replays_that_ended_last_are_kept(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin, domain_admin = await api.client("admin"), await api.client("domain-admin")
+    long = await admin.post(PATH, an_hour(api))
+    short = await domain_admin.post(PATH, an_hour(api))
+    for client, replay in ((domain_admin, short), (admin, long)):
+        api.world.clock.advance(seconds=1)
+        await client.delete(f"{PATH}/{replay['id']}")
+    monkeypatch.setattr(replays, "MAX_KEPT", 1)
+    assert [one["id"] for one in (await admin.get(PATH))["replays"]] == [long["id"]]
+
+
 async def test_number_of_replays_of_all_callers_is_limited(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

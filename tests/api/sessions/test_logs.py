@@ -85,8 +85,17 @@ async def test_log_file_is_a_download(
     assert "sandbox" in answer.headers["Content-Security-Policy"]
 
 
+@pytest.mark.parametrize(
+    ("query", "prefix", "stored"),
+    [
+        ("", "", AT),
+        ("?times=true", AT, AT),
+        # The stored log of an ended kernel may lack the timestamps of the live log.
+        ("?times=true", AT, ""),
+    ],
+)
 async def test_log_stream_ends_with_the_session(
-    api: Api, session: dict[str, Any], log_agent: LogAgent
+    api: Api, session: dict[str, Any], log_agent: LogAgent, query: str, prefix: str, stored: str
 ) -> None:
     log_agent.text = f"{AT}one\n"
     key = f"/sessions/{session['id']}"
@@ -94,7 +103,7 @@ async def test_log_stream_ends_with_the_session(
     pieces: list[str] = []
     async with (
         httpx.AsyncClient(base_url=f"{api.url}/api/v1", headers=token, timeout=60) as client,
-        client.stream("GET", f"{key}/log-stream") as answer,
+        client.stream("GET", f"{key}/log-stream{query}") as answer,
     ):
         assert answer.headers["Content-Type"] == "text/event-stream"
         event = ""
@@ -109,10 +118,11 @@ async def test_log_stream_ends_with_the_session(
                     facts = {
                         "exit_code": 0,
                         "reason": "exited",
-                        "log": log_agent.text + f"{AT}last\n",
+                        "log": log_agent.text.replace(AT, stored) + f"{stored}last\n",
                     }
                     await api.hub.post(f"{key}/exited", facts)
-    assert (pieces, event) == (["one\n", "two\n", "last\n"], "end")
+    expected = [f"{prefix}one\n", f"{prefix}two\n", f"{stored if query else ''}last\n"]
+    assert (pieces, event) == (expected, "end")
 
 
 async def test_log_stream_of_a_pending_session_ends_with_the_session(

@@ -17,9 +17,13 @@ from tests.testbed.wait import wait_until_async
 QUARTER = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
 
 
-async def wait_for_status(client: Client, key: str, status: str) -> dict[str, Any]:
+async def wait_for_status(
+    client: Client, key: str, status: str, *, seconds: int = 60
+) -> dict[str, Any]:
     """Wait until the session has the status; return the session."""
-    session = await client.get(f"/sessions/{key}", wait=status, timeout="60", timeout_seconds=70)
+    session = await client.get(
+        f"/sessions/{key}", wait=status, timeout=str(seconds), timeout_seconds=seconds + 10
+    )
     assert session["status"] == status, session
     return dict(session)
 

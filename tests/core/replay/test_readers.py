@@ -116,9 +116,14 @@ def test_job_is_split_into_fewest_equal_kernels(processors, cores_per_agent, ker
 
 def test_jobs_that_never_ran_are_skipped_and_counted() -> None:
     lines = [swf_line(), swf_line(status=5, run_time=0), swf_line(run_time=-1)]
+    lines += [swf_line(status=2), swf_line(status=3)]
     workload = read_swf(lines, "x.swf")
     assert len(workload.jobs) == 1
-    assert workload.skipped == {"cancelled before it ran": 1, "run time unknown": 1}
+    assert workload.skipped == {
+        "cancelled before it ran": 1,
+        "run time unknown": 1,
+        "part of an interrupted job": 2,
+    }
     assert not workload.invalid_rows
 
 
@@ -132,6 +137,7 @@ def test_jobs_that_never_ran_are_skipped_and_counted() -> None:
         (swf_line(user_id="nan"), "user id"),
         ("1 2 3", "run time"),
         (swf_line() + " 99", "think time"),
+        (swf_line(), "job number"),
     ],
 )
 def test_invalid_job_is_reported_with_its_line(line, column) -> None:
@@ -198,6 +204,27 @@ def test_invalid_session_is_reported(change, column) -> None:
     workload = read_history([{**SESSION, **change}, SESSION, "x"], "hub", "gpu")
     assert len(workload.jobs) == 1
     assert [(row.row, row.column) for row in workload.invalid_rows] == [(1, column), (3, "id")]
+
+
+def test_duplicate_sessions_and_agents_of_a_history_are_reported() -> None:
+    document = {"sessions": [SESSION, SESSION], "agents": [AGENT, AGENT]}
+    workload = read_history(document, "hub", "gpu")
+    assert (len(workload.jobs), len(workload.agents)) == (1, 1)
+    assert [str(row) for row in workload.invalid_rows] == [
+        "hub, row 2, column id: duplicate 's1'",
+        "hub (agents), row 2, column id: duplicate 'a1'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("node", "is_valid"),
+    [(None, True), (-1, True), (3, True), ("0", False), (1.5, False), (True, False), (-2, False)],
+)
+def test_numa_node_of_a_device_is_checked(node, is_valid) -> None:
+    device = {**AGENT["devices"][0], "numa_node": node}
+    document = {"sessions": [SESSION], "agents": [{**AGENT, "devices": [device]}]}
+    columns = [row.column for row in read_history(document, "hub", "gpu").invalid_rows]
+    assert columns == ([] if is_valid else ["numa_node"])
 
 
 def test_history_of_several_groups_requires_a_choice() -> None:

@@ -146,6 +146,9 @@ def test_valid_callback_url_is_accepted_if_its_host_is_allowed() -> None:
     assert check_url("", PUBLIC) is None
     with pytest.raises(InvalidRequest, match="allows callbacks only to hooks.example.org"):
         check_url("https://example.com/", AllowedTargets.parse("hooks.example.org", ""))
+    targets = AllowedTargets.parse("hooks.example.org", "10.0.0.0/8")
+    with pytest.raises(InvalidRequest, match="only to hooks.example.org, 10.0.0.0/8$"):
+        check_url("https://example.com/", targets)
     with pytest.raises(InvalidRequest, match="disabled"):
         check_url("https://example.com/", AllowedTargets.parse("none", ""))
 

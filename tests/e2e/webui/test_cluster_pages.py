@@ -41,9 +41,11 @@ async def held_reads(page: Page, path: str) -> AsyncIterator[None]:
         await route.continue_()
 
     await page.route(f"**/api/v1{path}**", hold)
-    yield
-    release.set()
-    await page.unroute_all(behavior="wait")
+    try:
+        yield
+    finally:
+        release.set()
+        await page.unroute_all(behavior="wait")
 
 
 @pytest.mark.checklist("IMG-01", "IMG-02", "IMG-04", "IMG-05")

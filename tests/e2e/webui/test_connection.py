@@ -110,9 +110,11 @@ async def slow_network(page: Page) -> AsyncIterator[None]:
     unlimited = {"offline": False, "downloadThroughput": -1, "uploadThroughput": -1}
     await session.send("Network.enable")
     await session.send("Network.emulateNetworkConditions", {"latency": LATENCY_MILLIS, **unlimited})
-    yield
-    await session.send("Network.emulateNetworkConditions", {"latency": 0, **unlimited})
-    await session.detach()
+    try:
+        yield
+    finally:
+        await session.send("Network.emulateNetworkConditions", {"latency": 0, **unlimited})
+        await session.detach()
 
 
 class HeldChanges:
@@ -134,8 +136,11 @@ class HeldChanges:
 async def held_changes(page: Page, path: str) -> AsyncIterator[HeldChanges]:
     held = HeldChanges(path)
     await page.route(f"**/api/v1{path}", held)
-    yield held
-    await page.unroute(f"**/api/v1{path}", held)
+    try:
+        yield held
+    finally:
+        held.release.set()
+        await page.unroute(f"**/api/v1{path}", held)
 
 
 async def test_slow_responses_show_progress_and_each_form_is_sent_once(

@@ -31,7 +31,7 @@ def nccl_defaults(
     if not adapters:
         return {**variables, "NCCL_IB_DISABLE": "1"}
     variables["NCCL_IB_HCA"] = ",".join(adapter.rpartition("/")[2] for adapter in adapters)
-    index = _roce_index(adapters[0], host)
+    index = _roce_index(adapters, host)
     return variables if index is None else {**variables, "NCCL_IB_GID_INDEX": str(index)}
 
 
@@ -48,19 +48,31 @@ def _adapters(granted: Sequence[GrantedDevice], host: HostAccess) -> list[str]:
     """Return the paths of the adapters with an active port on the NUMA nodes of the GPUs; if there
     are none, of all adapters with an active port.
     """
-    active = [
-        adapter
-        for adapter in host.paths(ADAPTERS, 0)
-        if any(ACTIVE in (host.read(f"{p}/state") or "") for p in host.paths(adapter + PORTS, 0))
-    ]
+    active = [adapter for adapter in host.paths(ADAPTERS, 0) if _active_ports(adapter, host)]
     nodes = {str(g.device.numa_node) for g in granted if g.device.numa_node is not None}
     near = [a for a in active if host.read(f"{a}/device/numa_node") in nodes]
     return near or active
 
 
-def _roce_index(adapter: str, host: HostAccess) -> int | None:
-    """Return the index of the first RoCE v2 GID; None if there is none, as on InfiniBand."""
-    for path in host.paths(f"{adapter}/ports/1/gid_attrs/types/*", 0):
-        if host.read(path) == ROCE_V2:
-            return int(path.rpartition("/")[2])
-    return None
+def _active_ports(adapter: str, host: HostAccess) -> list[str]:
+    """Return the paths of the active ports of an adapter."""
+    ports = host.paths(adapter + PORTS, 0)
+    return [port for port in ports if ACTIVE in (host.read(f"{port}/state") or "")]
+
+
+def _roce_index(adapters: Sequence[str], host: HostAccess) -> int | None:
+    """Return the first index that is a RoCE v2 GID on each active port with such GIDs.
+
+    Return None if there is none: on InfiniBand, and if no index is valid for all of these ports.
+    """
+    indexes = [
+        {
+            int(path.rpartition("/")[2])
+            for path in host.paths(f"{port}/gid_attrs/types/*", 0)
+            if host.read(path) == ROCE_V2
+        }
+        for adapter in adapters
+        for port in _active_ports(adapter, host)
+    ]
+    roce_indexes = [found for found in indexes if found]
+    return min(set.intersection(*roce_indexes), default=None) if roce_indexes else None

@@ -14,9 +14,10 @@ from ...resources import SHARE_UNIT, ResourceSlots
 from ...sessions.kernel_group import MAX_KERNELS
 from ...user_input import shown
 from ..placement import AgentState, Mode
-from .workload import ARCHITECTURE, ENGINE, GROUP, InvalidRow, Job, RowError, Workload
+from .workload import ARCHITECTURE, ENGINE, GROUP, InvalidRow, Job, RowError, Workload, check_new
 
 _MAX_NUMBER = {"cluster_size": MAX_KERNELS, "batch_timeout": 2**31, "priority": 2**31}
+MAX_NUMA_NODE = 65535
 _FORMAT = 'write {"sessions": […], "agents": […]} with lists from the REST API'
 
 
@@ -43,6 +44,7 @@ def read_history(document: Any, file: str, group: str | None = None) -> Workload
     invalid_rows: list[InvalidRow] = []
     skipped: Counter[str] = Counter()
     started_sessions: list[_Session] = []
+    known_sessions: set[str] = set()
     for number, row in enumerate(sessions, start=1):
         try:
             session = _session(row)
@@ -51,14 +53,18 @@ def read_history(document: Any, file: str, group: str | None = None) -> Workload
             elif session.started is None:
                 skipped["never started"] += 1
             else:
+                check_new("id", row["id"], known_sessions)
                 started_sessions.append(session)
         except RowError as error:
             invalid_rows.append(InvalidRow(file, number, error.column, str(error)))
     states = []
+    known_agents: set[str] = set()
     for number, row in enumerate(agents, start=1):
         try:
             if _text(row, "resource_group") == chosen:
-                states.append(_agent(row))
+                state = _agent(row)
+                check_new("id", state.id, known_agents)
+                states.append(state)
         except RowError as error:
             invalid_rows.append(InvalidRow(f"{file} (agents)", number, error.column, str(error)))
     return Workload(_jobs(started_sessions), tuple(states), tuple(invalid_rows), dict(skipped))
@@ -157,8 +163,16 @@ def _device(row: Any) -> Device:
         capacity=shares.get(f"{family}.shares", SHARE_UNIT),
         is_healthy=bool(row.get("is_healthy", True)),
         model=str(row.get("model") or ""),
-        numa_node=row.get("numa_node"),
+        numa_node=_numa_node(row),
     )
+
+
+def _numa_node(row: Mapping[str, Any]) -> int | None:
+    """Return the NUMA node of a device; -1 (unknown to the driver) is returned as None."""
+    if row.get("numa_node") == -1:
+        return None
+    _check_number(row, "numa_node", MAX_NUMA_NODE)
+    return row.get("numa_node")
 
 
 def _slots(row: Mapping[str, Any], column: str) -> ResourceSlots:

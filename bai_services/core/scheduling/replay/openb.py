@@ -10,7 +10,17 @@ from ...cluster.devices import Device
 from ...errors import InvalidRequest
 from ...resources import ResourceSlots
 from ..placement import AgentState
-from .workload import ARCHITECTURE, ENGINE, GROUP, InvalidRow, Job, RowError, Workload, whole
+from .workload import (
+    ARCHITECTURE,
+    ENGINE,
+    GROUP,
+    InvalidRow,
+    Job,
+    RowError,
+    Workload,
+    check_new,
+    whole,
+)
 
 MIB = 2**20
 # Required columns of a node list. The column "model" is optional.
@@ -143,10 +153,7 @@ def _read(
     for row in _records(rows, file):
         try:
             parsed = make(row)
-            name = row[columns[0]] or ""
-            if name in known:
-                raise RowError(columns[0], f"duplicate {name!r}")
-            known.add(name)
+            check_new(columns[0], row[columns[0]] or "", known)
             valid.append(parsed)
         except RowError as error:
             invalid_rows.append(InvalidRow(file, rows.line_num, error.column, str(error)))

@@ -12,7 +12,7 @@ from ...errors import InvalidRequest
 from ...resources import ResourceSlots
 from ...user_input import read_decimal, read_whole, shown
 from ..placement import AgentState, Mode
-from .workload import ARCHITECTURE, ENGINE, GROUP, InvalidRow, Job, RowError, Workload
+from .workload import ARCHITECTURE, ENGINE, GROUP, InvalidRow, Job, RowError, Workload, check_new
 
 # The fields in their order, named as in messages about invalid rows.
 FIELDS = (
@@ -36,6 +36,8 @@ FIELDS = (
     "think time",
 )
 UNKNOWN = -1
+# Statuses of the parts of a job that was interrupted; another line describes the whole job.
+PARTS = (2, 3, 4)
 CANCELLED = 5
 MAX_PROCESSORS = 2**26
 MAX_NODES = 100_000
@@ -52,7 +54,7 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
     defines neither, there is one agent with the cores of the widest job. A job that is wider than
     one agent becomes a multi-node session with as few equal kernels as possible. Memory, preceding
     jobs and think times are ignored. Jobs that were cancelled before they ran or whose run time is
-    unknown are skipped.
+    unknown are skipped, and so are the lines for the parts of an interrupted job.
 
     Raises
     ------
@@ -82,13 +84,16 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
     cores_per_agent, rest = divmod(cores, nodes)
     jobs: list[Job] = []
     skipped: Counter[str] = Counter()
+    known: set[str] = set()
     for number, values in rows:
         try:
             reason = _skip_reason(values)
             if reason:
                 skipped[reason] += 1
             else:
-                jobs.append(_job(values, cores_per_agent))
+                job = _job(values, cores_per_agent)
+                check_new(FIELDS[0], job.id, known)
+                jobs.append(job)
         except RowError as error:
             invalid_rows.append(InvalidRow(file, number, error.column, str(error)))
     jobs.sort(key=lambda job: job.submitted)
@@ -131,6 +136,8 @@ def _processors(values: list[float]) -> int:
 
 
 def _skip_reason(values: list[float]) -> str:
+    if values[10] in PARTS:
+        return "part of an interrupted job"
     if values[10] == CANCELLED and values[3] <= 0:
         return "cancelled before it ran"
     if values[3] == UNKNOWN:

@@ -88,6 +88,13 @@ class Workload:
     skipped: Mapping[str, int] | None = None
 
 
+def check_new(column: str, name: str, known: set[str]) -> None:
+    """Add a name to ``known``; raise ``RowError`` if it is there already."""
+    if name in known:
+        raise RowError(column, f"duplicate {shown(name)!r}")
+    known.add(name)
+
+
 def whole(row: Mapping[str, str | None], column: str, least: int = 0) -> int:
     """Return a column as a whole number.
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { shortAmount } from '../src/components/amount';
+import { addAmounts, shortAmount } from '../src/components/amount';
 
 test.each([
   ['mem', '24684084k', '23.5 GiB'],
@@ -11,4 +11,12 @@ test.each([
   ['cuda.shares', '0.25', '0.25']
 ])('%s %s is shown as %s', (slot, amount, shown) => {
   expect(shortAmount(slot, amount)).toBe(shown);
+});
+
+test.each([
+  ['1', '1', '2'],
+  ['0.1', '0.2', '0.3'],
+  ['1.5g', '512m', '2147483648']
+])('%s and %s are %s', (first, second, sum) => {
+  expect(addAmounts(first, second)).toBe(sum);
 });

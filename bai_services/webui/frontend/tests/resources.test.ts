@@ -4,7 +4,7 @@ import type { Quotas } from '../src/data/sessions/quotas';
 vi.stubGlobal('localStorage', { getItem: () => null, setItem: () => undefined });
 
 const { limitsOf, readChoice } = await import('../src/pages/dashboard/resources');
-const { moved, ordered, readLayout } = await import('../src/components/board/layout');
+const { moved, ordered, readLayout, resized } = await import('../src/components/board/layout');
 const { readPageSize } = await import('../src/components/list/pageSize');
 
 const slot = (name: string, limit: string | null, isLimiting: boolean) => ({
@@ -60,4 +60,13 @@ test('invalid stored choices are ignored or corrected', () => {
   expect(readChoice({ panel: 'evil', isFree: 1 })).toEqual({ panel: 'limits', isFree: false });
   expect(readPageSize('50')).toBe(20);
   expect(readPageSize(50)).toBe(50);
+});
+
+test('a card at its smallest or largest size cannot be resized further', () => {
+  const size = (span: number, steps: number) => ({ span, steps });
+  expect(resized(size(1, 2), 1, 3)).toEqual(size(1, 3));
+  expect(resized(size(1, 2), 1, 1)).toBeUndefined();
+  expect(resized(size(1, 10), 1, 11)).toBeUndefined();
+  expect(resized(size(3, 0), 4, 0)).toBeUndefined();
+  expect(resized(size(3, 0), 3, -1)).toBeUndefined();
 });

@@ -13,7 +13,7 @@ const HISTORY: UsageHistory = {
   mem_limit_bytes: null,
   metrics: {
     cpu_cores: [0.5, null, 1],
-    mem_bytes: [],
+    mem_bytes: [null, null, null],
     net_rx_bytes_per_second: [1, 2, 3],
     net_tx_bytes_per_second: []
   },

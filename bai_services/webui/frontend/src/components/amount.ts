@@ -28,3 +28,9 @@ export function numberOf(amount: string): number {
   const [, digits, unit] = MEMORY.exec(amount) ?? [];
   return Number(digits ?? 0) * 1024 ** BINARY_UNITS.indexOf(unit ?? '');
 }
+
+/** The sum of two amounts of one slot; for memory, a number of bytes. */
+export function addAmounts(first: string, second: string): string {
+  // A share has three decimal places; binary fractions such as 0.1 + 0.2 are not exact.
+  return String(Number((numberOf(first) + numberOf(second)).toFixed(3)));
+}

@@ -2,7 +2,7 @@ import { HolderOutlined } from '@ant-design/icons';
 import { Button, Dropdown } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { useCardActions } from './cardActions';
-import { MAX_SPAN, sizeOf } from './layout';
+import { resized } from './layout';
 
 /** Handle to drag a card. A click or the Enter key opens a menu to move and resize the card. */
 export function CardMenu({ title }: { title: string }) {
@@ -18,8 +18,10 @@ export function CardMenu({ title }: { title: string }) {
     disabled: onClick === undefined,
     onClick: () => onClick?.()
   });
-  const size = (changed: number, height: number, isPossible = true) =>
-    isPossible ? () => card.resize(sizeOf(changed, height)) : undefined;
+  const size = (newSpan: number, newSteps: number) => {
+    const changed = resized(card.size, newSpan, newSteps);
+    return changed && (() => card.resize(changed));
+  };
   return (
     <Dropdown
       trigger={['click']}
@@ -28,11 +30,11 @@ export function CardMenu({ title }: { title: string }) {
           item('back', card.moveBack),
           item('forward', card.moveForward),
           { type: 'divider' },
-          item('wider', size(span + 1, steps, span < MAX_SPAN)),
-          item('narrower', size(span - 1, steps, span > 1)),
+          item('wider', size(span + 1, steps)),
+          item('narrower', size(span - 1, steps)),
           item('taller', size(span, steps === 0 ? 4 : steps + 1)),
-          item('shorter', size(span, steps - 1, steps > 0)),
-          item('fit', size(span, 0, steps > 0))
+          item('shorter', size(span, steps - 1)),
+          item('fit', size(span, 0))
         ]
       }}
     >

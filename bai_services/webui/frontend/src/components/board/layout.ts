@@ -32,6 +32,12 @@ export const sizeOf = (span: unknown, steps: unknown): CardSize => {
   };
 };
 
+/** The valid size nearest to `span` and `steps`; undefined if it equals `current`. */
+export function resized(current: CardSize, span: number, steps: number): CardSize | undefined {
+  const size = sizeOf(span, steps);
+  return size.span === current.span && size.steps === current.steps ? undefined : size;
+}
+
 const recordOf = (value: unknown) =>
   (value !== null && typeof value === 'object' ? value : {}) as Record<string, unknown>;
 

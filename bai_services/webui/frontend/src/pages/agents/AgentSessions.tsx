@@ -9,6 +9,7 @@ import { SlotTags } from '../../components/SlotTags';
 import { StatusTag } from '../../components/StatusTag';
 import { formatTime } from '../../components/time';
 import { allocationsQuery, kernelsQuery, type Kernel } from '../../data/cluster/agents';
+import { slotsOf } from './slotsOf';
 
 const PAGE_SIZE = 20;
 
@@ -21,12 +22,6 @@ export function AgentSessions({ agent }: { agent: string }) {
     kernelsQuery(agent, isRunning, { limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE })
   );
   const allocations = useQuery(allocationsQuery(agent));
-  const slotsOf = (kernel: string) =>
-    Object.fromEntries(
-      (allocations.data ?? [])
-        .filter(entry => entry.kernel_id === kernel)
-        .map(({ slot, amount }) => [slot, amount])
-    );
   return (
     <>
       <Segmented
@@ -75,7 +70,9 @@ export function AgentSessions({ agent }: { agent: string }) {
                   {
                     key: 'share',
                     title: t('agents.share'),
-                    render: (_: unknown, kernel: Kernel) => <SlotTags slots={slotsOf(kernel.id)} />
+                    render: (_: unknown, kernel: Kernel) => (
+                      <SlotTags slots={slotsOf(kernel.id, allocations.data ?? [])} />
+                    )
                   }
                 ]
               : []),

@@ -36,7 +36,7 @@ export function Aliases({ image }: { image: Item }) {
           style={{ width: 200 }}
           value={alias}
           onChange={event => setAlias(event.target.value)}
-          onPressEnter={() => set(alias, true)}
+          onPressEnter={() => alias && set(alias, true)}
           placeholder={t('images.new-alias')}
           aria-label={t('images.new-alias')}
         />

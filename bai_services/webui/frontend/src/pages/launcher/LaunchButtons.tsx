@@ -119,7 +119,7 @@ function SaveTemplate(props: { form: LaunchForm; isOpen: boolean; onClose: () =>
         placeholder={t('launcher.template-name')}
         value={name}
         onChange={event => setName(event.target.value)}
-        onPressEnter={submit}
+        onPressEnter={() => name && submit()}
       />
       {save.error && (
         <Typography.Text type="danger" role="alert">

@@ -35,7 +35,7 @@ export function Members({ project }: { project: string }) {
           <Input
             value={name}
             onChange={event => setName(event.target.value)}
-            onPressEnter={() => set(name, true)}
+            onPressEnter={() => name && set(name, true)}
             placeholder={t('projects.member-name')}
             aria-label={t('projects.member-name')}
           />

@@ -62,7 +62,10 @@ export function chartsOf(history: UsageHistory): UsageChart[] {
     }
   ];
   return charts
-    .map(chart => ({ ...chart, series: chart.series.filter(one => one.values.length > 0) }))
+    .map(chart => ({
+      ...chart,
+      series: chart.series.filter(one => one.values.some(value => value !== null))
+    }))
     .filter(chart => chart.series.length > 0);
 }
 
