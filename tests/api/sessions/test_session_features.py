@@ -309,7 +309,7 @@ async def test_owner_extends_lifetime_within_the_policy(
         await user.post(*asked)
     assert (await user.get("/sessions/lab1"))["ends_at"] is None
     await admin.patch("/keypair-policies/default", {"max_session_lifetime_seconds": 600})
-    with pytest.raises(errors.InvalidRequest, match="allows 0 s in addition"):
+    with pytest.raises(errors.InvalidRequest, match="at most 0 s in total"):
         await user.post(*asked)
     await admin.patch("/keypair-policies/default", {"max_lifetime_extension_seconds": 500})
     session = await user.post(*asked)
