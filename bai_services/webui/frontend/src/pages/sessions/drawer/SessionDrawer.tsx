@@ -68,17 +68,27 @@ function SessionActions({ session }: { session: Session }) {
   const stop = useStopSessions();
   const kept = session.mounts.filter(({ permission }) => permission !== 'ro');
   const confirm = () => {
+    const texts = isPending(session)
+      ? {
+          title: t('sessions.cancel-one', { name: session.name }),
+          content: t('sessions.cancel-help'),
+          okText: t('sessions.cancel-ok'),
+          cancelText: t('sessions.cancel-keep')
+        }
+      : {
+          title: t('sessions.stop-one', { name: session.name }),
+          content: (
+            <>
+              <p>{t('sessions.stop-warning')}</p>
+              {kept.length > 0 && (
+                <p>{t('sessions.stop-kept', { paths: kept.map(({ path }) => path).join(', ') })}</p>
+              )}
+            </>
+          ),
+          okText: t('sessions.stop')
+        };
     modal.confirm({
-      title: t('sessions.stop-one', { name: session.name }),
-      content: (
-        <>
-          <p>{t('sessions.stop-warning')}</p>
-          {kept.length > 0 && (
-            <p>{t('sessions.stop-kept', { paths: kept.map(({ path }) => path).join(', ') })}</p>
-          )}
-        </>
-      ),
-      okText: t(isPending(session) ? 'sessions.cancel' : 'sessions.stop'),
+      ...texts,
       okButtonProps: { danger: true },
       onOk: async () => {
         const failures = await stop.mutateAsync([session]);
