@@ -4,6 +4,7 @@ import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { SessionTag } from '../components/StatusTag';
 import { appAddress, appsQuery } from '../data/sessions/apps';
+import { OpenSession } from '../pages/sessions/OpenSession';
 import { isEnded, serverUrl, sessionQuery, useStopSessions } from '../data/sessions/sessions';
 
 const TERMINAL = 'terminal';
@@ -28,6 +29,7 @@ export function SessionNotice({ id }: { id: string }) {
     <Flex wrap justify="space-between" align="center" gap="small">
       <SessionTag session={session} />
       <Flex wrap gap={4}>
+        <OpenSession session={session} type="primary" size="small" />
         {isOpen && (
           <Link to="/sessions" search={{ session: id, panel: 'apps' }}>
             <Button size="small">{t('sessions.apps')}</Button>
