@@ -342,7 +342,11 @@ async def test_list_is_refreshed_by_the_button_and_periodically(
     opened: Opener[SessionList],
 ) -> None:
     ui = await opened(SessionList, "user2", "/sessions?name=no-such-session")
-    await ui.page.get_by_text("No session matches").wait_for()
+    message = ui.page.get_by_role("cell").filter(has_text="No session matches")
+    await message.wait_for()
+    columns = await ui.page.get_by_role("table").locator("thead th").count()
+    assert columns > 8
+    assert await message.get_attribute("colspan") == str(columns)
     async with ui.page.expect_response("**/sessions?limit=20*"):
         await ui.page.get_by_role("button", name="Refresh", exact=True).click()
     # The list is polled every 15 s.
