@@ -342,7 +342,11 @@ async def test_list_is_refreshed_by_the_button_and_periodically(
     opened: Opener[SessionList],
 ) -> None:
     ui = await opened(SessionList, "user2", "/sessions?name=no-such-session")
-    await ui.page.get_by_text("No session matches").wait_for()
+    message = ui.page.get_by_role("cell").filter(has_text="No session matches")
+    await message.wait_for()
+    columns = await ui.page.get_by_role("table").locator("thead th").count()
+    assert columns > 8
+    assert await message.get_attribute("colspan") == str(columns)
     async with ui.page.expect_response("**/sessions?limit=20*"):
         await ui.page.get_by_role("button", name="Refresh", exact=True).click()
     # The list is polled every 15 s.
@@ -362,6 +366,8 @@ async def test_a_new_session_is_announced_with_its_actions(
     )
     await notice.get_by_text("Running", exact=True).wait_for()
     await notice.hover()  # keeps the notice open
+    link = notice.get_by_role("link", name="Open", exact=True)
+    assert await link.get_attribute("href") == session["url"]
     terminal = notice.get_by_role("link", name="Terminal")
     address = await terminal.get_attribute("href")
     assert address is not None
@@ -374,6 +380,24 @@ async def test_a_new_session_is_announced_with_its_actions(
     await ui.page.locator(".ant-popconfirm .ant-btn-dangerous").click()
     wait_for(rest, session["id"], "TERMINATED")
     await notice.get_by_text("Ended", exact=True).wait_for()
+
+
+async def test_a_failed_batch_session_is_announced_with_its_exit_code(
+    opened: Opener[SessionList], rest: httpx.Client
+) -> None:
+    ui = await opened(SessionList, "user2", "/sessions")
+    name = f"s-{secrets.token_hex(3)}"
+    body = {"name": name, "project": "default", "type": "batch", "startup_command": "exit 3"}
+    body |= {"resources": {"cpu": "1", "mem": "512m"}}
+    checked(rest.post("/sessions", json=body), 201)
+    failure = f"{name} failed (exit code 3)"
+    await ui.page.locator(".ant-notification-notice").get_by_text(failure).wait_for()
+    await ui.row(name).get_by_text("Failed", exact=True).wait_for()
+    await ui.row(name).get_by_text("Exit code 3", exact=True).wait_for()
+    await ui.page.keyboard.press("]")
+    notices = ui.page.get_by_role("dialog").filter(has_text="Notifications")
+    await notices.get_by_text(failure).wait_for()
+    assert await notices.get_by_text(f"{name} is running").count() == 0
 
 
 @pytest.mark.checklist("AGS-01", "AGS-02")

@@ -82,10 +82,10 @@ async def test_new_session_appears_without_reload_and_stops_from_its_drawer(
     await ui.drawer.get_by_label("not passed").first.wait_for()
     assert await ui.drawer.get_by_label("passed", exact=True).count() > 2
     await ui.drawer.get_by_role("button", name="Cancel").click()
-    await ui.page.get_by_text("Files that are not in a folder are lost.").wait_for()
-    # The drawer has the role of a dialog, too; the confirmation is the last dialog.
-    await ui.page.get_by_role("button", name="Cancel", exact=True).last.wait_for()
-    await ui.page.locator(".ant-modal-confirm-btns .ant-btn-dangerous").click()
+    question = ui.page.get_by_role("dialog", name="Cancel webui-live?")
+    await question.get_by_text("Nothing is running.").wait_for()
+    await question.get_by_role("button", name="Keep in the queue").wait_for()
+    await question.get_by_role("button", name="Cancel the session").click()
     await ui.drawer.get_by_text("Cancelled").first.wait_for()
     assert wait_for(rest, session_id, "CANCELLED")["status"] == "CANCELLED"
 

@@ -2,8 +2,9 @@ import { App, Button, Flex, Popconfirm } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
-import { StatusTag } from '../components/StatusTag';
+import { SessionTag } from '../components/StatusTag';
 import { appAddress, appsQuery } from '../data/sessions/apps';
+import { OpenSession } from '../pages/sessions/OpenSession';
 import { isEnded, serverUrl, sessionQuery, useStopSessions } from '../data/sessions/sessions';
 
 const TERMINAL = 'terminal';
@@ -26,8 +27,9 @@ export function SessionNotice({ id }: { id: string }) {
   };
   return (
     <Flex wrap justify="space-between" align="center" gap="small">
-      <StatusTag status={session.status} />
+      <SessionTag session={session} />
       <Flex wrap gap={4}>
+        <OpenSession session={session} type="primary" size="small" />
         {isOpen && (
           <Link to="/sessions" search={{ session: id, panel: 'apps' }}>
             <Button size="small">{t('sessions.apps')}</Button>

@@ -1,4 +1,5 @@
 import { useTranslation } from 'react-i18next';
+import { hasFailed, type Session } from '../data/sessions/sessions';
 import { Tag, type TagColor } from './Tag';
 
 const COLORS: Record<string, TagColor | undefined> = {
@@ -14,3 +15,8 @@ export function StatusTag({ status }: { status: string }) {
   const { t } = useTranslation();
   return <Tag color={status in COLORS ? COLORS[status] : 'cyan'}>{t(`status.${status}`)}</Tag>;
 }
+
+/** The status of a session; a failed batch session has not just ended. */
+export const SessionTag = ({ session }: { session: Session }) => (
+  <StatusTag status={hasFailed(session) ? 'ERROR' : session.status} />
+);

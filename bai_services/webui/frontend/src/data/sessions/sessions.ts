@@ -26,6 +26,13 @@ const PENDING: readonly string[] = STATUS_GROUPS.pending;
 export const isEnded = (session: Session) => ENDED.includes(session.status);
 export const isPending = (session: Session) => PENDING.includes(session.status);
 
+/**
+ * Whether a batch session has ended without success. The result of an interactive session says
+ * nothing to its user: an idle timeout is a failure too.
+ */
+export const hasFailed = ({ type, status, result }: Session) =>
+  type === 'batch' && status === 'TERMINATED' && result === 'failure';
+
 /** Whether the caller, such as a monitor, may neither change the session nor read its log. */
 export const isOnlyRead = (session: Session) => session.hidden_fields.length > 0;
 
@@ -85,11 +92,14 @@ export const sessionCountQuery = (filters: Record<string, string>) =>
     select: (page: { total: number }) => page.total
   });
 
+/** Request a session, without the cache. */
+export const readSession = (id: string, signal: AbortSignal | null = null) =>
+  unwrap(api.GET('/sessions/{key}', { signal, params: { path: { key: id } } }));
+
 export const sessionQuery = (id: string) =>
   queryOptions({
     queryKey: ['sessions', 'one', id],
-    queryFn: ({ signal }) =>
-      unwrap(api.GET('/sessions/{key}', { signal, params: { path: { key: id } } }))
+    queryFn: ({ signal }) => readSession(id, signal)
   });
 
 export const whyQuery = (id: string) =>

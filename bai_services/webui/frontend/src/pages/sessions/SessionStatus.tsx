@@ -1,9 +1,9 @@
 import { InfoCircleOutlined } from '@ant-design/icons';
 import { Button, Popover, Progress } from 'antd';
 import { useTranslation } from 'react-i18next';
-import { StatusTag } from '../../components/StatusTag';
+import { SessionTag, StatusTag } from '../../components/StatusTag';
 import { withLocalTimes } from '../../components/time';
-import { isPending, type Session } from '../../data/sessions/sessions';
+import { hasFailed, isPending, type Session } from '../../data/sessions/sessions';
 
 /** What the agent does before the session starts, for example the pull of its image. */
 interface Preparation {
@@ -20,7 +20,12 @@ export function SessionStatus({ session }: { session: Session }) {
   const reasons = reasonsOf(session).map(text => withLocalTimes(text, i18n.language));
   return (
     <div className="bai-tags">
-      <StatusTag status={isPulling ? 'PULLING' : session.status} />
+      {isPulling ? <StatusTag status="PULLING" /> : <SessionTag session={session} />}
+      {hasFailed(session) && session.exit_code !== null && (
+        <span className="bai-secondary">
+          {t('sessions.exit-code', { code: String(session.exit_code) })}
+        </span>
+      )}
       {reasons.length > 0 && (
         <Popover
           trigger={['click', 'hover']}

@@ -10,7 +10,7 @@ import { Elapsed } from '../../components/Elapsed';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { LazyDialog } from '../../components/LazyDialog';
 import { PageTitle } from '../../components/PageTitle';
-import { StatusTag } from '../../components/StatusTag';
+import { SessionTag } from '../../components/StatusTag';
 import { meQuery } from '../../data/accounts/me';
 import { loadScript } from '../../data/scripts';
 import { sessionsQuery } from '../../data/sessions/sessions';
@@ -105,7 +105,7 @@ export function StartPage() {
                   {session.name}
                 </Link>
                 <Elapsed session={session} />
-                <StatusTag status={session.status} />
+                <SessionTag session={session} />
                 <OpenSession session={session} size="small" />
               </Flex>
             ))}

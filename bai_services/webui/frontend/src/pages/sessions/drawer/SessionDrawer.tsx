@@ -7,6 +7,7 @@ import {
   isEnded,
   isOnlyRead,
   isPending,
+  serverUrl,
   sessionQuery,
   useStopSessions,
   type Session
@@ -28,7 +29,7 @@ const WIDTH = 720;
 
 interface SessionDrawerProps {
   id: string | undefined;
-  /** The tab that is open at first; undefined: the log, or the usage if the log is hidden. */
+  /** The tab that is open at first; undefined: see `tabFor`. */
   panel?: string | undefined;
   onClose: () => void;
 }
@@ -68,17 +69,27 @@ function SessionActions({ session }: { session: Session }) {
   const stop = useStopSessions();
   const kept = session.mounts.filter(({ permission }) => permission !== 'ro');
   const confirm = () => {
+    const texts = isPending(session)
+      ? {
+          title: t('sessions.cancel-one', { name: session.name }),
+          content: t('sessions.cancel-help'),
+          okText: t('sessions.cancel-ok'),
+          cancelText: t('sessions.cancel-keep')
+        }
+      : {
+          title: t('sessions.stop-one', { name: session.name }),
+          content: (
+            <>
+              <p>{t('sessions.stop-warning')}</p>
+              {kept.length > 0 && (
+                <p>{t('sessions.stop-kept', { paths: kept.map(({ path }) => path).join(', ') })}</p>
+              )}
+            </>
+          ),
+          okText: t('sessions.stop')
+        };
     modal.confirm({
-      title: t('sessions.stop-one', { name: session.name }),
-      content: (
-        <>
-          <p>{t('sessions.stop-warning')}</p>
-          {kept.length > 0 && (
-            <p>{t('sessions.stop-kept', { paths: kept.map(({ path }) => path).join(', ') })}</p>
-          )}
-        </>
-      ),
-      okText: t(isPending(session) ? 'sessions.cancel' : 'sessions.stop'),
+      ...texts,
       okButtonProps: { danger: true },
       onOk: async () => {
         const failures = await stop.mutateAsync([session]);
@@ -115,13 +126,22 @@ function SessionDetail({ session, panel }: SessionDetailProps) {
   );
 }
 
+/** The tab that is shown until the user chooses one. */
+function tabFor(session: Session): string {
+  if (isOnlyRead(session)) {
+    return 'usage';
+  }
+  return serverUrl(session) ? 'apps' : 'logs';
+}
+
 function SessionTabs({ session, panel }: SessionDetailProps) {
   const { t } = useTranslation();
-  const [tab, setTab] = useState(panel ?? (isOnlyRead(session) ? 'usage' : 'logs'));
+  const [chosen, setChosen] = useState(panel);
+  const tab = chosen ?? tabFor(session);
   const [kernel, setKernel] = useState(session.kernels[0]?.hostname ?? 'main1');
   const showLog = (hostname: string) => {
     setKernel(hostname);
-    setTab('logs');
+    setChosen('logs');
   };
   const tabs = {
     // Sessions of other types run no Jupyter server.
@@ -138,7 +158,7 @@ function SessionTabs({ session, panel }: SessionDetailProps) {
   return (
     <Tabs
       activeKey={tab}
-      onChange={setTab}
+      onChange={setChosen}
       // Unmount hidden tabs, so that they do not follow the log.
       destroyOnHidden
       items={Object.entries(tabs).map(([key, children]) => ({

@@ -4,7 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { Elapsed } from '../../../components/Elapsed';
 import { ImageLabel } from '../../../components/ImageLabel';
 import { SlotTags } from '../../../components/SlotTags';
-import { StatusTag } from '../../../components/StatusTag';
+import { SessionTag, StatusTag } from '../../../components/StatusTag';
 import { formatTime } from '../../../components/time';
 import { isPending, type Session } from '../../../data/sessions/sessions';
 import { readDataSearch } from '../../data/search';
@@ -18,7 +18,7 @@ export function SessionFacts({ session }: { session: Session }) {
   const { t, i18n } = useTranslation();
   const timeOf = (time: string | null) => time && formatTime(time, i18n.language);
   const rows = [
-    { key: 'status', children: <StatusTag status={session.status} /> },
+    { key: 'status', children: <SessionTag session={session} /> },
     { key: 'info', children: session.status_info && <UserText text={session.status_info} /> },
     {
       key: 'result',
