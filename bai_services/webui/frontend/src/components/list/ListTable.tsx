@@ -94,7 +94,7 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
         loading={props.isLoading}
         className="bai-table"
         showSorterTooltip={false}
-        locale={items.length === 0 ? { emptyText: props.empty } : NO_LOCALE}
+        locale={items.length === 0 ? { emptyText: props.page ? props.empty : ' ' } : NO_LOCALE}
         {...(props.rowSelection ? { rowSelection: props.rowSelection } : {})}
         pagination={false}
         onChange={onSort}
