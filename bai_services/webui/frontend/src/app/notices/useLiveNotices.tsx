@@ -10,7 +10,7 @@ import { addNotice, openNotices, type Notice } from '../../data/notices';
 import { currentPreferences } from '../../data/accounts/preferences';
 import { queries } from '../../data/queries';
 import { endOf, runningSessionsQuery, sessionQuery } from '../../data/sessions/sessions';
-import { NoticeLink, noticeText } from './noticeText';
+import { NoticeLink, noticeInfo, noticeText } from './noticeText';
 import { SessionNotice } from '../SessionNotice';
 
 const TYPES = {
@@ -76,10 +76,10 @@ function useNotify(): Notify {
         title,
         ...(notice.kind === 'RUNNING'
           ? { description: <SessionNotice id={notice.session} />, duration: NOTICE_SECONDS }
-          : { description: notice.info, actions: <NoticeLink notice={notice} /> })
+          : { description: noticeInfo(notice), actions: <NoticeLink notice={notice} /> })
       });
       if (document.hidden && currentPreferences().hasDesktopNotices && 'Notification' in window) {
-        new Notification(title, { body: notice.info, tag: notice.key });
+        new Notification(title, { body: noticeInfo(notice), tag: notice.key });
       }
     },
     [notification, t]
