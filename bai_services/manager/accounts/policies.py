@@ -97,7 +97,7 @@ def _validated_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
     values = {key: value for key, value in fields.items() if key != "name"}
     for field in _CAPS_FIELDS:
         if values.get(field) is not None:
-            values[field] = Caps.parse(values[field])
+            values[field] = _caps(field, values[field])
     if "allowed_vfolder_hosts" in values:
         values["allowed_vfolder_hosts"] = check_hosts(values["allowed_vfolder_hosts"])
     if values.get("default_for_unspecified", "LIMITED") not in ("LIMITED", "UNLIMITED"):
@@ -107,3 +107,11 @@ def _validated_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
             field="default_for_unspecified",
         )
     return values
+
+
+def _caps(field: str, amounts: Mapping[str, Any]) -> Caps:
+    try:
+        return Caps.parse(amounts)
+    except InvalidRequest as error:
+        # Forms show the message at the field.
+        raise InvalidRequest(error.message, **{**error.details, "field": field}) from None

@@ -346,6 +346,13 @@ async def test_invalid_field_is_rejected_with_a_reason(
     await expect_error(InvalidRequest, admin.post(path, body), match)
 
 
+@pytest.mark.parametrize("field", ["total_resource_slots", "max_pending_slots"])
+async def test_invalid_limit_of_a_policy_names_its_field(admin: Client, field: str) -> None:
+    request = admin.patch("/keypair-policies/default", {field: {"cpu": "lots"}})
+    error = await expect_error(InvalidRequest, request, "cpu=lots is not an amount")
+    assert error.details == {"slot": "cpu", "field": field}
+
+
 async def test_rejected_password_is_not_in_the_message(admin: Client) -> None:
     body = {"username": "x", "email": "x@example.org", "password": "weakpassword"}
     error = await expect_error(InvalidRequest, admin.post("/users", body))

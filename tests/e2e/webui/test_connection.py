@@ -84,6 +84,23 @@ async def test_open_pages_survive_a_restart_of_the_manager(
         await asyncio.to_thread(rest.delete, f"/sessions/{session['id']}")
 
 
+async def test_open_page_notices_a_manager_that_does_not_respond(
+    opened: Opener[Data], hub: RunningHub
+) -> None:
+    ui = await opened(Data, "user2", "/data")
+    await ui.page.wait_for_load_state("networkidle")
+    manager = hub.process_of("manager")
+    manager.suspend()
+    try:
+        # A new request, because the list of this tab has not been read yet.
+        await ui.choose_tab("Shared")
+        await ui.page.get_by_text(LOST).wait_for(timeout=10_000)
+        assert await ui.page.locator("#content .ant-empty").count() == 0
+    finally:
+        manager.resume()
+    await ui.page.get_by_text(LOST).wait_for(state="detached")
+
+
 async def test_page_whose_script_cannot_be_loaded_appears_when_the_manager_is_back(
     opened: Opener[Shell], hub: RunningHub
 ) -> None:

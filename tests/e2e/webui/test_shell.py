@@ -60,7 +60,7 @@ async def test_invitation_appears_as_an_unread_notice(
 
     await ui.page.keyboard.press("]")
     drawer = dialog(ui, "Notifications")
-    await drawer.get_by_text(f"The folder {FOLDER} is shared with you").wait_for()
+    await drawer.get_by_text(f"invites you to the folder {FOLDER}").wait_for()
     await ui.page.keyboard.press("]")
     await ui.page.get_by_role("button", name="Notifications", exact=True).wait_for()
     await ui.page.reload()

@@ -2,6 +2,7 @@ import i18next from 'i18next';
 import createClient from 'openapi-fetch';
 import { config } from '../config';
 import { logRequest } from './requestLog';
+import { ResponseWatch } from './responseWatch';
 import type { components, paths } from './schema';
 import { sendOnce } from './singleFlight';
 
@@ -68,6 +69,16 @@ export const api = createClient<paths, 'application/json'>({
   headers: { 'X-XSRFToken': config.xsrfToken }
 });
 
+// A pending request gets no response for this time: find out whether the server responds at all.
+const MAX_SILENCE_MILLIS = 3_000;
+let reportSilence = () => {};
+const responses = new ResponseWatch(MAX_SILENCE_MILLIS, () => reportSilence());
+
+/** Call `listener` when requests are pending and the server has sent no response for some time. */
+export function onSilence(listener: () => void): void {
+  reportSilence = listener;
+}
+
 const begins = new Map<string, number>();
 
 function log(id: string, { method, url }: Request, status: number): void {
@@ -86,12 +97,15 @@ function log(id: string, { method, url }: Request, status: number): void {
 api.use({
   onRequest({ id }) {
     begins.set(id, performance.now());
+    responses.sent();
   },
   onResponse({ id, request, response }) {
     log(id, request, response.status);
+    responses.ended(true);
   },
   onError({ id, request }) {
     log(id, request, 0);
+    responses.ended(false);
     return unreachable();
   }
 });

@@ -1,5 +1,5 @@
 import { config } from '../config';
-import { unreachable } from './client';
+import { onSilence, unreachable } from './client';
 import { currentConnection, reportFailure, reportSuccess } from './connection';
 import { meQuery } from './accounts/me';
 import { queries } from './queries';
@@ -9,6 +9,8 @@ const MAX_RETRY_MILLIS = 10_000;
 // connection of the browser open, so the browser reports no error.
 const MAX_SILENCE_MILLIS = 15_000;
 const MAX_RESPONSE_MILLIS = 10_000;
+// After requests without a response, a response must arrive within this time.
+const MAX_PROBE_MILLIS = 2_000;
 const FIRST_RETRY_MILLIS = 1_000;
 // Throttle interval: a change and all changes within this time after it cause one refresh.
 const THROTTLE_MILLIS = 150;
@@ -45,6 +47,7 @@ let retryTimer: number | undefined;
 /** Subscribe to changes of sessions, folders and permissions, which invalidate cached queries. */
 export function followChanges(): void {
   open();
+  onSilence(() => void checkAccess(MAX_PROBE_MILLIS));
   window.addEventListener('online', retryConnection);
 }
 
@@ -131,9 +134,8 @@ async function reopen(): Promise<void> {
 }
 
 /** Find out whether the server responds, and whether the user is still signed in. */
-export async function checkAccess(): Promise<void> {
-  const wasLost = currentConnection().state === 'lost';
-  const timeout = window.setTimeout(() => reportFailure(unreachable()), MAX_RESPONSE_MILLIS);
+export async function checkAccess(maxMillis = MAX_RESPONSE_MILLIS): Promise<void> {
+  const timeout = window.setTimeout(() => reportFailure(unreachable()), maxMillis);
   try {
     await queries.query({ ...meQuery, staleTime: 0, retry: false });
   } catch {
@@ -141,6 +143,7 @@ export async function checkAccess(): Promise<void> {
   } finally {
     window.clearTimeout(timeout);
   }
+  const wasLost = currentConnection().state === 'lost';
   reportSuccess();
   if (wasLost) {
     await queries.invalidateQueries({

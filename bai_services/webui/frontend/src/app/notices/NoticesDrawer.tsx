@@ -9,7 +9,7 @@ import { meQuery } from '../../data/accounts/me';
 import { clearNotices, isOutdated, useNotices, type Notice } from '../../data/notices';
 import { runningSessionsQuery, sessionsQuery } from '../../data/sessions/sessions';
 import { useUploads } from '../../data/folders/uploads';
-import { NoticeLink, noticeText } from './noticeText';
+import { NoticeLink, noticeInfo, noticeText } from './noticeText';
 
 const MAX_TASKS = 10;
 const STARTING = 'PENDING,SCHEDULED,PREPARING,PREPARED';
@@ -69,9 +69,9 @@ function NoticeRow({ notice, hasEnded, onUse }: NoticeRowProps) {
         </Typography.Text>
         {!notice.isRead && <Badge color="blue" text={t('notices.new')} />}
       </Flex>
-      {notice.info && (
+      {noticeInfo(notice) && (
         <Typography.Paragraph type="secondary" style={{ margin: 0, overflowWrap: 'anywhere' }}>
-          {notice.info}
+          {noticeInfo(notice)}
         </Typography.Paragraph>
       )}
       <Flex justify="space-between" gap="small">

@@ -1,15 +1,32 @@
+import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import type { TFunction } from 'i18next';
 import { useTranslation } from 'react-i18next';
+import { meQuery } from '../../data/accounts/me';
+import { receivedInvitationsQuery } from '../../data/folders/folders';
 import type { Notice } from '../../data/notices';
 
-type Named = Pick<Notice, 'kind' | 'name' | 'session' | 'code'>;
+type Shown = Pick<Notice, 'key' | 'kind' | 'name' | 'info' | 'session' | 'code'>;
 
-export const noticeText = (t: TFunction, { kind, name, code }: Named) =>
-  code === undefined ? t(`notices.${kind}`, { name }) : t('notices.failed-code', { name, code });
+export function noticeText(t: TFunction, { kind, name, info, code }: Shown) {
+  if (code !== undefined) {
+    return t('notices.failed-code', { name, code });
+  }
+  return kind === 'share'
+    ? t('notices.share', { name, user: info })
+    : t(`notices.${kind}`, { name });
+}
 
-/** Link to the session of a notice; without a session, to the page of folders. */
-export function NoticeLink({ notice, onUse }: { notice: Named; onUse?: () => void }) {
+/** Explanation below the text; the text of an invitation already contains the inviter. */
+export const noticeInfo = ({ kind, info }: Shown) => (kind === 'share' ? '' : info);
+
+interface NoticeLinkProps {
+  notice: Shown;
+  onUse?: () => void;
+}
+
+/** Link to the session of a notice, or to an invitation that is not answered yet. */
+export function NoticeLink({ notice, onUse }: NoticeLinkProps) {
   const { t } = useTranslation();
   return notice.session ? (
     <Link
@@ -20,8 +37,22 @@ export function NoticeLink({ notice, onUse }: { notice: Named; onUse?: () => voi
       {t('notices.show')}
     </Link>
   ) : (
-    <Link to="/data" {...(onUse ? { onClick: onUse } : {})}>
-      {t('notices.answer')}
-    </Link>
+    <InvitationLink notice={notice} {...(onUse ? { onUse } : {})} />
+  );
+}
+
+function InvitationLink({ notice, onUse }: NoticeLinkProps) {
+  const { t } = useTranslation();
+  const { data: me } = useQuery(meQuery);
+  const { data: pending } = useQuery({
+    ...receivedInvitationsQuery(me?.id ?? ''),
+    enabled: me !== undefined
+  });
+  return (
+    pending?.some(({ id }) => id === notice.key) && (
+      <Link to="/data" {...(onUse ? { onClick: onUse } : {})}>
+        {t('notices.answer')}
+      </Link>
+    )
   );
 }

@@ -17,7 +17,7 @@ import {
   sessionQuery,
   type Session
 } from '../../data/sessions/sessions';
-import { NoticeLink, noticeText } from './noticeText';
+import { NoticeLink, noticeInfo, noticeText } from './noticeText';
 import { SessionNotice } from '../SessionNotice';
 
 const TYPES = {
@@ -108,10 +108,10 @@ function useNotify(): Notify {
         title: notice.kind === 'RUNNING' ? <StartTitle notice={notice} /> : title,
         ...(notice.kind === 'RUNNING'
           ? { description: <SessionNotice id={notice.session} />, duration: NOTICE_SECONDS }
-          : { description: notice.info, actions: <NoticeLink notice={notice} /> })
+          : { description: noticeInfo(notice), actions: <NoticeLink notice={notice} /> })
       });
       if (document.hidden && currentPreferences().hasDesktopNotices && 'Notification' in window) {
-        new Notification(title, { body: notice.info, tag: notice.key });
+        new Notification(title, { body: noticeInfo(notice), tag: notice.key });
       }
     },
     [notification, t]

@@ -8,6 +8,7 @@ import { EnvironmentSection } from './EnvironmentSection';
 import { Field, idOf } from './Field';
 import { ImageField } from './ImageField';
 import { useLauncher } from './launcherContext';
+import { presetState } from './presets';
 import { SlotField } from './SlotField';
 import { ThreadFields } from './ThreadFields';
 import { isolated } from '../../i18n/userText';
@@ -93,6 +94,10 @@ export function ResourceSection() {
 function PresetField({ options }: { options: SessionOptions }) {
   const { t } = useTranslation();
   const { form, change } = useLauncher();
+  const presets = options.presets.map(preset => ({
+    ...preset,
+    state: presetState(preset, options.limits)
+  }));
   return (
     <Field name="preset" label={t('launcher.preset')}>
       <Select
@@ -101,14 +106,14 @@ function PresetField({ options }: { options: SessionOptions }) {
         placeholder={t('launcher.preset-none')}
         value={form.preset || undefined}
         onChange={(preset: string | undefined) => change({ preset: preset ?? '', resources: {} })}
-        options={options.presets.map(({ name, resources, allocatable }) => ({
+        options={presets.map(({ name, resources, state }) => ({
           value: name,
           label: (
             <Flex gap="small" align="center" wrap>
               <span>{name}</span>
               <SlotTags slots={resources} />
-              {!allocatable && (
-                <Typography.Text type="secondary">{t('launcher.preset-waits')}</Typography.Text>
+              {state !== 'now' && (
+                <Typography.Text type="secondary">{t(`launcher.preset-${state}`)}</Typography.Text>
               )}
             </Flex>
           )

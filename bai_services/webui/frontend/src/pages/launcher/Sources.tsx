@@ -1,4 +1,4 @@
-import { HistoryOutlined } from '@ant-design/icons';
+import { ClockCircleOutlined, HistoryOutlined, StopOutlined } from '@ant-design/icons';
 import type { ReactNode } from 'react';
 import { Button, Dropdown, Flex, Tooltip, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
@@ -9,8 +9,15 @@ import { meQuery } from '../../data/accounts/me';
 import { sessionsQuery } from '../../data/sessions/sessions';
 import { formOf, requestOfSession, type LaunchForm } from './form';
 import { useLauncher } from './launcherContext';
+import { presetState } from './presets';
 
 const RECENT = 5;
+// Signs of presets that cannot start now.
+const SIGNS = {
+  waits: <ClockCircleOutlined />,
+  'over-limit': <StopOutlined />,
+  'too-large': <StopOutlined />
+} as const;
 
 interface SourceProps {
   onChoose: (form: LaunchForm) => void;
@@ -54,7 +61,11 @@ export function Sources({ onChoose }: SourceProps) {
   const { t } = useTranslation();
   const { form, change, options } = useLauncher();
   const { data: templates = [] } = useQuery(templatesQuery);
-  const presets = options?.presets ?? [];
+  const presets = (options?.presets ?? []).map(preset => {
+    const state = presetState(preset, options?.limits ?? {});
+    return { ...preset, state, note: state === 'now' ? '' : t(`launcher.preset-${state}`) };
+  });
+  const states = ['waits', 'over-limit', 'too-large'] as const;
   return (
     <>
       {templates.length > 0 && (
@@ -68,23 +79,33 @@ export function Sources({ onChoose }: SourceProps) {
       )}
       {presets.length > 0 && (
         <Row title={t('launcher.presets')}>
-          {presets.map(({ name, resources, allocatable }) => (
+          {presets.map(({ name, resources, state, note }) => (
             <Tooltip
               key={name}
               title={Object.entries(resources)
                 .map(([slot, amount]) => `${slot} ${shortAmount(slot, amount)}`)
+                .concat(note || [])
                 .join(', ')}
             >
               <Button
                 size="small"
+                icon={state !== 'now' && SIGNS[state]}
+                aria-label={note ? `${name} (${note})` : name}
                 type={form.preset === name ? 'primary' : 'default'}
                 aria-pressed={form.preset === name}
                 onClick={() => change({ preset: name, resources: {} })}
               >
-                {allocatable ? name : `${name} (${t('launcher.preset-waits')})`}
+                {name}
               </Button>
             </Tooltip>
           ))}
+          {states
+            .filter(state => presets.some(preset => preset.state === state))
+            .map(state => (
+              <Typography.Text key={state} type="secondary">
+                {SIGNS[state]} {t(`launcher.preset-${state}`)}
+              </Typography.Text>
+            ))}
         </Row>
       )}
     </>

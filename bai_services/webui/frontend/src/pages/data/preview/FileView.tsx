@@ -107,7 +107,9 @@ function TextView(props: FileViewProps & { isCut: boolean }) {
       )}
       {!showsText && kind === 'markdown' && <MarkdownPreview text={shown} />}
       {!showsText && kind === 'table' && <TablePreview name={path} text={shown} />}
-      {!showsText && kind === 'notebook' && <NotebookPreview text={shown} />}
+      {!showsText && kind === 'notebook' && (
+        <NotebookPreview text={shown} onShowText={() => change('text')} />
+      )}
     </>
   );
 }

@@ -1,4 +1,4 @@
-import { Alert, Empty, Skeleton } from 'antd';
+import { Alert, Button, Empty, Skeleton } from 'antd';
 import type { Root } from 'hast';
 import { useMemo } from 'react';
 import { useTranslation } from 'react-i18next';
@@ -7,8 +7,13 @@ import { MarkdownTree, TooComplex } from './markdown/MarkdownPreview';
 import { useMarkdown } from './markdown/useMarkdown';
 import { cellsOf, type Notebook, type NotebookCell } from './notebook';
 
+interface NotebookPreviewProps {
+  text: string;
+  onShowText: () => void;
+}
+
 /** The cells of a Jupyter notebook with their outputs. */
-export function NotebookPreview({ text }: { text: string }) {
+export function NotebookPreview({ text, onShowText }: NotebookPreviewProps) {
   const { t } = useTranslation();
   const notebook = useMemo(() => cellsOf(text), [text]);
   if (notebook === null) {
@@ -17,11 +22,15 @@ export function NotebookPreview({ text }: { text: string }) {
   if (notebook.cells.length === 0) {
     return <Empty image={Empty.PRESENTED_IMAGE_SIMPLE} description={t('preview.no-cells')} />;
   }
-  return <Cells notebook={notebook} />;
+  return <Cells notebook={notebook} onShowText={onShowText} />;
 }
 
-function Cells({ notebook }: { notebook: Notebook }) {
-  const { t } = useTranslation();
+interface CellsProps {
+  notebook: Notebook;
+  onShowText: () => void;
+}
+
+function Cells({ notebook, onShowText }: CellsProps) {
   // Pass an empty text for each cell that is not Markdown, so that the index of a tree is the index
   // of its cell.
   const trees = useMarkdown(
@@ -30,17 +39,46 @@ function Cells({ notebook }: { notebook: Notebook }) {
   if (trees === undefined) {
     return <Skeleton active />;
   }
-  const { omitted } = notebook;
   return (
     <>
-      {(omitted.cells > 0 || omitted.outputs > 0 || omitted.characters > 0) && (
-        <Alert type="info" showIcon title={t('preview.omitted', { ...omitted })} />
-      )}
+      <LimitNotice notebook={notebook} onShowText={onShowText} />
       {trees === null && <TooComplex />}
       {notebook.cells.map((cell, index) => (
         <Cell key={index} cell={cell} tree={trees?.[index]} />
       ))}
     </>
+  );
+}
+
+/** What the limits of the preview leave out, and a button that shows the text of the file. */
+function LimitNotice({ notebook, onShowText }: CellsProps) {
+  const { t, i18n } = useTranslation();
+  const { cells, omitted } = notebook;
+  const numberText = (count: number) => count.toLocaleString(i18n.language);
+  const notices = [
+    ...(omitted.cells > 0
+      ? [
+          t('preview.first-cells', {
+            shown: numberText(cells.length),
+            total: numberText(cells.length + omitted.cells)
+          })
+        ]
+      : []),
+    ...(omitted.outputs > 0 || omitted.characters > 0 ? [t('preview.shortened')] : [])
+  ];
+  return (
+    notices.length > 0 && (
+      <Alert
+        type="info"
+        showIcon
+        title={notices.join(' ')}
+        action={
+          <Button size="small" onClick={onShowText}>
+            {t('preview.whole-text')}
+          </Button>
+        }
+      />
+    )
   );
 }
 
