@@ -189,7 +189,10 @@ async def list_(
         for item in page["items"]:
             item["resources"] = units.slots(item["requested"])
             item["status"] = status_text(item)
-    empty = "no sessions; create one: bai session create NAME --wait"
+    if name or project or status:
+        empty = "no session matches the filters"
+    else:
+        empty = "no sessions; create one: bai session create NAME --wait"
     if not (include_ended or name or status):
         empty += " (list ended sessions: bai session ls --all)"
     output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
