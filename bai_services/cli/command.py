@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
 import functools
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,7 +14,7 @@ from urllib.parse import quote
 import click
 
 from bai_services.client import Client
-from bai_services.core.errors import InvalidRequest
+from bai_services.core.errors import BaiError, InvalidRequest, NotFound
 
 from . import profile
 
@@ -23,6 +24,9 @@ json_option = click.option(
 
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show every field.")
 
+
+# Number of the newest sessions whose names are compared with a name that was not found.
+_MAX_COMPARED_NAMES = 200
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _limit_option = click.option(
@@ -107,11 +111,32 @@ def connected(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
         async def with_client() -> None:
             async with Client(current.service_url, current.credential) as client:
-                await function(Connection(current, client), *args, **kwargs)
+                try:
+                    await function(Connection(current, client), *args, **kwargs)
+                except NotFound as error:
+                    error.message += await _similar_sessions(client, error)
+                    raise
 
         asyncio.run(with_client())
 
     return run
+
+
+async def _similar_sessions(client: Client, error: NotFound) -> str:
+    """Return a sentence with the names of the sessions closest to the one that was not found.
+
+    The result is empty if the error is about another object or no name is close.
+    """
+    name = error.details.get("session")
+    if not isinstance(name, str):
+        return ""
+    # The suggestion is optional: without it, the command fails with the original error.
+    with contextlib.suppress(BaiError):
+        page = await client.get("/sessions", sort="-created_at", limit=_MAX_COMPARED_NAMES)
+        names = {str(item["name"]) for item in page["items"]}
+        if suggestion := did_you_mean(name, names - {name}):
+            return f".{suggestion}"
+    return ""
 
 
 def segment(name: str) -> str:

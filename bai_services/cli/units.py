@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -11,6 +12,7 @@ from bai_services.core.resources import CPU, MEM, format_amount, parse_amount
 _SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 # Units of a duration: length in seconds and symbol.
 _DURATION_UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _TIME_LENGTH = len("2030-01-31T09:00:00Z")
 
 
@@ -124,3 +126,13 @@ def relative_text(text: str | None) -> str:
 def local(when: datetime) -> str:
     """Format a time in the local time zone, to the second."""
     return when.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def with_local_times(text: str) -> str:
+    """Replace each time of the REST API in a message by the time in the local time zone."""
+
+    def replace(match: re.Match[str]) -> str:
+        when = parse_time(match[0])
+        return match[0] if when is None else local(when)
+
+    return _TIME.sub(replace, text)

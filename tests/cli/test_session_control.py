@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,11 @@ async def test_wait_and_logs_of_a_failed_batch_session(
     assert (await bai(*logs, "--follow", "--lines", "1", by="user")).code == 2
     refused = await bai("session", "create", "test", "--depends-on", "train", by="user")
     assert (refused.code, "train (TERMINATED with failure)" in refused.stderr) == (1, True)
+    listed = await bai("session", "ls", "--all", by="user")
+    assert re.search(r"train +FAILED \(3\) ", listed.stdout)
+    document = (await bai("session", "ls", "--all", "--json", by="user")).document
+    assert [item["status"] for item in document["items"]] == ["TERMINATED"]
+    assert "train  ● FAILED (3) " in (await bai("session", "info", "train", by="user")).stdout
 
 
 async def test_wait_for_an_ended_session_succeeds_only_for_statuses_that_it_reached(

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import time
 from dataclasses import fields
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from bai_services.cli.sessions.waiting import _LiveLine, interruption_message, wait_for_status
+from bai_services.cli.sessions.waiting import (
+    _LiveLine,
+    _PlainLines,
+    interruption_message,
+    live_text,
+    wait_for_status,
+)
+from bai_services.cli.sessions.why import explanation_lines
 from bai_services.client import Client, Keypair
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.sessions.spec import SessionSpec, traits_of
@@ -280,6 +290,68 @@ async def test_preview_creates_no_session(bai: Bai, api: Api, agent: FakeAgent) 
     assert "resources.cpu: " in done.stderr
 
 
+def test_wait_says_if_only_a_quota_can_let_the_session_start(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reason = {"check": "policy", "passed": False, "message": "1 session allowed"}
+    session = {
+        "name": "lab1",
+        "status": "PENDING",
+        "resource_group": "default",
+        "queue_position": 1,
+        "reasons": [reason],
+    }
+    note = "blocked by a quota: starts only after sessions using it end or it is raised"
+    assert note in live_text(session, 1, [], 80).plain
+    others = {**session, "reasons": [{**reason, "check": "resources"}]}
+    assert note not in live_text(others, 1, [], 80).plain
+
+    async def show() -> None:
+        lines = _PlainLines()
+        for _ in range(3):
+            await lines.show(session)
+
+    asyncio.run(show())
+    assert capsys.readouterr().err.splitlines() == [
+        "session lab1 is pending: #1 in group default · 1 session allowed",
+        note,
+    ]
+
+
+async def test_a_name_that_is_not_found_gets_a_suggestion(bai: Bai, agent: FakeAgent) -> None:
+    await bai("session", "create", "gpu-wait", by="user")
+    for command in ("info", "why", "rm", "wait"):
+        done = await bai("session", command, "gpu-wai", by="user")
+        assert (done.code, done.stderr.count("Did you mean 'gpu-wait'?")) == (4, 1)
+    # The name of another user's session is not suggested.
+    done = await bai("session", "info", "gpu-wai", by="user2")
+    assert (done.code, "Did you mean" in done.stderr) == (4, False)
+
+
+async def test_an_empty_list_says_whether_it_is_filtered(bai: Bai, agent: FakeAgent) -> None:
+    done = await bai("session", "ls", "--status", "error", by="user")
+    assert done.stderr == "no session matches the filters\n"
+    done = await bai("session", "ls", by="user")
+    assert done.stderr.startswith("no sessions; create one: bai session create NAME --wait")
+
+
+def test_times_of_an_explanation_are_relative_and_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC-9")
+    time.tzset()
+    begin = datetime.now(UTC) + timedelta(hours=2, minutes=5, seconds=30)
+    check = {"check": "not-before", "passed": False}
+    response = {
+        "checks": [{**check, "message": "does not start before 2030-01-31T09:00:00.123456+00:00"}],
+        "estimate": {"starts_at": begin.isoformat(), "certainty": "other"},
+        "sooner": [],
+    }
+    local = begin.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    assert explanation_lines(response) == [
+        "  FAIL  not-before: does not start before 2030-01-31 18:00:00",
+        f"estimated start: in 2 h 5 min, {local} (other)",
+    ]
+
+
 async def test_why_explains_a_pending_session(bai: Bai, api: Api, agent: FakeAgent) -> None:
     for name in ("big1", "big2"):
         await bai("session", "create", name, "-r", "cpu=6", "-r", "mem=1g", by="user")
@@ -288,7 +360,9 @@ async def test_why_explains_a_pending_session(bai: Bai, api: Api, agent: FakeAge
         done = await bai("session", "why", "big2", by="user")
         return done.stdout if "sooner:" in done.stdout else None
 
-    text = await wait_until_async(explanation, 10, "suggestions for big2")
+    output = await wait_until_async(explanation, 10, "suggestions for big2")
+    assert all(len(line) <= 80 for line in output.splitlines())
+    text = re.sub(r"\n {4,}", " ", output)  # undo the wrapping
     assert "big2: position 1 in resource group default, priority 10" in text
     assert "  ok    resource-group: resource group default is active" in text
     assert "  FAIL  resources: resource group default: cpu=6 requested, but at most 2" in text

@@ -9,7 +9,7 @@ import click
 from rich.text import Text
 
 from bai_services.core.resources import CPU, MEM
-from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
+from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Status
 
 from .. import output, units
 from ..command import Connection, connected, example, json_option, segment, verbose_option
@@ -78,11 +78,19 @@ def session_screen(connection: Connection, session: Mapping[str, Any]) -> Screen
     return screen
 
 
+def status_text(session: Mapping[str, Any]) -> str:
+    """Return the status of a session; if its command has failed, ``FAILED`` and the exit code."""
+    if session["status"] != Status.TERMINATED or session["result"] != Result.FAILURE:
+        return str(session["status"])
+    code = session["exit_code"]
+    return "FAILED" if code is None else f"FAILED ({code})"
+
+
 def _title(session: Mapping[str, Any]) -> Text:
-    status = session["status"]
-    style = STATUS_STYLES.get(status, "yellow")
+    status, text = session["status"], status_text(session)
+    style = STATUS_STYLES.get(status, "yellow") if text == status else "red"
     title = Text(printable(session["name"]), style="bold")
-    title.append("  ● ", style=f"not bold {style}").append(status, style=style)
+    title.append("  ● ", style=f"not bold {style}").append(text, style=style)
     if status in ENDED:
         ran = units.since(session["started_at"], session["terminated_at"])
         when = units.relative_text(session["terminated_at"])

@@ -37,7 +37,7 @@ from .control import (
 )
 from .devices import devices
 from .exec import cp, exec_
-from .info import info
+from .info import info, status_text
 from .live_output import events, follow_log, top
 from .preview import print_preview
 from .spec_options import request_fields, spec_options
@@ -188,7 +188,11 @@ async def list_(
     if not as_json:
         for item in page["items"]:
             item["resources"] = units.slots(item["requested"])
-    empty = "no sessions; create one: bai session create NAME --wait"
+            item["status"] = status_text(item)
+    if name or project or status:
+        empty = "no session matches the filters"
+    else:
+        empty = "no sessions; create one: bai session create NAME --wait"
     if not (include_ended or name or status):
         empty += " (list ended sessions: bai session ls --all)"
     output.print_page(page, COLUMNS, as_json=as_json, empty=empty)

@@ -9,8 +9,10 @@ import click
 
 from bai_services.core.sessions.lifecycle import Status
 
-from .. import output
+from .. import output, units
 from ..command import Connection, connected, example, json_option, segment
+from ..screen import WIDTH, wrapped
+from ..text import printable
 
 _CERTAINTIES = {
     "known": "exact if sessions run until their limits and no session with a higher priority "
@@ -42,18 +44,20 @@ def format_lines(response: Mapping[str, Any]) -> list[str]:
     position = f"position {response['position']}" if response["position"] else "pending"
     group, priority = response["resource_group"], response["priority"]
     title = f"{response['name']}: {position} in resource group {group}, priority {priority}"
-    return [title, *explanation_lines(response)]
+    return [*_wrapped(title), *explanation_lines(response)]
 
 
 def explanation_lines(response: Mapping[str, Any]) -> list[str]:
     """Return text lines with the checks, the estimated start and the suggestions of a response."""
-    lines = [_check(check) for check in response["checks"]]
+    lines = [line for check in response["checks"] for line in _check(check)]
     estimate = response["estimate"]
-    if estimate["starts_at"]:
-        certainty = _certainty(estimate["certainty"])
-        lines.append(f"estimated start: {estimate['starts_at']} ({certainty})")
-    else:
+    when = units.parse_time(estimate["starts_at"])
+    if when is None:
         lines.append("start time not yet known")
+    else:
+        certainty = _certainty(estimate["certainty"])
+        text = f"estimated start: {units.relative(when)}, {units.local(when)} ({certainty})"
+        lines += _wrapped(text)
     return lines + _suggestions(response["sooner"])
 
 
@@ -62,11 +66,19 @@ def _certainty(label: str) -> str:
     return label if meaning is None else f"{label}: {meaning}"
 
 
-def _check(check: Mapping[str, Any]) -> str:
-    return f"  {'ok  ' if check['passed'] else 'FAIL'}  {check['check']}: {check['message']}"
+def _check(check: Mapping[str, Any]) -> list[str]:
+    result = "ok  " if check["passed"] else "FAIL"
+    return _wrapped(f"{check['check']}: {check['message']}", prefix=f"  {result}  ")
 
 
 def _suggestions(remedies: Sequence[Mapping[str, Any]]) -> list[str]:
     if not remedies:
         return []
-    return ["to start it sooner:", *(f"  - {remedy['message']}" for remedy in remedies)]
+    lines = [_wrapped(remedy["message"], prefix="  - ") for remedy in remedies]
+    return ["to start it sooner:", *(line for remedy in lines for line in remedy)]
+
+
+def _wrapped(text: str, *, prefix: str = "") -> list[str]:
+    """Return the lines of a text, wrapped at 80 columns, the first with ``prefix``."""
+    lines = wrapped(printable(units.with_local_times(text)), WIDTH - len(prefix))
+    return [(" " * len(prefix) if number else prefix) + line for number, line in enumerate(lines)]
