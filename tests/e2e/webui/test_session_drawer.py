@@ -235,7 +235,7 @@ async def test_apps_are_connected_shared_and_opened(
     port = free_port()
     session = start(rest, "drawer-apps", image=app_image, preopen_ports=[port])
     ui = await opened(Sessions, "user2", f"/sessions?session={session['id']}")
-    await ui.drawer.get_by_role("tab", name="Apps").click()
+    await ui.drawer.get_by_role("tab", name="Apps", selected=True).wait_for()
     for title in (*TITLES, f"Port {port}"):
         await ui.drawer.get_by_role("cell", name=title, exact=True).wait_for()
 
@@ -309,7 +309,7 @@ async def test_log_of_each_kernel_of_a_cluster_is_shown(
     with three_kernels_allowed(hub):
         resources = {"cpu": "1", "mem": "512m"}
         session = start(rest, "drawer-cluster", cluster_size=2, resources=resources)
-        ui = await opened(Sessions, "user2", f"/sessions?session={session['id']}")
+        ui = await opened(Sessions, "user2", f"/sessions?session={session['id']}&panel=logs")
         await ui.fact("Cluster").get_by_text("2 kernels").wait_for()
         log = ui.drawer.get_by_role("log")
         await log.get_by_text("Jupyter").first.wait_for()

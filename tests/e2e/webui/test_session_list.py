@@ -362,6 +362,8 @@ async def test_a_new_session_is_announced_with_its_actions(
     )
     await notice.get_by_text("Running", exact=True).wait_for()
     await notice.hover()  # keeps the notice open
+    link = notice.get_by_role("link", name="Open", exact=True)
+    assert await link.get_attribute("href") == session["url"]
     terminal = notice.get_by_role("link", name="Terminal")
     address = await terminal.get_attribute("href")
     assert address is not None

@@ -4,9 +4,12 @@ import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { SessionTag } from '../components/StatusTag';
 import { appAddress, appsQuery } from '../data/sessions/apps';
+import { OpenSession } from '../pages/sessions/OpenSession';
 import { isEnded, serverUrl, sessionQuery, useStopSessions } from '../data/sessions/sessions';
 
 const TERMINAL = 'terminal';
+// AntD's notifications have 2050, and would cover the question, which has 1060.
+const QUESTION_Z_INDEX = 2060;
 
 /** The status of a new session, and buttons to open its apps or log and to stop it. */
 export function SessionNotice({ id }: { id: string }) {
@@ -28,6 +31,7 @@ export function SessionNotice({ id }: { id: string }) {
     <Flex wrap justify="space-between" align="center" gap="small">
       <SessionTag session={session} />
       <Flex wrap gap={4}>
+        <OpenSession session={session} type="primary" size="small" />
         {isOpen && (
           <Link to="/sessions" search={{ session: id, panel: 'apps' }}>
             <Button size="small">{t('sessions.apps')}</Button>
@@ -43,6 +47,7 @@ export function SessionNotice({ id }: { id: string }) {
         </Link>
         {!isEnded(session) && (
           <Popconfirm
+            zIndex={QUESTION_Z_INDEX}
             title={t('sessions.stop-one', { name: session.name })}
             description={t('sessions.stop-warning')}
             okText={t('sessions.stop')}

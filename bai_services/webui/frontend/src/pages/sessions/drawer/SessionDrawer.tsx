@@ -7,6 +7,7 @@ import {
   isEnded,
   isOnlyRead,
   isPending,
+  serverUrl,
   sessionQuery,
   useStopSessions,
   type Session
@@ -28,7 +29,7 @@ const WIDTH = 720;
 
 interface SessionDrawerProps {
   id: string | undefined;
-  /** The tab that is open at first; undefined: the log, or the usage if the log is hidden. */
+  /** The tab that is open at first; undefined: see `tabFor`. */
   panel?: string | undefined;
   onClose: () => void;
 }
@@ -125,13 +126,22 @@ function SessionDetail({ session, panel }: SessionDetailProps) {
   );
 }
 
+/** The tab that is shown until the user chooses one. */
+function tabFor(session: Session): string {
+  if (isOnlyRead(session)) {
+    return 'usage';
+  }
+  return serverUrl(session) ? 'apps' : 'logs';
+}
+
 function SessionTabs({ session, panel }: SessionDetailProps) {
   const { t } = useTranslation();
-  const [tab, setTab] = useState(panel ?? (isOnlyRead(session) ? 'usage' : 'logs'));
+  const [chosen, setChosen] = useState(panel);
+  const tab = chosen ?? tabFor(session);
   const [kernel, setKernel] = useState(session.kernels[0]?.hostname ?? 'main1');
   const showLog = (hostname: string) => {
     setKernel(hostname);
-    setTab('logs');
+    setChosen('logs');
   };
   const tabs = {
     // Sessions of other types run no Jupyter server.
@@ -148,7 +158,7 @@ function SessionTabs({ session, panel }: SessionDetailProps) {
   return (
     <Tabs
       activeKey={tab}
-      onChange={setTab}
+      onChange={setChosen}
       // Unmount hidden tabs, so that they do not follow the log.
       destroyOnHidden
       items={Object.entries(tabs).map(([key, children]) => ({
