@@ -378,6 +378,24 @@ async def test_a_new_session_is_announced_with_its_actions(
     await notice.get_by_text("Ended", exact=True).wait_for()
 
 
+async def test_a_failed_batch_session_is_announced_with_its_exit_code(
+    opened: Opener[SessionList], rest: httpx.Client
+) -> None:
+    ui = await opened(SessionList, "user2", "/sessions")
+    name = f"s-{secrets.token_hex(3)}"
+    body = {"name": name, "project": "default", "type": "batch", "startup_command": "exit 3"}
+    body |= {"resources": {"cpu": "1", "mem": "512m"}}
+    checked(rest.post("/sessions", json=body), 201)
+    failure = f"{name} failed (exit code 3)"
+    await ui.page.locator(".ant-notification-notice").get_by_text(failure).wait_for()
+    await ui.row(name).get_by_text("Failed", exact=True).wait_for()
+    await ui.row(name).get_by_text("Exit code 3", exact=True).wait_for()
+    await ui.page.keyboard.press("]")
+    notices = ui.page.get_by_role("dialog").filter(has_text="Notifications")
+    await notices.get_by_text(failure).wait_for()
+    assert await notices.get_by_text(f"{name} is running").count() == 0
+
+
 @pytest.mark.checklist("AGS-01", "AGS-02")
 async def test_users_see_agents_without_controls(
     opened: Opener[SessionList], hub: RunningHub

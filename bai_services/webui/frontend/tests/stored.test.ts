@@ -5,7 +5,7 @@ vi.stubGlobal('window', { addEventListener: () => undefined });
 vi.stubGlobal('localStorage', { getItem: () => null, setItem: () => undefined });
 vi.mock('../src/data/accounts/me', () => ({ meQuery: {} }));
 
-const { readNotices, withNotice } = await import('../src/data/notices');
+const { isOutdated, readNotices, withNotice } = await import('../src/data/notices');
 const { DEFAULTS, readPreferences } = await import('../src/data/accounts/preferences');
 const { readSaved, withSaved } = await import('../src/data/savedFilters');
 
@@ -37,6 +37,23 @@ test('the list of notices has at most 50 notices, the newest first', () => {
   }
   expect(notices).toHaveLength(50);
   expect(notices[0]?.key).toBe('60');
+});
+
+test('the failure of a session replaces the notice of its start only', () => {
+  const failure: Notice = { ...notice('failure'), kind: 'failed', code: 1 };
+  const other = { ...notice('other'), session: 'other' };
+  const warning: Notice = { ...notice('warning'), kind: 'stops-soon' };
+  expect(withNotice([notice('start'), other, warning], failure)).toEqual([failure, other, warning]);
+  expect(readNotices([failure, { ...failure, code: '1' }])).toEqual([failure]);
+});
+
+test('a notice of a start is outdated when a later list of running sessions omits it', () => {
+  const start = notice('start');
+  const at = Date.parse(start.at);
+  expect(isOutdated(start, [], at + 1)).toBe(true);
+  expect(isOutdated(start, [], at - 1)).toBe(false);
+  expect(isOutdated(start, [{ id: 'id' }], at + 1)).toBe(false);
+  expect(isOutdated({ ...start, kind: 'failed' }, [], at + 1)).toBe(false);
 });
 
 test('a saved filter replaces only a namesake in its list; a list has at most 20 filters', () => {

@@ -1,7 +1,7 @@
 import { Stored, useStored } from './stored';
 
 const MAX_NOTICES = 50;
-export const NOTICE_KINDS = ['RUNNING', 'ERROR', 'stops-soon', 'share'] as const;
+export const NOTICE_KINDS = ['RUNNING', 'ERROR', 'failed', 'stops-soon', 'share'] as const;
 
 export interface Notice {
   /** A notice with a known key is not added again. */
@@ -15,6 +15,8 @@ export interface Notice {
   isRead: boolean;
   /** Id of the session; empty for shares. */
   session: string;
+  /** Exit code of a failed batch session, if it is known. */
+  code?: number;
 }
 
 const isNotice = (value: unknown): value is Notice => {
@@ -22,16 +24,33 @@ const isNotice = (value: unknown): value is Notice => {
   return (
     NOTICE_KINDS.some(kind => kind === given['kind']) &&
     ['key', 'name', 'info', 'at', 'session'].every(key => typeof given[key] === 'string') &&
-    typeof given['isRead'] === 'boolean'
+    typeof given['isRead'] === 'boolean' &&
+    ['undefined', 'number'].includes(typeof given['code'])
   );
 };
 
 export const readNotices = (stored: unknown): Notice[] =>
   Array.isArray(stored) ? stored.filter(isNotice).slice(0, MAX_NOTICES) : [];
 
-/** Prepend a notice to the list; drop the oldest notices beyond `MAX_NOTICES`. */
-export const withNotice = (notices: readonly Notice[], notice: Notice): Notice[] =>
-  [notice, ...notices].slice(0, MAX_NOTICES);
+/**
+ * Prepend a notice to the list; drop the oldest notices beyond `MAX_NOTICES`. The failure of a
+ * session replaces the notice of its start.
+ */
+export function withNotice(notices: readonly Notice[], notice: Notice): Notice[] {
+  const isReplaced = ({ kind, session }: Notice) =>
+    kind === 'RUNNING' &&
+    session === notice.session &&
+    (notice.kind === 'ERROR' || notice.kind === 'failed');
+  return [notice, ...notices.filter(old => !isReplaced(old))].slice(0, MAX_NOTICES);
+}
+
+/** Whether a notice says that a session has started which is no longer among the running ones. */
+export const isOutdated = (
+  { kind, session, at }: Notice,
+  running: readonly { id: string }[],
+  readAt: number
+): boolean =>
+  kind === 'RUNNING' && readAt > Date.parse(at) && running.every(({ id }) => id !== session);
 
 const notices = new Stored('bai-notices', readNotices);
 

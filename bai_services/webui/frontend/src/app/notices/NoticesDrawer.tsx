@@ -6,8 +6,8 @@ import { StatusTag } from '../../components/StatusTag';
 import { formatTime } from '../../components/time';
 import { foldersQuery } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
-import { clearNotices, useNotices, type Notice } from '../../data/notices';
-import { sessionsQuery } from '../../data/sessions/sessions';
+import { clearNotices, isOutdated, useNotices, type Notice } from '../../data/notices';
+import { runningSessionsQuery, sessionsQuery } from '../../data/sessions/sessions';
 import { useUploads } from '../../data/folders/uploads';
 import { NoticeLink, noticeText } from './noticeText';
 
@@ -19,6 +19,13 @@ const FOLDER_TASKS = 'cloning,performing,delete-ongoing';
 export function NoticesDrawer({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
   const { t } = useTranslation();
   const notices = useNotices();
+  const { data: me } = useQuery(meQuery);
+  const running = useQuery({
+    ...runningSessionsQuery(me?.username ?? ''),
+    enabled: me !== undefined
+  });
+  const hasEnded = (notice: Notice) =>
+    running.data !== undefined && isOutdated(notice, running.data, running.dataUpdatedAt);
   return (
     <Drawer
       open={isOpen}
@@ -38,20 +45,27 @@ export function NoticesDrawer({ isOpen, onClose }: { isOpen: boolean; onClose: (
       )}
       <ul className="bai-notices">
         {notices.map(notice => (
-          <NoticeRow key={notice.key} notice={notice} onUse={onClose} />
+          <NoticeRow key={notice.key} notice={notice} hasEnded={hasEnded(notice)} onUse={onClose} />
         ))}
       </ul>
     </Drawer>
   );
 }
 
-function NoticeRow({ notice, onUse }: { notice: Notice; onUse: () => void }) {
+interface NoticeRowProps {
+  notice: Notice;
+  /** Whether the session, whose start was announced, has ended. */
+  hasEnded: boolean;
+  onUse: () => void;
+}
+
+function NoticeRow({ notice, hasEnded, onUse }: NoticeRowProps) {
   const { t, i18n } = useTranslation();
   return (
     <li>
       <Flex justify="space-between" gap="small">
         <Typography.Text strong={!notice.isRead} style={{ overflowWrap: 'anywhere' }}>
-          {noticeText(t, notice)}
+          {hasEnded ? t('notices.ended', { name: notice.name }) : noticeText(t, notice)}
         </Typography.Text>
         {!notice.isRead && <Badge color="blue" text={t('notices.new')} />}
       </Flex>

@@ -3,9 +3,10 @@ import type { TFunction } from 'i18next';
 import { useTranslation } from 'react-i18next';
 import type { Notice } from '../../data/notices';
 
-type Named = Pick<Notice, 'kind' | 'name' | 'session'>;
+type Named = Pick<Notice, 'kind' | 'name' | 'session' | 'code'>;
 
-export const noticeText = (t: TFunction, { kind, name }: Named) => t(`notices.${kind}`, { name });
+export const noticeText = (t: TFunction, { kind, name, code }: Named) =>
+  code === undefined ? t(`notices.${kind}`, { name }) : t('notices.failed-code', { name, code });
 
 /** Link to the session of a notice; without a session, to the page of folders. */
 export function NoticeLink({ notice, onUse }: { notice: Named; onUse?: () => void }) {

@@ -8,14 +8,22 @@ import { receivedInvitationsQuery } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
 import { addNotice, openNotices, type Notice } from '../../data/notices';
 import { currentPreferences } from '../../data/accounts/preferences';
-import { queries } from '../../data/queries';
-import { endOf, runningSessionsQuery, sessionQuery } from '../../data/sessions/sessions';
+import {
+  endOf,
+  hasFailed,
+  isEnded,
+  readSession,
+  runningSessionsQuery,
+  sessionQuery,
+  type Session
+} from '../../data/sessions/sessions';
 import { NoticeLink, noticeText } from './noticeText';
 import { SessionNotice } from '../SessionNotice';
 
 const TYPES = {
   RUNNING: 'success',
   ERROR: 'error',
+  failed: 'error',
   'stops-soon': 'warning',
   share: 'info'
 } as const;
@@ -25,7 +33,24 @@ const WARNING_MILLIS = 10 * 60_000;
 // Poll: activity in a session postpones its end without an event.
 const REFRESH_MILLIS = 60_000;
 
+// The statuses that can be announced; TERMINATED if the session has failed.
+const ANNOUNCED: readonly string[] = ['RUNNING', 'ERROR', 'TERMINATED'];
+
 type NewNotice = Omit<Notice, 'at' | 'isRead'>;
+
+const keyOf = (session: string, kind: Notice['kind']) => `${session}:${kind}`;
+
+/** What the status of a session announces; undefined: nothing. */
+function noticeOf(session: Session): NewNotice | undefined {
+  const { id, name, status, status_info: info, exit_code: code } = session;
+  if (hasFailed(session)) {
+    const exit = code === null ? {} : { code };
+    return { key: keyOf(id, 'failed'), kind: 'failed', name, info, session: id, ...exit };
+  }
+  return status === 'RUNNING' || status === 'ERROR'
+    ? { key: keyOf(id, status), kind: status, name, info, session: id }
+    : undefined;
+}
 
 /**
  * Notify users when their sessions start, fail or are about to stop, and when a folder is shared
@@ -43,15 +68,19 @@ export function useLiveNotices(): void {
   useEffect(
     () =>
       onChange(({ kind, status, session_id: id }) => {
-        if (kind !== 'status' || (status !== 'RUNNING' && status !== 'ERROR')) {
+        if (kind !== 'status' || !ANNOUNCED.includes(status)) {
           return;
         }
-        void queries.query(sessionQuery(id)).then(session => {
-          if (session.owner === me?.username) {
-            const { name, status_info: info } = session;
-            show({ key: `${id}:${status}`, kind: status, name, info, session: id });
-          }
-        });
+        // Not from the cache: a short session may have ended since the last request.
+        void readSession(id).then(
+          session => {
+            const notice = session.owner === me?.username ? noticeOf(session) : undefined;
+            if (notice) {
+              show(notice);
+            }
+          },
+          () => undefined // the lists, which are read at the same time, report the error
+        );
       }),
     [me, show]
   );
@@ -70,10 +99,13 @@ function useNotify(): Notify {
         return;
       }
       const title = noticeText(t, notice);
+      if (notice.kind === 'ERROR' || notice.kind === 'failed') {
+        notification.destroy(keyOf(notice.session, 'RUNNING'));
+      }
       notification[TYPES[notice.kind]]({
         key: notice.key,
         placement: 'bottomRight',
-        title,
+        title: notice.kind === 'RUNNING' ? <StartTitle notice={notice} /> : title,
         ...(notice.kind === 'RUNNING'
           ? { description: <SessionNotice id={notice.session} />, duration: NOTICE_SECONDS }
           : { description: notice.info, actions: <NoticeLink notice={notice} /> })
@@ -84,6 +116,15 @@ function useNotify(): Notify {
     },
     [notification, t]
   );
+}
+
+/** Says that a session is running, or has ended in the meantime. */
+function StartTitle({ notice }: { notice: NewNotice }) {
+  const { t } = useTranslation();
+  const { data: session } = useQuery(sessionQuery(notice.session));
+  return session && isEnded(session)
+    ? t('notices.ended', { name: notice.name })
+    : noticeText(t, notice);
 }
 
 function useStopWarnings(owner: string | undefined, show: Notify): void {

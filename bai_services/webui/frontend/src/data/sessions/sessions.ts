@@ -92,11 +92,14 @@ export const sessionCountQuery = (filters: Record<string, string>) =>
     select: (page: { total: number }) => page.total
   });
 
+/** Request a session, without the cache. */
+export const readSession = (id: string, signal: AbortSignal | null = null) =>
+  unwrap(api.GET('/sessions/{key}', { signal, params: { path: { key: id } } }));
+
 export const sessionQuery = (id: string) =>
   queryOptions({
     queryKey: ['sessions', 'one', id],
-    queryFn: ({ signal }) =>
-      unwrap(api.GET('/sessions/{key}', { signal, params: { path: { key: id } } }))
+    queryFn: ({ signal }) => readSession(id, signal)
   });
 
 export const whyQuery = (id: string) =>
