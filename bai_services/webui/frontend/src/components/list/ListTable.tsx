@@ -1,6 +1,6 @@
 import { memo, useMemo, type ReactNode } from 'react';
 import { ReloadOutlined } from '@ant-design/icons';
-import { Button, Flex, Pagination, Table, type TableColumnType, type TableProps } from 'antd';
+import { Button, Flex, Grid, Pagination, Table, type TableColumnType, type TableProps } from 'antd';
 import type { SorterResult, SortOrder } from 'antd/es/table/interface';
 import { useTranslation } from 'react-i18next';
 import { ColumnChoice, useHiddenColumns } from './ColumnChoice';
@@ -20,6 +20,8 @@ export interface ListColumn<T> extends TableColumnType<T> {
 const Rows = memo(Table) as unknown as typeof Table;
 const NO_ROWS: readonly never[] = [];
 const NO_LOCALE = {};
+// Before the first response, it is not known whether there are rows.
+const NOTHING = <></>;
 
 /** `columns` and `rowSelection` should be the same objects until their content changes. */
 interface ListTableProps<T> {
@@ -53,13 +55,20 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
   const pageSize = usePageSize();
   const sort = props.search.sort ?? props.defaultSort;
   const items = props.page?.items ?? NO_ROWS;
+  const screens = Grid.useBreakpoint();
   const columns = useMemo(() => {
     const orderOf = (field: string): SortOrder =>
       sort === field ? 'ascend' : sort === `-${field}` ? 'descend' : null;
-    return props.columns
-      .filter(column => !hidden.includes(column.key))
-      .map(column => (column.sorter ? { ...column, sortOrder: orderOf(column.key) } : column));
-  }, [props.columns, hidden, sort]);
+    // Not by AntD: its table does not render an empty body again when the first layout has shown
+    // which columns have space, so the message would be as wide as the columns of a phone.
+    return props.columns.flatMap(({ responsive, ...column }) => {
+      const hasSpace = !responsive || responsive.some(width => screens[width]);
+      if (!hasSpace || hidden.includes(column.key)) {
+        return [];
+      }
+      return [column.sorter ? { ...column, sortOrder: orderOf(column.key) } : column];
+    });
+  }, [props.columns, hidden, sort, screens]);
   const onSort = useLatest(
     (_: unknown, _filters: unknown, sorter: SorterResult<T> | SorterResult<T>[]) => {
       if (!Array.isArray(sorter)) {
@@ -94,7 +103,7 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
         loading={props.isLoading}
         className="bai-table"
         showSorterTooltip={false}
-        locale={items.length === 0 ? { emptyText: props.empty } : NO_LOCALE}
+        locale={items.length > 0 ? NO_LOCALE : { emptyText: props.page ? props.empty : NOTHING }}
         {...(props.rowSelection ? { rowSelection: props.rowSelection } : {})}
         pagination={false}
         onChange={onSort}

@@ -84,6 +84,8 @@ export function useLaunch(onError?: (error: Error) => void) {
       })) as Schemas['TemplatedSession'][];
       return (await unwrap(api.POST('/bulk-sessions', { body: { sessions } }))).items;
     },
+    // A list that was read before must not be shown first, least of all an empty one.
+    onSuccess: () => queries.removeQueries({ queryKey: ['sessions', 'list'], type: 'inactive' }),
     onSettled: () => queries.invalidateQueries({ queryKey: ['sessions'] })
   });
 }
