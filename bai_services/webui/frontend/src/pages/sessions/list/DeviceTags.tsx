@@ -1,16 +1,17 @@
 import { useTranslation } from 'react-i18next';
 import { Tag } from '../../../components/Tag';
 import type { Session } from '../../../data/sessions/sessions';
+import { deviceGroups } from './deviceGroups';
 
-/** The devices of a session, each with the session's share and the enforcement level. */
+/** The devices of a session with the number of whole ones or the share, and the enforcement. */
 export function DeviceTags({ session }: { session: Session }) {
   const { t } = useTranslation();
   return (
     <div className="bai-tags">
-      {session.devices.map(device => (
-        <Tag key={`${device.id} ${device.kernel}`}>
-          {device.model} {device.share}
-          {device.enforcement && ` · ${t(`enforcement.${device.enforcement}`, device.enforcement)}`}
+      {deviceGroups(session.devices).map(({ key, model, enforcement, count, share }) => (
+        <Tag key={key}>
+          {share === null ? `${count} × ${model}` : `${model} ${share}`}
+          {enforcement && ` · ${t(`enforcement.${enforcement}`, enforcement)}`}
         </Tag>
       ))}
     </div>

@@ -1,0 +1,26 @@
+import type { Session } from '../../../data/sessions/sessions';
+
+type Device = Session['devices'][number];
+
+export interface DeviceGroup {
+  /** Unique among the groups of a session. */
+  key: string;
+  model: string;
+  enforcement: Device['enforcement'];
+  /** Number of whole devices; for a share, 1. */
+  count: number;
+  /** The share of one device; null for whole devices. */
+  share: string | null;
+}
+
+/** Whole devices of one model and enforcement level together, and each share by itself. */
+export function deviceGroups(devices: readonly Device[]): DeviceGroup[] {
+  const groups = new Map<string, DeviceGroup>();
+  for (const { id, kernel, model, enforcement, share } of devices) {
+    const isWhole = Number(share) === 1;
+    const key = isWhole ? `${model} ${enforcement}` : `${id} ${kernel}`;
+    const count = (groups.get(key)?.count ?? 0) + 1;
+    groups.set(key, { key, model, enforcement, count, share: isWhole ? null : share });
+  }
+  return [...groups.values()];
+}
