@@ -18,6 +18,7 @@ export function StartProgress({ session }: { session: Session }) {
   return (
     <section aria-label={t('sessions.start-progress')} style={{ marginBottom: 16 }}>
       <Steps
+        className="bai-steps"
         size="small"
         type="dot"
         responsive={false}
