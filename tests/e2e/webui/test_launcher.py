@@ -179,7 +179,7 @@ async def test_command_requests_the_same_session(
     """Run the displayed command with ``--preview``; the manager must accept every option."""
     ui = await opened(Launcher, "user2", "/launch")
     await ui.page.get_by_text("Batch", exact=True).click()
-    await ui.item("starts_at").get_by_text("It may start later").wait_for()
+    await ui.item("starts_at").get_by_text("The session starts later if it must wait").wait_for()
     command = "python -c 'print(\"it's done\")'"
     await ui.fill(
         name="from-form", startup_command=command, batch_timeout="2", resources__mem="512m"

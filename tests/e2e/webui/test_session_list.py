@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -352,6 +353,30 @@ async def test_list_is_refreshed_by_the_button_and_periodically(
     # The list is polled every 15 s.
     async with ui.page.expect_response("**/sessions?limit=20*", timeout=30_000):
         pass
+
+
+async def test_an_empty_list_has_no_message_before_the_first_response(
+    opened: Opener[SessionList],
+) -> None:
+    from playwright.async_api import expect
+
+    ui = await opened(SessionList, "user2", "/sessions?name=no-such-session")
+    held = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await held.wait()
+        await route.continue_()
+
+    await ui.page.route("**/sessions?limit=20*", hold)
+    await ui.page.reload()
+    message = ui.page.locator(".bai-table tbody td")
+    columns = ui.page.locator(".bai-table thead th")
+    await columns.filter(has_text="Ends in").wait_for()
+    await expect(message).to_have_attribute("colspan", str(await columns.count()))
+    await expect(message).to_have_text("")
+    held.set()
+    await expect(message).to_contain_text("No session matches")
+    await ui.page.unroute("**/sessions?limit=20*")
 
 
 @pytest.mark.checklist("SHELL-14")

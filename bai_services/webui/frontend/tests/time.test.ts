@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { formatDuration, formatSeconds } from '../src/components/time';
+import { formatDuration, formatSeconds, formatSoon } from '../src/components/time';
 
 test.each([
   [0, '0 sec'],
@@ -22,4 +22,11 @@ test.each([
   [90_000, '1 day 1 hr']
 ])('formatDuration shows %d seconds as %s', (seconds, expected) => {
   expect(formatDuration(seconds, 'en')).toBe(expected);
+});
+
+test('formatSoon omits the date of today', () => {
+  const now = new Date(2026, 10, 26, 3, 0);
+  const at = (day: number) => new Date(2026, 10, day, 15, 14).toISOString();
+  expect(formatSoon(at(26), 'en-GB', now)).toBe('15:14');
+  expect(formatSoon(at(27), 'en-GB', now)).toBe('27 Nov 2026, 15:14');
 });

@@ -8,6 +8,8 @@ import { OpenSession } from '../pages/sessions/OpenSession';
 import { isEnded, serverUrl, sessionQuery, useStopSessions } from '../data/sessions/sessions';
 
 const TERMINAL = 'terminal';
+// AntD's notifications have 2050, and would cover the question, which has 1060.
+const QUESTION_Z_INDEX = 2060;
 
 /** The status of a new session, and buttons to open its apps or log and to stop it. */
 export function SessionNotice({ id }: { id: string }) {
@@ -45,6 +47,7 @@ export function SessionNotice({ id }: { id: string }) {
         </Link>
         {!isEnded(session) && (
           <Popconfirm
+            zIndex={QUESTION_Z_INDEX}
             title={t('sessions.stop-one', { name: session.name })}
             description={t('sessions.stop-warning')}
             okText={t('sessions.stop')}

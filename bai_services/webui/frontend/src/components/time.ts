@@ -41,6 +41,12 @@ export function formatTime(text: string, language: string): string {
   return new Date(text).toLocaleString(language, { dateStyle: 'medium', timeStyle: 'short' });
 }
 
+/** Format a time that is near: without the date if it is today. */
+export const formatSoon = (text: string, language: string, now = new Date()) =>
+  new Date(text).toDateString() === now.toDateString()
+    ? new Date(text).toLocaleTimeString(language, { timeStyle: 'short' })
+    : formatTime(text, language);
+
 const ISO_TIME = /\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)/g;
 
 /** Replace the ISO times in a server message with local times. */

@@ -59,8 +59,8 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
   const columns = useMemo(() => {
     const orderOf = (field: string): SortOrder =>
       sort === field ? 'ascend' : sort === `-${field}` ? 'descend' : null;
-    // Not by AntD: its table does not render an empty body again when the first layout has shown
-    // which columns have space, so the message would be as wide as the columns of a phone.
+    // Not by AntD: its table adds these columns after its first layout by itself, and the message
+    // of an empty list could remain as wide as the columns of a phone.
     return props.columns.flatMap(({ responsive, ...column }) => {
       const hasSpace = !responsive || responsive.some(width => screens[width]);
       if (!hasSpace || hidden.includes(column.key)) {

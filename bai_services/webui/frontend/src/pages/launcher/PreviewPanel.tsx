@@ -2,7 +2,7 @@ import { Alert, Flex, Progress, Skeleton, Spin, Tag, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { ImageLabel } from '../../components/ImageLabel';
 import { SlotTags } from '../../components/SlotTags';
-import { formatTime } from '../../components/time';
+import { startText } from '../../components/startText';
 import type { SessionPreview } from '../../data/sessions/launch';
 import { idOf } from './Field';
 import { useLauncher } from './launcherContext';
@@ -110,19 +110,11 @@ function StartTime({ preview }: { preview: SessionPreview }) {
   if (!preview.is_complete) {
     return <Alert type="info" showIcon title={t('launcher.start-unknown')} />;
   }
-  const { starts_at: startsAt, certainty } = preview.estimate;
   return (
     <Alert
       type="info"
       showIcon
-      title={
-        startsAt
-          ? t('why.estimate', {
-              time: formatTime(startsAt, i18n.language),
-              certainty: t(`certainty.${certainty}`)
-            })
-          : t('why.no-estimate')
-      }
+      title={startText(t, preview.estimate, i18n.language)}
       description={
         <>
           {preview.position !== null && (

@@ -3,7 +3,8 @@ import { Alert, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
-import { formatTime, withLocalTimes } from '../../../components/time';
+import { startText } from '../../../components/startText';
+import { withLocalTimes } from '../../../components/time';
 import { whyQuery, type Session } from '../../../data/sessions/sessions';
 
 /** Why a session is pending, its estimated start, and changes that would let it start sooner. */
@@ -16,7 +17,6 @@ export function WhyPending({ session }: { session: Session }) {
   if (!why) {
     return <Skeleton active paragraph={{ rows: 2 }} />;
   }
-  const { starts_at: startsAt, certainty } = why.estimate;
   return (
     <Alert
       type="info"
@@ -30,14 +30,7 @@ export function WhyPending({ session }: { session: Session }) {
       description={
         <>
           <div>{withLocalTimes(session.status_info, i18n.language)}</div>
-          <div>
-            {startsAt
-              ? t('why.estimate', {
-                  time: formatTime(startsAt, i18n.language),
-                  certainty: t(`certainty.${certainty}`)
-                })
-              : t('why.no-estimate')}
-          </div>
+          <div>{startText(t, why.estimate, i18n.language)}</div>
           {why.checks.length > 0 && <Checks checks={why.checks} />}
           {why.sooner.length > 0 && (
             <>

@@ -1,0 +1,19 @@
+import type { TFunction } from 'i18next';
+import { formatSoon } from './time';
+
+interface Estimate {
+  starts_at: string | null;
+  certainty: string;
+}
+
+/** The expected start of a session, which is not a promise unless it is known. */
+export function startText(t: TFunction, estimate: Estimate, language: string): string {
+  const { starts_at: startsAt, certainty } = estimate;
+  if (startsAt === null) {
+    return t('why.no-estimate');
+  }
+  return t(certainty === 'known' ? 'why.estimate' : 'why.estimate-about', {
+    time: formatSoon(startsAt, language),
+    certainty: t(`certainty.${certainty}`)
+  });
+}
