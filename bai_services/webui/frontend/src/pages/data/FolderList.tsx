@@ -25,7 +25,8 @@ const DEFAULT_SORT = 'name';
 interface FolderListProps {
   search: DataSearch;
   onChange: (changes: DataSearch) => void;
-  onCreate: () => void;
+  /** Omitted for users who may only read. */
+  onCreate?: () => void;
 }
 
 export function FolderList({ search, onChange, onCreate }: FolderListProps) {
@@ -81,7 +82,7 @@ export function FolderList({ search, onChange, onCreate }: FolderListProps) {
             onApply={saved => onChange(readDataSearch({ ...saved, page: 1 }))}
           />
         }
-        empty={<NoFolders search={search} onCreate={onCreate} />}
+        empty={<NoFolders search={search} {...(onCreate ? { onCreate } : {})} />}
         toolbar={
           <>
             <Filters search={search} onChange={onChange} />
@@ -92,7 +93,7 @@ export function FolderList({ search, onChange, onCreate }: FolderListProps) {
             />
           </>
         }
-        rowSelection={rowSelection}
+        {...(onCreate ? { rowSelection } : {})}
       />
     </>
   );
@@ -166,7 +167,7 @@ function BulkActions(props: { folders: Folder[]; isTrash: boolean; onDone: () =>
   );
 }
 
-function NoFolders({ search, onCreate }: { search: DataSearch; onCreate: () => void }) {
+function NoFolders({ search, onCreate }: { search: DataSearch; onCreate?: () => void }) {
   const { t } = useTranslation();
   const tab = search.tab ?? 'all';
   const isFiltered = search.filters !== undefined && Object.keys(search.filters).length > 0;
@@ -176,7 +177,7 @@ function NoFolders({ search, onCreate }: { search: DataSearch; onCreate: () => v
       image={Empty.PRESENTED_IMAGE_SIMPLE}
       description={t(isFiltered ? 'data.none-found' : canCreate ? 'data.none' : `data.no-${tab}`)}
     >
-      {canCreate && <Button onClick={onCreate}>{t('data.create')}</Button>}
+      {canCreate && onCreate && <Button onClick={onCreate}>{t('data.create')}</Button>}
     </Empty>
   );
 }
