@@ -72,6 +72,28 @@ async def test_user_is_created_changed_and_deleted(
     assert checked(admin.get(f"/users/{new_user}"), 200)["status"] == "deleted"
 
 
+async def test_form_of_a_new_user_contains_the_default_project_and_names_the_other_defaults(
+    opened: Opener[Entities],
+) -> None:
+    ui = await opened(Entities, "admin", "/users")
+    await ui.page.get_by_role("button", name="New user").click()
+    projects = ui.drawer.locator(".ant-form-item", has_text="Projects")
+    await projects.get_by_text("default", exact=True).first.wait_for()
+    await ui.drawer.get_by_text("If empty: user").wait_for()
+
+
+async def test_user_without_a_project_is_told_to_ask_an_administrator(
+    opened: Opener[Entities], admin: httpx.Client, new_user: str, hub: RunningHub
+) -> None:
+    body = {"username": new_user, "email": f"{new_user}@example.com", "password": hub.password}
+    checked(admin.post("/users", json=body), 201)
+    ui = await opened(Entities, new_user, "/start")
+    await ui.page.get_by_text("You are in no project. Ask an administrator.").wait_for()
+    assert await ui.page.get_by_role("button", name="Start now").count() == 0
+    await ui.open("/launch")
+    await ui.page.get_by_text("You are in no project. Ask an administrator.").wait_for()
+
+
 @pytest.mark.checklist("USR-11")
 async def test_users_are_imported_after_a_preview(
     opened: Opener[Entities], admin: httpx.Client, new_user: str

@@ -1,5 +1,7 @@
 import { queryOptions, useQuery } from '@tanstack/react-query';
-import { api, unwrap } from '../client';
+import { api, unwrap, type Schemas } from '../client';
+
+export type Me = Schemas['OwnAccount'];
 
 export const meQuery = queryOptions({
   queryKey: ['me'],

@@ -90,6 +90,14 @@ function Launcher() {
     void navigate({ search: { request }, replace: true, resetScroll: false });
   }, [settled, navigate]);
 
+  if (options.data?.projects.length === 0) {
+    return (
+      <>
+        <PageTitle>{t('pages.launch')}</PageTitle>
+        <Alert type="info" showIcon title={t('launcher.no-project')} />
+      </>
+    );
+  }
   return (
     <LauncherContext
       value={{
