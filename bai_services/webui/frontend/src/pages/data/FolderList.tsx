@@ -17,7 +17,7 @@ import { foldersQuery, useFolderStep, type Folder } from '../../data/folders/fol
 import { queries } from '../../data/queries';
 import { useChosenProject } from '../../data/accounts/project';
 import { FolderActions } from './FolderActions';
-import { filtersOfTab, readDataSearch, type DataSearch } from './search';
+import { filtersOfTab, readDataSearch, type DataSearch, type Tab } from './search';
 
 const USAGE_MODES = ['general', 'model', 'data'] as const;
 const DEFAULT_SORT = 'name';
@@ -41,7 +41,7 @@ export function FolderList({ search, onChange, onCreate }: FolderListProps) {
     ...filtersOfTab(tab)
   };
   const folders = useQuery(foldersQuery({ ...query, filters }));
-  const columns = useMemo(() => folderColumns(t, i18n.language), [t, i18n.language]);
+  const columns = useMemo(() => folderColumns(t, i18n.language, tab), [t, i18n.language, tab]);
   const rowSelection = useMemo(
     () => ({
       selectedRowKeys: selected,
@@ -182,7 +182,7 @@ function NoFolders({ search, onCreate }: { search: DataSearch; onCreate?: () => 
   );
 }
 
-function folderColumns(t: TFunction, language: string): ListColumn<Folder>[] {
+function folderColumns(t: TFunction, language: string, tab: Tab): ListColumn<Folder>[] {
   const time = (text: string | null) => text && formatTime(text, language);
   return [
     {
@@ -221,6 +221,15 @@ function folderColumns(t: TFunction, language: string): ListColumn<Folder>[] {
       render: (_, { used_bytes: used }) =>
         used === null ? t('data.not-counted') : formatBytes(used, language)
     },
+    ...(tab === 'trash'
+      ? [
+          {
+            key: 'status_changed_at',
+            title: t('data.trashed-at'),
+            render: (_: unknown, folder: Folder) => time(folder.status_changed_at)
+          }
+        ]
+      : []),
     {
       key: 'usage_mode',
       title: t('data.usage-mode'),
