@@ -72,6 +72,28 @@ async def test_user_is_created_changed_and_deleted(
     assert checked(admin.get(f"/users/{new_user}"), 200)["status"] == "deleted"
 
 
+async def test_form_of_a_new_user_contains_the_default_project_and_names_the_other_defaults(
+    opened: Opener[Entities],
+) -> None:
+    ui = await opened(Entities, "admin", "/users")
+    await ui.page.get_by_role("button", name="New user").click()
+    projects = ui.drawer.locator(".ant-form-item", has_text="Projects")
+    await projects.get_by_text("default", exact=True).first.wait_for()
+    await ui.drawer.get_by_text("If empty: user").wait_for()
+
+
+async def test_user_without_a_project_is_told_to_ask_an_administrator(
+    opened: Opener[Entities], admin: httpx.Client, new_user: str, hub: RunningHub
+) -> None:
+    body = {"username": new_user, "email": f"{new_user}@example.com", "password": hub.password}
+    checked(admin.post("/users", json=body), 201)
+    ui = await opened(Entities, new_user, "/start")
+    await ui.page.get_by_text("You are in no project. Ask an administrator.").wait_for()
+    assert await ui.page.get_by_role("button", name="Start now").count() == 0
+    await ui.open("/launch")
+    await ui.page.get_by_text("You are in no project. Ask an administrator.").wait_for()
+
+
 @pytest.mark.checklist("USR-11")
 async def test_users_are_imported_after_a_preview(
     opened: Opener[Entities], admin: httpx.Client, new_user: str
@@ -82,9 +104,11 @@ async def test_users_are_imported_after_a_preview(
     file = {"name": "users.csv", "mimeType": "text/csv", "buffer": text.encode()}
     await ui.drawer.locator("input[type=file]").set_input_files(file)
     await ui.drawer.get_by_text(new_user).first.wait_for()
-    await ui.drawer.locator(".ant-drawer-footer button.ant-btn-primary").click()
-    # The server rejects the second row of the file; that row shows the reason.
-    await ui.drawer.get_by_text("is taken").wait_for()
+    # The name in the second row of the file is taken, so this row is skipped.
+    await ui.drawer.get_by_text("There is already a user").wait_for()
+    await ui.drawer.get_by_text("1 row with problems is skipped.").wait_for()
+    await ui.drawer.get_by_role("button", name="Create 1 user").click()
+    await ui.drawer.get_by_text("Created", exact=True).wait_for()
     assert checked(admin.get(f"/users/{new_user}"), 200)["status"] == "active"
 
 
@@ -276,3 +300,21 @@ async def test_pages_and_buttons_depend_on_the_role(
     await ui.open('/users?filters={"username":"user2"}')
     await ui.row("user2").wait_for()
     assert await ui.page.get_by_role("button", name="New user").count() == 0
+
+
+async def test_monitor_is_offered_nothing_that_starts_sessions_or_creates_folders(
+    opened: Opener[Entities],
+) -> None:
+    ui = await opened(Entities, "monitor", "/start")
+    await ui.page.get_by_text("Recent sessions").wait_for()
+    assert await ui.page.get_by_role("link", name="New session").count() == 0
+    for text in ("First steps", "Start now", "New folder"):
+        assert await ui.page.get_by_text(text).count() == 0
+    await ui.open("/launch")
+    await ui.page.get_by_text("Your role is read-only").wait_for()
+    for page in ("sessions", "data"):
+        await ui.open(f"/{page}")
+        await ui.page.locator("tbody tr").first.wait_for()
+        for text in ("New session", "New folder", "Stop selected"):
+            assert await ui.page.get_by_role("button", name=text).count() == 0
+        assert await ui.page.get_by_role("checkbox").count() == 0

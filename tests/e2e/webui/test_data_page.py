@@ -82,6 +82,12 @@ async def test_folder_is_created_cloned_renamed_trashed_and_restored(
     await ui.row(f"{PREFIX}-renamed").get_by_text("Ready").wait_for()
 
 
+async def test_page_of_an_unknown_folder_links_back_to_the_list(opened: Opener[Data]) -> None:
+    ui = await opened(Data, "user2", "/data?folder=00000000-0000-0000-0000-000000000000")
+    await ui.page.get_by_role("link", name="Back to the list of folders").click()
+    await ui.page.get_by_role("tab", name="Trash").wait_for()
+
+
 @pytest.mark.checklist("DATA-02", "DATA-04", "DATA-07", "DATA-08")
 async def test_several_folders_are_moved_to_trash_and_one_is_purged(
     opened: Opener[Data], rest: httpx.Client

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { parseCsv } from '../src/components/list/csvText';
-import { newUser, readUsers, TEMPLATE } from '../src/pages/users/csvUsers';
+import { markTaken, newUser, readUsers, TEMPLATE } from '../src/pages/users/csvUsers';
 
 const cellsOf = (text: string) => parseCsv(text).map(({ cells }) => cells);
 
@@ -51,6 +51,17 @@ test.each([
 test('a name or an address that occurs twice is refused the second time', () => {
   const file = readUsers('username,email\nada,a@b.c\nADA,d@e.f\neve,A@b.c');
   expect(file.rows.map(row => row.problems)).toEqual([[], ['duplicate'], ['duplicate']]);
+});
+
+test('a row with the name or address of an existing user is marked, beside its other problems', () => {
+  const { rows } = readUsers('username,email\nAda,a@b.c\neve,E@b.c\nbob,b@b.c\nada,none');
+  const marked = markTaken(rows, new Set(['ada', 'e@b.c']));
+  expect(marked.map(row => row.problems)).toEqual([
+    ['taken'],
+    ['taken'],
+    [],
+    ['email', 'duplicate', 'taken']
+  ]);
 });
 
 test('unknown and missing columns are named', () => {

@@ -6,7 +6,7 @@ import { PAGES } from './pages';
 /** The path from *Start* to the current page. */
 export function Breadcrumbs() {
   const { t } = useTranslation();
-  const { pathname } = useLocation();
+  const { pathname, search } = useLocation();
   const page = PAGES.find(({ path }) => pathname.startsWith(path));
   if (!page || page.path === '/start') {
     return null;
@@ -18,7 +18,12 @@ export function Breadcrumbs() {
         items={[
           { title: <Link to="/start">{t('pages.start')}</Link> },
           ...(page.roles ? [{ title: t('shell.administration') }] : []),
-          { title: <span aria-current="page">{t(page.title)}</span> }
+          ...('folder' in search
+            ? [
+                { title: <Link to={page.path}>{t(page.title)}</Link> },
+                { title: <span aria-current="page">{t('data.folder')}</span> }
+              ]
+            : [{ title: <span aria-current="page">{t(page.title)}</span> }])
         ]}
       />
     </nav>

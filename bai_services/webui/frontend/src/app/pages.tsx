@@ -19,6 +19,7 @@ import {
 } from '@ant-design/icons';
 import type { ReactNode } from 'react';
 import { config } from '../config';
+import { isReadOnly } from '../data/accounts/me';
 
 export type Role = 'user' | 'admin' | 'superadmin' | 'monitor';
 
@@ -60,6 +61,8 @@ interface Page {
    * Administrators have the page *Agents*.
    */
   isOfAgents?: boolean;
+  /** Whether the page only creates objects, so that read-only roles have no use for it. */
+  isForWriters?: boolean;
   /** Whether the page is in the account menu instead of the sidebar. */
   isInAccountMenu?: boolean;
 }
@@ -69,7 +72,7 @@ export const PAGES: readonly Page[] = [
   { path: '/start', title: 'pages.start', icon: <HomeOutlined /> },
   { path: '/dashboard', title: 'pages.dashboard', icon: <DashboardOutlined /> },
   { path: '/sessions', title: 'pages.sessions', icon: <CloudOutlined /> },
-  { path: '/launch', title: 'pages.launch', icon: <PlusCircleOutlined /> },
+  { path: '/launch', title: 'pages.launch', icon: <PlusCircleOutlined />, isForWriters: true },
   { path: '/data', title: 'pages.data', icon: <FolderOutlined /> },
   {
     path: '/agent-summary',
@@ -101,5 +104,6 @@ export const pagesFor = (role: string | undefined) =>
   PAGES.filter(
     page =>
       (!page.roles || page.roles.some(allowed => allowed === role)) &&
+      !(page.isForWriters && isReadOnly(role)) &&
       (!page.isOfAgents || (config.showsAgents && role === 'user'))
   );

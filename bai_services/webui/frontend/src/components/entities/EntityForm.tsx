@@ -1,10 +1,11 @@
 import { useState } from 'react';
 import { Alert, Button, Drawer, Flex, Form } from 'antd';
 import { useQuery } from '@tanstack/react-query';
+import type { TFunction } from 'i18next';
 import { useTranslation } from 'react-i18next';
 import { ApiError } from '../../data/client';
 import { useSaveEntity, type Item } from '../../data/entities';
-import { meQuery } from '../../data/accounts/me';
+import { meQuery, type Me } from '../../data/accounts/me';
 import { fieldsFor, idOf, labelKey, nameOf, type Entity, type Field } from './entity';
 import { FieldControl } from './FieldControl';
 import { changedValues, newValues, textToSlots, toControl } from './values';
@@ -81,12 +82,25 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
             valuePropName={field.kind === 'switch' ? 'checked' : 'value'}
             rules={rulesOf(entity, field, t)}
           >
-            <FieldControl entity={entity} field={field} />
+            <FieldControl
+              entity={entity}
+              field={field}
+              {...(opened === undefined ? placeholderOf(field, me, t) : {})}
+            />
           </Form.Item>
         ))}
+        {opened === undefined && entity.Prefill && <entity.Prefill />}
       </Form>
     </Drawer>
   );
+}
+
+function placeholderOf(field: Field, me: Me | undefined, t: TFunction) {
+  if (field.default === undefined || me === undefined) {
+    return {};
+  }
+  const value = typeof field.default === 'string' ? field.default : field.default(me);
+  return { placeholder: t('entities.default', { value }) };
 }
 
 const HINTED = ['slots', 'hosts', 'words', 'json', 'password'];

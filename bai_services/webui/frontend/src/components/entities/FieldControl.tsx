@@ -10,6 +10,7 @@ const MAX_CHOICES = 50;
 interface FieldControlProps {
   entity: Entity;
   field: Field;
+  placeholder?: string;
   // Set by Form.Item.
   id?: string;
   value?: unknown;

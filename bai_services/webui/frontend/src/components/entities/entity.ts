@@ -1,5 +1,6 @@
 import type { TFunction } from 'i18next';
-import type { ReactNode } from 'react';
+import type { ComponentType, ReactNode } from 'react';
+import type { Me } from '../../data/accounts/me';
 import type { EntityPath, Item } from '../../data/entities';
 import type { FilterProperty } from '../list/FilterBar';
 
@@ -39,6 +40,8 @@ export interface Field {
    * `create`: only in the form of a new object; `change`: only in the form of an existing object.
    */
   only?: 'create' | 'change';
+  /** The value that the server uses for a new object if the field is empty; shown in the field. */
+  default?: string | ((me: Me) => string);
   /** Whether an empty value means "no limit" or "none", and is sent as null. */
   isNullable?: boolean;
   /** Smaller numbers are accepted, but the form shows the text `ENTITY.KEY-low` as a warning. */
@@ -93,6 +96,8 @@ export interface Entity {
    * reason.
    */
   isDeletable?: (item: Item) => boolean;
+  /** Rendered in the form of a new object, to fill in fields that depend on other fields. */
+  Prefill?: ComponentType;
   /** Whether there is no drawer, because the list shows all fields. */
   hasNoDetails?: boolean;
   views?: readonly View[];

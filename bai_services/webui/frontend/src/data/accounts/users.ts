@@ -17,6 +17,27 @@ export function emailsQuery(usernames: readonly string[]) {
   });
 }
 
+// Names per request, because the address of a request has a maximum length.
+const NAMES_PER_REQUEST = 50;
+
+/** Which of the names are user names or e-mail addresses of users that the caller may see. */
+export const takenNamesQuery = (names: { username: string[]; email: string[] }) =>
+  queryOptions({
+    queryKey: ['entities', '/users', 'taken', names],
+    queryFn: async ({ signal }) => {
+      const taken = new Set<string>();
+      for (const field of ['username', 'email'] as const) {
+        for (let begin = 0; begin < names[field].length; begin += NAMES_PER_REQUEST) {
+          const part = names[field].slice(begin, begin + NAMES_PER_REQUEST).join(',');
+          const query = { limit: NAMES_PER_REQUEST, [`${field}__in`]: part };
+          const { items } = await unwrap(api.GET('/users', { signal, params: { query } }));
+          items.forEach(user => taken.add(user[field]));
+        }
+      }
+      return taken;
+    }
+  });
+
 type NewUser = Schemas['NewUser'];
 
 /** The result of each row of an import: an error message, or undefined for a created user. */

@@ -4,6 +4,7 @@ import { useQueries } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { folderCountQuery } from '../../data/folders/folders';
+import { useIsReadOnly } from '../../data/accounts/me';
 import { useChosenProject } from '../../data/accounts/project';
 import { CreateFolder } from './CreateFolder';
 import { Explorer } from './Explorer';
@@ -26,6 +27,7 @@ function Folders() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const [isCreating, setIsCreating] = useState(false);
+  const mayWrite = useIsReadOnly() === false;
   const project = useChosenProject();
   const counts = useQueries({
     queries: TABS.map(tab =>
@@ -43,9 +45,11 @@ function Folders() {
         <Typography.Title level={3} style={{ margin: 0, flex: 1 }}>
           {t('pages.data')}
         </Typography.Title>
-        <Button type="primary" onClick={() => setIsCreating(true)}>
-          {t('data.create')}
-        </Button>
+        {mayWrite && (
+          <Button type="primary" onClick={() => setIsCreating(true)}>
+            {t('data.create')}
+          </Button>
+        )}
       </Flex>
       <Invitations />
       <StorageUsage />
@@ -64,7 +68,7 @@ function Folders() {
         key={search.tab ?? 'all'}
         search={search}
         onChange={change}
-        onCreate={() => setIsCreating(true)}
+        {...(mayWrite ? { onCreate: () => setIsCreating(true) } : {})}
       />
       <CreateFolder isOpen={isCreating} onClose={() => setIsCreating(false)} />
     </>

@@ -26,7 +26,13 @@ export function Explorer({ id }: { id: string }) {
   const { t } = useTranslation();
   const folder = useQuery(folderQuery(id));
   if (folder.error) {
-    return <ErrorNotice error={folder.error} onRetry={() => void folder.refetch()} />;
+    return (
+      <>
+        <Typography.Title level={3}>{t('data.folder')}</Typography.Title>
+        <ErrorNotice error={folder.error} onRetry={() => void folder.refetch()} />
+        <Link to="/data">{t('data.back')}</Link>
+      </>
+    );
   }
   return folder.data ? (
     <OpenFolder folder={folder.data} />

@@ -17,7 +17,7 @@ import { foldersQuery, useFolderStep, type Folder } from '../../data/folders/fol
 import { queries } from '../../data/queries';
 import { useChosenProject } from '../../data/accounts/project';
 import { FolderActions } from './FolderActions';
-import { filtersOfTab, readDataSearch, type DataSearch } from './search';
+import { filtersOfTab, readDataSearch, type DataSearch, type Tab } from './search';
 
 const USAGE_MODES = ['general', 'model', 'data'] as const;
 const DEFAULT_SORT = 'name';
@@ -25,7 +25,8 @@ const DEFAULT_SORT = 'name';
 interface FolderListProps {
   search: DataSearch;
   onChange: (changes: DataSearch) => void;
-  onCreate: () => void;
+  /** Omitted for users who may only read. */
+  onCreate?: () => void;
 }
 
 export function FolderList({ search, onChange, onCreate }: FolderListProps) {
@@ -40,7 +41,7 @@ export function FolderList({ search, onChange, onCreate }: FolderListProps) {
     ...filtersOfTab(tab)
   };
   const folders = useQuery(foldersQuery({ ...query, filters }));
-  const columns = useMemo(() => folderColumns(t, i18n.language), [t, i18n.language]);
+  const columns = useMemo(() => folderColumns(t, i18n.language, tab), [t, i18n.language, tab]);
   const rowSelection = useMemo(
     () => ({
       selectedRowKeys: selected,
@@ -81,7 +82,7 @@ export function FolderList({ search, onChange, onCreate }: FolderListProps) {
             onApply={saved => onChange(readDataSearch({ ...saved, page: 1 }))}
           />
         }
-        empty={<NoFolders search={search} onCreate={onCreate} />}
+        empty={<NoFolders search={search} {...(onCreate ? { onCreate } : {})} />}
         toolbar={
           <>
             <Filters search={search} onChange={onChange} />
@@ -92,7 +93,7 @@ export function FolderList({ search, onChange, onCreate }: FolderListProps) {
             />
           </>
         }
-        rowSelection={rowSelection}
+        {...(onCreate ? { rowSelection } : {})}
       />
     </>
   );
@@ -166,7 +167,7 @@ function BulkActions(props: { folders: Folder[]; isTrash: boolean; onDone: () =>
   );
 }
 
-function NoFolders({ search, onCreate }: { search: DataSearch; onCreate: () => void }) {
+function NoFolders({ search, onCreate }: { search: DataSearch; onCreate?: () => void }) {
   const { t } = useTranslation();
   const tab = search.tab ?? 'all';
   const isFiltered = search.filters !== undefined && Object.keys(search.filters).length > 0;
@@ -176,12 +177,12 @@ function NoFolders({ search, onCreate }: { search: DataSearch; onCreate: () => v
       image={Empty.PRESENTED_IMAGE_SIMPLE}
       description={t(isFiltered ? 'data.none-found' : canCreate ? 'data.none' : `data.no-${tab}`)}
     >
-      {canCreate && <Button onClick={onCreate}>{t('data.create')}</Button>}
+      {canCreate && onCreate && <Button onClick={onCreate}>{t('data.create')}</Button>}
     </Empty>
   );
 }
 
-function folderColumns(t: TFunction, language: string): ListColumn<Folder>[] {
+function folderColumns(t: TFunction, language: string, tab: Tab): ListColumn<Folder>[] {
   const time = (text: string | null) => text && formatTime(text, language);
   return [
     {
@@ -220,6 +221,15 @@ function folderColumns(t: TFunction, language: string): ListColumn<Folder>[] {
       render: (_, { used_bytes: used }) =>
         used === null ? t('data.not-counted') : formatBytes(used, language)
     },
+    ...(tab === 'trash'
+      ? [
+          {
+            key: 'status_changed_at',
+            title: t('data.trashed-at'),
+            render: (_: unknown, folder: Folder) => time(folder.status_changed_at)
+          }
+        ]
+      : []),
     {
       key: 'usage_mode',
       title: t('data.usage-mode'),

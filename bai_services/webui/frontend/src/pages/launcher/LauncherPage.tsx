@@ -1,10 +1,12 @@
 import { useEffect, useState } from 'react';
-import { Card, Flex, Typography } from 'antd';
+import { Alert, Card, Flex, Skeleton, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { useIsReadOnly } from '../../data/accounts/me';
 import { currentPreferences } from '../../data/accounts/preferences';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { PageTitle } from '../../components/PageTitle';
 import { optionsQuery, previewQuery } from '../../data/sessions/launch';
 import { FolderSection } from './FolderSection';
 import { EMPTY, formOf, requestOf, withoutSecrets, type LaunchForm } from './form';
@@ -41,8 +43,25 @@ function useSettled<T>(value: T): T {
   return settled;
 }
 
-/** The form of a new session, with a preview of its start; the URL has the form without secrets. */
+/** The form of a new session, or why the user may not create one. */
 export function LauncherPage() {
+  const { t } = useTranslation();
+  const mayOnlyRead = useIsReadOnly();
+  if (mayOnlyRead === undefined) {
+    return <Skeleton active />;
+  }
+  return mayOnlyRead ? (
+    <>
+      <PageTitle>{t('pages.launch')}</PageTitle>
+      <Alert type="info" showIcon title={t('launcher.read-only')} />
+    </>
+  ) : (
+    <Launcher />
+  );
+}
+
+/** The form of a new session, with a preview of its start; the URL has the form without secrets. */
+function Launcher() {
   const { t } = useTranslation();
   const search = route.useSearch();
   const navigate = route.useNavigate();
@@ -71,6 +90,14 @@ export function LauncherPage() {
     void navigate({ search: { request }, replace: true, resetScroll: false });
   }, [settled, navigate]);
 
+  if (options.data?.projects.length === 0) {
+    return (
+      <>
+        <PageTitle>{t('pages.launch')}</PageTitle>
+        <Alert type="info" showIcon title={t('launcher.no-project')} />
+      </>
+    );
+  }
   return (
     <LauncherContext
       value={{

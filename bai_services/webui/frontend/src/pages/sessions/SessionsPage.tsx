@@ -12,6 +12,7 @@ import { listQuery } from '../../components/list/listSearch';
 import { usePrefetchNextPage } from '../../components/list/usePrefetchNextPage';
 import { queries } from '../../data/queries';
 import { LIST_REFRESH_MILLIS, sessionsQuery, type Session } from '../../data/sessions/sessions';
+import { useIsReadOnly } from '../../data/accounts/me';
 import { useChosenProject } from '../../data/accounts/project';
 import { DEFAULT_SORT, filtersOf, readSessionsSearch, type SessionsSearch } from './search';
 import { ResourcePanel } from './list/ResourcePanel';
@@ -52,6 +53,7 @@ export function SessionsPage() {
     (filters: Record<string, string>) => change({ filters, page: 1 }),
     [change]
   );
+  const mayStop = useIsReadOnly() === false;
   const selection = useSelection(list, sessions.data?.items ?? NONE);
 
   return (
@@ -73,7 +75,7 @@ export function SessionsPage() {
         isLoading={sessions.isFetching && !sessions.data}
         search={search}
         selected={selection.ids}
-        onSelect={selection.select}
+        {...(mayStop ? { onSelect: selection.select } : {})}
         onChange={change}
         csv={csvUrl('/sessions', list)}
         onRefresh={() => void sessions.refetch()}
@@ -106,7 +108,7 @@ export function SessionsPage() {
               filters={search.filters ?? NO_FILTERS}
               onChange={filter}
             />
-            <StopSessions selection={selection} />
+            {mayStop && <StopSessions selection={selection} />}
           </>
         }
       />

@@ -40,6 +40,9 @@ function Recommended() {
   const { t } = useTranslation();
   const project = useChosenProject();
   const { data } = useQuery(optionsQuery(project?.id, undefined));
+  if (data?.projects.length === 0) {
+    return <p>{t('launcher.no-project')}</p>;
+  }
   const preset = data?.presets.find(({ allocatable }) => allocatable);
   return (
     <>

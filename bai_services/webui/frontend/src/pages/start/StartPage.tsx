@@ -11,7 +11,7 @@ import { ErrorNotice } from '../../components/ErrorNotice';
 import { LazyDialog } from '../../components/LazyDialog';
 import { PageTitle } from '../../components/PageTitle';
 import { SessionTag } from '../../components/StatusTag';
-import { meQuery } from '../../data/accounts/me';
+import { isReadOnly, meQuery } from '../../data/accounts/me';
 import { loadScript } from '../../data/scripts';
 import { sessionsQuery } from '../../data/sessions/sessions';
 import { readLauncherSearch } from '../launcher/search';
@@ -114,16 +114,20 @@ export function StartPage() {
       )
     }
   ];
+  const mayOnlyRead = isReadOnly(me?.role);
   return (
     <>
       <PageTitle>
         {me ? t('start.welcome', { name: me.full_name || me.username }) : t('pages.start')}
       </PageTitle>
       <Attention />
-      {recent.data && (
+      {recent.data && !mayOnlyRead && (
         <FirstSteps sessions={recent.data} onCreateFolder={() => setIsCreatingFolder(true)} />
       )}
-      <Board layout={layout} cards={cards} />
+      <Board
+        layout={layout}
+        cards={mayOnlyRead ? cards.filter(({ key }) => key === 'recent') : cards}
+      />
       <LazyDialog isOpen={isCreatingFolder}>
         <CreateFolder isOpen={isCreatingFolder} onClose={() => setIsCreatingFolder(false)} />
       </LazyDialog>

@@ -1,12 +1,22 @@
 import { useState } from 'react';
 import { InboxOutlined } from '@ant-design/icons';
 import { Alert, Button, Drawer, Flex, Form, Input, Progress, Typography, Upload } from 'antd';
+import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { useImportUsers } from '../../data/accounts/users';
-import { newUser, readUsers, TEMPLATE, type Defaults, type UserFile } from './csvUsers';
+import { takenNamesQuery, useImportUsers } from '../../data/accounts/users';
+import {
+  markTaken,
+  newUser,
+  readUsers,
+  TEMPLATE,
+  type Defaults,
+  type ImportRow,
+  type UserFile
+} from './csvUsers';
 import { ImportPreview } from './ImportPreview';
 
 const TEMPLATE_URL = `data:text/csv;charset=utf-8,${encodeURIComponent(TEMPLATE)}`;
+const NONE: ReadonlySet<string> = new Set();
 const DEFAULTS = ['domain', 'projects', 'resource_policy', 'password'] as const;
 
 /** Create users from a CSV file: choose, check the preview, create. */
@@ -16,13 +26,18 @@ export function ImportUsers({ onClose }: { onClose: () => void }) {
   const [defaults, setDefaults] = useState<Defaults>({});
   const { outcomes, isPending, run, reset } = useImportUsers();
   const file = text === undefined ? undefined : read(text, defaults);
-  const rows = file?.rows ?? [];
-  const left = rows.filter(row => !outcomes.has(row.number) || outcomes.get(row.number));
-  const isValid =
-    file !== undefined &&
-    file.missing.length === 0 &&
-    left.length > 0 &&
-    rows.every(row => row.problems.length === 0);
+  const { data: taken = NONE } = useQuery({
+    ...takenNamesQuery(namesIn(file?.rows ?? [])),
+    enabled: file !== undefined
+  });
+  // A created user is not a problem of its row.
+  const rows = (file?.rows ?? []).flatMap(row =>
+    outcomes.has(row.number) ? [row] : markTaken([row], taken)
+  );
+  const valid = rows.filter(row => row.problems.length === 0);
+  const skipped = rows.length - valid.length;
+  const left = valid.filter(row => !outcomes.has(row.number) || outcomes.get(row.number));
+  const isValid = file !== undefined && file.missing.length === 0 && left.length > 0;
   const choose = (chosen: File) => {
     reset();
     void chosen.text().then(setText);
@@ -36,7 +51,8 @@ export function ImportUsers({ onClose }: { onClose: () => void }) {
       size={800}
       title={t('user-import.title')}
       footer={
-        <Flex gap="small" justify="end">
+        <Flex gap="small" justify="end" align="center">
+          {skipped > 0 && t('user-import.skipped', { count: skipped })}
           <Button
             type="primary"
             disabled={!isValid}
@@ -70,13 +86,22 @@ export function ImportUsers({ onClose }: { onClose: () => void }) {
       {file && <FileProblems file={file} />}
       {outcomes.size > 0 && (
         <Progress
-          percent={Math.round((100 * outcomes.size) / rows.length)}
+          percent={Math.round((100 * outcomes.size) / valid.length)}
           aria-label={t('user-import.progress')}
         />
       )}
       {file && <ImportPreview rows={rows} outcomes={outcomes} />}
     </Drawer>
   );
+}
+
+/** The user names and e-mail addresses of the rows without problems, in lower case. */
+function namesIn(rows: readonly ImportRow[]) {
+  const cells = rows.filter(row => row.problems.length === 0).map(row => row.cells);
+  return {
+    username: cells.map(({ username = '' }) => username.toLowerCase()),
+    email: cells.map(({ email = '' }) => email.toLowerCase())
+  };
 }
 
 function read(text: string, defaults: Defaults): UserFile | undefined {

@@ -22,7 +22,7 @@ export type Column = (typeof COLUMNS)[number];
 export type Defaults = Partial<Record<Column, string>>;
 
 /** Problem of a row; each has a text `user-import.problem-…`. */
-export type Problem = 'email' | 'username' | 'boolean' | 'duplicate' | 'cells';
+export type Problem = 'email' | 'username' | 'boolean' | 'duplicate' | 'cells' | 'taken';
 
 export interface ImportRow {
   /** Number of the row in the file; the header is row 1. */
@@ -88,12 +88,22 @@ function problemsOf(cells: ImportRow['cells'], hasMoreCells: boolean): Problem[]
   ];
 }
 
+/** The e-mail address and the user name of a row in lower case, as the server stores them. */
+const namesOf = ({ cells }: ImportRow) =>
+  [cells.email, cells.username].flatMap(name => (name ? [name.toLowerCase()] : []));
+
+/** Mark the rows whose user name or e-mail address is in `taken`. */
+export const markTaken = (rows: readonly ImportRow[], taken: ReadonlySet<string>): ImportRow[] =>
+  rows.map(row =>
+    namesOf(row).some(name => taken.has(name))
+      ? { ...row, problems: [...row.problems, 'taken' as const] }
+      : row
+  );
+
 function markDuplicates(rows: ImportRow[]): ImportRow[] {
   const seen = new Set<string>();
   return rows.map(row => {
-    const names = [row.cells.email, row.cells.username].flatMap(name =>
-      name ? [name.toLowerCase()] : []
-    );
+    const names = namesOf(row);
     const isDuplicate = names.some(name => seen.has(name));
     names.forEach(name => seen.add(name));
     return isDuplicate ? { ...row, problems: [...row.problems, 'duplicate' as const] } : row;

@@ -5,6 +5,7 @@ import {
   type Entity,
   type Role
 } from '../../components/entities/entity';
+import { DefaultProject } from './DefaultProject';
 
 const STATUSES = ['active', 'inactive', 'before-verification'];
 // Domain admins may not give roles, move users to other domains, or set container ids.
@@ -51,12 +52,13 @@ export const USERS: Entity = {
     { key: 'need_password_change', kind: 'switch' },
     { key: 'full_name', kind: 'text' },
     { key: 'description', kind: 'text' },
-    { key: 'role', kind: 'choice', choices: ROLES, writers: SUPERADMIN },
+    { key: 'role', kind: 'choice', choices: ROLES, default: 'user', writers: SUPERADMIN },
     { key: 'status', kind: 'choice', choices: STATUSES, only: 'change', isBulkEditable: true },
     {
       key: 'domain',
       kind: 'reference',
       of: { path: '/domains', name: 'name' },
+      default: me => me.domain,
       writers: SUPERADMIN,
       isBulkEditable: true
     },
@@ -65,12 +67,14 @@ export const USERS: Entity = {
       key: 'resource_policy',
       kind: 'reference',
       of: { path: '/user-policies', name: 'name' },
+      default: 'default',
       isBulkEditable: true
     },
     {
       key: 'keypair_policy',
       kind: 'reference',
       of: { path: '/keypair-policies', name: 'name' },
+      default: 'default',
       only: 'create'
     },
     { key: 'allowed_client_ip', kind: 'words', isNullable: true },
@@ -93,6 +97,7 @@ export const USERS: Entity = {
   isWritable: isOwnerInReach,
   canCreate: true,
   canDelete: true,
+  Prefill: DefaultProject,
   views: activationViews(ACTIVATION),
   activation: ACTIVATION
 };

@@ -4,6 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ListTable } from '../../../components/list/ListTable';
+import { useIsReadOnly } from '../../../data/accounts/me';
 import { isEnded, type Session } from '../../../data/sessions/sessions';
 import { usageTrendsQuery } from '../../../data/sessions/usage';
 import { DEFAULT_SORT, filtersOf, type SessionsSearch } from '../search';
@@ -22,7 +23,8 @@ interface SessionTableProps {
    * array or function renders all rows again.
    */
   selected: string[];
-  onSelect: (ids: string[]) => void;
+  /** Omitted for users who may not stop sessions: the rows cannot be selected. */
+  onSelect?: (ids: string[]) => void;
   onChange: (changes: SessionsSearch) => void;
   toolbar: ReactNode;
   tools: ReactNode;
@@ -45,7 +47,7 @@ export function SessionTable(props: SessionTableProps) {
   const rowSelection = useMemo(
     () => ({
       selectedRowKeys: selected,
-      onChange: (keys: Key[]) => onSelect(keys.map(String)),
+      onChange: (keys: Key[]) => onSelect?.(keys.map(String)),
       getCheckboxProps: (session: Session) => ({
         disabled: isEnded(session),
         'aria-label': t('sessions.select', { name: session.name })
@@ -72,7 +74,7 @@ export function SessionTable(props: SessionTableProps) {
           onRefresh={props.onRefresh}
           isRefreshing={props.isRefreshing}
           empty={<NoSessions hasFilters={Object.keys(filtersOf(props.search)).length > 0} />}
-          rowSelection={rowSelection}
+          {...(onSelect ? { rowSelection } : {})}
         />
       </UsageTrends>
     </Emails>
@@ -81,12 +83,13 @@ export function SessionTable(props: SessionTableProps) {
 
 function NoSessions({ hasFilters }: { hasFilters: boolean }) {
   const { t } = useTranslation();
+  const mayCreate = useIsReadOnly() === false;
   return (
     <Empty
       image={Empty.PRESENTED_IMAGE_SIMPLE}
       description={t(hasFilters ? 'sessions.none-found' : 'sessions.none')}
     >
-      {!hasFilters && (
+      {!hasFilters && mayCreate && (
         <Link to="/launch">
           <Button>{t('sessions.create')}</Button>
         </Link>
