@@ -85,6 +85,8 @@ class Shortage:
     asked: int
     available: int
     message: str
+    # The message if no session uses the agents; empty if it is the same.
+    message_when_unused: str = ""
 
 
 def is_device_slot(slot: str) -> bool:

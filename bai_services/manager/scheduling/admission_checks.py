@@ -195,8 +195,10 @@ def _insufficient(refusal: Refusal, request: Request) -> InsufficientResources:
     else:
         needed, subject = str(request.slots), "no agent"
     verb = "could never hold" if request.kernels > 1 else "could ever hold"
+    shortages = "; ".join(s.message_when_unused or s.message for s in refusal.shortages)
+    why = f"resource group {request.resource_group}: {shortages}" if shortages else refusal.message
     return InsufficientResources(
-        f"{subject} {verb} {needed}: {refusal.message}",
+        f"{subject} {verb} {needed}: {why}",
         kernels=request.kernels,
         shortages=[
             {

@@ -217,7 +217,8 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "more than the capacity of any agent": (
         {"resources": {"cpu": "9"}},
         errors.InsufficientResources,
-        "cpu=9 requested, but at most 8 is free",
+        "no agent could ever hold cpu=9 mem=256m: resource group default: "
+        "cpu=9 requested, but the largest agent offers 8",
     ),
     "devices that no agent has": (
         {"resources": {"rocm.shares": "0.5"}},
@@ -252,7 +253,7 @@ async def test_request_is_accepted_after_an_agent_reports_enough_capacity(
     agent: FakeAgent, user: Client
 ) -> None:
     big = {"name": "large", "resources": {"cpu": "12", "mem": "1g"}}
-    with pytest.raises(errors.InsufficientResources, match="at most 8 is free"):
+    with pytest.raises(errors.InsufficientResources, match="the largest agent offers 8"):
         await user.post("/sessions", big)
     await agent.beat(slots={"cpu": "16", "mem": "16g"})
     created = await user.post("/sessions", big)

@@ -230,10 +230,12 @@ def _is_unshared(columns: Columns, able: Mask, row: Ints, need: int) -> bool:
 
 
 def _short(slot: str, asked: int, most: int, hint: str = "") -> Shortage:
+    requested = f"{slot}={format_amount(slot, asked)} requested, but"
+    amount = format_amount(slot, most)
     return Shortage(
         slot,
         asked,
         most,
-        f"{slot}={format_amount(slot, asked)} requested, but at most {format_amount(slot, most)} "
-        f"is free on one agent{hint}",
+        f"{requested} at most {amount} is free on one agent{hint}",
+        f"{requested} the largest agent offers {amount}{hint}",
     )
