@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from bai_services.cli.sessions.waiting import _LiveLine, interruption_message, wait_for_status
+from bai_services.cli.sessions.waiting import (
+    _LiveLine,
+    _PlainLines,
+    interruption_message,
+    live_text,
+    wait_for_status,
+)
 from bai_services.cli.sessions.why import explanation_lines
 from bai_services.client import Client, Keypair
 from bai_services.core.sessions.lifecycle import Status
@@ -282,6 +288,34 @@ async def test_preview_creates_no_session(bai: Bai, api: Api, agent: FakeAgent) 
     assert done.code == 2
     assert "name: " in done.stderr
     assert "resources.cpu: " in done.stderr
+
+
+def test_wait_says_if_only_a_quota_can_let_the_session_start(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reason = {"check": "policy", "passed": False, "message": "1 session allowed"}
+    session = {
+        "name": "lab1",
+        "status": "PENDING",
+        "resource_group": "default",
+        "queue_position": 1,
+        "reasons": [reason],
+    }
+    note = "blocked by a quota: starts only after sessions using it end or it is raised"
+    assert note in live_text(session, 1, [], 80).plain
+    others = {**session, "reasons": [{**reason, "check": "resources"}]}
+    assert note not in live_text(others, 1, [], 80).plain
+
+    async def show() -> None:
+        lines = _PlainLines()
+        for _ in range(3):
+            await lines.show(session)
+
+    asyncio.run(show())
+    assert capsys.readouterr().err.splitlines() == [
+        "session lab1 is pending: #1 in group default · 1 session allowed",
+        note,
+    ]
 
 
 async def test_a_name_that_is_not_found_gets_a_suggestion(bai: Bai, agent: FakeAgent) -> None:

@@ -29,6 +29,14 @@ def position_and_reasons(session: Mapping[str, Any]) -> list[str]:
     return [printable(part) for part in parts if part]
 
 
+def quota_note(session: Mapping[str, Any]) -> str:
+    """Return what a pending session that is blocked by quotas waits for; empty if it is not."""
+    failed = [one for one in session.get("reasons") or () if not one.get("passed")]
+    if session["status"] != Status.PENDING or "policy" not in [one.get("check") for one in failed]:
+        return ""
+    return "blocked by a quota: starts only after sessions using it end or it is raised"
+
+
 def _reasons(reasons: Iterable[Mapping[str, Any]]) -> list[str]:
     return [_reason(reason) for reason in reasons if not reason.get("passed")]
 

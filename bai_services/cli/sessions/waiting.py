@@ -22,7 +22,7 @@ from ..command import Connection
 from ..screen import Screen
 from ..text import printable
 from .info import next_commands
-from .wait_reasons import position_and_reasons, remedy_texts
+from .wait_reasons import position_and_reasons, quota_note, remedy_texts
 
 # Timeouts of a long poll: short on a terminal, to show current progress; longer otherwise.
 _TERMINAL_POLL_SECONDS = 1.0
@@ -211,6 +211,7 @@ class _PlainLines:
         self.poll_seconds = _TERMINAL_POLL_SECONDS
         self._is_first = True
         self._text = ""
+        self._note = ""
         self._cause: object = None
         self._written_at = 0.0
 
@@ -228,6 +229,10 @@ class _PlainLines:
         is_due = now - self._written_at >= _MIN_SECONDS_BETWEEN_LINES
         if text != self._text and (cause != self._cause or is_due):
             click.echo(text, err=True)
+            note = quota_note(session)
+            if note and note != self._note:
+                click.echo(note, err=True)
+            self._note = note
             self._text, self._cause, self._written_at = text, cause, now
 
 
@@ -278,6 +283,8 @@ def live_text(session: Mapping[str, Any], seconds: float, remedies: list[str], w
     for part in position_and_reasons(session):
         if part not in (Status.RUNNING, Status.TERMINATING):
             text.append(f" · {part}", style="not bold")
+    if note := quota_note(session):
+        text.append(f"\n  {note}", style="not bold")
     effect = "stays queued" if status == Status.PENDING else "is not affected"
     keys = f"Ctrl-C stops watching; the session {effect}"
     sooner = f"sooner with: {' or '.join(remedies[:_MAX_REMEDIES])}" if remedies else ""
