@@ -112,7 +112,7 @@ async def test_name_of_ended_session_can_be_reused(world: World) -> None:
 async def test_keypair_at_its_pending_cap_cannot_create_another_session(world: World) -> None:
     await world.set_caps("keypair", {}, max_pending_sessions=1)
     await world.sessions.enqueue(world.new_session("one"), NOW)
-    with pytest.raises(QuotaExceeded, match="keypair AK1"):
+    with pytest.raises(QuotaExceeded, match=r"the keypair of user ann \(policy default\)"):
         await world.sessions.enqueue(world.new_session("two"), NOW)
     await world.sessions.enqueue(world.new_session("two", user=2), NOW)
 

@@ -82,7 +82,8 @@ class CapUse(ResponseModel):
     the session is created. ``used_percent``: used percentage of the limit before the session is
     created. ``total_percent``: used percentage with the session. Both are rounded down, and 100 if
     the limit is 0. ``is_exceeded``: whether the session would exceed the limit; ``total_percent``
-    does not show this, because it can be 100 even if the limit is exceeded.
+    does not show this, because it can be 100 even if the limit is exceeded. ``scope_text``: the
+    scope as in ``message``.
     """
 
     scope: str
@@ -96,6 +97,7 @@ class CapUse(ResponseModel):
     total_percent: int
     is_exceeded: bool
     message: str
+    scope_text: str
 
 
 class SessionPreview(Explanation):

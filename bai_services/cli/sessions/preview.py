@@ -56,7 +56,7 @@ def _caps(caps: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for number, cap in enumerate(caps):
         if number == 0:
             yield "quotas:"
-        scope, slot = f"{cap['scope']} {cap['scope_id']}", cap["slot"]
+        scope, slot = cap["scope_text"], cap["slot"]
         amounts = f"{cap['asked']} of {cap['left']} left (limit {cap['limit']}, used {cap['used']})"
         over = ", over the limit" if cap["is_exceeded"] else ""
         yield f"  {scope}: {slot}={amounts}{over}"

@@ -57,6 +57,16 @@ class ScopeCaps:
     max_pending_sessions: int | None = None
     max_pending_slots: Mapping[str, int] = field(default_factory=dict)
     max_containers_per_session: int | None = None
+    # Only of a keypair: the names of its user and of its policy.
+    owner: str = ""
+    policy: str = ""
+
+    @property
+    def text(self) -> str:
+        """The scope in messages; a keypair is named by its user and its policy."""
+        if self.owner:
+            return f"the keypair of user {self.owner} (policy {self.policy})"
+        return f"{self.scope.kind} {self.name}"
 
     @property
     def limits_pending(self) -> bool:
@@ -83,6 +93,7 @@ class Violation:
     used: str
     left: str
     message: str
+    scope_text: str  # the scope in messages
 
 
 Usage = Mapping[Scope, Mapping[str, int]]
@@ -212,7 +223,7 @@ def _violation(
     asked, limit, used = amounts
     texts = tuple(amount_text(slot, n) for n in (asked, limit, used, max(0, limit - used)))
     asked_text, limit_text, used_text, left_text = texts
-    scope_text = f"{caps.scope.kind} {caps.name}"
+    scope_text = caps.text
     state = "pending" if is_pending else "running"
     if slot == SESSIONS:
         noun = "session" if limit == 1 else "sessions"
@@ -242,6 +253,7 @@ def _violation(
         used_text,
         left_text,
         message,
+        scope_text,
     )
 
 

@@ -80,6 +80,8 @@ def _caps(row: Any) -> ScopeCaps:
         max_pending_sessions=row["max_pending_sessions"],
         max_pending_slots=row["max_pending_slots"] or {},
         max_containers_per_session=row["max_containers_per_session"],
+        owner=row["owner"] or "",
+        policy=row["policy"] or "",
     )
 
 
@@ -95,7 +97,11 @@ _SELECTS: dict[str, sa.Select[Any]] = {
         keypair_policies.c.max_pending_sessions,
         keypair_policies.c.max_pending_slots,
         keypair_policies.c.max_containers_per_session,
-    ).join_from(keypairs, keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name),
+        users.c.username.label("owner"),
+        keypairs.c.resource_policy.label("policy"),
+    )
+    .join_from(keypairs, keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
+    .join(users, users.c.id == keypairs.c.user_id),
     ScopeKind.DOMAIN: sa.select(
         domains.c.name.label("id"),
         domains.c.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -10,6 +11,7 @@ from bai_services.core.errors import NotFound
 from bai_services.core.record_fields import fields_of
 from bai_services.core.scheduling.estimates.explainer import Choices, Explainer
 from bai_services.core.scheduling.queue import Certainty, Estimate, Explanation
+from bai_services.core.scheduling.queue.model import Suggestion, SuggestionKind
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.sessions.previews import (
     PendingExplanation,
@@ -45,7 +47,26 @@ class StartExplanations:
             return _explained(row, None)
         choices = await start_choices(self._store, row)
         why = await self._scheduler.query(partial(_explain, row.id, choices))
+        if why is not None:
+            suggestions = [await self._with_names(caller, row, one) for one in why.suggestions]
+            why = replace(why, suggestions=tuple(suggestions))
         return _explained(row, why)
+
+    async def _with_names(self, caller: Caller, row: SessionRow, one: Suggestion) -> Suggestion:
+        """Name the running sessions of the same owner that use an exceeded quota."""
+        if one.kind is not SuggestionKind.QUOTA:
+            return one
+        names = []
+        for session_id in one.facts["first_ids"]:
+            # The session may have been deleted, or the caller may not see it.
+            with suppress(NotFound):
+                other = await self._sessions.find_visible(caller, session_id)
+                if other.owner_id == row.owner_id:
+                    names.append(other.name)
+        if not names:
+            return one
+        message = f"{one.message}; running sessions that use it: {', '.join(names)}"
+        return replace(one, message=message, facts={**one.facts, "first_names": names})
 
 
 async def start_choices(store: RequestStore, row: SessionRow) -> Choices:

@@ -42,6 +42,27 @@ async def test_pending_session_is_explained(api: Api, agent: FakeAgent, user: Cl
     assert smaller["facts"] == {"slots": {"cpu": "2"}}
 
 
+async def test_quota_suggestion_names_own_sessions_that_use_the_slot(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    admin = await api.client("admin")
+    await admin.patch("/keypair-policies/default", {"total_resource_slots": {"cuda.shares": "0.5"}})
+    without = {"cpu": "1", "mem": "1g"}
+    half = {**without, "cuda.shares": "0.5"}
+    await user.post("/sessions", {"name": "no-gpu", "resources": without})
+    await user.post("/sessions", {"name": "uses-gpu", "resources": half})
+    for name in ("no-gpu", "uses-gpu"):
+        await wait_for_status(user, name, "SCHEDULED")
+    await user.post("/sessions", {"name": "waits", "resources": half})
+    why = await complete_explanation(user, "waits")
+    quota = next(remedy for remedy in why["sooner"] if remedy["kind"] == "quota")
+    assert quota["message"].startswith(
+        "blocked by the quota of the keypair of user user (policy default) (2 sessions running); "
+    )
+    assert quota["message"].endswith("; running sessions that use it: uses-gpu")
+    assert (quota["facts"]["sessions"], quota["facts"]["first_names"]) == (2, ["uses-gpu"])
+
+
 async def test_reservation_is_stored_and_read_with_the_next_snapshot(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:

@@ -69,6 +69,19 @@ def test_quota_error_names_every_violation() -> None:
     assert [v["scope"] for v in caught.value.details["violations"]] == ["keypair", "domain"]
 
 
+def test_messages_name_a_keypair_by_its_user_and_policy() -> None:
+    caps = scope_caps(slots={"cpu": 500}, owner="ann", policy="small")
+    (violation,) = violations([caps], ONE, {})
+    assert violation.message == (
+        "cpu=1 requested, but the keypair of user ann (policy small) may have at most cpu=0.5, "
+        "of which 0.5 is left"
+    )
+    assert (violation.scope_id, violation.scope_text) == (
+        "AK",
+        "the keypair of user ann (policy small)",
+    )
+
+
 def test_unlimited_cap_is_parsed_and_formatted() -> None:
     caps = Caps.parse({"cpu": " Unlimited ", "mem": "-1", "cuda.device": -1, "cuda.shares": 0})
     assert caps.format() == {

@@ -9,7 +9,7 @@ from typing import Any
 from ...cluster.devices import is_device_slot
 from ...errors import InvalidRequest
 from ...resources import ResourceSlots, format_amount, slot_type
-from ..caps import Violation, violation_facts
+from ..caps import SESSIONS, Violation, violation_facts
 from ..queue.explain import (
     ACCOUNT,
     DEPENDENCIES,
@@ -190,7 +190,7 @@ def _not_before(queue: Queue, pending: PendingSession) -> Reason:
 def _within(violation: Violation) -> str:
     what = "sessions" if violation.slot == "sessions" else violation.slot
     return (
-        f"{violation.scope} {violation.scope_id} uses {what}={violation.used} of "
+        f"{violation.scope_text} uses {what}={violation.used} of "
         f"{violation.limit}; {violation.asked} more requested"
     )
 
@@ -351,19 +351,21 @@ class _SuggestionFinder:
         for check in self._failed:
             if check["check"] != POLICY or (check["scope"], check["scope_id"]) in seen:
                 continue
-            seen.add((check["scope"], check["scope_id"]))
-            running = self._queue.running_in_scope(check["scope"], check["scope_id"])
+            scope, scope_id, slot = check["scope"], check["scope_id"], check["slot"]
+            seen.add((scope, scope_id))
+            running = self._queue.running_in_scope(scope, scope_id)
+            using = self._queue.running_in_scope(scope, scope_id, "" if slot == SESSIONS else slot)
             count = f"{len(running)} {'session' if len(running) == 1 else 'sessions'}"
             message = (
-                f"blocked by the quota of {check['scope']} {check['scope_id']} ({count} running); "
+                f"blocked by the quota of {check['scope_text']} ({count} running); "
                 "with this request, the session starts only after the quota is raised or running "
                 "sessions release enough of the quota"
             )
             facts = {
-                "scope": check["scope"],
-                "scope_id": check["scope_id"],
+                "scope": scope,
+                "scope_id": scope_id,
                 "sessions": len(running),
-                "first_ids": running[:_MAX_NAMED],
+                "first_ids": using[:_MAX_NAMED],
             }
             suggestions.append(Suggestion(SuggestionKind.QUOTA, message, facts))
         return suggestions

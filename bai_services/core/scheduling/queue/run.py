@@ -147,10 +147,17 @@ class Queue:
         """Return all pending sessions of a group, in no particular order."""
         return [self._pending[session_id] for session_id in self.group_queue(group).pending_ids()]
 
-    def running_in_scope(self, kind: str, scope_id: str) -> list[str]:
-        """Return the ids of the running sessions that are charged to a scope, oldest first."""
+    def running_in_scope(self, kind: str, scope_id: str, slot: str = "") -> list[str]:
+        """Return the ids of the running sessions that are charged to a scope, oldest first.
+
+        With ``slot``, return only sessions that use this slot.
+        """
         scope = Scope(kind, scope_id)
-        charged = [r for r in self._running.values() if scope in r.scopes]
+        charged = [
+            r
+            for r in self._running.values()
+            if scope in r.scopes and (not slot or r.slots.get(slot, 0))
+        ]
         return [r.id for r in sorted(charged, key=lambda r: (r.started_at, r.id))]
 
     @property
