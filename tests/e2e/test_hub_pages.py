@@ -19,7 +19,7 @@ from tests.hub import RunningHub, running_session
 from tests.testbed.wait import wait_until
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser
+    from playwright.async_api import Browser, Dialog
 
 pytestmark = pytest.mark.e2e
 
@@ -114,9 +114,19 @@ async def test_stop_on_the_page_of_a_pending_session_stops_only_that_server(
 
     wait_for(rest, session["id"], "CANCELLED")
     await page.wait_for_url(f"{hub.url}/hub/home", timeout=lab.TIMEOUT_MS)
+    # The home page asks before it stops a session.
+    questions: list[str] = []
+
+    async def answer(dialog: Dialog) -> None:
+        questions.append(dialog.message)
+        await (dialog.dismiss() if len(questions) == 1 else dialog.accept())
+
+    page.on("dialog", answer)
+    await page.click("#stop")
     assert rest.get(f"/sessions/{default['id']}").json()["status"] == "RUNNING"
-    checked(rest.delete(f"/sessions/{default['id']}"), 202)
+    await page.click("#stop")
     wait_for(rest, default["id"], "TERMINATED")
+    assert [question.partition("?")[0] for question in questions] == ["Stop your session"] * 2
 
 
 @pytest.mark.browser

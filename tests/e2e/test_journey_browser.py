@@ -74,6 +74,7 @@ async def test_files_in_a_folder_outlive_the_session(
     # Shares of simulated GPUs are not enforced, and the page shows this.
     await page.get_by_role("dialog").get_by_text("not enforced").first.wait_for()
     await page.goto(f"{docker_hub.url}/hub/home")
+    page.once("dialog", lambda dialog: dialog.accept())
     await page.click("#stop")
     wait_for(rest, session["id"], "TERMINATED")
     # Wait until the Hub has cleaned up. Only then can it start the server again.
