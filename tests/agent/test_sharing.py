@@ -237,6 +237,6 @@ async def test_shares_below_minimum_enforcement_are_not_offered(
         facts["shares_withheld"] == "the GPU's enforcement level is soft, but process is required"
     )
     user = await api.client("user")
-    with pytest.raises((QuotaExceeded, InsufficientResources), match="at most 0 "):
+    with pytest.raises((QuotaExceeded, InsufficientResources), match="largest agent offers 0"):
         await user.post("/sessions", {"name": "part", "resources": {"cuda.shares": "0.25"}})
     await create_prepared(user, **{"cuda.device": "1"})

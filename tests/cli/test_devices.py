@@ -96,7 +96,7 @@ async def test_minimum_enforcement_restricts_placement(bai: Bai, agent: FakeAgen
     create = ("session", "create", "-r", "cuda.shares=0.25", "--json")
     assert (await bai(*update, '{"minimum_enforcement": "cgroup"}')).code == 0
     refused = (await bai(*create, "refused", by="user")).error
-    assert "cuda.shares=0.25 requested, but at most 0" in refused["message"]
+    assert "cuda.shares=0.25 requested, but the largest agent offers 0" in refused["message"]
     assert (await bai(*update, '{"minimum_enforcement": "process"}')).code == 0
     made = (await bai(*create, "accepted", by="user")).document
 

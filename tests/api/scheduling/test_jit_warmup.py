@@ -45,6 +45,6 @@ async def test_requests_are_answered_during_compilation_without_capacity_checks(
     compiled.set()
     await wait_for_status(user, "fits", "SCHEDULED")
     assert (await user.get("/sessions/never"))["status"] == "PENDING"
-    with pytest.raises(InsufficientResources, match="at most 8"):
+    with pytest.raises(InsufficientResources, match="largest agent offers 8"):
         await user.post("/sessions", {"name": "never-either", **too_much})
     await user.delete("/sessions/never")
