@@ -239,4 +239,4 @@ async def wait_for_memory(user: Client, session: Mapping[str, Any], held_bytes: 
         devices = (await devices_of(user, session["id"])).get("devices", [])
         return [d["memory_bytes"] for d in devices] == [held_bytes]
 
-    await wait_until_async(is_seen, 20, f"{held_bytes} bytes to be reported")
+    await wait_until_async(is_seen, 60, f"{held_bytes} bytes to be reported")
