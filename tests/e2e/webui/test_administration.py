@@ -305,16 +305,19 @@ async def test_pages_and_buttons_depend_on_the_role(
 async def test_monitor_is_offered_nothing_that_starts_sessions_or_creates_folders(
     opened: Opener[Entities],
 ) -> None:
+    from playwright.async_api import expect
+
     ui = await opened(Entities, "monitor", "/start")
     await ui.page.get_by_text("Recent sessions").wait_for()
-    assert await ui.page.get_by_role("link", name="New session").count() == 0
+    # The page knows the role after its first response.
+    await expect(ui.page.get_by_role("link", name="New session")).to_have_count(0)
     for text in ("First steps", "Start now", "New folder"):
-        assert await ui.page.get_by_text(text).count() == 0
+        await expect(ui.page.get_by_text(text)).to_have_count(0)
     await ui.open("/launch")
     await ui.page.get_by_text("Your role is read-only").wait_for()
     for page in ("sessions", "data"):
         await ui.open(f"/{page}")
         await ui.page.locator("tbody tr").first.wait_for()
         for text in ("New session", "New folder", "Stop selected"):
-            assert await ui.page.get_by_role("button", name=text).count() == 0
-        assert await ui.page.get_by_role("checkbox").count() == 0
+            await expect(ui.page.get_by_role("button", name=text)).to_have_count(0)
+        await expect(ui.page.get_by_role("checkbox")).to_have_count(0)

@@ -53,13 +53,13 @@ export function SessionsPage() {
     (filters: Record<string, string>) => change({ filters, page: 1 }),
     [change]
   );
-  const mayStop = useIsReadOnly() === false;
+  const mayChange = useIsReadOnly() === false;
   const selection = useSelection(list, sessions.data?.items ?? NONE);
 
   return (
     <>
       <PageTitle>{t('pages.sessions')}</PageTitle>
-      <ResourcePanel group={search.group} onGroup={chooseGroup} />
+      {mayChange && <ResourcePanel group={search.group} onGroup={chooseGroup} />}
       <SessionTabs
         active={search.tab ?? 'all'}
         name={search.name}
@@ -75,7 +75,7 @@ export function SessionsPage() {
         isLoading={sessions.isFetching && !sessions.data}
         search={search}
         selected={selection.ids}
-        {...(mayStop ? { onSelect: selection.select } : {})}
+        {...(mayChange ? { onSelect: selection.select } : {})}
         onChange={change}
         csv={csvUrl('/sessions', list)}
         onRefresh={() => void sessions.refetch()}
@@ -108,7 +108,7 @@ export function SessionsPage() {
               filters={search.filters ?? NO_FILTERS}
               onChange={filter}
             />
-            {mayStop && <StopSessions selection={selection} />}
+            {mayChange && <StopSessions selection={selection} />}
           </>
         }
       />

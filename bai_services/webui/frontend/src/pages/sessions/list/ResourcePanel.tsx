@@ -5,7 +5,6 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
-import { useIsReadOnly } from '../../../data/accounts/me';
 import { useChosenProject } from '../../../data/accounts/project';
 import { quotasQuery } from '../../../data/sessions/quotas';
 import { useStored } from '../../../data/stored';
@@ -21,7 +20,6 @@ interface ResourcePanelProps {
 /** A card to create a session, and a card with the used or free resources in the chosen view. */
 export const ResourcePanel = memo(function ResourcePanel({ group, onGroup }: ResourcePanelProps) {
   const { t } = useTranslation();
-  const mayCreate = useIsReadOnly() === false;
   const project = useChosenProject();
   const { panel, isFree } = useStored(panelChoice);
   const quotas = useQuery(
@@ -31,14 +29,12 @@ export const ResourcePanel = memo(function ResourcePanel({ group, onGroup }: Res
   const change = (changes: object) => panelChoice.set({ ...panelChoice.get(), ...changes });
   return (
     <div className="bai-session-cards">
-      {mayCreate && (
-        <Card size="small" title={<h2 className="bai-card-title">{t('sessions.create')}</h2>}>
-          <p style={{ marginTop: 0 }}>{t('sessions.create-help')}</p>
-          <Link to="/launch">
-            <Button type="primary">{t('sessions.create')}</Button>
-          </Link>
-        </Card>
-      )}
+      <Card size="small" title={<h2 className="bai-card-title">{t('sessions.create')}</h2>}>
+        <p style={{ marginTop: 0 }}>{t('sessions.create-help')}</p>
+        <Link to="/launch">
+          <Button type="primary">{t('sessions.create')}</Button>
+        </Link>
+      </Card>
       <Card
         size="small"
         role="region"
