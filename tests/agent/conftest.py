@@ -23,6 +23,10 @@ from tests.testbed.manager import (
 )
 from tests.testbed.wait import wait_until_async
 
+# Processes of a session are tagged with the id of their agent. An agent stops tagged processes that
+# its manager does not know, also those of a test that runs at the same time.
+AGENT_ID = f"m{os.getpid()}"
+
 
 @pytest.fixture
 def agent_home(tmp_path: Path) -> Path:
@@ -73,7 +77,7 @@ class Agents:
     last_heartbeats: dict[str, str] = field(default_factory=dict)
 
     async def start(
-        self, agent_id: str = "m1", words: Sequence[str] = (), **environ: str
+        self, agent_id: str = AGENT_ID, words: Sequence[str] = (), **environ: str
     ) -> RunningAgent:
         """Start an agent with the command prefix ``words``; wait until it is registered."""
         token = self.home / "token"

@@ -17,7 +17,7 @@ from bai_services.client import Client
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until, wait_until_async
 
-from .conftest import Agents, launch, wait_for_session
+from .conftest import AGENT_ID, Agents, launch, wait_for_session
 
 
 async def create_prepared(user: Client, name: str = "lab1", **resources: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def start_as_spawner(
 
 async def test_agent_reports_its_machine(api: Api, agents: Agents) -> None:
     await agents.start()
-    agent = await (await api.client("admin")).get("/agents/m1")
+    agent = await (await api.client("admin")).get(f"/agents/{AGENT_ID}")
     assert agent["slots"] == {"cpu": "8", "cuda.shares": "2", "mem": "16g"}
     assert [(d["is_simulated"], d["model"]) for d in agent["devices"]] == [
         (True, "Simulated GPU"),
@@ -134,7 +134,7 @@ async def test_restarted_agent_terminates_processes_of_ended_session(
 
     async def is_gone() -> bool:
         # The Hub has a grace period in which it may remove the session itself.
-        await agents.time_passes("m1", seconds=15)
+        await agents.time_passes(AGENT_ID, seconds=15)
         process.poll()
         return not folder.exists() and not any(_is_running(p) for p in members)
 
@@ -154,12 +154,12 @@ async def test_restarted_agent_gets_unfinished_work_again(
     again = await agents.start()
 
     async def is_prepared() -> bool:
-        await agents.time_passes("m1", seconds=15)
+        await agents.time_passes(AGENT_ID, seconds=15)
         return (await user.get("/sessions/lab1"))["status"] == "PREPARED"
 
     await wait_until_async(is_prepared, 30, "the second delivery of the work")
     assert await again.stop() == 0
-    assert (await (await api.client("admin")).get("/agents/m1"))["status"] == "TERMINATED"
+    assert (await (await api.client("admin")).get(f"/agents/{AGENT_ID}"))["status"] == "TERMINATED"
 
 
 async def test_agent_with_a_wrong_token_logs_the_rejection_but_not_the_token(
