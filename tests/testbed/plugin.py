@@ -25,7 +25,7 @@ from httpx._transports import default
 from bai_services.client import Client
 from bai_services.db import schema
 from bai_services.manager.manager import Manager
-from tests.testbed import ComponentMissing
+from tests.testbed import ComponentMissing, compiled_statements
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import (
     Api,
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 # Cache the TLS context: otherwise each new client loads the root certificates, which takes 25 ms.
 default.create_ssl_context = functools.cache(default.create_ssl_context)  # type: ignore[attr-defined]  # private
+
+compiled_statements.install()
 
 TESTS = Path(__file__).resolve().parents[1]
 DATABASE_ENGINES = ["sqlite", "postgres"]

@@ -24,7 +24,13 @@ SETTINGS = {
     "shared_buffers": "64MB",
     "listen_addresses": "",
     "log_min_messages": "warning",
+    "max_wal_size": "128MB",
 }
+
+
+# A copied database has 600 files: on a disk the copy takes 0.4 s, in memory 20 ms.
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 2**30
 
 
 class Postgres:
@@ -48,7 +54,7 @@ class Postgres:
             connection.execute(statement.encode())
 
     def create_database(self, template: str = "template0") -> str:
-        """Create a database and return its name; a copy of ``template`` takes about 20 ms."""
+        """Create a database and return its name."""
         name = f"bai_{os.getpid()}_{next(self._numbers)}"
         # For a small database, it is faster to copy the files than to write the pages to the
         # write-ahead log.
@@ -113,6 +119,11 @@ def _unprivileged_prefix(folder: Path) -> list[str]:
     return [*prefix, *ids]
 
 
+def _has_memory() -> bool:
+    """Return whether `MEMORY` has room for the databases; in many containers it has 64 MiB."""
+    return MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES
+
+
 @contextmanager
 def running(is_durable: bool = False) -> Iterator[Postgres]:
     """Start a server and stop it at the end of the block, or when this process ends.
@@ -126,7 +137,8 @@ def running(is_durable: bool = False) -> Iterator[Postgres]:
     """
     programs = find_programs()
     # Use a short path: the path of a Unix socket may have at most 107 characters.
-    folder = Path(tempfile.mkdtemp(prefix="bai-pg-", dir="/tmp"))
+    parent = "/tmp" if is_durable or not _has_memory() else str(MEMORY)
+    folder = Path(tempfile.mkdtemp(prefix="bai-pg-", dir=parent))
     try:
         prefix = _unprivileged_prefix(folder)
         data = folder / "data"
