@@ -60,9 +60,11 @@ def session(hub: RunningHub) -> Iterator[JSON]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def profile(browser: Browser, shared_browser: SharedBrowser) -> BrowserContext:
+async def profile(
+    hub: RunningHub, browser: Browser, shared_browser: SharedBrowser
+) -> BrowserContext:
     """A profile of the browser whose pages share a sign-in and cached scripts."""
-    return await shared_browser.profile(name="panel")
+    return await shared_browser.profile(hub.url, name="panel")
 
 
 def with_nearly_full_usage() -> Callable[[Route], Awaitable[None]]:

@@ -40,7 +40,8 @@ async def opened(
     pages: list[Page] = []
 
     async def open_page(kind: type[ShellT], username: str, path: str, **options: Any) -> ShellT:
-        profile = await shared_browser.profile(name=username, **(DEFAULTS | options))
+        options = DEFAULTS | options
+        profile = await shared_browser.profile(hub.url, name=username, **options)
         page = await profile.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         pages.append(page)

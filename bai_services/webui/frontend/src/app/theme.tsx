@@ -1,6 +1,7 @@
 import { createContext, useContext, useEffect, useMemo, useState, type ReactNode } from 'react';
 import { generate } from '@ant-design/colors';
 import { ConfigProvider, theme, type ThemeConfig } from 'antd';
+import english from 'antd/es/locale/en_US';
 import { useTranslation } from 'react-i18next';
 import type { Locale } from 'antd/es/locale';
 import { config } from '../config';
@@ -11,9 +12,8 @@ const HUB_STORAGE_KEY = 'jupyterhub-bs-theme';
 const HAS_MOTION = !window.matchMedia('(prefers-reduced-motion: reduce)').matches;
 const SYSTEM_DARK = window.matchMedia('(prefers-color-scheme: dark)');
 
-// Some AntD components, such as the pager, contain texts.
+// Some AntD components, such as the pager, contain texts. AntD itself contains the English ones.
 const LOCALES: Record<string, () => Promise<{ default: Locale }>> = {
-  en: () => import('antd/es/locale/en_US'),
   ko: () => import('antd/es/locale/ko_KR'),
   ja: () => import('antd/es/locale/ja_JP'),
   th: () => import('antd/es/locale/th_TH')
@@ -90,7 +90,8 @@ function storedMode(): ThemeMode {
 export function Themed({ children }: { children: ReactNode }) {
   const [mode, setMode] = useState(storedMode);
   const [systemIsDark, setSystemIsDark] = useState(SYSTEM_DARK.matches);
-  const [locale, setLocale] = useState<Locale>();
+  // Never undefined: AntD would then mount the whole page again.
+  const [locale, setLocale] = useState<Locale>(english);
   const { i18n } = useTranslation();
 
   useEffect(() => {
@@ -101,9 +102,8 @@ export function Themed({ children }: { children: ReactNode }) {
 
   useEffect(() => {
     let isCurrent = true;
-    void (LOCALES[i18n.language] ?? LOCALES['en'])?.().then(
-      loaded => isCurrent && setLocale(loaded.default)
-    );
+    const load = LOCALES[i18n.language] ?? (() => Promise.resolve({ default: english }));
+    void load().then(loaded => isCurrent && setLocale(loaded.default));
     return () => void (isCurrent = false);
   }, [i18n.language]);
 
@@ -131,7 +131,7 @@ export function Themed({ children }: { children: ReactNode }) {
         theme={{ ...(isDark ? DARK : LIGHT), cssVar: {}, hashed: false }}
         // AntD would write a space between the characters of a button with two Japanese characters.
         button={{ autoInsertSpace: false }}
-        {...(locale ? { locale } : {})}
+        locale={locale}
       >
         {children}
       </ConfigProvider>
