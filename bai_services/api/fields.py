@@ -74,3 +74,17 @@ class ResponseModel(BaseModel):
     """A response body. It only serves to generate the OpenAPI document; responses are not
     validated.
     """
+
+
+class CodedText(ResponseModel):
+    """A text as a code with values, so that a client can show it in the user's language.
+
+    ``code``: see "Coded texts" in the reference; newer servers may have other codes, so show the
+    English message beside this object if the code is unknown. A value whose name ends in ``_at`` is
+    an ISO 8601 time, a value whose name ends in ``_seconds`` a duration. ``parts``: texts that this
+    text contains.
+    """
+
+    code: str
+    values: dict[str, str | int]
+    parts: list[CodedText]

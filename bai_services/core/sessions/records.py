@@ -177,6 +177,7 @@ class Session:
     architecture: str
     status: Status
     status_info: str
+    status_coded: Mapping[str, Any] | None
     reasons: Sequence[Mapping[str, Any]]
     notices: Sequence[str]
     cluster_size: int
