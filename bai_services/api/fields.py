@@ -79,10 +79,9 @@ class ResponseModel(BaseModel):
 class CodedText(ResponseModel):
     """A text as a code with values, so that a client can show it in the user's language.
 
-    ``code``: see "Coded texts" in the reference; newer servers may have other codes, so show the
-    English message beside this object if the code is unknown. A value whose name ends in ``_at`` is
-    an ISO 8601 time, a value whose name ends in ``_seconds`` a duration. ``parts``: texts that this
-    text contains.
+    A newer manager may have more codes, so show the English text beside this object if ``code`` is
+    unknown. A value whose name ends in ``_at`` is a time, and a value whose name ends in
+    ``_seconds`` is a duration. ``parts``: texts inside this text.
     """
 
     code: str

@@ -27,8 +27,24 @@ class CodedText:
     parts: tuple[CodedText, ...] = ()
 
     def __str__(self) -> str:
-        values = {name: _English.of(name, value) for name, value in self.values.items()}
-        return _TEMPLATES[self.code].format_map({**values, "parts": _Parts(self.parts)})
+        return self.format(_TEMPLATES)
+
+    @classmethod
+    def from_json(cls, text: Mapping[str, Any]) -> CodedText:
+        """Return the text of a JSON object that ``as_json`` returned."""
+        return cls(text["code"], text["values"], tuple(map(cls.from_json, text["parts"])))
+
+    def format(self, templates: Mapping[str, str]) -> str:
+        """Return the text in the language of ``templates``, which have the codes as keys.
+
+        Raises
+        ------
+        KeyError
+            If there is no template for the code of this text or of a part, or a value is missing.
+        """
+        values = {name: _Value.of(name, value) for name, value in self.values.items()}
+        parts = _Parts(part.format(templates) for part in self.parts)
+        return templates[self.code].format_map({**values, "parts": parts})
 
     def as_json(self) -> dict[str, Any]:
         """Return the text as a JSON object."""
@@ -36,21 +52,21 @@ class CodedText:
         return {"code": self.code, "values": dict(self.values), "parts": parts}
 
 
-class _Parts(tuple[CodedText, ...]):
-    """Parts of a text; the format specification is the separator: ``{parts:, }``."""
+class _Parts(tuple[str, ...]):
+    """The parts of a text; the format specification is the separator: ``{parts:, }``."""
 
     def __format__(self, separator: str) -> str:
-        return separator.join(map(str, self))
+        return separator.join(self)
 
 
-class _English(str):
+class _Value(str):
     """A value of a text. The format specification of a number is the noun that it counts."""
 
     __slots__ = ("number",)
     number: int | None
 
     @classmethod
-    def of(cls, name: str, value: Value) -> _English:
+    def of(cls, name: str, value: Value) -> _Value:
         is_duration = name.endswith(DURATION_SUFFIX)
         text = cls(format_duration(int(value)) if is_duration else value)
         text.number = value if isinstance(value, int) else None
