@@ -204,5 +204,66 @@ class TextTemplate(Enum):
     )
     QUOTA_USERS = "{parts}; running sessions that use it: {names}"
 
+    # Reasons for the status of a session
+    PLACED = "placed on {names}"
+    STOPPED = "stopped"
+    STOPPED_BY = "stopped by {name}"
+    STOPPED_BEFORE_START = "stopped before it was started"
+    STOPPED_THROUGH_HUB = "stopped through the Hub"
+    START_CANCELLED = "the start was cancelled"
+    PENDING_TIMEOUT = (
+        "PENDING_TIMEOUT_EXCEEDED: pending for more than {maximum_seconds}, the maximum of "
+        "resource group {name}"
+    )
+    BATCH_TIMEOUT = "BATCH_TIMEOUT_EXCEEDED: ran for more than {maximum_seconds}, its batch_timeout"
+    LIFETIME = (
+        "SESSION_LIFETIME_EXCEEDED: ran for more than {maximum_seconds}, the maximum of keypair "
+        "policy {name}"
+    )
+    IDLE_TIMEOUT = (
+        "idle-timeout: unused for {maximum_seconds}, the maximum of keypair policy {name}"
+    )
+    DEPENDENCY_FAILED = (
+        "DEPENDENCY_FAILED: its dependency, session {name}, is TERMINATED with failure"
+    )
+    DEPENDENCY_STOPPED = (
+        "DEPENDENCY_FAILED: its dependency, session {name}, is TERMINATED with undefined"
+    )
+    DEPENDENCY_ENDED = "DEPENDENCY_FAILED: its dependency, session {name}, is {status}"
+    EXITED = "exited"
+    ENDED = "ended by itself"
+    ENDED_UNEXPECTEDLY = "ended with exit code {code}; the manager did not stop it"
+    CONTAINER_DISAPPEARED = "its container has disappeared; the manager did not stop it"
+    COMMAND_EXITED = "the command exited with code {code}"
+    COMMAND_KILLED = "the command was terminated by signal {signal} (exit code {code})"
+    OUT_OF_MEMORY = "was killed for exceeding its memory limit"
+    REMOVED = "was removed by something other than the Hub"
+    KILLED = "killed"
+    KILLED_FROM_OUTSIDE = "killed from outside"
+    KERNEL_EXITED = (
+        "{name} exited with exit code {code}; a cluster session requires all of its kernels"
+    )
+    KERNEL_DISAPPEARED = "{name} has disappeared; a cluster session requires all of its kernels"
+    NOT_PREPARED = "the agent could not prepare the session"
+    NOT_STARTED_BY_HUB = "the Hub could not start the session"
+    HUB_BUSY = "the Hub is busy; {message}"
+    WAITING_FOR_HUB = "waiting for the Hub: {message}"
+    SERVER_LOST = "the Hub lost the session's server, which is started again"
+    STUCK = "stuck: {status} for more than {minutes:minute}"
+    LAST_MESSAGE = "{parts}; last message: {message}"
+    DISPLACED = "its agent was lost; the session is pending again"
+    AGENT_LOST = "its agent has been lost for more than {minutes:minute}"
+
+
+# Texts of ends that the spawner reports in English. The manager compares them with these.
+REPORTED_ENDS = (
+    TextTemplate.STOPPED_THROUGH_HUB,
+    TextTemplate.START_CANCELLED,
+    TextTemplate.EXITED,
+    TextTemplate.OUT_OF_MEMORY,
+    TextTemplate.REMOVED,
+    TextTemplate.KILLED,
+    TextTemplate.KILLED_FROM_OUTSIDE,
+)
 
 _TEMPLATES: Mapping[str, str] = {template.code: template.value for template in TextTemplate}

@@ -208,6 +208,7 @@ class StatusChange(ResponseModel):
     from_status: str
     to_status: str
     reason: str
+    reason_coded: CodedText | None
 
 
 class History(ResponseModel):

@@ -9,7 +9,6 @@ from graphlib import CycleError, TopologicalSorter
 from ..coded_text import CodedText, TextTemplate
 from ..errors import Conflict, InvalidRequest
 from ..user_input import shown
-from .end_reason import EndReason
 from .lifecycle import ENDED, Result, Status
 
 MAX_DEPENDENCIES = 100
@@ -82,11 +81,15 @@ def check_none_failed(dependencies: Sequence[Dependency]) -> None:
         )
 
 
-def failure_reason(dependency: Dependency) -> str:
+def failure_reason(dependency: Dependency) -> CodedText:
     """Return the end reason of a session whose dependency failed."""
-    return EndReason.DEPENDENCY_FAILED.explained(
-        f"its dependency, session {dependency.name}, is {dependency.end}"
-    )
+    if dependency.status is not Status.TERMINATED:
+        return TextTemplate.DEPENDENCY_ENDED.text(
+            name=dependency.name, status=str(dependency.status)
+        )
+    if dependency.result == Result.FAILURE:
+        return TextTemplate.DEPENDENCY_FAILED.text(name=dependency.name)
+    return TextTemplate.DEPENDENCY_STOPPED.text(name=dependency.name)
 
 
 def unmet_dependencies_text(dependencies: Sequence[Dependency]) -> CodedText | None:

@@ -292,6 +292,7 @@ class StatusChange:
     from_status: str
     to_status: str
     reason: str
+    reason_coded: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

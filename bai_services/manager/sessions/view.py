@@ -105,7 +105,7 @@ def describe(
 
 def _status_coded(row: SessionRow) -> dict[str, Any] | None:
     """Return the coded text of ``status_info``, which is the first reason of a pending session."""
-    return row.reasons[0].get("coded") if row.reasons else None
+    return row.reasons[0].get("coded") if row.reasons else row.status_coded
 
 
 def _lifetime(view: SessionView) -> SessionLifetime | None:

@@ -67,7 +67,7 @@ def test_failed_dependency_is_rejected_with_its_reason() -> None:
     check_none_failed([one(Status.RUNNING), one(Status.TERMINATED, Result.SUCCESS)])
     with pytest.raises(Conflict, match=r"load \(CANCELLED\)"):
         check_none_failed([one(Status.RUNNING), one(Status.CANCELLED)])
-    reason = failure_reason(one(Status.TERMINATED, Result.FAILURE))
+    reason = str(failure_reason(one(Status.TERMINATED, Result.FAILURE)))
     assert reason.startswith("DEPENDENCY_FAILED: its dependency, session load")
 
 

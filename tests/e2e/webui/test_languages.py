@@ -38,12 +38,11 @@ CHOOSE_IN_ANOTHER_TAB = f"""language => {{
 WIDE: ViewportSize = {"width": 1280, "height": 800}
 FOLDER = "webui-languages"
 LABELS = {"ai.backend.service-ports": "sshd:tcp:2222,desktop:vnc:5900,custom:http:8600"}
-# Names of accounts and services, labels of images, and texts of the manager are not translated.
+# Names of accounts and services, and labels of images are not translated.
 AS_WRITTEN = (
     "^batch query uid-match$",
     "^(user|admin|monitor)$",
     "JupyterHub service bai$",
-    "^placed on ",
 )
 
 
