@@ -229,7 +229,7 @@ async def test_texts_of_a_session(tour: Tour, session: dict[str, Any]) -> None:
     await tour.check_reopened("sessions.stop", "sessions.stop-warning")
 
 
-async def test_texts_of_the_reasons_of_pending_sessions(
+async def test_texts_of_the_reasons_of_pending_and_ended_sessions(
     tour: Tour, hub: RunningHub, session: dict[str, Any]
 ) -> None:
     """Check where the manager's reasons and suggestions are shown."""
@@ -259,6 +259,11 @@ async def test_texts_of_the_reasons_of_pending_sessions(
             await tour.visit(f"sessions?session={pending[0]['id']}")
             await tour.speak(language("ko"))
             await tour.dialog.get_by_text("한 에이전트의 여유는 최대").first.wait_for()
+            stop(rest, pending[1]["id"])
+            await tour.visit(f"sessions?session={pending[1]['id']}")
+            await tour.speak(language("en"))
+            await tour.dialog.get_by_text("stopped by admin").first.wait_for()
+            await tour.check("reasons: ended session")
         finally:
             for one in pending[::-1]:
                 stop(rest, one["id"])
