@@ -138,7 +138,7 @@ $(WEBUI_NEEDS): bai_services/webui/frontend/package-lock.json scripts/webui | $(
 	@touch $@
 
 # The types of the API come from its handlers.
-$(WEBUI): $(WEBUI_NEEDS) $(shell find bai_services/webui/frontend/src bai_services/api -name '*.ts' -o -name '*.tsx' -o -name '*.json' -o -name '*.css' -o -name '*.py') bai_services/webui/frontend/vite.config.ts bai_services/webui/frontend/index.html | $(ENVIRONMENT)
+$(WEBUI): $(WEBUI_NEEDS) $(shell find bai_services/webui/frontend/src bai_services/api bai_services/i18n -name '*.ts' -o -name '*.tsx' -o -name '*.json' -o -name '*.css' -o -name '*.py') bai_services/webui/frontend/vite.config.ts bai_services/webui/frontend/index.html | $(ENVIRONMENT)
 	scripts/webui build
 	@touch $@
 

@@ -206,14 +206,19 @@ class SharesHandler(PanelHandler):
 
 
 class TextsHandler(PanelHandler):
-    """GET returns the panel's texts in the language of ``?lang=``, cookie or Accept-Language."""
+    """GET returns the panel's texts in the language of ``?lang=``, cookie or Accept-Language.
+
+    The keys ``reasons.CODE`` have the texts of the manager's reasons, except in English.
+    """
 
     @web.authenticated
     def get(self) -> None:
         # `translator_for` is typed for tornado's web handlers of the Hub, but reads only the query,
         # the cookie and the headers.
         translate = translator_for(self)  # type: ignore[arg-type]
-        self.write_json({"language": translate.language, "texts": translate.area("lab")})
+        reasons = {f"reasons.{code}": text for code, text in translate.area("reasons").items()}
+        texts = translate.area("lab") | reasons
+        self.write_json({"language": translate.language, "texts": texts})
 
 
 def _mark(section: Mapping[str, Any]) -> str:

@@ -137,7 +137,7 @@ class ManagerLink:
         others.sort(key=lambda item: str(item["created_at"]), reverse=True)
         # This session is live, too.
         return {
-            "items": [{**_pick(i, OTHER_SESSION_FIELDS), "reason": _reason(i)} for i in others],
+            "items": [{**_pick(i, OTHER_SESSION_FIELDS), **_reason(i)} for i in others],
             "total": max(total - 1, 0),
         }
 
@@ -222,10 +222,11 @@ class ManagerLink:
         return devices if isinstance(devices, list) else []
 
 
-def _reason(session: Mapping[str, Any]) -> str:
-    """Return the first reason why a session is pending; empty if it is not."""
+def _reason(session: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields with the first reason why a session is pending; empty if it is not."""
     failed = (r for r in session.get("reasons") or () if not r.get("passed"))
-    return next((str(reason.get("message", "")) for reason in failed), "")
+    first: Mapping[str, Any] = next(failed, {})
+    return {"reason": str(first.get("message", "")), "reason_coded": first.get("coded")}
 
 
 def log_mark(text: str) -> str:

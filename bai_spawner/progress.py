@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bai_services.core.coded_text import CodedText
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.i18n.catalogue import Translator
 
@@ -44,5 +45,17 @@ def _pending_message(session: Mapping[str, Any], translate: Translator) -> str:
         text = translate("spawn.pending-at", position=position)
     failed = [r for r in session.get("reasons") or () if not r.get("passed")]
     if failed:
-        text += " " + "; ".join(str(r.get("message") or r.get("check")) for r in failed)
+        text += " " + "; ".join(_reason_text(translate, r) for r in failed)
     return text
+
+
+def _reason_text(translate: Translator, reason: Mapping[str, Any]) -> str:
+    """Return a reason in the user's language.
+
+    The result is the English message if the catalogue has no text for the code or a value is
+    missing: the manager may be newer.
+    """
+    try:
+        return CodedText.from_json(reason["coded"]).format(translate.area("reasons"))
+    except KeyError:
+        return str(reason["message"])

@@ -11,6 +11,7 @@ from jupyterhub.utils import url_path_join
 from traitlets import default
 
 from bai_services.core import errors
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.sessions.end_reason import EndReason
 
 from . import form, kernel_group, refusals
@@ -21,7 +22,7 @@ from .sessions import MAX_LOG_BYTES, is_ended
 from .start import Start
 
 PROGRESS_STEP_SECONDS = 0.5
-STOPPED = "stopped through the Hub"
+STOPPED = TextTemplate.STOPPED_THROUGH_HUB.value
 
 
 class BaiSpawner(SessionServer):

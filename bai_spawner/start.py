@@ -11,6 +11,7 @@ from typing import Any
 from jupyterhub.utils import url_path_join
 
 from bai_services.core import errors
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.lifecycle import SessionType
@@ -241,7 +242,7 @@ class Start:
             # The user has stopped the server. The Hub's timeout is not the cause, because our own
             # timeout is shorter.
             await self._undo(
-                engine, running, Exit(None, EndReason.STOPPED, "the start was cancelled")
+                engine, running, Exit(None, EndReason.STOPPED, TextTemplate.START_CANCELLED.value)
             )
             raise
         except Exception:

@@ -74,3 +74,16 @@ class ResponseModel(BaseModel):
     """A response body. It only serves to generate the OpenAPI document; responses are not
     validated.
     """
+
+
+class CodedText(ResponseModel):
+    """A text as a code with values, so that a client can show it in the user's language.
+
+    A newer manager may have more codes, so show the English text beside this object if ``code`` is
+    unknown. A value whose name ends in ``_at`` is a time, and a value whose name ends in
+    ``_seconds`` is a duration. ``parts``: texts inside this text.
+    """
+
+    code: str
+    values: dict[str, str | int]
+    parts: list[CodedText]

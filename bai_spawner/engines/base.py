@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from traitlets import Float
 from traitlets.config import LoggingConfigurable
 
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.launch_plan import LaunchPlan
@@ -77,7 +78,7 @@ class Exit:
 
     code: int | None
     reason: EndReason = EndReason.EXITED
-    text: str = "exited"
+    text: str = TextTemplate.EXITED.value
 
     @property
     def as_poll(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import docker
 from traitlets import Dict, Float, Integer, Unicode
 
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.folders.mounts import HOME
 from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.launch_plan import LaunchPlan
@@ -170,8 +171,7 @@ class DockerEngine(Engine):
             )
         except docker.errors.APIError as error:
             if error.status_code == NOT_FOUND:
-                text = "was removed by something other than the Hub"
-                return Exit(None, EndReason.INTERRUPTED, text)
+                return Exit(None, EndReason.INTERRUPTED, TextTemplate.REMOVED.value)
             # After an error of the daemon the container's state is unknown.
             raise EngineUnreachable(f"the Docker engine failed: {error.explanation}") from error
         state = inspected["State"]
@@ -269,8 +269,7 @@ class DockerEngine(Engine):
 def _exit_of(state: Mapping[str, Any]) -> Exit:
     code = int(state["ExitCode"])
     if state.get("OOMKilled"):
-        text = "was killed for exceeding its memory limit"
-        return Exit(code, EndReason.INTERRUPTED, text)
+        return Exit(code, EndReason.INTERRUPTED, TextTemplate.OUT_OF_MEMORY.value)
     return Exit(code)
 
 

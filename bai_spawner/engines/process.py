@@ -17,6 +17,7 @@ from typing import Any
 
 from traitlets import Enum, List, TraitError, Unicode, default, validate
 
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.folders.mounts import HOME
 from bai_services.core.resources import MEM, parse_amount
@@ -150,7 +151,7 @@ class ProcessEngine(Engine):
         await asyncio.to_thread(self._kill_all, running)
         code = processes.read_status(self._status_file(_name_of(running))).get("exit-code")
         if code in (None, 128 + signal.SIGKILL):
-            return Exit(code, EndReason.INTERRUPTED, "killed from outside")
+            return Exit(code, EndReason.INTERRUPTED, TextTemplate.KILLED_FROM_OUTSIDE.value)
         return Exit(code)
 
     async def read_log(self, running: Running, max_bytes: int) -> str:
@@ -168,7 +169,9 @@ class ProcessEngine(Engine):
                 return ended
             await asyncio.sleep(POLL_INTERVAL_SECONDS)
         await asyncio.to_thread(self._kill_all, running)
-        return await self.poll(running) or Exit(None, EndReason.INTERRUPTED, "killed")
+        return await self.poll(running) or Exit(
+            None, EndReason.INTERRUPTED, TextTemplate.KILLED.value
+        )
 
     async def remove(self, running: Running) -> None:
         """Remove the links to folders; the agent removes the rest after reading the log."""

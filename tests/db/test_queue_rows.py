@@ -125,4 +125,4 @@ async def test_unmet_dependencies_are_read_with_the_pending_session(world: World
     }
     (last,) = awaits.values()
     assert last == {ids["runs"], ids["waits"]}
-    assert {session.unmet_dependencies for session in found if not session.dependency_ids} == {""}
+    assert {session.unmet_dependencies for session in found if not session.dependency_ids} == {None}

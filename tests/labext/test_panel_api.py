@@ -216,6 +216,7 @@ def test_texts_are_in_the_requested_language(
 ) -> None:
     answer = server.get(f"bai/api/texts?lang={language}").json()
     assert answer["texts"]["stop"] == stop
+    assert ("reasons.no-agent" in answer["texts"]) == (language == "ko")
     cookie = {**server.headers(), "Cookie": "bai_lang=th"}
     chosen = httpx.get(server.url + "bai/api/texts", headers=cookie, timeout=60).json()
     assert chosen["language"] == "th"

@@ -148,3 +148,17 @@ def test_progress_event_has_percentage_and_text(
     event = progress_event(session, ENGLISH)
     assert event["progress"] == percent
     assert words in event["message"]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        pytest.param("no-agent", "자원 그룹 default에 에이전트가 없습니다", id="known code"),
+        pytest.param("of-a-newer-manager", "in English", id="unknown code: English"),
+    ],
+)
+def test_reason_in_a_progress_event_is_translated(code: str, words: str) -> None:
+    coded = {"code": code, "values": {"group": "default"}, "parts": []}
+    reason = {"check": "resources", "passed": False, "message": "in English", "coded": coded}
+    event = progress_event({"status": "PENDING", "reasons": [reason]}, translator("ko"))
+    assert event["message"].endswith(words)

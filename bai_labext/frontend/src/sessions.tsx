@@ -2,9 +2,10 @@ import * as React from 'react';
 
 import type { Actions } from './actions';
 import { Button } from './button';
-import { duration, inLocalTime } from './format';
+import { duration } from './format';
 import type { Model } from './model';
 import type { Translate } from './i18n';
+import { reasonText } from './reasons';
 import type { OtherSession } from './types';
 
 interface Props {
@@ -31,8 +32,8 @@ export function Sessions({ model, actions, t }: Props): React.ReactElement {
               <span className="bai-List-title">{session.name}</span>
               <span className={`bai-State bai-mod-${session.status}`}>{t(session.status)}</span>
               <span className="bai-Hint">{sessionSummary(session, t)}</span>
-              {session.status === 'PENDING' && pendingReason(session) && (
-                <span className="bai-Hint">{pendingReason(session)}</span>
+              {session.status === 'PENDING' && pendingReason(session, t) && (
+                <span className="bai-Hint">{pendingReason(session, t)}</span>
               )}
             </div>
             <span className="bai-Buttons">
@@ -57,8 +58,8 @@ export function Sessions({ model, actions, t }: Props): React.ReactElement {
   );
 }
 
-function pendingReason(session: OtherSession): string {
-  return inLocalTime(session.reason || session.status_info);
+function pendingReason(session: OtherSession, t: Translate): string {
+  return reasonText(t, session.reason || session.status_info, session.reason_coded);
 }
 
 function sessionSummary(session: OtherSession, t: Translate): string {

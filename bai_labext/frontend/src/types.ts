@@ -146,6 +146,13 @@ export interface Quota {
   used_bytes: number | null;
 }
 
+/** A text of the manager as a code with values, from which the text is built in any language. */
+export interface CodedText {
+  code: string;
+  values: Record<string, string | number>;
+  parts: CodedText[];
+}
+
 export interface OtherSession {
   id: string;
   name: string;
@@ -156,8 +163,10 @@ export interface OtherSession {
   requested: Record<string, string>;
   queue_position: number | null;
   estimated_start: { starts_at?: string | null; certainty?: string } | null;
-  /** The reason why the session is pending. */
+  /** The reason why the session is pending, in English. */
   reason: string;
+  /** The same text as a code with values, if it has a code. */
+  reason_coded: CodedText | null;
   starts_at: string | null;
   started_at: string | null;
   created_at: string;

@@ -11,7 +11,16 @@ from bai_services.core.listing import ListQuery, Page
 from bai_services.manager.cluster import schedules
 
 from ..base import APIHandler, operation
-from ..fields import Body, Count, Description, NameText, ResponseModel, SlotsInput, SlotsOutput
+from ..fields import (
+    Body,
+    CodedText,
+    Count,
+    Description,
+    NameText,
+    ResponseModel,
+    SlotsInput,
+    SlotsOutput,
+)
 
 _TAG = "resource groups"
 
@@ -90,11 +99,11 @@ class SessionName(ResponseModel):
 class ScheduledSession(ResponseModel):
     """A running or pending session.
 
-    ``session`` is null, and ``reason`` empty, if you may not see the session. ``position`` and
-    ``priority`` are null for a running session. ``kernels`` is empty for a pending session without
-    a reservation. ``certainty`` (known, estimated, rough, unknown) describes the end of a running
-    session or the start of a pending one. ``standing``: the values by which drf and fair-share
-    order sessions of one priority; the smallest is first.
+    If you may not see the session, ``session`` and ``reason_coded`` are null and ``reason`` is
+    empty. ``position`` and ``priority`` are null for a running session. ``kernels`` is empty for a
+    pending session without a reservation. ``certainty`` (known, estimated, rough, unknown)
+    describes the end of a running session or the start of a pending one. ``standing``: the values
+    by which drf and fair-share order sessions of one priority; the smallest is first.
     """
 
     session: SessionName | None
@@ -105,6 +114,7 @@ class ScheduledSession(ResponseModel):
     position: int | None
     priority: int | None
     reason: str
+    reason_coded: CodedText | None
     standing: list[float]
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from ..fields import ResponseModel, SlotsOutput
+from pydantic import ConfigDict
+
+from ..fields import CodedText, ResponseModel, SlotsOutput
 
 
 class Allocation(ResponseModel):
@@ -105,8 +107,26 @@ class SessionCallback(ResponseModel):
     last_error: str
 
 
+class Check(ResponseModel):
+    """Result of one check of the scheduler, with facts that depend on ``check``.
+
+    ``check``: account, resource-group, dependencies, not-before, policy, resources, order or
+    reservation. ``message`` is in English. ``coded``: the same text as a code with values.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    check: str
+    passed: bool
+    message: str
+    coded: CodedText
+
+
 class Session(ResponseModel):
-    """``hidden_fields``: fields that are empty because the caller may not read them."""
+    """``status_info``: the reason for the status in English. ``status_coded``: the same text as a
+    code with values, if it has a code. ``hidden_fields``: fields that are empty because the caller
+    may not read them.
+    """
 
     id: str
     name: str
@@ -121,7 +141,8 @@ class Session(ResponseModel):
     architecture: str
     status: str
     status_info: str
-    reasons: list[dict[str, Any]]
+    status_coded: CodedText | None
+    reasons: list[Check]
     notices: list[str]
     cluster_size: int
     cluster_mode: str
@@ -187,6 +208,7 @@ class StatusChange(ResponseModel):
     from_status: str
     to_status: str
     reason: str
+    reason_coded: CodedText | None
 
 
 class History(ResponseModel):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from ..fields import ResponseModel, SlotsOutput
-from .responses import Mount
+from ..fields import CodedText, ResponseModel, SlotsOutput
+from .responses import Check, Mount
 
 
 class StartEstimate(ResponseModel):
@@ -17,6 +17,7 @@ class StartEstimate(ResponseModel):
 class Remedy(ResponseModel):
     kind: str
     message: str
+    coded: CodedText
     facts: dict[str, Any]
 
 
@@ -30,7 +31,7 @@ class Explanation(ResponseModel):
     is_complete: bool
     position: int | None
     ahead: int | None
-    checks: list[dict[str, Any]]
+    checks: list[Check]
     estimate: StartEstimate
     sooner: list[Remedy]
 
@@ -97,6 +98,7 @@ class CapUse(ResponseModel):
     total_percent: int
     is_exceeded: bool
     message: str
+    coded: CodedText
     scope_text: str
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from ..coded_text import CodedText
 from ..errors import InvalidRequest
 from ..resources import MAX_AMOUNT, SHARE_MINIMUM, SHARE_STEP, SHARE_UNIT, family_of
 from .device_sharing import ANY_SHARE, Sharing
@@ -84,7 +85,7 @@ class Shortage:
     slot: str
     asked: int
     available: int
-    message: str
+    text: CodedText
     # The message if no session uses the agents; empty if it is the same.
     message_when_unused: str = ""
 

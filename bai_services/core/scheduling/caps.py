@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ..coded_text import CodedText, TextTemplate
 from ..errors import QuotaExceeded
+from ..record_fields import fields_of
 from ..resources import UNLIMITED, ResourceSlots, format_amount
 
 # Default ``max_pending_sessions`` of a user policy. It equals ``MAX_BULK``, the maximum number of
@@ -39,6 +41,15 @@ class Scope(NamedTuple):
     id: str
 
 
+_SCOPES = {
+    ScopeKind.DOMAIN: TextTemplate.SCOPE_DOMAIN,
+    ScopeKind.PROJECT: TextTemplate.SCOPE_PROJECT,
+    ScopeKind.USER: TextTemplate.SCOPE_USER,
+    ScopeKind.KEYPAIR: TextTemplate.SCOPE_KEYPAIR,
+    ScopeKind.RESOURCE_GROUP: TextTemplate.SCOPE_RESOURCE_GROUP,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ScopeCaps:
     """Limits of one scope.
@@ -62,11 +73,11 @@ class ScopeCaps:
     policy: str = ""
 
     @property
-    def text(self) -> str:
+    def coded(self) -> CodedText:
         """The scope in messages; a keypair is named by its user and its policy."""
         if self.owner:
-            return f"the keypair of user {self.owner} (policy {self.policy})"
-        return f"{self.scope.kind} {self.name}"
+            return TextTemplate.SCOPE_KEYPAIR_OF_USER.text(name=self.owner, policy=self.policy)
+        return _SCOPES[ScopeKind(self.scope.kind)].text(name=self.name)
 
     @property
     def limits_pending(self) -> bool:
@@ -93,7 +104,12 @@ class Violation:
     used: str
     left: str
     message: str
+    coded: CodedText  # the message; its part is the scope
     scope_text: str  # the scope in messages
+
+    @property
+    def coded_scope(self) -> CodedText:
+        return self.coded.parts[0]
 
 
 Usage = Mapping[Scope, Mapping[str, int]]
@@ -198,9 +214,9 @@ def raise_if_violated(exceeded: Sequence[Violation]) -> None:
         )
 
 
-def violation_facts(violation: Violation) -> dict[str, str]:
+def violation_facts(violation: Violation) -> dict[str, Any]:
     """Return a violation as a JSON object, for the details of an error or a reason."""
-    return {name: getattr(violation, name) for name in violation.__dataclass_fields__}
+    return {**fields_of(violation), "coded": violation.coded.as_json()}
 
 
 def amount_text(slot: str, amount: int) -> str:
@@ -220,40 +236,33 @@ def _violation(
 
     ``is_pending``: the limit applies to pending sessions.
     """
-    asked, limit, used = amounts
-    texts = tuple(amount_text(slot, n) for n in (asked, limit, used, max(0, limit - used)))
-    asked_text, limit_text, used_text, left_text = texts
-    scope_text = caps.text
-    state = "pending" if is_pending else "running"
+    asked, limit, used = (amount_text(slot, n) for n in amounts)
+    left = amount_text(slot, max(0, amounts[1] - amounts[2]))
     if slot == SESSIONS:
-        noun = "session" if limit == 1 else "sessions"
-        message = (
-            f"{scope_text} may have at most {limit_text} {state} {noun}: {used_text} {state}, "
-            f"{left_text} left, {asked_text} requested"
+        template = (
+            TextTemplate.PENDING_QUOTA_OF_SESSIONS_EXCEEDED
+            if is_pending
+            else TextTemplate.QUOTA_OF_SESSIONS_EXCEEDED
         )
-        if is_pending:
-            message += "; cancel some, wait until some have started, or ask for a higher limit"
+        text = template.text(caps.coded, limit=amounts[1], used=used, left=left, asked=asked)
     elif slot == CONTAINERS:
-        message = (
-            f"{asked_text} containers requested, but a session of {scope_text} may have at most "
-            f"{limit_text}"
-        )
+        text = TextTemplate.QUOTA_OF_CONTAINERS_EXCEEDED.text(caps.coded, asked=asked, limit=limit)
     else:
-        pending = " in pending sessions" if is_pending else ""
-        message = (
-            f"{slot}={asked_text} requested, but {scope_text} may have at most {slot}={limit_text}"
-            f"{pending}, of which {left_text} is left"
+        template = (
+            TextTemplate.PENDING_QUOTA_EXCEEDED if is_pending else TextTemplate.QUOTA_EXCEEDED
         )
+        text = template.text(caps.coded, slot=slot, asked=asked, limit=limit, left=left)
     return Violation(
         caps.scope.kind,
         caps.scope.id,
         slot,
-        asked_text,
-        limit_text,
-        used_text,
-        left_text,
-        message,
-        scope_text,
+        asked,
+        limit,
+        used,
+        left,
+        str(text),
+        text,
+        str(caps.coded),
     )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
+from ..coded_text import CodedText, TextTemplate
 from ..errors import Conflict, InvalidRequest
 from ..user_input import shown
-from .end_reason import EndReason
 from .lifecycle import ENDED, Result, Status
 
 MAX_DEPENDENCIES = 100
@@ -81,17 +81,27 @@ def check_none_failed(dependencies: Sequence[Dependency]) -> None:
         )
 
 
-def failure_reason(dependency: Dependency) -> str:
+def failure_reason(dependency: Dependency) -> CodedText:
     """Return the end reason of a session whose dependency failed."""
-    return EndReason.DEPENDENCY_FAILED.explained(
-        f"its dependency, session {dependency.name}, is {dependency.end}"
-    )
+    if dependency.status is not Status.TERMINATED:
+        return TextTemplate.DEPENDENCY_ENDED.text(
+            name=dependency.name, status=str(dependency.status)
+        )
+    if dependency.result == Result.FAILURE:
+        return TextTemplate.DEPENDENCY_FAILED.text(name=dependency.name)
+    return TextTemplate.DEPENDENCY_STOPPED.text(name=dependency.name)
 
 
-def unmet_dependencies_text(dependencies: Sequence[Dependency]) -> str:
-    """Return a text that names up to five unmet dependencies of a session; empty if all are met."""
-    unmet = [f"{d.name} ({d.status})" for d in dependencies if not d.is_met]
+def unmet_dependencies_text(dependencies: Sequence[Dependency]) -> CodedText | None:
+    """Return a text that names up to five unmet dependencies of a session; None if all are met."""
+    unmet = [
+        TextTemplate.SESSION_IN_STATUS.text(name=d.name, status=str(d.status))
+        for d in dependencies
+        if not d.is_met
+    ]
     if not unmet:
-        return ""
-    more = f" and {len(unmet) - 5} more" if len(unmet) > 5 else ""
-    return f"waits for the success of {', '.join(unmet[:5])}{more}"
+        return None
+    named, more = unmet[:5], len(unmet[5:])
+    if more:
+        return TextTemplate.MORE_DEPENDENCIES_UNMET.text(*named, more=more)
+    return TextTemplate.DEPENDENCIES_UNMET.text(*named)

@@ -22,10 +22,6 @@ class EndReason(StrEnum):
     IDLE_TIMEOUT = "idle-timeout"
     DEPENDENCY_FAILED = "DEPENDENCY_FAILED"
 
-    def explained(self, text: str) -> str:
-        """Return the code and an explanation, as in a session's status and history."""
-        return f"{self}: {text}"
-
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:

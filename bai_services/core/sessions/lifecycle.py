@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from ..coded_text import CodedText, TextTemplate
 from ..errors import InvalidTransition
 
 # Name of the user option of a Hub server that contains the id of its session.
@@ -124,8 +125,8 @@ def result_of(exit_code: int) -> Result:
     return Result.SUCCESS if exit_code == 0 else Result.FAILURE
 
 
-def command_end(exit_code: int) -> str:
+def command_end(exit_code: int) -> CodedText:
     """Return a text for users that says how a command ended."""
     if exit_code > 128:
-        return f"the command was terminated by signal {exit_code - 128} (exit code {exit_code})"
-    return f"the command exited with code {exit_code}"
+        return TextTemplate.COMMAND_KILLED.text(signal=exit_code - 128, code=exit_code)
+    return TextTemplate.COMMAND_EXITED.text(code=exit_code)

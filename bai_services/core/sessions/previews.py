@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from ..coded_text import CodedText
 from ..resources import ResourceSlots
 from .records import SessionMount
 
@@ -21,6 +22,7 @@ class StartEstimate:
 class Remedy:
     kind: str
     message: str
+    coded: CodedText
     facts: Mapping[str, Any]
 
 
@@ -112,6 +114,7 @@ class CapUse:
     total_percent: int
     is_exceeded: bool
     message: str
+    coded: CodedText
     scope_text: str
 
 

@@ -177,6 +177,7 @@ class Session:
     architecture: str
     status: Status
     status_info: str
+    status_coded: Mapping[str, Any] | None
     reasons: Sequence[Mapping[str, Any]]
     notices: Sequence[str]
     cluster_size: int
@@ -291,6 +292,7 @@ class StatusChange:
     from_status: str
     to_status: str
     reason: str
+    reason_coded: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.scheduling.caps import Scope
 from bai_services.core.scheduling.placement import AgentState, Policy, Request
 from bai_services.core.scheduling.queue import Changes, Decision, Snapshot
@@ -239,6 +240,7 @@ _STATES = bulk.RowUpdate(
         .values(
             reasons=v["reasons"],
             status_info=v["text"],
+            status_coded=None,
             position=v["position"],
             estimate=v["estimate"],
         )
@@ -271,6 +273,7 @@ _MOVE_PENDING = (
         scheduled_at=sa.bindparam("at"),
         reasons=[],
         status_info="",
+        status_coded=None,
         position=None,
         estimate=None,
     )
@@ -280,7 +283,9 @@ _PUT_ON_AGENT = bulk.RowUpdate(
     lambda v: sa.update(kernels).where(kernels.c.id == v["id"]).values(agent_id=v["agent_id"]),
 )
 _HISTORY = bulk.RowInsert(
-    status_history, ["session_id", "reason"], ["at", "event", "from_status", "to_status"]
+    status_history,
+    ["session_id", "reason", "reason_coded"],
+    ["at", "event", "from_status", "to_status"],
 )
 
 
@@ -358,7 +363,7 @@ async def _write_kernels(tx: AsyncConnection, holders: Sequence[ledger.SessionPl
 async def _write_history(tx: AsyncConnection, decisions: Sequence[Decision], at: datetime) -> None:
     await _HISTORY.run(
         tx,
-        [(decision.session_id, _placed_text(decision)) for decision in decisions],
+        [(decision.session_id, *_placed(decision)) for decision in decisions],
         at=at,
         event=Event.PLACED,
         from_status=Status.PENDING,
@@ -366,9 +371,11 @@ async def _write_history(tx: AsyncConnection, decisions: Sequence[Decision], at:
     )
 
 
-def _placed_text(decision: Decision) -> str:
+def _placed(decision: Decision) -> tuple[str, dict[str, Any]]:
+    """Return the reason in the history, in English and as a code with values."""
     names = dict.fromkeys(placement.agent_id for placement in decision.placements)
-    return f"placed on {', '.join(names)}"[:_TEXT_LIMIT]
+    text = TextTemplate.PLACED.text(names=", ".join(names))
+    return str(text)[:_TEXT_LIMIT], text.as_json()
 
 
 def _is_lost(error: BaseException) -> bool:

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.cluster.devices import DeviceAmount
 from bai_services.core.cluster.group_options import GroupOptions
 from bai_services.core.cluster.image_labels import MIN_CUDA
+from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import Placement, Request
 from bai_services.core.scheduling.queue import PendingSession, RunningSession
@@ -390,14 +391,15 @@ def kind_of(row: Any) -> str:
     return f"{row.type}:{row.image.rpartition(':')[0] or row.image}"
 
 
-def _blocked_reason(row: Any) -> str:
+def _blocked_reason(row: Any) -> CodedText | None:
     """Return a text that names the inactive account, keypair, project or domain of a session;
-    empty if all are active.
+    None if all are active.
     """
     states = (
-        (row.is_user_active, f"the account {row.username}"),
-        (row.is_keypair_active, f"keypair {row.access_key}"),
-        (row.is_project_active, f"project {row.project}"),
-        (row.is_domain_active, f"domain {row.domain}"),
+        (row.is_user_active, TextTemplate.USER_INACTIVE, row.username),
+        (row.is_keypair_active, TextTemplate.KEYPAIR_INACTIVE, row.access_key),
+        (row.is_project_active, TextTemplate.PROJECT_INACTIVE, row.project),
+        (row.is_domain_active, TextTemplate.DOMAIN_INACTIVE, row.domain),
     )
-    return next((f"{what} is not active" for is_active, what in states if not is_active), "")
+    inactive = (template.text(name=name) for is_active, template, name in states if not is_active)
+    return next(inactive, None)

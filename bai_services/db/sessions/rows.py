@@ -42,6 +42,7 @@ class SessionRow(ResolvedSpec):
     cluster_size: int
     status: Status
     status_info: str
+    status_coded: dict[str, Any] | None
     reasons: list[dict[str, Any]]
     position: int | None
     estimate: dict[str, Any] | None

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Visibility
 from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import CodedText
 from bai_services.core.errors import AlreadyExists, Conflict, InvalidTransition, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.scheduling.caps import SESSIONS
@@ -46,7 +47,7 @@ from .rows import (
     row_of,
 )
 from .session_insert import NewSession
-from .transitions import TEXT_LIMIT, Transition, TransitionValues, apply
+from .transitions import Transition, TransitionValues, apply, texts_of
 
 AuditOf = Callable[[Sequence[NewSession]], AuditEntry]
 
@@ -322,15 +323,15 @@ class SessionStore:
             )
             return await require_by_id(tx, session_id)
 
-    async def set_status_info(self, session_id: str, text: str) -> None:
+    async def set_status_info(self, session_id: str, reason: str | CodedText) -> None:
         """Set the status text of a live session without a transition."""
-        text = text[:TEXT_LIMIT]
+        text, coded = texts_of(reason)
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(sessions)
                 .where(sessions.c.id == session_id, sessions.c.status.in_(sorted(LIVE)))
                 .where(sessions.c.status_info != text)
-                .values(status_info=text)
+                .values(status_info=text, status_coded=coded)
             )
 
     async def history(self, session_id: str) -> list[StatusChange]:

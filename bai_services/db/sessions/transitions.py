@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.coded_text import CodedText
 from bai_services.core.errors import InvalidTransition
 from bai_services.core.sessions.kernel_group import MAIN
 from bai_services.core.sessions.lifecycle import (
@@ -39,7 +40,7 @@ class TransitionValues:
     column unchanged.
     """
 
-    reason: str = ""
+    reason: str | CodedText = ""
     status_info: str | None = None
     result: Result | None = None
     exit_code: int | None = None
@@ -104,17 +105,25 @@ async def apply(
     return Transition(replace(row, **values), event, row.status, is_freed)
 
 
+def texts_of(reason: str | CodedText) -> tuple[str, dict[str, Any] | None]:
+    """Return the columns of a reason: in English, and as a code with values, if it has a code."""
+    coded = reason.as_json() if isinstance(reason, CodedText) else None
+    return str(reason)[:TEXT_LIMIT], coded
+
+
 def _values(
     row: SessionRow, after: Status, at: datetime, facts: TransitionValues
 ) -> dict[str, Any]:
-    text = facts.reason if facts.status_info is None else facts.status_info
-    if row.status is Status.TERMINATING:
+    reason = facts.reason if facts.status_info is None else facts.status_info
+    text, coded = texts_of(reason)
+    if row.status is Status.TERMINATING and row.status_info:
         # Keep the reason of the stop, because it is more useful than the reason of the end.
-        text = row.status_info or text
+        text, coded = row.status_info, row.status_coded
     values: dict[str, Any] = {
         "status": after,
         "status_changed_at": at,
-        "status_info": text[:TEXT_LIMIT],
+        "status_info": text,
+        "status_coded": coded,
     }
     if new := [notice for notice in facts.notices if notice not in row.notices]:
         values["notices"] = [*row.notices, *new]
@@ -167,10 +176,11 @@ async def _write_step(
     session_id: str,
     step: tuple[Event, Status, Status],
     at: datetime,
-    reason: str = "",
+    reason: str | CodedText,
 ) -> None:
     """Insert ``step`` (event, status before, status after) into the history."""
     event, before, after = step
+    text, coded = texts_of(reason)
     await tx.execute(
         _STEP,
         {
@@ -179,6 +189,7 @@ async def _write_step(
             "event": event,
             "from_status": before,
             "to_status": after,
-            "reason": reason[:TEXT_LIMIT],
+            "reason": text,
+            "reason_coded": coded,
         },
     )

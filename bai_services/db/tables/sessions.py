@@ -51,6 +51,9 @@ sessions = sa.Table(
     sa.Column("request_hash", sa.String(64), nullable=False),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("status_info", sa.String(1024), nullable=False, default=""),
+    # ``status_info`` as a code with values (``CodedText``), if it has a code. Those of a pending
+    # session are in ``reasons``.
+    sa.Column("status_coded", sa.JSON(none_as_null=True)),
     # Why the session is pending: [{check, passed, message, …numbers}]; updated after scheduling
     # passes.
     sa.Column("reasons", sa.JSON, nullable=False),
@@ -189,6 +192,8 @@ status_history = sa.Table(
     sa.Column("from_status", sa.String(16), nullable=False),
     sa.Column("to_status", sa.String(16), nullable=False),
     sa.Column("reason", sa.String(1024), nullable=False, default=""),
+    # ``reason`` as a code with values (``CodedText``), if it has a code.
+    sa.Column("reason_coded", sa.JSON(none_as_null=True)),
 )
 
 # Reusable session requests; scope is "user:ID", "project:ID" or "domain:NAME".

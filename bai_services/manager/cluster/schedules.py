@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.listing import ListQuery
@@ -66,6 +67,7 @@ class ScheduledSession:
     position: int | None = None
     priority: int | None = None
     reason: str = ""
+    reason_coded: Mapping[str, Any] | None = None
     standing: tuple[float, ...] = ()
 
 
@@ -146,6 +148,7 @@ class Schedules:
                     position=part.position,
                     priority=part.priority,
                     reason=part.reason if part.session_id in names else "",
+                    reason_coded=part.reason_coded if part.session_id in names else None,
                     standing=part.standing,
                 )
                 for part in schedule.waiting

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import BaiError
 from bai_services.core.sessions.lifecycle import (
     ENDED,
@@ -108,9 +109,10 @@ class Reconciler:
         for row in await self._store.in_status(*starting):
             if now - row.status_changed_at < STUCK_TIMEOUT:
                 continue
-            reason = f"stuck: {row.status} for more than {STUCK_TIMEOUT.seconds // 60} minutes"
+            minutes = STUCK_TIMEOUT.seconds // 60
+            reason = TextTemplate.STUCK.text(status=str(row.status), minutes=minutes)
             if row.status_info:
-                reason += f"; last message: {row.status_info}"
+                reason = TextTemplate.LAST_MESSAGE.text(reason, message=row.status_info)
             event = Event.FAILED
             if row.status is Status.PREPARED:
                 view = await self._store.view(row.id)
@@ -121,19 +123,19 @@ class Reconciler:
     async def _end_lost(self, now: datetime) -> None:
         not_started = (Status.SCHEDULED, Status.PREPARING)
         for session_id in await self._kernels.on_lost_agents(now, *not_started):
-            await self._apply_event(
-                session_id, Event.DISPLACED, "its agent was lost; the session is pending again"
-            )
+            await self._apply_event(session_id, Event.DISPLACED, TextTemplate.DISPLACED.text())
         for session_id in await self._kernels.on_lost_agents(now - LOST_AGENT_TIMEOUT, *OCCUPYING):
             minutes = int(LOST_AGENT_TIMEOUT.total_seconds()) // 60
             await self._apply_event(
                 session_id,
                 Event.FAILED,
-                f"its agent has been lost for more than {minutes} minutes",
+                TextTemplate.AGENT_LOST.text(minutes=minutes),
                 result=Result.FAILURE,
             )
 
-    async def _apply_event(self, session_id: str, event: Event, reason: str, **facts: Any) -> None:
+    async def _apply_event(
+        self, session_id: str, event: Event, reason: CodedText, **facts: Any
+    ) -> None:
         # Check the lease again: if this manager was suspended after it read the rows, the rows may
         # be outdated, and another manager may hold the lease.
         if await self._lease.hold() is not None:
@@ -168,9 +170,7 @@ class Reconciler:
             self._missed_checks[row.id] = self._missed_checks.get(row.id, 0) + 1
             if self._missed_checks[row.id] >= MAX_MISSED_CHECKS:
                 del self._missed_checks[row.id]
-                await self._store.set_status_info(
-                    row.id, "the Hub lost the session's server, which is started again"
-                )
+                await self._store.set_status_info(row.id, TextTemplate.SERVER_LOST.text())
                 self._starter.begin(row)
 
     async def _stop_orphans(self, servers: Mapping[HubKey, Mapping[str, Any]]) -> None:

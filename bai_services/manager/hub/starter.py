@@ -6,6 +6,7 @@ import asyncio
 import logging
 from datetime import timedelta
 
+from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import BaiError, Conflict, Unavailable
 from bai_services.core.sessions.lifecycle import Event, Result, Status
 from bai_services.db.sessions.kernels import KernelStore
@@ -138,7 +139,8 @@ class Starter:
         # If the Hub began the start, first wait for its result: while the server is running or
         # starting, the Hub would respond to a start request with a conflict.
         is_ready = await self._wait_until_ready(row) if row.started_by == "hub" else False
-        reason, failures = "the Hub could not start the session", 0
+        reason: str | CodedText = TextTemplate.NOT_STARTED_BY_HUB.text()
+        failures = 0
         # Without that wait, ``row`` is still current and is not read again.
         is_fresh = row.started_by != "hub"
         while not is_ready and failures < MAX_FAILURES and (is_fresh or await self._is_needed(row)):
@@ -147,7 +149,9 @@ class Starter:
                 is_ready = await self._servers.begin_start(row) or await self._wait_until_ready(row)
                 failures += not is_ready
             except HubBusy as busy:
-                await self._sessions.set_status_info(row.id, f"the Hub is busy; {busy.message}")
+                await self._sessions.set_status_info(
+                    row.id, TextTemplate.HUB_BUSY.text(message=busy.message)
+                )
                 await asyncio.sleep(busy.retry_after)
             except Conflict as error:
                 # The server is already running or starting, or the spawner rejected the start: poll
@@ -163,12 +167,12 @@ class Starter:
                 reason = error.message
                 failures += not isinstance(error, Unavailable) or "hub_status" in error.details
                 await self._sessions.set_status_info(
-                    row.id, f"waiting for the Hub: {error.message}"
+                    row.id, TextTemplate.WAITING_FOR_HUB.text(message=error.message)
                 )
                 await asyncio.sleep(OUTAGE_PAUSE_SECONDS)
         await self._conclude(row, is_ready, reason)
 
-    async def _conclude(self, row: SessionRow, is_ready: bool, reason: str) -> None:
+    async def _conclude(self, row: SessionRow, is_ready: bool, reason: str | CodedText) -> None:
         if is_ready:
             await self._lifecycle.try_apply(row.id, Event.STARTED)
         elif await self._is_needed(row):

@@ -195,8 +195,8 @@ def _insufficient(refusal: Refusal, request: Request) -> InsufficientResources:
     else:
         needed, subject = str(request.slots), "no agent"
     verb = "could never hold" if request.kernels > 1 else "could ever hold"
-    shortages = "; ".join(s.message_when_unused or s.message for s in refusal.shortages)
-    why = f"resource group {request.resource_group}: {shortages}" if shortages else refusal.message
+    shortages = "; ".join(s.message_when_unused or str(s.text) for s in refusal.shortages)
+    why = f"resource group {request.resource_group}: {shortages}" if shortages else refusal.text
     return InsufficientResources(
         f"{subject} {verb} {needed}: {why}",
         kernels=request.kernels,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.errors import NotFound
 from bai_services.core.record_fields import fields_of
 from bai_services.core.scheduling.estimates.explainer import Choices, Explainer
@@ -65,8 +66,8 @@ class StartExplanations:
                     names.append(other.name)
         if not names:
             return one
-        message = f"{one.message}; running sessions that use it: {', '.join(names)}"
-        return replace(one, message=message, facts={**one.facts, "first_names": names})
+        text = TextTemplate.QUOTA_USERS.text(one.text, names=", ".join(names))
+        return replace(one, text=text, facts={**one.facts, "first_names": names})
 
 
 async def start_choices(store: RequestStore, row: SessionRow) -> Choices:
@@ -122,7 +123,10 @@ def start_explanation(why: Explanation | None) -> StartExplanation:
         ahead=why.ahead,
         checks=why.checks,
         estimate=start_estimate(why.estimate),
-        sooner=[Remedy(kind=s.kind, message=s.message, facts=s.facts) for s in why.suggestions],
+        sooner=[
+            Remedy(kind=s.kind, message=str(s.text), coded=s.text, facts=s.facts)
+            for s in why.suggestions
+        ],
     )
 
 

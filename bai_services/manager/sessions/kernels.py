@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bai_services.core.cluster.devices import is_device_slot, thousandths
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
-from bai_services.core.sessions.kernel_group import MAIN, kernel_end_text
+from bai_services.core.sessions.kernel_group import MAIN
 from bai_services.core.sessions.lifecycle import (
     ENDED,
     Event,
@@ -264,7 +265,8 @@ class Kernels:
             await self._lifecycle.try_apply(session_id, Event.PREPARED, notices=notices, **facts)
         else:
             error = report.get("error") or {}
-            reason = str(error.get("message") or "the agent could not prepare the session")
+            message = error.get("message")
+            reason = str(message) if message else TextTemplate.NOT_PREPARED.text()
             if len(view.kernels) > 1:
                 reason = f"{kernel.hostname} on {agent_id}: {reason}"
             await self._lifecycle.try_apply(
@@ -332,13 +334,13 @@ class Kernels:
             if len(removed) < state.cluster_size:
                 return  # other kernels have not been removed yet
             await self._lifecycle.try_apply(
-                state.session_id, Event.EXITED, "stopped", exit_code=code
+                state.session_id, Event.EXITED, TextTemplate.STOPPED.text(), exit_code=code
             )
         elif kernel is not None and code == 0:
             await self._lifecycle.try_apply(
                 state.session_id,
                 Event.EXITED,
-                "ended by itself",
+                TextTemplate.ENDED.text(),
                 exit_code=0,
                 result=Result.SUCCESS,
             )
@@ -346,12 +348,14 @@ class Kernels:
             # ``code`` is None if the kernel is missing from the heartbeat, if only its folder
             # remains (without a stored exit code), or if its exit code could not be read.
             reason = (
-                "its container has disappeared" if code is None else f"ended with exit code {code}"
+                TextTemplate.CONTAINER_DISAPPEARED.text()
+                if code is None
+                else TextTemplate.ENDED_UNEXPECTEDLY.text(code=code)
             )
             await self._lifecycle.try_apply(
                 state.session_id,
                 Event.FAILED,
-                f"{reason}; the manager did not stop it",
+                reason,
                 exit_code=code,
                 result=Result.FAILURE,
             )
@@ -359,11 +363,16 @@ class Kernels:
     async def _end_kernel_group(self, state: KernelState, code: int | None) -> None:
         """End a cluster session after the end of one kernel; the Hub stops the other kernels."""
         is_success = state.role == MAIN and code == 0
-        event = "has disappeared" if code is None else "exited"
+        if is_success:
+            reason = TextTemplate.ENDED.text()
+        elif code is None:
+            reason = TextTemplate.KERNEL_DISAPPEARED.text(name=state.hostname)
+        else:
+            reason = TextTemplate.KERNEL_EXITED.text(name=state.hostname, code=code)
         await self._lifecycle.try_apply(
             state.session_id,
             Event.STOP_REQUESTED,
-            "ended by itself" if is_success else kernel_end_text(state.hostname, event, code),
+            reason,
             exit_code=code if state.role == MAIN else None,
             result=Result.SUCCESS if is_success else Result.FAILURE,
         )

@@ -10,6 +10,7 @@ from dataclasses import replace
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.cluster.image_labels import PREFIX, parse_labels
 from bai_services.core.cluster.model import AgentStatus
+from bai_services.core.coded_text import REPORTED_ENDS, CodedText
 from bai_services.core.errors import Conflict, NotFound, Unavailable
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.resources import CPU
@@ -247,48 +248,58 @@ class Launch:
 _BEFORE_PREPARED = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
 
 
-def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | None]:
+def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str | CodedText, Result | None]:
     """Map the reported end of a session to a lifecycle event, a reason and a result."""
     if row.status is Status.RUNNING and end.reason is EndReason.KERNEL_ENDED:
-        return Event.EXITED, end.text, Result.FAILURE
+        return Event.EXITED, _text_of(end), Result.FAILURE
     if end.reason is EndReason.STOPPED and row.status in _BEFORE_PREPARED:
-        return Event.STOP_REQUESTED, end.text, None
+        return Event.STOP_REQUESTED, _text_of(end), None
     if end.reason is EndReason.STOPPED and row.status is Status.PREPARED:
         # The user cancelled the start in the Hub.
-        return Event.ABORTED, end.text, None
+        return Event.ABORTED, _text_of(end), None
     if row.type == SessionType.BATCH:
         return _map_batch_end(row, end)
     if row.status is Status.TERMINATING:
         # Keep the result that the stop request stored; a stop by a user stores none.
-        return Event.EXITED, end.text, None
+        return Event.EXITED, _text_of(end), None
     if row.status is not Status.RUNNING:
-        return Event.FAILED, end.text, Result.FAILURE
+        return Event.FAILED, _text_of(end), Result.FAILURE
     if end.reason is EndReason.STOPPED:
-        return Event.EXITED, end.text, Result.UNDEFINED
+        return Event.EXITED, _text_of(end), Result.UNDEFINED
     if end.exit_code == 0:
-        return Event.EXITED, end.text, Result.SUCCESS
+        return Event.EXITED, _text_of(end), Result.SUCCESS
     if row.cluster_size > 1:
         # EXITED instead of FAILED, so that the session becomes TERMINATED with the same reason as
         # if the agent reports this end first (``Kernels._end_kernel_group``).
         return Event.EXITED, kernel_end_text(MAIN_HOST, end.text, end.exit_code), Result.FAILURE
-    return Event.FAILED, end.text, Result.FAILURE
+    return Event.FAILED, _text_of(end), Result.FAILURE
 
 
-def _map_batch_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | None]:
+def _map_batch_end(
+    row: SessionRow, end: SessionEnd
+) -> tuple[Event, str | CodedText, Result | None]:
     """Map the end of a batch session; only the exit of its command can be a success."""
     if row.status is Status.TERMINATING:
         # Keep the result that the stop request stored; a stop by a user stores none.
-        return Event.EXITED, end.text, None
+        return Event.EXITED, _text_of(end), None
     if end.reason is EndReason.STOPPED:
-        return Event.EXITED, end.text, Result.UNDEFINED
+        return Event.EXITED, _text_of(end), Result.UNDEFINED
     # The runner starts the command only after the Hub has registered the server. An exit that was
     # not requested is therefore the exit of the command, even if the session is not RUNNING yet.
     code = end.exit_code
     if code is None or (row.status is not Status.RUNNING and end.reason is not EndReason.EXITED):
-        return Event.FAILED, end.text, Result.FAILURE
+        return Event.FAILED, _text_of(end), Result.FAILURE
     is_plain = end.reason is EndReason.EXITED
     reason = command_end(code) if is_plain else f"{end.text}; {command_end(code)}"
     return Event.EXITED, reason, result_of(code)
+
+
+_REPORTED = {template.value: template.text() for template in REPORTED_ENDS}
+
+
+def _text_of(end: SessionEnd) -> str | CodedText:
+    """Return the reason of a reported end: a coded text if the text is one of ``REPORTED_ENDS``."""
+    return _REPORTED.get(end.text, end.text)
 
 
 def _run_as(uid: int | None, gid: int | None) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from bai_services.core.coded_text import CodedText
 from bai_services.core.errors import InvalidTransition
 from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.db.sessions.rows import SessionRow
@@ -45,7 +46,7 @@ class Lifecycle:
         self,
         session_id: str,
         event: Event,
-        reason: str = "",
+        reason: str | CodedText = "",
         *,
         expected: Status | None = None,
         **facts: Any,
@@ -78,7 +79,7 @@ class Lifecycle:
         return [one.row for one in moved]
 
     async def try_apply(
-        self, session_id: str, event: Event, reason: str = "", **facts: Any
+        self, session_id: str, event: Event, reason: str | CodedText = "", **facts: Any
     ) -> SessionRow | None:
         """Like ``apply``, but return None if the current status does not allow the event."""
         try:
@@ -109,7 +110,7 @@ class Lifecycle:
             for listener in self._listeners:
                 listener(row)
 
-    def _log(self, moved: Transition, reason: str) -> None:
+    def _log(self, moved: Transition, reason: str | CodedText) -> None:
         log.info(
             "session %s (%s of %s): %s -> %s by %s%s",
             moved.row.id,

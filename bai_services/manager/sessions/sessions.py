@@ -9,6 +9,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
 from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.record_fields import fields_of
@@ -239,7 +240,7 @@ class Sessions:
             # ``stopped`` is None if another request is stopping the session or the session has just
             # ended.
             stopped = await self._lifecycle.try_apply(
-                row.id, Event.STOP_REQUESTED, f"stopped by {who}"
+                row.id, Event.STOP_REQUESTED, TextTemplate.STOPPED_BY.text(name=who)
             )
             if stopped is not None:
                 await self._add_entry(caller, "session.stop", stopped)
@@ -255,7 +256,10 @@ class Sessions:
         is_launched = any(kernel.launched_at is not None for kernel in view.kernels)
         if view.row.status is Status.TERMINATING and not is_launched:
             await self._lifecycle.try_apply(
-                session_id, Event.EXITED, "stopped before it was started", result=Result.UNDEFINED
+                session_id,
+                Event.EXITED,
+                TextTemplate.STOPPED_BEFORE_START.text(),
+                result=Result.UNDEFINED,
             )
 
     async def logs(self, caller: Caller, key: str, hostname: str = MAIN_HOST) -> KernelLog:

@@ -21,7 +21,7 @@ from bai_services.core.sessions.records import (
     SessionMount,
 )
 from bai_services.db.scheduling.queue import WaitState
-from bai_services.db.sessions.rows import CallbackState, SessionView
+from bai_services.db.sessions.rows import CallbackState, SessionRow, SessionView
 
 from ..settings import Settings
 from .devices import devices_of, enforcement_of
@@ -69,6 +69,7 @@ def describe(
         batch_timeout=row.batch_timeout_seconds,
         status=row.status,
         status_info=row.status_info,
+        status_coded=_status_coded(row),
         reasons=row.reasons,
         notices=[*row.notices, *_warnings(idleness, now)],
         result=row.result,
@@ -100,6 +101,11 @@ def describe(
         url=url_of(settings, row.hub_user, row.hub_server),
         page=f"{settings.base_url.rstrip('/')}/sessions/{row.id}",
     )
+
+
+def _status_coded(row: SessionRow) -> dict[str, Any] | None:
+    """Return the coded text of ``status_info``, which is the first reason of a pending session."""
+    return row.reasons[0].get("coded") if row.reasons else row.status_coded
 
 
 def _lifetime(view: SessionView) -> SessionLifetime | None:

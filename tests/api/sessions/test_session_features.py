@@ -121,6 +121,7 @@ async def test_stopped_batch_session_is_not_a_success(
     await report_exit(api, session, 0, reason_code="stopped")
     ended = await wait_for_status(user, "train", "TERMINATED")
     assert (ended["result"], ended["status_info"]) == ("undefined", "stopped by user")
+    assert ended["status_coded"] == {"code": "stopped-by", "values": {"name": "user"}, "parts": []}
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {

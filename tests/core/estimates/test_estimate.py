@@ -25,6 +25,7 @@ from bai_services.core.scheduling.queue import (
 from bai_services.core.scheduling.queue.durations import WINDOW, Durations, run_time
 from bai_services.core.scheduling.replay.workload import ARCHITECTURE, GROUP
 
+from ..queue.factories import WAITS_FOR_S0
 from ..queue.random_jobs import agent
 from ..queue.test_reservations import NOW, time_after
 
@@ -176,14 +177,16 @@ KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
         (
             "unmet dependency on an unknown session",
             [],
-            [pending(1, unmet_dependencies="x")],
+            [pending(1, unmet_dependencies=WAITS_FOR_S0)],
             {"s0": (None, UNKNOWN)},
         ),
         (
             "dependencies are assumed to succeed",
             [(4, 30, "")],
             [
-                pending(1, unmet_dependencies="x", dependency_ids=("r0",), max_run_seconds=5),
+                pending(
+                    1, unmet_dependencies=WAITS_FOR_S0, dependency_ids=("r0",), max_run_seconds=5
+                ),
                 pending(4),
             ],
             {"s0": (30, ESTIMATED), "s1": (35, ESTIMATED)},

@@ -28,7 +28,7 @@ from bai_services.core.scheduling.queue import (
     Snapshot,
 )
 
-from ..queue.factories import NOW, agent, slots
+from ..queue.factories import NOW, WAITS_FOR_S0, agent, slots
 
 GROUPS = ("main", "side")
 USERS = tuple(Scope(ScopeKind.USER, name) for name in "abc")
@@ -125,7 +125,7 @@ class World:
                 self.pending[session.id] = session
         for session in list(self.pending.values()):
             dependency_ids = tuple(key for key in session.dependency_ids if key not in self.ended)
-            unmet_dependencies = "waits for others" if dependency_ids else ""
+            unmet_dependencies = WAITS_FOR_S0 if dependency_ids else None
             self.pending[session.id] = replace(
                 session, dependency_ids=dependency_ids, unmet_dependencies=unmet_dependencies
             )
@@ -179,7 +179,7 @@ def sessions(draw: st.DrawFn, n: int, *, priorities: bool, depends: bool) -> Pen
         request,
         (draw(st.sampled_from(USERS)), draw(st.sampled_from(PROJECTS))),
         priority=draw(st.sampled_from([5, 10, 20])) if priorities else 10,
-        unmet_dependencies="waits for others" if dependency_ids else "",
+        unmet_dependencies=WAITS_FOR_S0 if dependency_ids else None,
         dependency_ids=dependency_ids,
         not_before=time_at(begins) if begins else None,
         max_run_seconds=draw(st.sampled_from([1, 5, 10, 30, 100])),

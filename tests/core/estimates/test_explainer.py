@@ -155,7 +155,7 @@ def test_explanation_suggests_changes_with_which_the_session_starts_sooner(
     world: Snapshot, choices: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
     explanation = explanation_of(world, **choices).suggestions
-    assert [(s.kind, s.message) for s in explanation] == expected
+    assert [(s.kind, str(s.text)) for s in explanation] == expected
 
 
 def test_quota_suggestion_names_running_sessions() -> None:

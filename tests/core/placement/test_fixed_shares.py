@@ -101,14 +101,14 @@ def test_refusal_names_the_allowed_shares(shares: float, text: str) -> None:
     placer = Placer([agent_with_sharing((0,), QUARTERS)], Policy.PRICED)
     shape = placer.prepare(request(shares=shares))
     assert placer.place(shape) is None
-    assert text in placer.refusal(shape).message
+    assert text in str(placer.refusal(shape).text)
 
 
 def test_refusal_states_that_no_device_can_be_shared() -> None:
     placer = Placer([agent_with_sharing((0,), NO_SHARES)], Policy.PRICED)
     shape = placer.prepare(request(shares=0.5))
     assert "at most 0 is free on one agent; no device can be shared now" in (
-        placer.refusal(shape).message
+        str(placer.refusal(shape).text)
     )
 
 

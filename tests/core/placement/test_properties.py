@@ -117,7 +117,7 @@ def test_placements_and_releases_are_consistent(
         if placements is None:
             assert placer.agents() == before
             assert placer.version == version
-            assert placer.refusal(shape).message
+            assert str(placer.refusal(shape).text)
         else:
             check_cluster_session(request, placements)
             placed.append(placements)

@@ -130,14 +130,14 @@ def test_minimum_of_two_states_rejects_shares_that_do_not_fit_in_both() -> None:
 def test_refusal_names_the_shares_in_force() -> None:
     found = place_first_kernel([uniform_agent("a", (500, 500), (250, 250))], request(shares="0.3"))
     assert isinstance(found, Refusal)
-    assert found.message == (
+    assert str(found.text) == (
         "resource group main: cuda.shares=0.3 requested, but the devices with enough "
         "capacity accept only shares of 0.25, 0.5 until they are empty, because all shares of such "
         "a device are equal"
     )
     assert [(s.slot, s.asked, s.available) for s in found.shortages] == [("cuda.shares", 300, 250)]
     full = place_first_kernel([uniform_agent("a", (1000, 500))], request(shares="0.25"))
-    assert isinstance(full, Refusal) and "at most 0 is free" in full.message
+    assert isinstance(full, Refusal) and "at most 0 is free" in str(full.text)
 
 
 @pytest.mark.parametrize("share", ["0.05", "0.25", "0.5", "0.75"])
@@ -153,7 +153,7 @@ def test_device_accepts_no_session_if_the_minimum_was_raised_above_the_share_in_
     refusal = place_first_kernel([state], request(shares=share))
     assert isinstance(refusal, Refusal)
     assert [shortage.available for shortage in refusal.shortages] == [0]
-    assert "shares of 0.25" not in refusal.message
+    assert "shares of 0.25" not in str(refusal.text)
 
 
 def test_share_that_does_not_fit_now_fits_when_the_device_is_empty() -> None:

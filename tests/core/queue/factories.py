@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bai_services.core.cluster.devices import Device
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.caps import Scope, ScopeKind
 from bai_services.core.scheduling.placement import AgentState, Placement, Policy, Request
@@ -21,6 +22,9 @@ from bai_services.core.scheduling.queue import (
 GIB = 2**30
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 ANN, BOB, CARL = (Scope(ScopeKind.USER, name) for name in ("ann", "bob", "carl"))
+WAITS_FOR_S0 = TextTemplate.DEPENDENCIES_UNMET.text(
+    TextTemplate.SESSION_IN_STATUS.text(name="s0", status="RUNNING")
+)
 MAIN = Scope(ScopeKind.RESOURCE_GROUP, "main")
 
 

@@ -14,6 +14,7 @@ from .factories import (
     ANN,
     BOB,
     NOW,
+    WAITS_FOR_S0,
     agent,
     pending_session,
     request,
@@ -114,7 +115,7 @@ def test_session_does_not_start_before_its_start_time() -> None:
 
 
 def test_session_starts_when_its_dependencies_are_met() -> None:
-    queue = Queue(snapshot([pending_session(1, unmet_dependencies="waits for s0")], [agent()]))
+    queue = Queue(snapshot([pending_session(1, unmet_dependencies=WAITS_FOR_S0)], [agent()]))
     assert started_sessions(queue.run(NOW)) == []
     queue.apply(Changes(pending=[pending_session(1)]))
     assert started_sessions(queue.run(NOW)) == ["s1"]

@@ -88,7 +88,7 @@ def test_place_chooses_the_expected_agent(
 def test_place_returns_a_refusal_if_no_agent_fits() -> None:
     refusal = place_first_kernel([agent("a", cpu=2), agent("b", cpu=4)], request(cpu="5"))
     assert isinstance(refusal, Refusal)
-    assert "cpu=5 requested, but at most 4 is free" in refusal.message
+    assert "cpu=5 requested, but at most 4 is free" in str(refusal.text)
 
 
 def test_sessions_start_in_order_until_capacity_is_used() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.scheduling.caps import SESSIONS, Scope, ScopeCaps, ScopeKind
 from bai_services.core.scheduling.estimates.explainer import explain_one
 from bai_services.core.scheduling.placement import Designation
@@ -26,6 +27,7 @@ from .factories import (
     GIB,
     MAIN,
     NOW,
+    WAITS_FOR_S0,
     agent,
     pending_session,
     request,
@@ -53,7 +55,10 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
     "world, last, check, part",
     [
         pytest.param(
-            snapshot([pending_session(1, blocked_reason="account ann is not active")], [agent()]),
+            snapshot(
+                [pending_session(1, blocked_reason=TextTemplate.USER_INACTIVE.text(name="ann"))],
+                [agent()],
+            ),
             "s1",
             "account",
             "account ann is not active",
@@ -68,7 +73,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
         ),
         pytest.param(
             snapshot(
-                [pending_session(1, unmet_dependencies="waits for the success of s0 (RUNNING)")],
+                [pending_session(1, unmet_dependencies=WAITS_FOR_S0)],
                 [agent()],
             ),
             "s1",

@@ -102,5 +102,5 @@ def test_formatted_duration_is_parsed_as_about_the_same_duration(seconds: int) -
 
 def test_exit_code_determines_result_and_text() -> None:
     assert (result_of(0), result_of(1)) == (Result.SUCCESS, Result.FAILURE)
-    assert command_end(3) == "the command exited with code 3"
-    assert command_end(137) == "the command was terminated by signal 9 (exit code 137)"
+    assert str(command_end(3)) == "the command exited with code 3"
+    assert str(command_end(137)) == "the command was terminated by signal 9 (exit code 137)"

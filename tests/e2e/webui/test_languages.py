@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
@@ -36,12 +38,11 @@ CHOOSE_IN_ANOTHER_TAB = f"""language => {{
 WIDE: ViewportSize = {"width": 1280, "height": 800}
 FOLDER = "webui-languages"
 LABELS = {"ai.backend.service-ports": "sshd:tcp:2222,desktop:vnc:5900,custom:http:8600"}
-# Names of accounts and services, labels of images, and texts of the manager are not translated.
+# Names of accounts and services, and labels of images are not translated.
 AS_WRITTEN = (
     "^batch query uid-match$",
     "^(user|admin|monitor)$",
     "JupyterHub service bai$",
-    "^placed on ",
 )
 
 
@@ -226,6 +227,47 @@ async def test_texts_of_a_session(tour: Tour, session: dict[str, Any]) -> None:
         await tour.page.locator(".ant-modal").wait_for(state="detached")
     # The dialog keeps the language in which it was opened.
     await tour.check_reopened("sessions.stop", "sessions.stop-warning")
+
+
+async def test_texts_of_the_reasons_of_pending_and_ended_sessions(
+    tour: Tour, hub: RunningHub, session: dict[str, Any]
+) -> None:
+    """Check where the manager's reasons and suggestions are shown."""
+    spec = {"project": "default", "resources": {"cpu": "1", "mem": "512m"}}
+    with hub.rest("user") as other, hub.rest("admin") as rest:
+        free = other.get("/sessions/options").json()["limits"]["cuda.shares"]["now"]
+        running = running_session(hub, "user", resources={"cuda.shares": free})
+        large = {**spec, "name": "large", "resources": {**spec["resources"], "cuda.shares": "0.5"}}
+        behind = {**spec, "name": "behind", "dependencies": [session["id"]], "type": "batch"}
+        behind["startup_command"] = "true"
+        pending = [checked(rest.post("/sessions", json=body), 201) for body in (large, behind)]
+        try:
+            for one, reason in zip(
+                pending, ("requested, but", "waits for the success"), strict=True
+            ):
+                await tour.visit(f"sessions?session={one['id']}")
+                await tour.dialog.get_by_text(reason).first.wait_for()
+                await tour.dialog.locator("details summary").click()
+                await tour.check(f"reasons: {one['name']}")
+            for name in ("sessions", "dashboard", "scheduler"):
+                await tour.visit(name)
+                await tour.page.get_by_text("requested, but").first.wait_for()
+                await tour.check(f"reasons: {name}")
+            await tour.visit(f"launch?request={quote(json.dumps({**large, 'name': 'larger'}))}")
+            await tour.page.get_by_text("requested, but").first.wait_for()
+            await tour.check("reasons: launch")
+            await tour.visit(f"sessions?session={pending[0]['id']}")
+            await tour.speak(language("ko"))
+            await tour.dialog.get_by_text("한 에이전트의 여유는 최대").first.wait_for()
+            stop(rest, pending[1]["id"])
+            await tour.visit(f"sessions?session={pending[1]['id']}")
+            await tour.speak(language("en"))
+            await tour.dialog.get_by_text("stopped by admin").first.wait_for()
+            await tour.check("reasons: ended session")
+        finally:
+            for one in pending[::-1]:
+                stop(rest, one["id"])
+            stop(other, running["id"])
 
 
 async def test_texts_of_the_settings(tour: Tour) -> None:

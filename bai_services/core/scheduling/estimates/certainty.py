@@ -75,7 +75,7 @@ class Labels:
                 self._mark_uncertain(self._groups[running.group], queue.now)
 
     def _note_pending(self, pending: PendingSession) -> None:
-        if pending.blocked_reason:
+        if pending.blocked_reason is not None:
             return
         group = self._group(pending.id)
         group.priorities[pending.priority] += 1

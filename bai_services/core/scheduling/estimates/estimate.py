@@ -130,7 +130,7 @@ class _Simulation:
                 self._left[session_id] -= 1
                 if self._left[session_id] == 0:
                     pending = replace(
-                        self._pending[session_id], unmet_dependencies="", dependency_ids=()
+                        self._pending[session_id], unmet_dependencies=None, dependency_ids=()
                     )
                     self._labels.note_dependencies_ended(pending, at)
                     released.append(pending)

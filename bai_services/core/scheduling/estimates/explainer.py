@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...cluster.devices import is_device_slot
+from ...coded_text import CodedText, TextTemplate
 from ...errors import InvalidRequest
 from ...resources import ResourceSlots, format_amount, slot_type
 from ..caps import SESSIONS, Violation, violation_facts
@@ -145,10 +146,8 @@ def _checks(
     rows = queue.quotas.rows(pending.scopes)
     need = queue.quotas.need(session_slots(pending))
     for passed, violation in queue.quotas.checks(rows, need):
-        facts = violation_facts(violation)
-        if passed:
-            facts["message"] = _within(violation)
-        checks.append({"check": POLICY, "passed": passed, **facts})
+        text = _kept(violation) if passed else violation.coded
+        checks.append({**violation_facts(violation), **reason(POLICY, text, passed)})
     checks.append(_resources(group_queue, pending))
     checks.append(_turn(group_queue, pending, position))
     reservation = next((r for r in group_queue.reservations if r.session_id == pending.id), None)
@@ -160,39 +159,39 @@ def _checks(
 
 
 def _account(pending: PendingSession) -> Reason:
-    if pending.blocked_reason:
+    if pending.blocked_reason is not None:
         return reason(ACCOUNT, pending.blocked_reason)
-    return reason(ACCOUNT, "user, keypair, project and domain are active", passed=True)
+    return reason(ACCOUNT, TextTemplate.ACCOUNTS_ACTIVE.text(), passed=True)
 
 
 def _group(group_queue: GroupQueue) -> Reason:
     name = group_queue.state.name
     if not group_queue.state.is_active:
         return inactive(name)
-    return reason(GROUP, f"resource group {name} is active", passed=True)
+    return reason(GROUP, TextTemplate.GROUP_ACTIVE.text(group=name), passed=True)
 
 
 def _dependencies(pending: PendingSession) -> Reason:
-    if pending.unmet_dependencies:
+    if pending.unmet_dependencies is not None:
         return reason(DEPENDENCIES, pending.unmet_dependencies)
-    return reason(DEPENDENCIES, "no other session has to end first", passed=True)
+    return reason(DEPENDENCIES, TextTemplate.DEPENDENCIES_MET.text(), passed=True)
 
 
 def _not_before(queue: Queue, pending: PendingSession) -> Reason:
     if pending.not_before is None:
-        return reason(NOT_BEFORE, "may start at any time", passed=True)
+        return reason(NOT_BEFORE, TextTemplate.ANY_START_TIME.text(), passed=True)
     at = pending.not_before.isoformat()
     passed = pending.not_before <= queue.now
-    message = f"the requested start time was {at}" if passed else f"does not start before {at}"
-    return reason(NOT_BEFORE, message, passed, not_before=at)
+    template = TextTemplate.START_TIME_PASSED if passed else TextTemplate.START_TIME_AHEAD
+    return reason(NOT_BEFORE, template.text(starts_at=at), passed, not_before=at)
 
 
-def _within(violation: Violation) -> str:
-    what = "sessions" if violation.slot == "sessions" else violation.slot
-    return (
-        f"{violation.scope_text} uses {what}={violation.used} of "
-        f"{violation.limit}; {violation.asked} more requested"
-    )
+def _kept(cap: Violation) -> CodedText:
+    """Return the text for a cap that the session respects."""
+    amounts = {"used": cap.used, "limit": cap.limit, "asked": cap.asked}
+    if cap.slot == SESSIONS:
+        return TextTemplate.QUOTA_OF_SESSIONS_KEPT.text(cap.coded_scope, **amounts)
+    return TextTemplate.QUOTA_KEPT.text(cap.coded_scope, slot=cap.slot, **amounts)
 
 
 def _resources(group_queue: GroupQueue, pending: PendingSession) -> Reason:
@@ -201,7 +200,7 @@ def _resources(group_queue: GroupQueue, pending: PendingSession) -> Reason:
         return why
     return reason(
         RESOURCES,
-        f"resource group {group_queue.state.name} has capacity for {pending.request.slots}",
+        TextTemplate.CAPACITY.text(group=group_queue.state.name, slots=str(pending.request.slots)),
         passed=True,
     )
 
@@ -216,15 +215,13 @@ def _turn(group_queue: GroupQueue, pending: PendingSession, position: int) -> Re
     if stopper and stopper != pending.id and pending.id in group_queue.shape_of:
         return reason(
             ORDER,
-            f"position {position} in resource group {group_queue.state.name}: an earlier session "
-            "waits for capacity, and no later session may overtake it",
+            TextTemplate.POSITION_BEHIND.text(position=position, group=group_queue.state.name),
             behind=stopper,
             **facts,
         )
     return reason(
         ORDER,
-        f"position {position} in resource group {group_queue.state.name}; "
-        "no earlier session blocks it",
+        TextTemplate.POSITION.text(position=position, group=group_queue.state.name),
         passed=True,
         **facts,
     )
@@ -281,9 +278,9 @@ class _SuggestionFinder:
                 s._replace(id=group) if s.kind == GROUP else s for s in self._pending.scopes
             )
             if self._would_start(replace(self._pending, request=request, scopes=scopes)):
-                message = f"resource group {group} has capacity for it now"
+                text = TextTemplate.TRY_GROUP.text(group=group)
                 suggestions.append(
-                    Suggestion(SuggestionKind.RESOURCE_GROUP, message, {"resource_group": group})
+                    Suggestion(SuggestionKind.RESOURCE_GROUP, text, {"resource_group": group})
                 )
         return suggestions
 
@@ -305,12 +302,9 @@ class _SuggestionFinder:
         if smaller == asked or not self._would_start_with(smaller):
             return []
         changed = {s: format_amount(s, n) for s, n in smaller.items() if n != asked[s]}
-        text = " ".join(f"{slot}={amount}" for slot, amount in changed.items())
-        return [
-            Suggestion(
-                SuggestionKind.SMALLER, f"it would start now with {text}", {"slots": changed}
-            )
-        ]
+        slots = " ".join(f"{slot}={amount}" for slot, amount in changed.items())
+        text = TextTemplate.TRY_LESS.text(slots=slots)
+        return [Suggestion(SuggestionKind.SMALLER, text, {"slots": changed})]
 
     def _remaining_amounts(self) -> dict[str, int]:
         """Return how much of each slot is still available per kernel.
@@ -339,33 +333,30 @@ class _SuggestionFinder:
         for name, slots in sorted(presets.items()):
             has = {slot.partition(".")[0] for slot in slots if is_device_slot(slot)}
             if slots != asked and has == families and self._would_start_with(slots):
-                message = f"it would start now with the preset {name} ({slots})"
+                text = TextTemplate.TRY_PRESET.text(preset=name, slots=str(slots))
                 facts = {"preset": name, "slots": slots.format()}
-                suggestions.append(Suggestion(SuggestionKind.PRESET, message, facts))
+                suggestions.append(Suggestion(SuggestionKind.PRESET, text, facts))
         return suggestions
 
     def _suggest_quotas(self) -> list[Suggestion]:
         """Suggest raising the exceeded caps, once per scope, with the scope's running sessions."""
         suggestions = []
         seen = set()
-        for check in self._failed:
-            if check["check"] != POLICY or (check["scope"], check["scope_id"]) in seen:
+        rows = self._queue.quotas.rows(self._pending.scopes)
+        need = self._queue.quotas.need(session_slots(self._pending))
+        for violation in self._queue.quotas.violations(rows, need):
+            scope, scope_id, slot = violation.scope, violation.scope_id, violation.slot
+            if (scope, scope_id) in seen:
                 continue
-            scope, scope_id, slot = check["scope"], check["scope_id"], check["slot"]
             seen.add((scope, scope_id))
             running = self._queue.running_in_scope(scope, scope_id)
             using = self._queue.running_in_scope(scope, scope_id, "" if slot == SESSIONS else slot)
-            count = f"{len(running)} {'session' if len(running) == 1 else 'sessions'}"
-            message = (
-                f"blocked by the quota of {check['scope_text']} ({count} running); "
-                "with this request, the session starts only after the quota is raised or running "
-                "sessions release enough of the quota"
-            )
+            text = TextTemplate.RAISE_QUOTA.text(violation.coded_scope, count=len(running))
             facts = {
                 "scope": scope,
                 "scope_id": scope_id,
                 "sessions": len(running),
                 "first_ids": using[:_MAX_NAMED],
             }
-            suggestions.append(Suggestion(SuggestionKind.QUOTA, message, facts))
+            suggestions.append(Suggestion(SuggestionKind.QUOTA, text, facts))
         return suggestions

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import isinf
+from typing import Any
 
 from ..placement import Placement
 from ..queue.dominant_shares import fair_scopes
@@ -43,8 +44,9 @@ class PendingEntry:
     """A pending session; ``certainty`` describes its start.
 
     ``placements`` is the reservation of the session, or empty. ``starts_at`` and ``ends_at`` are
-    estimates; None: unknown. ``reason`` is the message of the first failed check. ``standing`` has
-    the values by which drf and fair-share order the sessions of one priority: smaller is earlier.
+    estimates; None: unknown. ``reason`` is the message of the first failed check, and
+    ``reason_coded`` the same as ``CodedText``, None if there is no such check. ``standing`` has the
+    values by which drf and fair-share order the sessions of one priority: smaller is earlier.
     """
 
     session_id: str
@@ -55,6 +57,7 @@ class PendingEntry:
     ends_at: datetime | None
     certainty: Certainty
     reason: str
+    reason_coded: Mapping[str, Any] | None
     standing: tuple[float, ...]
 
 
@@ -104,7 +107,7 @@ def group_schedule(
                 estimate.starts_at,
                 _after(estimate.starts_at, run_time(pending, durations)),
                 estimate.certainty,
-                _first_failure(queue.reasons_of(session_id)),
+                *_first_failure(queue.reasons_of(session_id)),
                 _standing(explainer, group, pending),
             )
         )
@@ -127,9 +130,10 @@ def _after(at: datetime | None, end: End) -> datetime | None:
     return None if at is None or isinf(end.seconds) else at + timedelta(seconds=end.seconds)
 
 
-def _first_failure(reasons: Sequence[Reason]) -> str:
-    """Return the message of the first check that failed; empty if there is none."""
-    return next((str(r["message"]) for r in reasons if not r.get("passed", False)), "")
+def _first_failure(reasons: Sequence[Reason]) -> tuple[str, Mapping[str, Any] | None]:
+    """Return the message and the coded text of the first check that failed, if there is any."""
+    failed = (r for r in reasons if not r["passed"])
+    return next(((str(r["message"]), r["coded"]) for r in failed), ("", None))
 
 
 def _standing(explainer: Explainer, group: str, pending: PendingSession) -> tuple[float, ...]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ...cluster.devices import Device, DeviceAmount, Shortage, is_device_slot, max_amount
+from ...coded_text import CodedText
 from ...resources import MAX_AMOUNT, ResourceSlots
 
 ALIVE = "ALIVE"
@@ -121,7 +122,7 @@ class Placement(NamedTuple):
 class Refusal:
     """Why no agent fits a request."""
 
-    message: str
+    text: CodedText
     shortages: tuple[Shortage, ...] = ()
     # Number of agents that could run the request if they were empty; if there is no such agent, the
     # number of all agents.

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ...cluster.device_sharing import ANY_SHARE
 from ...cluster.devices import Shortage, is_device_slot
+from ...coded_text import CodedText, TextTemplate
 from ...resources import CPU, MEM, format_amount
 from .compiled import columns as c
 from .compiled.columns import Columns, Ints
@@ -26,22 +27,26 @@ def explain(
     """
     group = request.resource_group
     if not agents:
-        return Refusal(f"resource group {group} has no agent")
+        return Refusal(TextTemplate.NO_AGENT.text(group=group))
     able = _able(agents, columns, request, row)
     if not able.any():
         return Refusal(_none_able(agents, columns, request, row), agents=len(agents))
     count = int(able.sum())
     if fitting:
-        message = f"resource group {group}: only {fitting} of {request.kernels} kernels fit now"
-        return Refusal(message, (), count)
+        text = TextTemplate.KERNELS_FIT.text(group=group, fitting=fitting, kernels=request.kernels)
+        return Refusal(text, (), count)
     shortages = _shortages(columns, able, request, row)
     if shortages:
-        text = "; ".join(s.message for s in shortages)
-        return Refusal(f"resource group {group}: {text}", tuple(shortages), count)
-    what = str(request.slots)
-    if row[c.KERNELS] > 1:
-        what = f"{row[c.KERNELS]} times {what}"
-    return Refusal(f"resource group {group}: no single agent has {what} free", (), count)
+        text = TextTemplate.SHORTAGES.text(*(s.text for s in shortages), group=group)
+        return Refusal(text, tuple(shortages), count)
+    kernels, slots = int(row[c.KERNELS]), str(request.slots)
+    if kernels > 1:
+        text = TextTemplate.NO_SINGLE_AGENT_FOR_KERNELS.text(
+            group=group, kernels=kernels, slots=slots
+        )
+    else:
+        text = TextTemplate.NO_SINGLE_AGENT.text(group=group, slots=slots)
+    return Refusal(text, (), count)
 
 
 def _matches(columns: Columns, row: Ints) -> tuple[Mask, Mask]:
@@ -63,35 +68,34 @@ def _able(agents: Sequence[AgentState], columns: Columns, request: Request, row:
     return able
 
 
-def _none_able(agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints) -> str:
-    """Return the message if no agent of the group could run the request, even without sessions."""
+def _none_able(
+    agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints
+) -> CodedText:
+    """Return the text if no agent of the group could run the request, even without sessions."""
     fits, has_driver = _matches(columns, row)
     alive = np.array([agent.is_alive for agent in agents])
     is_open = columns.agents[:, c.OPEN] == 1
     other = is_open & ~fits
-    group = request.resource_group
-    subject = (
-        f"the only agent of resource group {group} cannot"
-        if len(agents) == 1
-        else f"none of the {len(agents)} agents of resource group {group} can"
-    )
-    text = (
-        f"{subject} run the session: {int((~alive).sum())} not alive, "
-        f"{int((alive & ~is_open).sum())} not schedulable, "
-        f"{int(other.sum())} with an architecture other than {request.architecture} or another "
-        "engine"
-    )
-    old = is_open & fits & ~has_driver
-    if old.any():
-        text += (
-            f", {int(old.sum())} with a driver that is too old for CUDA "
-            f"{request.min_cuda_driver}, which the image needs"
+    parts = [
+        TextTemplate.AGENTS_NOT_ALIVE.text(count=int((~alive).sum())),
+        TextTemplate.AGENTS_NOT_SCHEDULABLE.text(count=int((alive & ~is_open).sum())),
+        TextTemplate.AGENTS_OF_OTHER_KIND.text(
+            count=int(other.sum()), architecture=request.architecture
+        ),
+    ]
+    old = int((is_open & fits & ~has_driver).sum())
+    if old:
+        parts.append(
+            TextTemplate.AGENTS_WITH_OLD_DRIVER.text(count=old, cuda=request.min_cuda_driver)
         )
     rest = int((is_open & fits & has_driver).sum())
     if rest:
         names = ", ".join(request.designated_agents)
-        text += f", {rest} not among the designated agents ({names})"
-    return text
+        parts.append(TextTemplate.AGENTS_NOT_DESIGNATED.text(count=rest, names=names))
+    group = request.resource_group
+    if len(agents) == 1:
+        return TextTemplate.ONLY_AGENT_UNABLE.text(*parts, group=group)
+    return TextTemplate.AGENTS_UNABLE.text(*parts, agents=len(agents), group=group)
 
 
 def _shortages(columns: Columns, able: Mask, request: Request, row: Ints) -> list[Shortage]:
@@ -115,10 +119,8 @@ def _shortages(columns: Columns, able: Mask, request: Request, row: Ints) -> lis
             most = max(0, int(columns.agents[able, column].max()))
             asked = amount * int(row[c.KERNELS])
         if most < asked:
-            hint = ""
-            if is_device_slot(slot) and _is_unshared(columns, able, row, need - 1):
-                hint = "; no device can be shared now at the required enforcement level"
-            shortages.append(_short(slot, asked, most, hint))
+            is_unshared = is_device_slot(slot) and _is_unshared(columns, able, row, need - 1)
+            shortages.append(_short(slot, asked, most, is_unshared=is_unshared))
     return shortages
 
 
@@ -200,13 +202,14 @@ def _other_share(slot: str, asked: int, others: list[int]) -> Shortage:
     shares = ", ".join(
         format_amount(slot, share) for share in others if share < c.UNMATCHABLE_SHARE
     )
+    values = {"slot": slot, "asked": format_amount(slot, asked)}
     return Shortage(
         slot,
         asked,
         max((share for share in others if share < asked), default=0),
-        f"{slot}={format_amount(slot, asked)} requested, but the devices with enough capacity "
-        f"accept only shares of {shares or 'another size'} until they are empty, because all "
-        "shares of such a device are equal",
+        TextTemplate.OTHER_SHARES.text(**values, shares=shares)
+        if shares
+        else TextTemplate.OTHER_SHARE_SIZE.text(**values),
     )
 
 
@@ -215,8 +218,11 @@ def _too_small(slot: str, asked: int, min_share: int) -> Shortage:
         slot,
         asked,
         0,
-        f"{slot}={format_amount(slot, asked)} requested, but the smallest share of the devices "
-        f"here is {format_amount(slot, min_share)}",
+        TextTemplate.SHARE_TOO_SMALL.text(
+            slot=slot,
+            asked=format_amount(slot, asked),
+            smallest=format_amount(slot, min_share),
+        ),
     )
 
 
@@ -229,13 +235,14 @@ def _is_unshared(columns: Columns, able: Mask, row: Ints, need: int) -> bool:
     return bool(limits.size) and not limits.any()
 
 
-def _short(slot: str, asked: int, most: int, hint: str = "") -> Shortage:
-    requested = f"{slot}={format_amount(slot, asked)} requested, but"
-    amount = format_amount(slot, most)
+def _short(slot: str, asked: int, most: int, *, is_unshared: bool) -> Shortage:
+    template = TextTemplate.SHORTAGE_WITHOUT_SHARING if is_unshared else TextTemplate.SHORTAGE
+    requested, available = format_amount(slot, asked), format_amount(slot, most)
+    hint = "; no device can be shared now at the required enforcement level" if is_unshared else ""
     return Shortage(
         slot,
         asked,
         most,
-        f"{requested} at most {amount} is free on one agent{hint}",
-        f"{requested} the largest agent offers {amount}{hint}",
+        template.text(slot=slot, asked=requested, available=available),
+        f"{slot}={requested} requested, but the largest agent offers {available}{hint}",
     )

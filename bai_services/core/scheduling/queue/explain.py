@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ...coded_text import CodedText, TextTemplate
 from ...resources import format_amount
 from ..caps import violation_facts
 from ..placement import Refusal
@@ -22,21 +23,29 @@ RESERVATION = "reservation"
 ORDER = "order"
 
 
-def reason(check: str, message: str, passed: bool = False, **facts: Any) -> Reason:
+def reason(check: str, text: CodedText, passed: bool = False, **facts: Any) -> Reason:
     """Return the result of one check as a JSON object."""
-    return {"check": check, "passed": passed, "message": message, **facts}
+    return {
+        "check": check,
+        "passed": passed,
+        "message": str(text),
+        "coded": text.as_json(),
+        **facts,
+    }
 
 
 def blocked_reasons(pending: PendingSession) -> tuple[Reason, ...]:
     """Return why a session is excluded from passes."""
     reasons = []
-    if pending.blocked_reason:
+    if pending.blocked_reason is not None:
         reasons.append(reason(ACCOUNT, pending.blocked_reason))
-    if pending.unmet_dependencies:
+    if pending.unmet_dependencies is not None:
         reasons.append(reason(DEPENDENCIES, pending.unmet_dependencies))
     if not reasons and pending.not_before is not None:
         at = pending.not_before.isoformat()
-        reasons.append(reason(NOT_BEFORE, f"does not start before {at}", not_before=at))
+        reasons.append(
+            reason(NOT_BEFORE, TextTemplate.START_TIME_AHEAD.text(starts_at=at), not_before=at)
+        )
     return tuple(reasons)
 
 
@@ -112,7 +121,7 @@ def capacity_reason(group_queue: GroupQueue, handle: int) -> Reason | None:
 
 
 def inactive(group: str) -> Reason:
-    return reason(GROUP, f"resource group {group} is not active")
+    return reason(GROUP, TextTemplate.GROUP_INACTIVE.text(group=group))
 
 
 def policy_reasons(group_queue: GroupQueue, shape: Shape) -> tuple[Reason, ...]:
@@ -135,10 +144,12 @@ def no_capacity(refusal: Refusal, *, is_possible: bool = True) -> Reason:
         for s in refusal.shortages
     ]
     # In a group without agents, other sessions are not the reason.
-    more = "" if is_possible or not refusal.agents else ", even without any other session"
+    text = refusal.text
+    if not is_possible and refusal.agents:
+        text = TextTemplate.NOT_EVEN_ALONE.text(text)
     return reason(
         RESOURCES,
-        refusal.message + more,
+        text,
         agents=refusal.agents,
         shortages=facts,
         possible=is_possible,
@@ -149,8 +160,7 @@ def behind(group_queue: GroupQueue) -> Reason:
     """Return the reason for a session that must not overtake an earlier one."""
     return reason(
         ORDER,
-        f"waits for its turn: an earlier session of resource group {group_queue.state.name} "
-        "waits for capacity",
+        TextTemplate.BEHIND.text(group=group_queue.state.name),
         behind=group_queue.stopped_by,
     )
 
@@ -161,14 +171,15 @@ def reserved(reservation: Reservation) -> Reason:
     The time is not certain: a session that exceeds a quota now may still start first. The estimate
     of the session states how certain the time is.
     """
-    at = reservation.starts_at
-    when = ", but it is not known from when" if at is None else f" from {at.isoformat()}"
+    at = None if reservation.starts_at is None else reservation.starts_at.isoformat()
     return reason(
         RESERVATION,
-        f"capacity is reserved{when}",
+        TextTemplate.RESERVED_AT_UNKNOWN_TIME.text()
+        if at is None
+        else TextTemplate.RESERVED.text(starts_at=at),
         passed=True,
         session_id=reservation.session_id,
-        starts_at=None if at is None else at.isoformat(),
+        starts_at=at,
         agents=sorted({place.agent_id for place in reservation.placements}),
     )
 
@@ -187,8 +198,7 @@ def delaying(group_queue: GroupQueue) -> Reason:
     at = min(times).isoformat() if times else None
     return reason(
         RESERVATION,
-        "fits now, but would delay an earlier session, for which capacity is reserved"
-        f"{'' if at is None else f' from {at}'}",
+        TextTemplate.DELAYS.text() if at is None else TextTemplate.DELAYS_FROM.text(starts_at=at),
         reserved_for=[r.session_id for r in group_queue.reservations],
         starts_at=at,
     )

@@ -8,12 +8,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from ...coded_text import CodedText
 from ...resources import ResourceSlots
 from ..caps import Scope, ScopeCaps, Usage
 from ..placement import AgentState, Placement, Policy, Request
 from ..placement.pricing.tables import Tables
 
-# Result of one check of a pending session as a JSON object: check, passed, message, and facts.
+# Result of one check of a pending session as a JSON object: check, passed, message (in English),
+# coded (the message as CodedText), and facts.
 Reason = dict[str, Any]
 # A party: the domain, project and user to which a session is charged, each None if unknown. Under
 # drf and fair-share, the parties take turns to start sessions.
@@ -107,10 +109,10 @@ class PendingSession:
     request: Request
     scopes: tuple[Scope, ...]
     priority: int = DEFAULT_PRIORITY
-    # Text that names the inactive user, keypair, project or domain; empty if all are active.
-    blocked_reason: str = ""
-    # Text that names the unfinished dependencies; empty if there are none.
-    unmet_dependencies: str = ""
+    # Names the inactive user, keypair, project or domain; None if all are active.
+    blocked_reason: CodedText | None = None
+    # Names the unfinished dependencies; None if there are none.
+    unmet_dependencies: CodedText | None = None
     # Ids of the unfinished dependencies. Estimates assume that all of them succeed.
     dependency_ids: tuple[str, ...] = ()
     not_before: datetime | None = None  # earliest start; None: any time
@@ -253,7 +255,7 @@ class Suggestion:
     """A change that would let a pending session start sooner."""
 
     kind: SuggestionKind
-    message: str
+    text: CodedText
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from bai_services.core.durations import format_duration
+from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.sessions.dependencies import failure_reason
-from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.lifecycle import ENDED, Event, Result, Status
 from bai_services.db.sessions.deadlines import DeadlineStore, Overdue
 from bai_services.db.sessions.dependencies import DependencyStore
@@ -30,14 +29,13 @@ TICK_SECONDS = 1.0
 class _Limit:
     """A time limit: the query for expired sessions, the status they must have, and how they end.
 
-    ``text`` may contain the placeholders ``{maximum}`` (a duration) and ``{source}`` (the name of
-    the resource group or policy that sets the maximum).
+    The values of ``reason`` are ``maximum_seconds`` and ``name``, the name of the resource group or
+    policy that sets the maximum.
     """
 
     find: Callable[[datetime], Awaitable[Sequence[Overdue]]]
     status: Status
-    reason: EndReason
-    text: str
+    reason: TextTemplate
     result: Result | None
 
 
@@ -61,29 +59,25 @@ class Deadlines:
             _Limit(
                 store.pending,
                 Status.PENDING,
-                EndReason.PENDING_TIMEOUT,
-                "pending for more than {maximum}, the maximum of resource group {source}",
+                TextTemplate.PENDING_TIMEOUT,
                 None,
             ),
             _Limit(
                 store.batch,
                 Status.RUNNING,
-                EndReason.BATCH_TIMEOUT,
-                "ran for more than {maximum}, its batch_timeout",
+                TextTemplate.BATCH_TIMEOUT,
                 Result.FAILURE,
             ),
             _Limit(
                 store.lifetime,
                 Status.RUNNING,
-                EndReason.LIFETIME,
-                "ran for more than {maximum}, the maximum of keypair policy {source}",
+                TextTemplate.LIFETIME,
                 Result.FAILURE,
             ),
             _Limit(
                 store.idle,
                 Status.RUNNING,
-                EndReason.IDLE_TIMEOUT,
-                "unused for {maximum}, the maximum of keypair policy {source}",
+                TextTemplate.IDLE_TIMEOUT,
                 Result.FAILURE,
             ),
         )
@@ -107,9 +101,7 @@ class Deadlines:
         now = self._clock()
         for limit in self._limits:
             for expired in await limit.find(now):
-                maximum = format_duration(expired.seconds)
-                text = limit.text.format(maximum=maximum, source=expired.limit_of)
-                reason = limit.reason.explained(text)
+                reason = limit.reason.text(maximum_seconds=expired.seconds, name=expired.limit_of)
                 await self._end(expired.session_id, limit.status, reason, limit.result)
 
     async def _cancel_unsatisfiable(self) -> None:
@@ -123,7 +115,7 @@ class Deadlines:
                 return
 
     async def _end(
-        self, session_id: str, status: Status, reason: str, result: Result | None = None
+        self, session_id: str, status: Status, reason: CodedText, result: Result | None = None
     ) -> bool:
         """End a session if it is still in ``status``; return whether it was ended."""
         if await self._lease.hold() is None:

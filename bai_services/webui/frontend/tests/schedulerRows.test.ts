@@ -14,6 +14,7 @@ const session = (changes: Partial<ScheduledSession>): ScheduledSession => ({
   position: null,
   priority: null,
   reason: '',
+  reason_coded: null,
   standing: [],
   ...changes
 });

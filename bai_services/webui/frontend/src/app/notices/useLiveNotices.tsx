@@ -1,5 +1,6 @@
 import { useCallback, useEffect } from 'react';
 import { App } from 'antd';
+import i18next from 'i18next';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { useNow } from '../../components/time';
@@ -17,6 +18,7 @@ import {
   sessionQuery,
   type Session
 } from '../../data/sessions/sessions';
+import { statusText } from '../../i18n/reasonText';
 import { NoticeLink, noticeInfo, noticeText } from './noticeText';
 import { SessionNotice } from '../SessionNotice';
 
@@ -42,7 +44,8 @@ const keyOf = (session: string, kind: Notice['kind']) => `${session}:${kind}`;
 
 /** What the status of a session announces; undefined: nothing. */
 function noticeOf(session: Session): NewNotice | undefined {
-  const { id, name, status, status_info: info, exit_code: code } = session;
+  const { id, name, status, exit_code: code } = session;
+  const info = statusText(i18next, session);
   if (hasFailed(session)) {
     const exit = code === null ? {} : { code };
     return { key: keyOf(id, 'failed'), kind: 'failed', name, info, session: id, ...exit };

@@ -1,5 +1,10 @@
+// The texts of reasons are also those of the Hub's pages and of JupyterLab.
+import reasons from '../../../../../i18n/ko/reasons.json';
 import { textsOf } from '../areas';
 
-export default textsOf(
-  import.meta.glob<Record<string, string>>('./*.json', { eager: true, import: 'default' })
-);
+export default {
+  ...textsOf(
+    import.meta.glob<Record<string, string>>('./*.json', { eager: true, import: 'default' })
+  ),
+  reasons
+};

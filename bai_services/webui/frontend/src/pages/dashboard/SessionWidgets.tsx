@@ -4,6 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { countText } from '../../components/list/listSearch';
 import { formatTime } from '../../components/time';
 import type { Session } from '../../data/sessions/sessions';
+import { statusText } from '../../i18n/reasonText';
 import type { SessionsSearch } from '../sessions/search';
 import { UsageBar } from './UsageBar';
 import { Widget, type DashboardResult } from './Widget';
@@ -96,7 +97,7 @@ export function MyQueue({ query }: { query: DashboardResult }) {
                       <span>{t('dashboard.ahead', { count: session.queue_position - 1 })}</span>
                     )}
                   </Flex>
-                  <div>{session.status_info}</div>
+                  <div>{statusText(i18n, session)}</div>
                   {start && (
                     <div>{t('dashboard.starts', { time: formatTime(start, i18n.language) })}</div>
                   )}

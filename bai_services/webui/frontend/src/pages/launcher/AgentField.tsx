@@ -25,7 +25,7 @@ export function AgentField() {
     <Field name="agent_list" label={t('launcher.agent')} help={t('launcher.agent-help')}>
       <Select
         id={idOf('agent_list')}
-        allowClear
+        allowClear={{ label: t('launcher.clear') }}
         showSearch
         placeholder={t('launcher.agent-automatic')}
         value={form.agent_list[0]}

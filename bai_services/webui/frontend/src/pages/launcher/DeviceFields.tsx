@@ -34,7 +34,7 @@ export function DeviceFields() {
       <Field name="resources" label={t('launcher.devices')}>
         <Select
           id={idOf('resources')}
-          allowClear
+          allowClear={{ label: t('launcher.clear') }}
           placeholder={t('launcher.no-device')}
           value={chosen}
           onChange={choose}

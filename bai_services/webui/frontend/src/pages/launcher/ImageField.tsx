@@ -66,7 +66,7 @@ function ImageChoice({ options }: { options: SessionOptions }) {
           style={{ minWidth: 240 }}
           popupMatchSelectWidth={false}
           showSearch={{ optionFilterProp: 'text' }}
-          allowClear={form.image !== ''}
+          allowClear={form.image !== '' && { label: t('launcher.clear') }}
           value={environment}
           onChange={(name: string | undefined) =>
             change({

@@ -4,6 +4,7 @@ import { ImageLabel } from '../../components/ImageLabel';
 import { SlotTags } from '../../components/SlotTags';
 import { startText } from '../../components/startText';
 import type { SessionPreview } from '../../data/sessions/launch';
+import { reasonText } from '../../i18n/reasonText';
 import { idOf } from './Field';
 import { useLauncher } from './launcherContext';
 
@@ -127,17 +128,17 @@ function StartTime({ preview }: { preview: SessionPreview }) {
           )}
           <ul style={{ margin: 0, paddingInlineStart: 16 }}>
             {preview.checks
-              .filter(check => !check['passed'])
+              .filter(check => !check.passed)
               .map(check => (
-                <li key={String(check['message'])}>{String(check['message'])}</li>
+                <li key={check.message}>{reasonText(i18n, check)}</li>
               ))}
           </ul>
           {preview.sooner.length > 0 && (
             <>
               <strong>{t('why.sooner')}</strong>
               <ul style={{ margin: 0, paddingInlineStart: 16 }}>
-                {preview.sooner.map(({ message }) => (
-                  <li key={message}>{message}</li>
+                {preview.sooner.map(remedy => (
+                  <li key={remedy.message}>{reasonText(i18n, remedy)}</li>
                 ))}
               </ul>
             </>

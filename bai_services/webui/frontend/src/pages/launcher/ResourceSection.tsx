@@ -102,7 +102,7 @@ function PresetField({ options }: { options: SessionOptions }) {
     <Field name="preset" label={t('launcher.preset')}>
       <Select
         id={idOf('preset')}
-        allowClear
+        allowClear={{ label: t('launcher.clear') }}
         placeholder={t('launcher.preset-none')}
         value={form.preset || undefined}
         onChange={(preset: string | undefined) => change({ preset: preset ?? '', resources: {} })}

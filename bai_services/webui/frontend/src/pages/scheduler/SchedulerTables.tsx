@@ -2,9 +2,10 @@ import type { ReactNode } from 'react';
 import { InputNumber, Table, Typography, type TableColumnsType } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
-import { formatTime, withLocalTimes } from '../../components/time';
+import { formatTime } from '../../components/time';
 import type { Schedule, ScheduledSession } from '../../data/scheduling/schedule';
 import { useChangeSession } from '../../data/sessions/sessions';
+import { reasonText } from '../../i18n/reasonText';
 
 const MAX_PRIORITY = 100;
 
@@ -43,7 +44,7 @@ export function QueueTable(props: { schedule: Schedule; mayChange: boolean }) {
     },
     {
       title: t('scheduler.reason'),
-      render: (_, row) => withLocalTimes(row.reason, i18n.language)
+      render: (_, row) => reasonText(i18n, { message: row.reason, coded: row.reason_coded })
     }
   ];
   return (

@@ -3,6 +3,7 @@ import { Button, Popover, Progress } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { SessionTag, StatusTag } from '../../components/StatusTag';
 import { withLocalTimes } from '../../components/time';
+import { statusText } from '../../i18n/reasonText';
 import { hasFailed, isPending, type Session } from '../../data/sessions/sessions';
 
 /** What the agent does before the session starts, for example the pull of its image. */
@@ -17,7 +18,8 @@ export function SessionStatus({ session }: { session: Session }) {
   const { t, i18n } = useTranslation();
   const progress = session.progress as Preparation;
   const isPulling = session.status === 'PREPARING' && progress.stage === 'pull';
-  const reasons = reasonsOf(session).map(text => withLocalTimes(text, i18n.language));
+  const info = statusText(i18n, session);
+  const reasons = reasonsOf(session, info, i18n.language);
   return (
     <div className="bai-tags">
       {isPulling ? <StatusTag status="PULLING" /> : <SessionTag session={session} />}
@@ -53,17 +55,20 @@ export function SessionStatus({ session }: { session: Session }) {
           style={{ width: 80, margin: 0 }}
         />
       )}
-      {(isPending(session) || session.status === 'ERROR') && session.status_info && (
-        <span className="bai-secondary bai-status-info">
-          {withLocalTimes(session.status_info, i18n.language)}
-        </span>
+      {(isPending(session) || session.status === 'ERROR') && info && (
+        <span className="bai-secondary bai-status-info">{info}</span>
       )}
     </div>
   );
 }
 
 /** Reasons for the session's status and notices for its owner, without duplicates. */
-function reasonsOf({ status_info: info, notices, progress, status }: Session): string[] {
+function reasonsOf(
+  { notices, progress, status }: Session,
+  info: string,
+  language: string
+): string[] {
   const { message = '' }: Preparation = status === 'PREPARING' ? progress : {};
-  return [...new Set([info, message, ...notices])].filter(text => text !== '');
+  const others = [message, ...notices].map(text => withLocalTimes(text, language));
+  return [...new Set([info, ...others])].filter(text => text !== '');
 }

@@ -7,19 +7,20 @@ import { SlotTags } from '../../../components/SlotTags';
 import { SessionTag, StatusTag } from '../../../components/StatusTag';
 import { formatTime } from '../../../components/time';
 import { isPending, type Session } from '../../../data/sessions/sessions';
+import { statusText } from '../../../i18n/reasonText';
 import { readDataSearch } from '../../data/search';
 import { DeviceTags } from '../list/DeviceTags';
 import { readSessionsSearch } from '../search';
 import { TimeLimits } from './TimeLimits';
-import { UserText } from '../../../components/UserText';
 
 /** Notices about a session, and its fields that have a value. */
 export function SessionFacts({ session }: { session: Session }) {
   const { t, i18n } = useTranslation();
   const timeOf = (time: string | null) => time && formatTime(time, i18n.language);
+  const info = statusText(i18n, session);
   const rows = [
     { key: 'status', children: <SessionTag session={session} /> },
-    { key: 'info', children: session.status_info && <UserText text={session.status_info} /> },
+    { key: 'info', children: info && <bdi>{info}</bdi> },
     {
       key: 'result',
       children:

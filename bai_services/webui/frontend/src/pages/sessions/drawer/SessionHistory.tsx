@@ -5,7 +5,7 @@ import { ErrorNotice } from '../../../components/ErrorNotice';
 import { StatusTag } from '../../../components/StatusTag';
 import { formatTime } from '../../../components/time';
 import { historyQuery } from '../../../data/sessions/sessions';
-import { UserText } from '../../../components/UserText';
+import { reasonText } from '../../../i18n/reasonText';
 
 /** Status changes of a session, the latest first. */
 export function SessionHistory({ id }: { id: string }) {
@@ -25,7 +25,7 @@ export function SessionHistory({ id }: { id: string }) {
           <>
             <StatusTag status={step.to_status} /> {formatTime(step.at, i18n.language)}
             <div>
-              <UserText text={step.reason} />
+              <bdi>{reasonText(i18n, { message: step.reason, coded: step.reason_coded })}</bdi>
             </div>
           </>
         )

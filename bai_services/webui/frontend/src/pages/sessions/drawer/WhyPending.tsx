@@ -4,8 +4,8 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
 import { startText } from '../../../components/startText';
-import { withLocalTimes } from '../../../components/time';
 import { whyQuery, type Session } from '../../../data/sessions/sessions';
+import { reasonText, statusText, type Reason } from '../../../i18n/reasonText';
 
 /** Why a session is pending, its estimated start, and changes that would let it start sooner. */
 export function WhyPending({ session }: { session: Session }) {
@@ -29,7 +29,7 @@ export function WhyPending({ session }: { session: Session }) {
       }
       description={
         <>
-          <div>{withLocalTimes(session.status_info, i18n.language)}</div>
+          <div>{statusText(i18n, session)}</div>
           <div>{startText(t, why.estimate, i18n.language)}</div>
           {why.checks.length > 0 && <Checks checks={why.checks} />}
           {why.sooner.length > 0 && (
@@ -37,7 +37,7 @@ export function WhyPending({ session }: { session: Session }) {
               <strong>{t('why.sooner')}</strong>
               <ul style={{ margin: 0 }}>
                 {why.sooner.map(remedy => (
-                  <li key={remedy.message}>{remedy.message}</li>
+                  <li key={remedy.message}>{reasonText(i18n, remedy)}</li>
                 ))}
               </ul>
             </>
@@ -48,9 +48,8 @@ export function WhyPending({ session }: { session: Session }) {
   );
 }
 
-interface Check {
-  passed?: boolean;
-  message?: string;
+interface Check extends Reason {
+  passed: boolean;
 }
 
 /** The scheduler's checks with their results, in the order of evaluation. */
@@ -60,14 +59,14 @@ function Checks({ checks }: { checks: Check[] }) {
     <details>
       <summary>{t('why.checks')}</summary>
       <ul className="bai-checks">
-        {checks.map(({ passed = false, message = '' }, index) => (
+        {checks.map((check, index) => (
           <li key={index}>
-            {passed ? (
+            {check.passed ? (
               <CheckOutlined aria-label={t('why.passed')} />
             ) : (
               <CloseOutlined aria-label={t('why.failed')} />
             )}{' '}
-            {withLocalTimes(message, i18n.language)}
+            {reasonText(i18n, check)}
           </li>
         ))}
       </ul>

@@ -1,0 +1,269 @@
+"""Texts for users as codes with values, from which clients build the text in any language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, unique
+from typing import Any
+
+from .durations import format_duration
+
+Value = str | int
+
+DURATION_SUFFIX = "_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class CodedText:
+    """A text with its values and with the texts that it contains; ``str`` returns it in English.
+
+    A value whose name ends in ``_at`` is an ISO 8601 time. A value whose name ends in ``_seconds``
+    is a duration. Names, amounts and lists of names are strings, as users write them.
+    """
+
+    code: str
+    values: Mapping[str, Value] = field(default_factory=dict)
+    parts: tuple[CodedText, ...] = ()
+
+    def __str__(self) -> str:
+        return self.format(_TEMPLATES)
+
+    @classmethod
+    def from_json(cls, text: Mapping[str, Any]) -> CodedText:
+        """Return the text of a JSON object that ``as_json`` returned."""
+        return cls(text["code"], text["values"], tuple(map(cls.from_json, text["parts"])))
+
+    def format(self, templates: Mapping[str, str]) -> str:
+        """Return the text in the language of ``templates``, which have the codes as keys.
+
+        Raises
+        ------
+        KeyError
+            If there is no template for the code of this text or of a part, or a value is missing.
+        """
+        values = {name: _Value.of(name, value) for name, value in self.values.items()}
+        parts = _Parts(part.format(templates) for part in self.parts)
+        return templates[self.code].format_map({**values, "parts": parts})
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the text as a JSON object."""
+        parts = [part.as_json() for part in self.parts]
+        return {"code": self.code, "values": dict(self.values), "parts": parts}
+
+
+class _Parts(tuple[str, ...]):
+    """The parts of a text; the format specification is the separator: ``{parts:, }``."""
+
+    def __format__(self, separator: str) -> str:
+        return separator.join(self)
+
+
+class _Value(str):
+    """A value of a text. The format specification of a number is the noun that it counts."""
+
+    __slots__ = ("number",)
+    number: int | None
+
+    @classmethod
+    def of(cls, name: str, value: Value) -> _Value:
+        is_duration = name.endswith(DURATION_SUFFIX)
+        text = cls(format_duration(int(value)) if is_duration else value)
+        text.number = value if isinstance(value, int) else None
+        return text
+
+    def __format__(self, noun: str) -> str:
+        if not noun:
+            return str(self)
+        return f"{self} {noun}{'' if self.number == 1 else 's'}"
+
+
+@unique
+class TextTemplate(Enum):
+    """The English texts. A placeholder is the name of a value, or ``parts``.
+
+    ``{parts:, }`` joins the parts with a comma, and ``{count:session}`` is ``1 session`` or ``2
+    sessions``. The code of a text is its name in lower case with hyphens. ``reasons.json`` of each
+    language in ``bai_services/i18n`` except English has a translation of every code.
+    """
+
+    @property
+    def code(self) -> str:
+        return self.name.lower().replace("_", "-")
+
+    def text(self, *parts: CodedText, **values: Value) -> CodedText:
+        return CodedText(self.code, values, parts)
+
+    # Checks of a pending session that it passed or failed
+    ACCOUNTS_ACTIVE = "user, keypair, project and domain are active"
+    USER_INACTIVE = "the account {name} is not active"
+    KEYPAIR_INACTIVE = "keypair {name} is not active"
+    PROJECT_INACTIVE = "project {name} is not active"
+    DOMAIN_INACTIVE = "domain {name} is not active"
+    GROUP_ACTIVE = "resource group {group} is active"
+    GROUP_INACTIVE = "resource group {group} is not active"
+    DEPENDENCIES_MET = "no other session has to end first"
+    DEPENDENCIES_UNMET = "waits for the success of {parts:, }"
+    MORE_DEPENDENCIES_UNMET = "waits for the success of {parts:, } and {more} more"
+    SESSION_IN_STATUS = "{name} ({status})"
+    ANY_START_TIME = "may start at any time"
+    START_TIME_PASSED = "the requested start time was {starts_at}"
+    START_TIME_AHEAD = "does not start before {starts_at}"
+    POSITION = "position {position} in resource group {group}; no earlier session blocks it"
+    POSITION_BEHIND = (
+        "position {position} in resource group {group}: an earlier session waits for capacity, and "
+        "no later session may overtake it"
+    )
+    BEHIND = "waits for its turn: an earlier session of resource group {group} waits for capacity"
+    RESERVED = "capacity is reserved from {starts_at}"
+    RESERVED_AT_UNKNOWN_TIME = "capacity is reserved, but it is not known from when"
+    DELAYS = "fits now, but would delay an earlier session, for which capacity is reserved"
+    DELAYS_FROM = (
+        "fits now, but would delay an earlier session, for which capacity is reserved from "
+        "{starts_at}"
+    )
+
+    # Quotas; the part is the scope
+    SCOPE_DOMAIN = "domain {name}"
+    SCOPE_PROJECT = "project {name}"
+    SCOPE_USER = "user {name}"
+    SCOPE_KEYPAIR = "keypair {name}"
+    SCOPE_KEYPAIR_OF_USER = "the keypair of user {name} (policy {policy})"
+    SCOPE_RESOURCE_GROUP = "resource-group {name}"
+    QUOTA_KEPT = "{parts} uses {slot}={used} of {limit}; {asked} more requested"
+    QUOTA_OF_SESSIONS_KEPT = "{parts} uses sessions={used} of {limit}; {asked} more requested"
+    QUOTA_EXCEEDED = (
+        "{slot}={asked} requested, but {parts} may have at most {slot}={limit}, of which {left} is "
+        "left"
+    )
+    QUOTA_OF_SESSIONS_EXCEEDED = (
+        "{parts} may have at most {limit:running session}: {used} running, {left} left, {asked} "
+        "requested"
+    )
+    QUOTA_OF_CONTAINERS_EXCEEDED = (
+        "{asked} containers requested, but a session of {parts} may have at most {limit}"
+    )
+    PENDING_QUOTA_EXCEEDED = (
+        "{slot}={asked} requested, but {parts} may have at most {slot}={limit} in pending "
+        "sessions, of which {left} is left"
+    )
+    PENDING_QUOTA_OF_SESSIONS_EXCEEDED = (
+        "{parts} may have at most {limit:pending session}: {used} pending, {left} left, {asked} "
+        "requested; cancel some, wait until some have started, or ask for a higher limit"
+    )
+
+    # Capacity of a resource group
+    CAPACITY = "resource group {group} has capacity for {slots}"
+    NO_AGENT = "resource group {group} has no agent"
+    KERNELS_FIT = "resource group {group}: only {fitting} of {kernels} kernels fit now"
+    NO_SINGLE_AGENT = "resource group {group}: no single agent has {slots} free"
+    NO_SINGLE_AGENT_FOR_KERNELS = (
+        "resource group {group}: no single agent has {kernels} times {slots} free"
+    )
+    SHORTAGES = "resource group {group}: {parts:; }"
+    SHORTAGE = "{slot}={asked} requested, but at most {available} is free on one agent"
+    SHORTAGE_WITHOUT_SHARING = (
+        "{slot}={asked} requested, but at most {available} is free on one agent; no device can be "
+        "shared now at the required enforcement level"
+    )
+    SHARE_TOO_SMALL = (
+        "{slot}={asked} requested, but the smallest share of the devices here is {smallest}"
+    )
+    OTHER_SHARES = (
+        "{slot}={asked} requested, but the devices with enough capacity accept only shares of "
+        "{shares} until they are empty, because all shares of such a device are equal"
+    )
+    OTHER_SHARE_SIZE = (
+        "{slot}={asked} requested, but the devices with enough capacity accept only shares of "
+        "another size until they are empty, because all shares of such a device are equal"
+    )
+    NOT_EVEN_ALONE = "{parts}, even without any other session"
+    ONLY_AGENT_UNABLE = (
+        "the only agent of resource group {group} cannot run the session: {parts:, }"
+    )
+    AGENTS_UNABLE = (
+        "none of the {agents} agents of resource group {group} can run the session: {parts:, }"
+    )
+    AGENTS_NOT_ALIVE = "{count} not alive"
+    AGENTS_NOT_SCHEDULABLE = "{count} not schedulable"
+    AGENTS_OF_OTHER_KIND = (
+        "{count} with an architecture other than {architecture} or another engine"
+    )
+    AGENTS_WITH_OLD_DRIVER = (
+        "{count} with a driver that is too old for CUDA {cuda}, which the image needs"
+    )
+    AGENTS_NOT_DESIGNATED = "{count} not among the designated agents ({names})"
+
+    # Suggestions for an earlier start
+    TRY_GROUP = "resource group {group} has capacity for it now"
+    TRY_LESS = "it would start now with {slots}"
+    TRY_PRESET = "it would start now with the preset {preset} ({slots})"
+    RAISE_QUOTA = (
+        "blocked by the quota of {parts} ({count:session} running); with this request, the session "
+        "starts only after the quota is raised or running sessions release enough of the quota"
+    )
+    QUOTA_USERS = "{parts}; running sessions that use it: {names}"
+
+    # Reasons for the status of a session
+    PLACED = "placed on {names}"
+    STOPPED = "stopped"
+    STOPPED_BY = "stopped by {name}"
+    STOPPED_BEFORE_START = "stopped before it was started"
+    STOPPED_THROUGH_HUB = "stopped through the Hub"
+    START_CANCELLED = "the start was cancelled"
+    PENDING_TIMEOUT = (
+        "PENDING_TIMEOUT_EXCEEDED: pending for more than {maximum_seconds}, the maximum of "
+        "resource group {name}"
+    )
+    BATCH_TIMEOUT = "BATCH_TIMEOUT_EXCEEDED: ran for more than {maximum_seconds}, its batch_timeout"
+    LIFETIME = (
+        "SESSION_LIFETIME_EXCEEDED: ran for more than {maximum_seconds}, the maximum of keypair "
+        "policy {name}"
+    )
+    IDLE_TIMEOUT = (
+        "idle-timeout: unused for {maximum_seconds}, the maximum of keypair policy {name}"
+    )
+    DEPENDENCY_FAILED = (
+        "DEPENDENCY_FAILED: its dependency, session {name}, is TERMINATED with failure"
+    )
+    DEPENDENCY_STOPPED = (
+        "DEPENDENCY_FAILED: its dependency, session {name}, is TERMINATED with undefined"
+    )
+    DEPENDENCY_ENDED = "DEPENDENCY_FAILED: its dependency, session {name}, is {status}"
+    EXITED = "exited"
+    ENDED = "ended by itself"
+    ENDED_UNEXPECTEDLY = "ended with exit code {code}; the manager did not stop it"
+    CONTAINER_DISAPPEARED = "its container has disappeared; the manager did not stop it"
+    COMMAND_EXITED = "the command exited with code {code}"
+    COMMAND_KILLED = "the command was terminated by signal {signal} (exit code {code})"
+    OUT_OF_MEMORY = "was killed for exceeding its memory limit"
+    REMOVED = "was removed by something other than the Hub"
+    KILLED = "killed"
+    KILLED_FROM_OUTSIDE = "killed from outside"
+    KERNEL_EXITED = (
+        "{name} exited with exit code {code}; a cluster session requires all of its kernels"
+    )
+    KERNEL_DISAPPEARED = "{name} has disappeared; a cluster session requires all of its kernels"
+    NOT_PREPARED = "the agent could not prepare the session"
+    NOT_STARTED_BY_HUB = "the Hub could not start the session"
+    HUB_BUSY = "the Hub is busy; {message}"
+    WAITING_FOR_HUB = "waiting for the Hub: {message}"
+    SERVER_LOST = "the Hub lost the session's server, which is started again"
+    STUCK = "stuck: {status} for more than {minutes:minute}"
+    LAST_MESSAGE = "{parts}; last message: {message}"
+    DISPLACED = "its agent was lost; the session is pending again"
+    AGENT_LOST = "its agent has been lost for more than {minutes:minute}"
+
+
+# Texts of ends that the spawner reports in English. The manager compares them with these.
+REPORTED_ENDS = (
+    TextTemplate.STOPPED_THROUGH_HUB,
+    TextTemplate.START_CANCELLED,
+    TextTemplate.EXITED,
+    TextTemplate.OUT_OF_MEMORY,
+    TextTemplate.REMOVED,
+    TextTemplate.KILLED,
+    TextTemplate.KILLED_FROM_OUTSIDE,
+)
+
+_TEMPLATES: Mapping[str, str] = {template.code: template.value for template in TextTemplate}
