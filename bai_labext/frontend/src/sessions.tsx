@@ -2,10 +2,9 @@ import * as React from 'react';
 
 import type { Actions } from './actions';
 import { Button } from './button';
-import { duration } from './format';
+import { duration, reasonText } from './format';
 import type { Model } from './model';
 import type { Translate } from './i18n';
-import { reasonText } from './reasons';
 import type { OtherSession } from './types';
 
 interface Props {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { reasonText } from '../src/reasons.ts';
+import { reasonText } from '../src/format.ts';
 
 const TEXTS: Record<string, string> = {
   PENDING: '대기 중',
