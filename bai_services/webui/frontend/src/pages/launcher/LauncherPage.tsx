@@ -6,6 +6,7 @@ import { useTranslation } from 'react-i18next';
 import { useIsReadOnly } from '../../data/accounts/me';
 import { currentPreferences } from '../../data/accounts/preferences';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { NoProject } from '../../components/NoProject';
 import { PageTitle } from '../../components/PageTitle';
 import { optionsQuery, previewQuery } from '../../data/sessions/launch';
 import { FolderSection } from './FolderSection';
@@ -94,7 +95,7 @@ function Launcher() {
     return (
       <>
         <PageTitle>{t('pages.launch')}</PageTitle>
-        <Alert type="info" showIcon title={t('launcher.no-project')} />
+        <NoProject />
       </>
     );
   }
