@@ -11,12 +11,13 @@ import { PageTitle } from '../../components/PageTitle';
 import { optionsQuery, previewQuery } from '../../data/sessions/launch';
 import { FolderSection } from './FolderSection';
 import { EMPTY, formOf, requestOf, withoutSecrets, type LaunchForm } from './form';
-import { LaunchButtons } from './LaunchButtons';
 import { LauncherContext } from './launcherContext';
 import { NetworkSection } from './NetworkSection';
 import { PreviewPanel } from './PreviewPanel';
+import { RequestActions } from './RequestActions';
 import { ResourceSection } from './ResourceSection';
 import { RecentSessions, Sources } from './Sources';
+import { StartBar } from './StartBar';
 import { showStep, StepButtons, StepList } from './StepList';
 import { sectionId, type Step } from './steps';
 import { TypeSection } from './TypeSection';
@@ -149,16 +150,16 @@ function Launcher() {
               <ErrorNotice error={preview.error} onRetry={() => void preview.refetch()} />
             )}
             <PreviewPanel isCurrent={isCurrent} />
-            <LaunchButtons
-              form={form}
-              hasFolder={(preview.data?.session?.mounts.length ?? 0) > 0}
-              isValid={
-                isCurrent && preview.data !== undefined && preview.data.problems.length === 0
-              }
-            />
+            <RequestActions form={form} />
           </Card>
         </div>
       </div>
+      <StartBar
+        form={form}
+        preview={preview.data}
+        isCurrent={isCurrent}
+        onReview={() => goTo('review')}
+      />
     </LauncherContext>
   );
 }
