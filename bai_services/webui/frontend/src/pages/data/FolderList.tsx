@@ -83,15 +83,9 @@ export function FolderList({ search, onChange, onCreate }: FolderListProps) {
           />
         }
         empty={<NoFolders search={search} {...(onCreate ? { onCreate } : {})} />}
+        filters={<Filters search={search} onChange={onChange} />}
         toolbar={
-          <>
-            <Filters search={search} onChange={onChange} />
-            <BulkActions
-              folders={chosen}
-              isTrash={tab === 'trash'}
-              onDone={() => setSelected([])}
-            />
-          </>
+          <BulkActions folders={chosen} isTrash={tab === 'trash'} onDone={() => setSelected([])} />
         }
         {...(onCreate ? { rowSelection } : {})}
       />

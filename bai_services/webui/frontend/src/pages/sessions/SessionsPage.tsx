@@ -95,7 +95,7 @@ export function SessionsPage() {
             onApply={saved => void navigate({ search: readSessionsSearch(saved) })}
           />
         }
-        toolbar={
+        filters={
           <>
             <Input.Search
               allowClear
@@ -111,9 +111,9 @@ export function SessionsPage() {
               filters={search.filters ?? NO_FILTERS}
               onChange={filter}
             />
-            {mayChange && <StopSessions selection={selection} />}
           </>
         }
+        toolbar={mayChange && <StopSessions selection={selection} />}
       />
       <SessionDrawer
         id={search.session}

@@ -26,6 +26,7 @@ interface SessionTableProps {
   /** Omitted for users who may not stop sessions: the rows cannot be selected. */
   onSelect?: (ids: string[]) => void;
   onChange: (changes: SessionsSearch) => void;
+  filters: ReactNode;
   toolbar: ReactNode;
   tools: ReactNode;
   csv: string;
@@ -68,6 +69,7 @@ export function SessionTable(props: SessionTableProps) {
           search={props.search}
           defaultSort={DEFAULT_SORT}
           onChange={props.onChange}
+          filters={props.filters}
           toolbar={props.toolbar}
           tools={props.tools}
           csv={props.csv}
