@@ -24,7 +24,7 @@ from sqlalchemy import func
 from tornado import web
 
 from bai_services.core import errors
-from bai_services.core.sessions.lifecycle import LIVE, Status
+from bai_services.core.sessions.lifecycle import ENDED, LIVE, Status
 
 from .handlers import Page
 from .server_rules import OwnerOnlyStartMixin, ServerHandler
@@ -43,10 +43,13 @@ Session = Mapping[str, Any]
 class SessionsPage(Page):
     """A page that shows sessions of the manager."""
 
-    async def sessions(self, owners: Sequence[str], statuses: Sequence[Status]) -> list[Session]:
+    async def sessions(
+        self, owners: Sequence[str], statuses: Sequence[Status], servers: Sequence[str] = ()
+    ) -> list[Session]:
         """Return the users' sessions that the caller may see, oldest first, at most 500.
 
-        Return an empty list while the manager is unavailable.
+        With ``servers``, return only the sessions of these Hub servers. Return an empty list while
+        the manager is unavailable.
         """
         if not owners or self.current_user is None:
             return []
@@ -56,6 +59,7 @@ class SessionsPage(Page):
             "status__in": ",".join(statuses),
             "sort": "created_at",
             "limit": MAX_SESSIONS,
+            **({"hub_server__in": ",".join(servers)} if servers else {}),
         }
         try:
             page = await self.authenticator.client.get(
@@ -74,18 +78,29 @@ class SessionsPage(Page):
 
 
 class HomePage(SessionsPage, HomeHandler):
-    """The user's servers, and the user's sessions that have not started yet."""
+    """The user's servers, and the user's sessions that have not started yet.
+
+    The manager removes the server of an ended session soon after its end. Until then, the page
+    shows the status of the session instead of the buttons of the server.
+    """
 
     _unstarted: Mapping[str, Session] = {}
+    _ended: Mapping[str, Session] = {}
 
     async def get(self) -> None:
-        if self.current_user is not None:
-            self._unstarted = await self.unstarted_sessions(self.current_user.name)
+        user = self.current_user
+        if isinstance(user, User):
+            self._unstarted = await self.unstarted_sessions(user.name)
+            stopped = [one.name for one in user.all_spawners(False) if not one.active]
+            if stopped:
+                ended = await self.sessions([user.name], sorted(ENDED), servers=stopped)
+                self._ended = {session["hub_server"]: session for session in ended}
         if (awaitable := super().get()) is not None:
             await awaitable
 
     def render_template(self, name: str, sync: bool = False, **ns: Any) -> Any:
         ns.setdefault("unstarted", self._unstarted)
+        ns.setdefault("ended", self._ended)
         return super().render_template(name, sync=sync, **ns)
 
 

@@ -13,6 +13,8 @@ from .fields import ResponseModel
 
 
 class AuditEntry(ResponseModel):
+    """``entity_name``: the name of the object at the time of the action, or its id."""
+
     id: int
     at: datetime
     actor_id: str | None
@@ -21,6 +23,7 @@ class AuditEntry(ResponseModel):
     action: str
     entity: str
     entity_id: str
+    entity_name: str
     domain: str | None
     outcome: str
     details: dict[str, Any]

@@ -48,16 +48,30 @@ def print_json(value: Any) -> None:
 
 
 def print_page(
-    page: Mapping[str, Any], columns: Sequence[str], *, as_json: bool, empty: str = ""
+    page: Mapping[str, Any],
+    columns: Sequence[str],
+    *,
+    as_json: bool,
+    empty: str = "",
+    texts: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
     """Print one page of a list; if the whole list is empty, print the hint ``empty``.
+
+    ``texts`` contains, for columns with codes, the text that the table shows for each code.
 
     If there are more entries, a line on standard error says how to list them.
     """
     if as_json:
         print_json(page)
         return
-    print_table(page["items"], columns, empty=empty if not page.get("offset") else "")
+    rows = [
+        {
+            **item,
+            **{name: codes.get(item[name], item[name]) for name, codes in (texts or {}).items()},
+        }
+        for item in page["items"]
+    ]
+    print_table(rows, columns, empty=empty if not page.get("offset") else "")
     shown, total, offset = len(page["items"]), page["total"], page.get("offset", 0)
     if offset + shown < total:
         max_total = max_exact_total(page.get("limit", shown), offset)

@@ -30,6 +30,11 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedEntry(AuditEntry):
-    """An entry as stored; later entries have larger ids."""
+    """An entry as stored; later entries have larger ids.
+
+    ``entity_name`` is the name of the object at the time of the action; ``entity_id`` if the object
+    is identified by its name or the entry contains no name.
+    """
 
     id: int
+    entity_name: str

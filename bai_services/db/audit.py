@@ -21,8 +21,17 @@ from .tables.accounts import audit_log
 
 _ENTRY = audit_log.insert()
 
+# Most entries contain the name of their object. The object of a sign-in is the user who signs in.
+_ENTITY_NAME = sa.func.coalesce(
+    audit_log.c.details["name"].as_string(),
+    sa.case((audit_log.c.entity_id == audit_log.c.actor_id, audit_log.c.actor)),
+    audit_log.c.entity_id,
+)
 _LISTING = Listing(
-    columns={column.name: column for column in audit_log.columns if column.name != "details"},
+    columns={
+        **{column.name: column for column in audit_log.columns if column.name != "details"},
+        "entity_name": _ENTITY_NAME,
+    },
     default_sort=("-id",),
 )
 
@@ -51,7 +60,8 @@ class AuditStore:
 
         Entries whose actor currently has one of ``hidden_roles`` are omitted.
         """
-        rows = sa.select(audit_log).where(is_owner_visible(audit_log.c.actor_id, hidden_roles))
+        columns = (*audit_log.columns, _ENTITY_NAME.label("entity_name"))
+        rows = sa.select(*columns).where(is_owner_visible(audit_log.c.actor_id, hidden_roles))
         if domain is not None:
             rows = rows.where(audit_log.c.domain == domain)
         async with self._db.read() as tx:

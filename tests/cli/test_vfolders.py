@@ -129,7 +129,7 @@ async def test_folder_info_has_all_grants_and_invitations(bai: Bai, api: Api) ->
     info = (await bai("vfolder", "info", "data", "--json", by="user")).document
     assert (len(info["grants"]), len(info["invitations"])) == (MAX_LIMIT + 1, MAX_LIMIT + 2)
     shown = (await bai("vfolder", "info", "data", by="user")).stdout
-    assert shown.count(" (ro)") == 2 * MAX_LIMIT + 3
+    assert shown.count(" (read)") == 2 * MAX_LIMIT + 3
 
 
 async def test_folder_is_trashed_restored_and_purged(bai: Bai, files: Path) -> None:
@@ -141,6 +141,10 @@ async def test_folder_is_trashed_restored_and_purged(bai: Bai, files: Path) -> N
     assert (await bai("vfolder", "ls", "--json", by="user")).document["items"] == []
     trash = (await bai("vfolder", "ls", "--trash", "--json", by="user")).document
     assert [item["name"] for item in trash["items"]] == ["kept"]
+    table = (await bai("vfolder", "ls", "--trash", by="user")).stdout.splitlines()
+    assert table[0].split() == ["NAME", "OWNER", "PROJECT", "PURGE", "HOST", "PERMISSION"]
+    info = (await bai("vfolder", "info", trash["items"][0]["id"], by="user")).stdout
+    assert re.search(r"Purge +in \d+ d", info)
     assert (await bai("vfolder", "restore", "kept", by="user")).code == 0
     listed = (await bai("vfolder", "files", "kept", "--json", by="user")).document
     assert [item["name"] for item in listed["items"]] == ["small.txt"]

@@ -127,6 +127,26 @@ async def test_stop_on_the_page_of_a_pending_session_stops_only_that_server(
     await page.click("#stop")
     wait_for(rest, default["id"], "TERMINATED")
     assert [question.partition("?")[0] for question in questions] == ["Stop your session"] * 2
+    # The page shows its own texts after the stop, not those of the Hub's home.js.
+    await page.get_by_role("button", name="Start my session").wait_for()
+
+
+@pytest.mark.browser
+async def test_home_page_does_not_offer_to_start_an_ended_session(
+    browser: Browser, hub: RunningHub
+) -> None:
+    session = running_session(hub, "user", **SMALL)
+    server = session["hub_server"]
+    page = await browser.new_page()
+    await lab.sign_in(page, hub, "user")
+    await page.goto(f"{hub.url}/hub/home")
+    page.once("dialog", lambda dialog: dialog.accept())
+    await page.click(f"[id='stop-{server}']")
+    wait_for(hub.rest("user"), session["id"], "TERMINATED")
+    start = page.locator(f"[id='start-{server}']")
+    await start.wait_for(state="detached")
+    await page.reload()
+    assert await start.count() == 0
 
 
 @pytest.mark.browser

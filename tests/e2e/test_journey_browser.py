@@ -78,7 +78,7 @@ async def test_files_in_a_folder_outlive_the_session(
     await page.click("#stop")
     wait_for(rest, session["id"], "TERMINATED")
     # Wait until the Hub has cleaned up. Only then can it start the server again.
-    await page.locator("#stop").wait_for(state="hidden")
+    await page.get_by_role("button", name="Start my session").wait_for()
 
     await start_with_folder(page, docker_hub, "browsed")
     await lab.open_notebook(page)

@@ -15,8 +15,7 @@ from .. import output, units
 from ..command import Connection, connected, example, json_option, segment, verbose_option
 from ..screen import Screen
 from ..text import printable
-
-_PERMISSIONS = {"ro": "read", "rw": "read and write", "wd": "read and write"}
+from .sharing import PERMISSION_TEXTS
 
 
 @click.command(epilog=example("bai vfolder info data"))
@@ -58,10 +57,10 @@ def folder_screen(folder: Mapping[str, Any]) -> Screen:
         content = f"{counted(files, 'files')}, {units.size(folder['used_bytes'])}"
         screen.pair(("Content", content), ("Counted", units.relative_text(folder["counted_at"])))
     permission, mount = folder["permission"], folder["mount_permission"]
-    allowed = "read, write and manage" if folder["is_managed"] else _PERMISSIONS.get(permission)
+    allowed = "read, write and manage" if folder["is_managed"] else PERMISSION_TEXTS.get(permission)
     screen.pair(
         ("You may", allowed or "see the folder"),
-        ("Mount permission", _PERMISSIONS.get(mount, mount)),
+        ("Mount permission", PERMISSION_TEXTS.get(mount, mount)),
     )
     screen.add("Shared with", _users(folder["grants"], "user"))
     screen.add("Invited", _users(folder["invitations"], "invitee"))
@@ -69,6 +68,8 @@ def folder_screen(folder: Mapping[str, Any]) -> Screen:
         ("Created", units.relative_text(folder["created_at"])),
         ("Last used", units.relative_text(folder["last_used_at"])),
     )
+    if folder["purge_at"]:
+        screen.add("Purge", units.relative_text(folder["purge_at"]))
     flags = {
         "mounted by a session": folder["is_mounted"],
         "mounted into every session": folder["is_auto_mounted"],
@@ -85,4 +86,4 @@ def folder_screen(folder: Mapping[str, Any]) -> Screen:
 
 def _users(rows: Sequence[Mapping[str, Any]], field: str) -> str:
     """Return one line per row: the user in ``field`` and the permission."""
-    return "\n".join(f"{row[field]} ({row['permission']})" for row in rows)
+    return "\n".join(f"{row[field]} ({PERMISSION_TEXTS[row['permission']]})" for row in rows)

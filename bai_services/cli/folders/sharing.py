@@ -15,6 +15,8 @@ from .. import output
 from ..command import Choice, Connection, connected, example, json_option, segment
 from . import transfer
 
+# The words that the web UI shows.
+PERMISSION_TEXTS = {"ro": "read", "rw": "read and write", "wd": "read, write and delete"}
 INVITATION_COLUMNS = ("id", "vfolder", "inviter", "invitee", "permission", "status")
 HOST_COLUMNS = ("name", "backend", "status", "free_bytes", "capabilities", "message")
 QUOTA_COLUMNS = (
@@ -168,7 +170,13 @@ async def invitations(connection: Connection, *, shows_all: bool, as_json: bool)
     query: dict[str, Any] = {} if shows_all else {"status": "pending"}
     page = await connection.client.get("/vfolder-invitations", **query)
     empty = "no invitations; invite a user to a folder: bai vfolder invite NAME USER"
-    output.print_page(page, INVITATION_COLUMNS, as_json=as_json, empty=empty)
+    output.print_page(
+        page,
+        INVITATION_COLUMNS,
+        as_json=as_json,
+        empty=empty,
+        texts={"permission": PERMISSION_TEXTS},
+    )
 
 
 @click.command(epilog=example("bai vfolder accept 6f1c2d3e-0000-4000-8000-000000000000"))

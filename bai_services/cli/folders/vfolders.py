@@ -48,6 +48,7 @@ _EXCLUDE = click.option(
 )
 
 COLUMNS = ("name", "permission", "owner", "project", "created_at", "host", "status")
+TRASH_COLUMNS = ("name", "owner", "project", "purge_at", "host", "permission")
 FILE_COLUMNS = ("name", "type", "size", "modified_at")
 GRANT_COLUMNS = ("user", "permission")
 
@@ -124,7 +125,9 @@ async def list_(
     query = page_query(sort, limit, offset) | {"status": status.value}
     page = await connection.client.get("/vfolders", **query)
     empty = "the trash is empty" if trash else "no folders yet; create one: bai vfolder create NAME"
-    output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
+    texts = {"permission": vfolder_sharing.PERMISSION_TEXTS}
+    columns = TRASH_COLUMNS if trash else COLUMNS
+    output.print_page(page, columns, as_json=as_json, empty=empty, texts=texts)
 
 
 @vfolder.command(epilog=example("bai vfolder share data ann --permission rw"))

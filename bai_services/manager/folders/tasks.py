@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from bai_services.core.errors import BaiError, NotFound
@@ -95,6 +95,12 @@ class VFolderTasks:
     async def wait(self) -> None:
         """Wait for all running tasks."""
         await asyncio.gather(*self._running.values())
+
+    def purge_at(self, row: VfolderRow) -> datetime | None:
+        """Return the time after which a folder in the trash is purged; None: never."""
+        if row.status != VfolderStatus.DELETE_PENDING or not self._trash_days:
+            return None
+        return row.status_changed_at + timedelta(days=self._trash_days)
 
     def view(self, vfolder_id: str) -> TaskView | None:
         """Return the progress of a folder's clone or change of owner; None if none is running."""

@@ -55,7 +55,8 @@ class VFolder:
     folder). ``is_managed``: whether the caller may rename, share, delete and restore the folder.
     If the caller is a session, both apply to its owner.
     ``mount_permission`` is the default permission of a mount, and the permission of project members
-    in a project folder.
+    in a project folder. ``purge_at``: the time after which the manager permanently deletes the
+    folder from the trash (None: not in the trash, or ``BAI_TRASH_DAYS`` is 0).
     """
 
     id: str
@@ -78,6 +79,7 @@ class VFolder:
     status: VfolderStatus
     status_info: str
     status_changed_at: datetime
+    purge_at: datetime | None
     created_at: datetime
     last_used_at: datetime | None
     used_files: int | None
@@ -386,7 +388,7 @@ class VFolders:
         return self._audit.entry(caller, action, row.id, domain=row.domain, **facts)
 
     def _to_view(self, caller: Caller, row: VfolderRow) -> VFolder:
-        return to_vfolder(caller, row, self._tasks.view(row.id))
+        return to_vfolder(caller, row, self._tasks)
 
 
 def _refuse_auto_mount_for_owner(caller: Caller, row: VfolderRow, name: str) -> None:
@@ -406,7 +408,7 @@ def _relation(caller: Caller, row: VfolderRow) -> FolderRelation:
     return FolderRelation.ROLE if row.grant is None else FolderRelation.SHARED
 
 
-def to_vfolder(caller: Caller, row: VfolderRow, task: TaskView | None) -> VFolder:
+def to_vfolder(caller: Caller, row: VfolderRow, tasks: VFolderTasks) -> VFolder:
     return VFolder(
         id=row.id,
         name=row.name,
@@ -428,11 +430,12 @@ def to_vfolder(caller: Caller, row: VfolderRow, task: TaskView | None) -> VFolde
         status=row.status,
         status_info=row.status_info,
         status_changed_at=row.status_changed_at,
+        purge_at=tasks.purge_at(row),
         created_at=row.created_at,
         last_used_at=row.last_used_at,
         used_files=row.used_files,
         used_bytes=row.used_bytes,
         counted_at=row.counted_at,
         unmanaged_path=row.unmanaged_path if caller.role is Role.SUPERADMIN else None,
-        task=task,
+        task=tasks.view(row.id),
     )

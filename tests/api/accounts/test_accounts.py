@@ -494,6 +494,9 @@ async def test_changes_are_in_the_audit_log(admin: Client, domain_admin: Client)
     entry = page["items"][1]
     assert entry["details"] == {"name": "user", "fields": ["full_name", "password"]}
     assert (entry["domain"], entry["client_ip"]) == ("default", "127.0.0.1")
+    assert [e["entity_name"] for e in page["items"]] == ["lab", "user", "lab"]
+    found = await admin.get("/audit-log", entity_name__contains="USE", sort="-entity_name")
+    assert entry in found["items"]
     assert "new pass" not in str(page)
     mine = await domain_admin.get("/audit-log", limit=500)
     assert {e["domain"] for e in mine["items"]} == {"default"}

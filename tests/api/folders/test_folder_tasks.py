@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -92,8 +93,15 @@ async def test_transfer_moves_the_folder_with_its_files(api: Api, user: Client) 
 
 
 async def test_trashed_folders_are_deleted_after_the_retention_time(api: Api, user: Client) -> None:
-    folder = (await user.get("/vfolders/data"))["id"]
+    ready = await user.get("/vfolders/data")
+    assert ready["purge_at"] is None
+    folder = ready["id"]
     await user.delete("/vfolders/data")
+    trashed = await user.get(f"/vfolders/{folder}")
+    changed, purged = (
+        datetime.fromisoformat(trashed[field]) for field in ("status_changed_at", "purge_at")
+    )
+    assert purged - changed == timedelta(days=30)
     tasks = api.world.manager.folders.tasks
     await tasks.empty_trash()
     assert (await user.get(f"/vfolders/{folder}"))["status"] == "delete-pending"

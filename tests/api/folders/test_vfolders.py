@@ -476,6 +476,8 @@ async def test_folder_operations_are_in_the_audit_log(api: Api) -> None:
         "vfolder.trash",
         "vfolder.purge",
     ]
+    # The folder itself has no name any more.
+    assert [item["entity_name"] for item in log["items"]] == ["data"] * 4
 
 
 async def test_relation_distinguishes_own_shared_and_project_folders(api: Api) -> None:

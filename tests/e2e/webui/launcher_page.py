@@ -17,6 +17,11 @@ class Launcher(Shell):
     def preview(self) -> Locator:
         return self.page.get_by_role("complementary", name="Preview")
 
+    @property
+    def bar(self) -> Locator:
+        """The bar at the bottom of the window, with the start button."""
+        return self.page.locator(".bai-start-bar")
+
     def field(self, name: str) -> Locator:
         """Return the control of a field of the request, such as ``resources.cpu``."""
         return self.page.locator(f"[id='launch-{name}']")
@@ -51,7 +56,7 @@ class Launcher(Shell):
 
     @property
     def start_button(self) -> Locator:
-        return self.preview.get_by_role("button", name="Start the session")
+        return self.bar.get_by_role("button", name="Start the session")
 
     async def launch(self) -> None:
         await self.start_button.click()

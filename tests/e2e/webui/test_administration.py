@@ -88,10 +88,10 @@ async def test_user_without_a_project_is_told_to_ask_an_administrator(
     body = {"username": new_user, "email": f"{new_user}@example.com", "password": hub.password}
     checked(admin.post("/users", json=body), 201)
     ui = await opened(Entities, new_user, "/start")
-    await ui.page.get_by_text("You are in no project. Ask an administrator.").wait_for()
+    await ui.page.get_by_text("You are in no project, so you cannot start sessions.").wait_for()
     assert await ui.page.get_by_role("button", name="Start now").count() == 0
     await ui.open("/launch")
-    await ui.page.get_by_text("You are in no project. Ask an administrator.").wait_for()
+    await ui.page.get_by_text("You are in no project, so you cannot start sessions.").wait_for()
 
 
 @pytest.mark.checklist("USR-11")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import struct
 import zlib
@@ -104,6 +105,9 @@ async def test_several_folders_are_moved_to_trash_and_one_is_purged(
 
     await ui.choose_tab("Trash")
     await ui.row(names[0]).get_by_text("In the trash").wait_for()
+    await ui.page.get_by_role("columnheader", name="Deleted forever").wait_for()
+    with_time = re.compile(r"[A-Z][a-z]+ \d+, \d{4}")
+    assert await ui.row(names[0]).get_by_text(with_time).count() == 2
     await ui.choose(names[0], "Delete forever")
     delete = ui.dialog.get_by_role("button", name="Delete forever")
     assert await delete.is_disabled()

@@ -119,6 +119,26 @@ async def test_problems_appear_beside_their_fields_and_prevent_the_launch(
     await ui.start_button.and_(ui.page.locator(":enabled")).wait_for()
 
 
+@pytest.mark.parametrize(
+    "viewport", [{"width": 1440, "height": 900}, NARROW], ids=["wide", "narrow"]
+)
+async def test_start_button_is_always_visible_and_covers_no_focused_field(
+    opened: Opener[Launcher], viewport: dict[str, int]
+) -> None:
+    from playwright.async_api import expect
+
+    ui = await opened(Launcher, "user2", "/launch", viewport=viewport)
+    await ui.preview.get_by_text("It would start now.").wait_for()
+    await expect(ui.start_button).to_be_in_viewport(ratio=1)
+    for name in ("callback_url", "priority", "name"):
+        await ui.field(name).focus()
+        field, bar = await ui.field(name).bounding_box(), await ui.bar.bounding_box()
+        assert field is not None and bar is not None
+        assert field["y"] + field["height"] <= bar["y"]
+    await ui.bar.get_by_role("button", name="It would start now.").click()
+    await ui.wait_for_focus("review")
+
+
 @pytest.mark.checklist("LCH-12", "LCH-18")
 async def test_preview_explains_why_the_session_would_be_pending(
     opened: Opener[Launcher], rest: httpx.Client
@@ -216,9 +236,9 @@ async def test_several_sessions_are_created_at_once(
 ) -> None:
     ui = await opened(Launcher, "user2", "/launch")
     await ui.fill(name="many", resources__mem="256m")
-    await ui.preview.get_by_label("Number of sessions").fill("3")
+    await ui.bar.get_by_label("Number of sessions").fill("3")
     await ui.wait_for_requested("mem 256 MiB")
-    await ui.preview.get_by_role("button", name="Start 3 sessions").click()
+    await ui.bar.get_by_role("button", name="Start 3 sessions").click()
     question = ui.page.get_by_role("dialog", name="Start without a folder?")
     await question.get_by_role("button", name="Start 3 sessions").click()
     await ui.page.get_by_role("link", name="many-3").wait_for()

@@ -191,6 +191,24 @@ async def test_narrow_screen_has_the_menu_in_a_drawer(ui: Sessions) -> None:
     assert not overflow
 
 
+async def test_phone_shows_rows_and_hides_filters_until_they_are_requested(
+    ui: Sessions, rest: httpx.Client
+) -> None:
+    from playwright.async_api import expect
+
+    await ui.page.set_viewport_size({"width": 390, "height": 844})
+    for number in range(3):
+        create_pending(rest, f"webui-phone-{number}")
+    await ui.open("/sessions")
+    for number in range(3):
+        await expect(ui.row(f"webui-phone-{number}")).to_be_in_viewport(ratio=1)
+    await ui.page.get_by_role("button", name="Filters and options").click()
+    await ui.find("phone-1")
+    await ui.row("webui-phone-0").wait_for(state="detached")
+    await ui.page.get_by_role("button", name="Filters and options (1)").click()
+    await ui.page.get_by_placeholder("Find by name").wait_for(state="detached")
+
+
 async def test_folder_is_created_in_the_page(ui: Sessions, rest: httpx.Client) -> None:
     await ui.open("/data")
     await ui.page.get_by_role("button", name="New folder").first.click()

@@ -125,6 +125,39 @@ async def test_a_new_user_is_guided_and_starts_the_recommended_session(
     await ui.card("Recent sessions").get_by_text(session["name"]).wait_for()
 
 
+async def test_user_without_a_project_sees_why_no_session_can_be_started(
+    opened: Opener[Start], newcomer: str, hub: RunningHub
+) -> None:
+    with hub.rest("admin") as admin:
+        checked(admin.patch(f"/users/{newcomer}", json={"projects": []}), 200)
+    ui = await opened(Start, newcomer, "/start")
+    await ui.page.get_by_role("alert").filter(has_text="You are in no project").wait_for()
+    await ui.card("New folder").wait_for()
+    assert await ui.titles() == ["New folder", "Recent sessions"]
+    await ui.page.locator(".bai-first-steps").wait_for(state="detached")
+    await ui.open("/sessions")
+    await ui.page.get_by_text("You are in no project").wait_for()
+    content = ui.page.locator("#content")
+    await content.get_by_role("button", name="New session").wait_for(state="detached")
+
+
+async def test_monitor_cannot_repeat_an_own_session(
+    opened: Opener[Start], newcomer: str, hub: RunningHub
+) -> None:
+    session = running_session(hub, newcomer)
+    with hub.rest("admin") as admin:
+        checked(admin.patch(f"/users/{newcomer}", json={"role": "monitor"}), 200)
+    try:
+        ui = await opened(Start, newcomer, f"/sessions?session={session['id']}")
+        await ui.page.get_by_role("button", name="More").click()
+        await ui.page.get_by_role("menuitem", name="Rename").wait_for()
+        again = ui.page.get_by_role("menuitem", name="New session like this")
+        assert await again.count() == 0
+    finally:
+        with hub.rest("admin") as admin:
+            checked(admin.patch(f"/users/{newcomer}", json={"role": "user"}), 200)
+
+
 async def test_sessions_that_stop_soon_and_full_quotas_need_attention(
     opened: Opener[Start], newcomer: str, hub: RunningHub
 ) -> None:

@@ -3,7 +3,8 @@ import type { Quotas } from '../src/data/sessions/quotas';
 
 vi.stubGlobal('localStorage', { getItem: () => null, setItem: () => undefined });
 
-const { limitsOf, readChoice } = await import('../src/pages/dashboard/resources');
+const { limitsOf, omittedQuotas, quotaScopes, readChoice } =
+  await import('../src/pages/dashboard/resources');
 const { moved, ordered, readLayout, resized } = await import('../src/components/board/layout');
 const { readPageSize } = await import('../src/components/list/pageSize');
 
@@ -42,6 +43,34 @@ test('the total limit of each slot is that of the most restrictive scope', () =>
     { slot: 'mem', used: '1', free: null, total: null, percent: null },
     { slot: 'cuda.shares', used: '0', free: null, total: null, percent: null }
   ]);
+});
+
+test('limits come first, then used slots; the rest is shown only on request', () => {
+  const unused = { ...slot('mem', null, false), used: '0' };
+  const scopes = [
+    { kind: 'domain', name: 'd', slots: [unused, slot('gpu', null, false)] },
+    {
+      kind: 'project',
+      name: 'p',
+      slots: [unused, slot('gpu', '4', false), slot('cpu', '3', true)]
+    },
+    { kind: 'user', name: 'u', slots: [unused] }
+  ];
+  const slots = (showsAll: boolean) =>
+    quotaScopes({ ...QUOTAS, scopes }, showsAll).map(({ kind, slots: shown }) => [
+      kind,
+      ...shown.map(one => one.slot)
+    ]);
+  expect(slots(false)).toEqual([
+    ['project', 'cpu', 'gpu'],
+    ['domain', 'gpu']
+  ]);
+  expect(slots(true)).toEqual([
+    ['project', 'cpu', 'gpu', 'mem'],
+    ['domain', 'gpu', 'mem'],
+    ['user', 'mem']
+  ]);
+  expect(omittedQuotas({ ...QUOTAS, scopes })).toBe(3);
 });
 
 test('cards keep their order, and new ones come last', () => {

@@ -122,6 +122,26 @@ export function EntityList(props: EntityListProps) {
           />
         }
         {...(hasSelection ? { rowSelection } : {})}
+        filters={
+          entity.filters.length > 0 && (
+            <FilterBar
+              properties={entity.filters.map(filter => ({
+                ...filter,
+                title: t(labelKey(entity, filter.key.replace(/__.*$/, ''))),
+                ...(filter.choices && {
+                  choices: filter.choices.map(({ value, label }) => ({
+                    value,
+                    label: t(`${labelKey(entity, filter.key)}-${value}`, label)
+                  }))
+                })
+              }))}
+              filters={withoutViews(views, filters)}
+              onChange={changed =>
+                onSearch({ filters: { ...viewFilters(views, filters), ...changed }, page: 1 })
+              }
+            />
+          )
+        }
         toolbar={
           <>
             {views.length > 0 && (
@@ -129,24 +149,6 @@ export function EntityList(props: EntityListProps) {
                 views={views}
                 filters={filters}
                 onChange={changed => onSearch({ filters: changed, page: 1 })}
-              />
-            )}
-            {entity.filters.length > 0 && (
-              <FilterBar
-                properties={entity.filters.map(filter => ({
-                  ...filter,
-                  title: t(labelKey(entity, filter.key.replace(/__.*$/, ''))),
-                  ...(filter.choices && {
-                    choices: filter.choices.map(({ value, label }) => ({
-                      value,
-                      label: t(`${labelKey(entity, filter.key)}-${value}`, label)
-                    }))
-                  })
-                }))}
-                filters={withoutViews(views, filters)}
-                onChange={changed =>
-                  onSearch({ filters: { ...viewFilters(views, filters), ...changed }, page: 1 })
-                }
               />
             )}
             {isWriter && entity.canCreate && (

@@ -1,5 +1,5 @@
-import { memo, useMemo, type ReactNode } from 'react';
-import { ReloadOutlined } from '@ant-design/icons';
+import { memo, useMemo, useState, type ReactNode } from 'react';
+import { FilterOutlined, ReloadOutlined } from '@ant-design/icons';
 import { Button, Flex, Grid, Pagination, Table, type TableColumnType, type TableProps } from 'antd';
 import type { SorterResult, SortOrder } from 'antd/es/table/interface';
 import { useTranslation } from 'react-i18next';
@@ -30,14 +30,16 @@ interface ListTableProps<T> {
   columns: ListColumn<T>[];
   page: { items: readonly T[]; total: number } | undefined;
   isLoading: boolean;
-  search: ListSearch;
+  search: ListSearch & { name?: string };
   defaultSort: string;
   /** Called with the changes of the list's state in the URL. */
   onChange: (changes: ListSearch) => void;
   rowKey: keyof T & string;
   empty: ReactNode;
   rowSelection?: TableProps<T>['rowSelection'];
-  /** Filters and buttons above the table. */
+  /** Filters above the table; on a phone, they are shown on request. */
+  filters?: ReactNode;
+  /** Buttons above the table, which are always shown. */
   toolbar?: ReactNode;
   /** Address of the whole list as a CSV file. */
   csv?: string;
@@ -56,6 +58,10 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
   const sort = props.search.sort ?? props.defaultSort;
   const items = props.page?.items ?? NO_ROWS;
   const screens = Grid.useBreakpoint();
+  // On a phone, filters and tools would fill the screen above the rows.
+  const isNarrow = screens.sm === false;
+  const [isOpen, setIsOpen] = useState(false);
+  const filterCount = Object.keys(props.search.filters ?? {}).length + (props.search.name ? 1 : 0);
   const columns = useMemo(() => {
     const orderOf = (field: string): SortOrder =>
       sort === field ? 'ascend' : sort === `-${field}` ? 'descend' : null;
@@ -81,19 +87,31 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
   return (
     <>
       <Flex wrap gap="small" align="center" style={{ marginBottom: 12 }}>
+        {isNarrow && (
+          <Button
+            icon={<FilterOutlined />}
+            aria-expanded={isOpen}
+            onClick={() => setIsOpen(!isOpen)}
+          >
+            {t('table.options', { count: filterCount })}
+          </Button>
+        )}
+        {(!isNarrow || isOpen) && props.filters}
         {props.toolbar}
-        <Flex gap="small" style={{ marginInlineStart: 'auto' }}>
-          {props.tools}
-          {props.onRefresh && (
-            <Button
-              icon={<ReloadOutlined spin={props.isRefreshing ?? false} />}
-              onClick={props.onRefresh}
-              aria-label={t('table.refresh')}
-            />
-          )}
-          {props.csv && <CsvExport url={props.csv} />}
-          <ColumnChoice columns={props.columns} hidden={hidden} onChange={setHidden} />
-        </Flex>
+        {(!isNarrow || isOpen) && (
+          <Flex gap="small" style={{ marginInlineStart: 'auto' }}>
+            {props.tools}
+            {props.onRefresh && (
+              <Button
+                icon={<ReloadOutlined spin={props.isRefreshing ?? false} />}
+                onClick={props.onRefresh}
+                aria-label={t('table.refresh')}
+              />
+            )}
+            {props.csv && <CsvExport url={props.csv} />}
+            <ColumnChoice columns={props.columns} hidden={hidden} onChange={setHidden} />
+          </Flex>
+        )}
       </Flex>
       <Rows<T>
         rowKey={props.rowKey}

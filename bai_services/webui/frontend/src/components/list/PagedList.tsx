@@ -22,7 +22,7 @@ interface PagedListProps<T> {
 /** A list that is paged by the server. */
 export function PagedList<T>({ query, page, onPage, ...list }: PagedListProps<T>) {
   const { t } = useTranslation();
-  const { data, error, isPending } = query;
+  const { data, error, isPending, refetch } = query;
   const last = Math.max(1, Math.ceil((data?.total ?? 0) / PAGE_SIZE));
   const isGone = data !== undefined && page > last;
   useEffect(() => {
@@ -33,7 +33,7 @@ export function PagedList<T>({ query, page, onPage, ...list }: PagedListProps<T>
   }, [isGone, last, onPage]);
   return (
     <>
-      {error && <ErrorNotice error={error} />}
+      {error && <ErrorNotice error={error} onRetry={() => void refetch()} />}
       <List<T>
         size="small"
         loading={isPending}

@@ -1,4 +1,6 @@
+import { Tooltip } from 'antd';
 import type { Entity } from '../../components/entities/entity';
+import { UserText } from '../../components/UserText';
 import { EntityPage } from '../../components/entities/EntityPage';
 
 const AUDIT_LOG: Entity = {
@@ -13,10 +15,17 @@ const AUDIT_LOG: Entity = {
     { key: 'action', isSortable: true },
     { key: 'entity' },
     {
-      key: 'entity_id',
-      render: ({ entity_id: id }) =>
-        typeof id === 'string' ? <span className="bai-id">{id}</span> : '–'
+      key: 'entity_name',
+      isSortable: true,
+      render: ({ entity_name: name, entity_id: id }) => (
+        <Tooltip title={id === name ? undefined : String(id)}>
+          <span className="bai-id">
+            <UserText text={String(name)} />
+          </span>
+        </Tooltip>
+      )
     },
+    { key: 'entity_id', isOptional: true },
     { key: 'outcome', isSortable: true },
     { key: 'client_ip', isSortable: true },
     { key: 'domain', isSortable: true, isOptional: true },
@@ -25,6 +34,7 @@ const AUDIT_LOG: Entity = {
   filters: [
     { key: 'actor__contains' },
     { key: 'action__contains' },
+    { key: 'entity_name__contains' },
     { key: 'entity_id' },
     { key: 'client_ip' },
     { key: 'domain' }

@@ -1,38 +1,66 @@
 import { useState } from 'react';
 import { WarningOutlined } from '@ant-design/icons';
-import { Flex, Tag, Typography } from 'antd';
+import { Button, Flex, Tag, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../components/amount';
 import { scopeTitle, usageText } from '../../components/storageScope';
 import type { Quotas } from '../../data/sessions/quotas';
 import { GroupSelect, ResourceBars, UsedFreeSwitch } from './ResourceBars';
-import { amountsOf } from './resources';
+import { amountsOf, omittedQuotas, quotaScopes } from './resources';
 import type { DashboardSearch } from './search';
 import { UsageBar } from './UsageBar';
 import { Widget, type DashboardResult } from './Widget';
 
 type SlotQuota = Quotas['scopes'][number]['slots'][number];
 
-/** Usage and limits in every scope; the limiting quota of each resource is marked. */
+/**
+ * Usage and limits in every scope; the limiting quota of each resource is marked. A button shows
+ * also the quotas without limit and usage.
+ */
 export function MyQuotas({ query }: { query: DashboardResult }) {
   const { t } = useTranslation();
   return (
     <Widget title={t('dashboard.quotas')} help={t('dashboard.help-quotas')} query={query}>
       {({ quotas }) =>
-        !quotas || quotas.scopes.length === 0
-          ? t('dashboard.no-project')
-          : quotas.scopes.map(scope => (
-              <div key={scope.kind} style={{ marginBottom: 12 }}>
-                <Typography.Text strong>
-                  {t(`dashboard.scope-${scope.kind}`, { name: scope.name })}
-                </Typography.Text>
-                {scope.slots.map(slot => (
-                  <SlotUsage key={slot.slot} slot={slot} />
-                ))}
-              </div>
-            ))
+        !quotas || quotas.scopes.length === 0 ? (
+          t('dashboard.no-project')
+        ) : (
+          <QuotaScopes quotas={quotas} />
+        )
       }
     </Widget>
+  );
+}
+
+function QuotaScopes({ quotas }: { quotas: Quotas }) {
+  const { t } = useTranslation();
+  const [showsAll, setShowsAll] = useState(false);
+  const scopes = quotaScopes(quotas, showsAll);
+  const omitted = omittedQuotas(quotas);
+  return (
+    <>
+      {scopes.length === 0 && <p>{t('dashboard.no-limits')}</p>}
+      {scopes.map(scope => (
+        <div key={scope.kind} style={{ marginBottom: 12 }}>
+          <Typography.Text strong>
+            {t(`dashboard.scope-${scope.kind}`, { name: scope.name })}
+          </Typography.Text>
+          {scope.slots.map(slot => (
+            <SlotUsage key={slot.slot} slot={slot} />
+          ))}
+        </div>
+      ))}
+      {omitted > 0 && (
+        <Button
+          type="link"
+          style={{ padding: 0 }}
+          aria-expanded={showsAll}
+          onClick={() => setShowsAll(!showsAll)}
+        >
+          {showsAll ? t('dashboard.show-fewer') : t('dashboard.show-all', { count: omitted })}
+        </Button>
+      )}
+    </>
   );
 }
 

@@ -1,3 +1,4 @@
+import { numberOf } from '../../components/amount';
 import type { Quotas } from '../../data/sessions/quotas';
 import { Stored } from '../../data/stored';
 
@@ -28,6 +29,35 @@ export function limitsOf({ scopes, mine }: Quotas): Amount[] {
   const rest = { used: '0', free: null, total: null, percent: null };
   return [...slots.values(), ...unlimited.map(({ slot }) => ({ ...rest, slot }))];
 }
+
+type Scope = Quotas['scopes'][number];
+type SlotQuota = Scope['slots'][number];
+
+/** 0 for a limiting quota, 1 for another limit, 2 for usage without a limit, 3 for the rest. */
+const rankOf = ({ limit, used, is_limiting: isLimiting }: SlotQuota) =>
+  isLimiting ? 0 : limit !== null ? 1 : numberOf(used) > 0 ? 2 : 3;
+
+const firstRank = ({ slots }: Scope) => Math.min(...slots.map(rankOf));
+
+/**
+ * The scopes and, in each, the slots: first those that limit, then other limits, then what is used.
+ * Slots without limit and usage, of which there can be many, are omitted unless `showsAll`.
+ */
+export function quotaScopes({ scopes }: Quotas, showsAll: boolean): Scope[] {
+  return scopes
+    .map(scope => ({
+      ...scope,
+      slots: scope.slots
+        .filter(slot => showsAll || rankOf(slot) < 3)
+        .sort((one, other) => rankOf(one) - rankOf(other))
+    }))
+    .filter(({ slots }) => slots.length > 0)
+    .sort((one, other) => firstRank(one) - firstRank(other));
+}
+
+/** The number of slots that are omitted unless all are shown. */
+export const omittedQuotas = ({ scopes }: Quotas) =>
+  scopes.flatMap(({ slots }) => slots).filter(slot => rankOf(slot) === 3).length;
 
 export const amountsOf = (quotas: Quotas, panel: Panel): Amount[] =>
   panel === 'limits' ? limitsOf(quotas) : panel === 'mine' ? quotas.mine : quotas.resources;

@@ -3,13 +3,14 @@ import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
 import { formatTime } from '../../components/time';
 import type { Folder } from '../../data/folders/folders';
-import { FolderOwner, FolderStatus } from './FolderList';
+import { FolderOwner, FolderStatus, purgeTime } from './FolderList';
 
 /** Owner, state and settings of a folder. */
 export function FolderFacts({ folder }: { folder: Folder }) {
   const { t, i18n } = useTranslation();
   const rows = [
     { key: 'status', children: <FolderStatus folder={folder} /> },
+    { key: 'purge-at', children: purgeTime(folder, t, i18n.language) },
     { key: 'owner', children: <FolderOwner folder={folder} /> },
     { key: 'host', children: folder.host },
     { key: 'permission', children: folder.permission && t(`permissions.${folder.permission}`) },

@@ -83,15 +83,9 @@ export function FolderList({ search, onChange, onCreate }: FolderListProps) {
           />
         }
         empty={<NoFolders search={search} {...(onCreate ? { onCreate } : {})} />}
+        filters={<Filters search={search} onChange={onChange} />}
         toolbar={
-          <>
-            <Filters search={search} onChange={onChange} />
-            <BulkActions
-              folders={chosen}
-              isTrash={tab === 'trash'}
-              onDone={() => setSelected([])}
-            />
-          </>
+          <BulkActions folders={chosen} isTrash={tab === 'trash'} onDone={() => setSelected([])} />
         }
         {...(onCreate ? { rowSelection } : {})}
       />
@@ -204,6 +198,7 @@ function folderColumns(t: TFunction, language: string, tab: Tab): ListColumn<Fol
       key: 'owner',
       title: t('data.owner'),
       sorter: true,
+      ...(tab === 'trash' ? { responsive: ['sm' as const] } : {}),
       render: (_, folder) => <FolderOwner folder={folder} />
     },
     { key: 'host', title: t('data.host'), sorter: true, responsive: ['md'], dataIndex: 'host' },
@@ -226,7 +221,13 @@ function folderColumns(t: TFunction, language: string, tab: Tab): ListColumn<Fol
           {
             key: 'status_changed_at',
             title: t('data.trashed-at'),
+            responsive: ['md' as const],
             render: (_: unknown, folder: Folder) => time(folder.status_changed_at)
+          },
+          {
+            key: 'purge_at',
+            title: t('data.purge-at'),
+            render: (_: unknown, folder: Folder) => purgeTime(folder, t, language)
           }
         ]
       : []),
@@ -258,6 +259,14 @@ function folderColumns(t: TFunction, language: string, tab: Tab): ListColumn<Fol
       render: (_, folder) => <FolderActions folder={folder} />
     }
   ];
+}
+
+/** When a folder in the trash is permanently deleted; empty for a folder that is not there. */
+export function purgeTime(folder: Folder, t: TFunction, language: string): string {
+  if (folder.purge_at !== null) {
+    return formatTime(folder.purge_at, language);
+  }
+  return folder.status === 'delete-pending' ? t('data.purge-never') : '';
 }
 
 export function FolderOwner({ folder }: { folder: Folder }) {

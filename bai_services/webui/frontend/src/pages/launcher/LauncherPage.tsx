@@ -6,16 +6,18 @@ import { useTranslation } from 'react-i18next';
 import { useIsReadOnly } from '../../data/accounts/me';
 import { currentPreferences } from '../../data/accounts/preferences';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { NoProject } from '../../components/NoProject';
 import { PageTitle } from '../../components/PageTitle';
 import { optionsQuery, previewQuery } from '../../data/sessions/launch';
 import { FolderSection } from './FolderSection';
 import { EMPTY, formOf, requestOf, withoutSecrets, type LaunchForm } from './form';
-import { LaunchButtons } from './LaunchButtons';
 import { LauncherContext } from './launcherContext';
 import { NetworkSection } from './NetworkSection';
 import { PreviewPanel } from './PreviewPanel';
+import { RequestActions } from './RequestActions';
 import { ResourceSection } from './ResourceSection';
 import { RecentSessions, Sources } from './Sources';
+import { StartBar } from './StartBar';
 import { showStep, StepButtons, StepList } from './StepList';
 import { sectionId, type Step } from './steps';
 import { TypeSection } from './TypeSection';
@@ -94,7 +96,7 @@ function Launcher() {
     return (
       <>
         <PageTitle>{t('pages.launch')}</PageTitle>
-        <Alert type="info" showIcon title={t('launcher.no-project')} />
+        <NoProject />
       </>
     );
   }
@@ -148,16 +150,16 @@ function Launcher() {
               <ErrorNotice error={preview.error} onRetry={() => void preview.refetch()} />
             )}
             <PreviewPanel isCurrent={isCurrent} />
-            <LaunchButtons
-              form={form}
-              hasFolder={(preview.data?.session?.mounts.length ?? 0) > 0}
-              isValid={
-                isCurrent && preview.data !== undefined && preview.data.problems.length === 0
-              }
-            />
+            <RequestActions form={form} />
           </Card>
         </div>
       </div>
+      <StartBar
+        form={form}
+        preview={preview.data}
+        isCurrent={isCurrent}
+        onReview={() => goTo('review')}
+      />
     </LauncherContext>
   );
 }

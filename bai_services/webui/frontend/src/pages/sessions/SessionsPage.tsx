@@ -4,6 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { NoProject } from '../../components/NoProject';
 import { PageTitle } from '../../components/PageTitle';
 import { SavedFilters } from '../../components/list/SavedFilters';
 import { csvUrl } from '../../data/csv';
@@ -12,7 +13,7 @@ import { listQuery } from '../../components/list/listSearch';
 import { usePrefetchNextPage } from '../../components/list/usePrefetchNextPage';
 import { queries } from '../../data/queries';
 import { LIST_REFRESH_MILLIS, sessionsQuery, type Session } from '../../data/sessions/sessions';
-import { useIsReadOnly } from '../../data/accounts/me';
+import { useHasNoProject, useIsReadOnly } from '../../data/accounts/me';
 import { useChosenProject } from '../../data/accounts/project';
 import { DEFAULT_SORT, filtersOf, readSessionsSearch, type SessionsSearch } from './search';
 import { ResourcePanel } from './list/ResourcePanel';
@@ -54,12 +55,14 @@ export function SessionsPage() {
     [change]
   );
   const mayChange = useIsReadOnly() === false;
+  const hasNoProject = useHasNoProject();
   const selection = useSelection(list, sessions.data?.items ?? NONE);
 
   return (
     <>
       <PageTitle>{t('pages.sessions')}</PageTitle>
-      {mayChange && <ResourcePanel group={search.group} onGroup={chooseGroup} />}
+      {mayChange && !hasNoProject && <ResourcePanel group={search.group} onGroup={chooseGroup} />}
+      {mayChange && hasNoProject && <NoProject />}
       <SessionTabs
         active={search.tab ?? 'all'}
         name={search.name}
@@ -92,7 +95,7 @@ export function SessionsPage() {
             onApply={saved => void navigate({ search: readSessionsSearch(saved) })}
           />
         }
-        toolbar={
+        filters={
           <>
             <Input.Search
               allowClear
@@ -108,9 +111,9 @@ export function SessionsPage() {
               filters={search.filters ?? NO_FILTERS}
               onChange={filter}
             />
-            {mayChange && <StopSessions selection={selection} />}
           </>
         }
+        toolbar={mayChange && <StopSessions selection={selection} />}
       />
       <SessionDrawer
         id={search.session}

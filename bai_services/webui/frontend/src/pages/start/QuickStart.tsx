@@ -2,6 +2,7 @@ import { App, Button } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { NoProject } from '../../components/NoProject';
 import { SlotTags } from '../../components/SlotTags';
 import { optionsQuery, useLaunch, type SessionRequest } from '../../data/sessions/launch';
 import { useChosenProject } from '../../data/accounts/project';
@@ -41,7 +42,7 @@ function Recommended() {
   const project = useChosenProject();
   const { data } = useQuery(optionsQuery(project?.id, undefined));
   if (data?.projects.length === 0) {
-    return <p>{t('launcher.no-project')}</p>;
+    return <NoProject />;
   }
   const preset = data?.presets.find(({ allocatable }) => allocatable);
   return (

@@ -9,9 +9,10 @@ import { storedLayout } from '../../components/board/layout';
 import { Elapsed } from '../../components/Elapsed';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { LazyDialog } from '../../components/LazyDialog';
+import { NoProject } from '../../components/NoProject';
 import { PageTitle } from '../../components/PageTitle';
 import { SessionTag } from '../../components/StatusTag';
-import { isReadOnly, meQuery } from '../../data/accounts/me';
+import { isReadOnly, meQuery, useHasNoProject } from '../../data/accounts/me';
 import { loadScript } from '../../data/scripts';
 import { sessionsQuery } from '../../data/sessions/sessions';
 import { readLauncherSearch } from '../launcher/search';
@@ -28,6 +29,8 @@ const CreateFolder = lazy(() =>
 );
 const RECENT = 5;
 const layout = storedLayout('start');
+/** The cards that start sessions. */
+const STARTERS: readonly string[] = ['quick', 'interactive', 'batch', 'link'];
 const TYPES = ['interactive', 'batch'] as const;
 
 /** Landing page: warnings, guide for new users, ways to start a session, and recent sessions. */
@@ -115,19 +118,24 @@ export function StartPage() {
     }
   ];
   const mayOnlyRead = isReadOnly(me?.role);
+  const hasNoProject = useHasNoProject();
+  const isShown = (key: string) =>
+    mayOnlyRead ? key === 'recent' : !(hasNoProject && STARTERS.includes(key));
   return (
     <>
       <PageTitle>
         {me ? t('start.welcome', { name: me.full_name || me.username }) : t('pages.start')}
       </PageTitle>
       <Attention />
-      {recent.data && !mayOnlyRead && (
+      {hasNoProject && !mayOnlyRead && (
+        <div style={{ marginBottom: 16 }}>
+          <NoProject />
+        </div>
+      )}
+      {recent.data && !mayOnlyRead && !hasNoProject && (
         <FirstSteps sessions={recent.data} onCreateFolder={() => setIsCreatingFolder(true)} />
       )}
-      <Board
-        layout={layout}
-        cards={mayOnlyRead ? cards.filter(({ key }) => key === 'recent') : cards}
-      />
+      <Board layout={layout} cards={cards.filter(({ key }) => isShown(key))} />
       <LazyDialog isOpen={isCreatingFolder}>
         <CreateFolder isOpen={isCreatingFolder} onClose={() => setIsCreatingFolder(false)} />
       </LazyDialog>

@@ -2,6 +2,7 @@ import { useState } from 'react';
 import { Button, Dropdown, Form, Input, InputNumber, Modal, type MenuProps } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { useIsReadOnly } from '../../../data/accounts/me';
 import {
   isEnded,
   isPending,
@@ -10,27 +11,40 @@ import {
 } from '../../../data/sessions/sessions';
 import { requestOfSession } from '../../launcher/form';
 
-/** Menu with further actions: rename, change the priority, start again. */
+/**
+ * Menu with further actions: rename, change the priority, create a session like this one. Read-only
+ * roles, which may change their own sessions but create none, do not get the last one.
+ */
 export function SessionMenu({ session }: { session: Session }) {
   const { t } = useTranslation();
   const [field, setField] = useState<'name' | 'priority'>();
-  const again = {
-    key: 'again',
-    label: (
-      <Link to="/launch" search={{ request: requestOfSession(session) }}>
-        {t('sessions.start-again')}
-      </Link>
-    )
-  };
-  const live: MenuProps['items'] = [
-    { key: 'name', label: t('sessions.rename'), onClick: () => setField('name') },
-    ...(isPending(session)
-      ? [{ key: 'priority', label: t('sessions.priority'), onClick: () => setField('priority') }]
-      : [])
-  ];
+  const mayCreate = useIsReadOnly() === false;
+  const items: MenuProps['items'] = [
+    !isEnded(session) && {
+      key: 'name',
+      label: t('sessions.rename'),
+      onClick: () => setField('name')
+    },
+    isPending(session) && {
+      key: 'priority',
+      label: t('sessions.priority'),
+      onClick: () => setField('priority')
+    },
+    mayCreate && {
+      key: 'again',
+      label: (
+        <Link to="/launch" search={{ request: requestOfSession(session) }}>
+          {t('sessions.start-again')}
+        </Link>
+      )
+    }
+  ].filter(item => item !== false);
+  if (items.length === 0) {
+    return null;
+  }
   return (
     <>
-      <Dropdown trigger={['click']} menu={{ items: isEnded(session) ? [again] : [...live, again] }}>
+      <Dropdown trigger={['click']} menu={{ items }}>
         <Button>{t('sessions.more')}</Button>
       </Dropdown>
       {field && <ChangeField session={session} field={field} onClose={() => setField(undefined)} />}

@@ -1,6 +1,6 @@
-import { memo } from 'react';
-import { ReloadOutlined, SettingOutlined } from '@ant-design/icons';
-import { Button, Card, Dropdown, Flex, Skeleton } from 'antd';
+import { memo, useState } from 'react';
+import { DownOutlined, ReloadOutlined, SettingOutlined, UpOutlined } from '@ant-design/icons';
+import { Button, Card, Dropdown, Flex, Grid, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
@@ -17,7 +17,10 @@ interface ResourcePanelProps {
   onGroup: (group: string) => void;
 }
 
-/** A card to create a session, and a card with the used or free resources in the chosen view. */
+/**
+ * A card to create a session, and a card with the used or free resources in the chosen view. On a
+ * phone, only a button and the title of the second card, so that the list is on the first screen.
+ */
 export const ResourcePanel = memo(function ResourcePanel({ group, onGroup }: ResourcePanelProps) {
   const { t } = useTranslation();
   const project = useChosenProject();
@@ -25,20 +28,29 @@ export const ResourcePanel = memo(function ResourcePanel({ group, onGroup }: Res
   const quotas = useQuery(
     quotasQuery({ ...(project ? { project: project.name } : {}), ...(group ? { group } : {}) })
   );
+  const isNarrow = Grid.useBreakpoint().sm === false;
+  const [isOpen, setIsOpen] = useState(false);
   const title = t(`dashboard.panel-${panel}`);
   const change = (changes: object) => panelChoice.set({ ...panelChoice.get(), ...changes });
   return (
     <div className="bai-session-cards">
-      <Card size="small" title={<h2 className="bai-card-title">{t('sessions.create')}</h2>}>
-        <p style={{ marginTop: 0 }}>{t('sessions.create-help')}</p>
+      {isNarrow ? (
         <Link to="/launch">
           <Button type="primary">{t('sessions.create')}</Button>
         </Link>
-      </Card>
+      ) : (
+        <Card size="small" title={<h2 className="bai-card-title">{t('sessions.create')}</h2>}>
+          <p style={{ marginTop: 0 }}>{t('sessions.create-help')}</p>
+          <Link to="/launch">
+            <Button type="primary">{t('sessions.create')}</Button>
+          </Link>
+        </Card>
+      )}
       <Card
         size="small"
         role="region"
         aria-label={title}
+        className={isNarrow && !isOpen ? 'bai-closed-card' : ''}
         title={<h2 className="bai-card-title">{title}</h2>}
         extra={
           <Flex wrap gap={4} align="center">
@@ -67,6 +79,16 @@ export const ResourcePanel = memo(function ResourcePanel({ group, onGroup }: Res
                 aria-label={t('dashboard.choose-panel')}
               />
             </Dropdown>
+            {isNarrow && (
+              <Button
+                type="text"
+                size="small"
+                icon={isOpen ? <UpOutlined /> : <DownOutlined />}
+                aria-expanded={isOpen}
+                aria-label={t('sessions.show-resources', { title })}
+                onClick={() => setIsOpen(!isOpen)}
+              />
+            )}
           </Flex>
         }
       >

@@ -4,7 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ListTable } from '../../../components/list/ListTable';
-import { useIsReadOnly } from '../../../data/accounts/me';
+import { useHasNoProject, useIsReadOnly } from '../../../data/accounts/me';
 import { isEnded, type Session } from '../../../data/sessions/sessions';
 import { usageTrendsQuery } from '../../../data/sessions/usage';
 import { DEFAULT_SORT, filtersOf, type SessionsSearch } from '../search';
@@ -26,6 +26,7 @@ interface SessionTableProps {
   /** Omitted for users who may not stop sessions: the rows cannot be selected. */
   onSelect?: (ids: string[]) => void;
   onChange: (changes: SessionsSearch) => void;
+  filters: ReactNode;
   toolbar: ReactNode;
   tools: ReactNode;
   csv: string;
@@ -68,6 +69,7 @@ export function SessionTable(props: SessionTableProps) {
           search={props.search}
           defaultSort={DEFAULT_SORT}
           onChange={props.onChange}
+          filters={props.filters}
           toolbar={props.toolbar}
           tools={props.tools}
           csv={props.csv}
@@ -83,7 +85,8 @@ export function SessionTable(props: SessionTableProps) {
 
 function NoSessions({ hasFilters }: { hasFilters: boolean }) {
   const { t } = useTranslation();
-  const mayCreate = useIsReadOnly() === false;
+  const hasNoProject = useHasNoProject();
+  const mayCreate = useIsReadOnly() === false && !hasNoProject;
   return (
     <Empty
       image={Empty.PRESENTED_IMAGE_SIMPLE}

@@ -1,0 +1,105 @@
+import { useState } from 'react';
+import { App, Button, InputNumber } from 'antd';
+import { useNavigate } from '@tanstack/react-router';
+import type { TFunction } from 'i18next';
+import { useTranslation } from 'react-i18next';
+import { startText } from '../../components/startText';
+import { useLaunch, type SessionPreview } from '../../data/sessions/launch';
+import { requestOf, type LaunchForm } from './form';
+
+const MAX_COUNT = 100;
+
+interface StartBarProps {
+  form: LaunchForm;
+  preview: SessionPreview | undefined;
+  /** Whether the preview is of the current values of the form. */
+  isCurrent: boolean;
+  onReview: () => void;
+}
+
+/**
+ * Bar at the bottom of the window: the button that starts the session, and the result of the
+ * preview in one line.
+ */
+export function StartBar({ form, preview, isCurrent, onReview }: StartBarProps) {
+  const { t, i18n } = useTranslation();
+  const { message, modal } = App.useApp();
+  const navigate = useNavigate();
+  const launch = useLaunch(error => void message.error(error.message));
+  const [count, setCount] = useState(1);
+  const isValid = isCurrent && preview !== undefined && preview.problems.length === 0;
+  const hasFolder = (preview?.session?.mounts.length ?? 0) > 0;
+  const start = () =>
+    launch.mutate(
+      { request: requestOf(form), count },
+      {
+        onSuccess: sessions => {
+          const [first] = sessions;
+          void navigate({
+            to: '/sessions',
+            search: sessions.length === 1 && first ? { session: first.id } : {}
+          });
+        }
+      }
+    );
+  const confirm = () => {
+    modal.confirm({
+      title: t('launcher.no-folder-title'),
+      content: t('launcher.no-folder-warning'),
+      okText: t('launcher.launch', { count }),
+      onOk: start
+    });
+  };
+  return (
+    <div className="bai-start-bar">
+      {preview && (
+        <Button
+          type="link"
+          danger={preview.problems.length > 0}
+          className="bai-start-result"
+          onClick={onReview}
+        >
+          <span className="bai-cut">{resultText(t, i18n.language, preview)}</span>
+        </Button>
+      )}
+      <div className="bai-start-buttons">
+        <InputNumber
+          size="large"
+          prefix="×"
+          style={{ width: 88 }}
+          aria-label={t('launcher.count')}
+          min={1}
+          max={MAX_COUNT}
+          precision={0}
+          value={count}
+          onChange={value => setCount(value ?? 1)}
+        />
+        <Button
+          type="primary"
+          size="large"
+          disabled={!isValid}
+          loading={launch.isPending}
+          onClick={hasFolder ? start : confirm}
+        >
+          {t('launcher.launch', { count })}
+        </Button>
+      </div>
+    </div>
+  );
+}
+
+/** The number of problems of the request; without problems, the expected start. */
+function resultText(t: TFunction, language: string, preview: SessionPreview): string {
+  if (preview.problems.length > 0) {
+    return t('launcher.cannot-start', { count: preview.problems.length });
+  }
+  if (preview.existing_session) {
+    return t('launcher.exists');
+  }
+  if (preview.starts_now) {
+    return t('launcher.starts-now');
+  }
+  return preview.is_complete
+    ? startText(t, preview.estimate, language)
+    : t('launcher.start-unknown');
+}
