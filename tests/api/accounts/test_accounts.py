@@ -481,6 +481,7 @@ async def test_denied_change_is_in_the_audit_log(
     assert len((await domain_admin.get("/audit-log", outcome="forbidden"))["items"]) == 1
 
 
+@pytest.mark.both_databases
 async def test_changes_are_in_the_audit_log(admin: Client, domain_admin: Client) -> None:
     await admin.post("/domains", {"name": "lab"})
     await domain_admin.patch("/users/user", {"full_name": "U", "password": "new pass 1"})

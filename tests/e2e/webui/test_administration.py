@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -14,6 +15,9 @@ from tests.hub import RunningHub
 
 from .conftest import Opener
 from .entities_page import Entities
+
+if TYPE_CHECKING:
+    from playwright.async_api import Route
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -92,6 +96,23 @@ async def test_user_without_a_project_is_told_to_ask_an_administrator(
     assert await ui.page.get_by_role("button", name="Start now").count() == 0
     await ui.open("/launch")
     await ui.page.get_by_text("You are in no project, so you cannot start sessions.").wait_for()
+
+
+async def test_members_that_cannot_be_read_are_not_shown_as_an_empty_list(
+    opened: Opener[Entities],
+) -> None:
+    ui = await opened(Entities, "admin", "/projects")
+
+    async def fail(route: Route) -> None:
+        await route.fulfill(status=400, json={"error": "invalid-request", "message": "unreadable"})
+
+    await ui.page.route("**/members?*", fail)
+    await ui.show("research")
+    await ui.drawer.get_by_text("unreadable").wait_for()
+    assert await ui.drawer.locator(".ant-empty").count() == 0
+    await ui.page.unroute("**/members?*")
+    await ui.drawer.get_by_role("button", name="Try again").click()
+    await ui.drawer.get_by_text("unreadable").wait_for(state="detached")
 
 
 @pytest.mark.checklist("USR-11")

@@ -31,9 +31,18 @@ export function PagedList<T>({ query, page, onPage, ...list }: PagedListProps<T>
       onPage(last);
     }
   }, [isGone, last, onPage]);
+  const notice = error && (
+    <div style={{ marginBlockStart: 12 }}>
+      <ErrorNotice error={error} onRetry={() => void refetch()} />
+    </div>
+  );
+  // An unread list is not shown as an empty one.
+  if (notice && data === undefined) {
+    return notice;
+  }
   return (
     <>
-      {error && <ErrorNotice error={error} onRetry={() => void refetch()} />}
+      {notice}
       <List<T>
         size="small"
         loading={isPending}
