@@ -19,7 +19,7 @@ interface StartBarProps {
 
 /**
  * Bar at the bottom of the window: the button that starts the session, and the result of the
- * preview in one line.
+ * preview.
  */
 export function StartBar({ form, preview, isCurrent, onReview }: StartBarProps) {
   const { t, i18n } = useTranslation();
@@ -59,7 +59,7 @@ export function StartBar({ form, preview, isCurrent, onReview }: StartBarProps) 
           className="bai-start-result"
           onClick={onReview}
         >
-          <span className="bai-cut">{resultText(t, i18n.language, preview)}</span>
+          {resultText(t, i18n.language, preview)}
         </Button>
       )}
       <div className="bai-start-buttons">
