@@ -78,3 +78,8 @@ test('a name cannot contain a placeholder, markup of the catalogue or hidden cha
     '{group} {{x}} $t(why.pending) [U+202E] 자원 그룹이 비활성 상태입니다'
   );
 });
+
+test('a message of the server shows hidden characters as codes', async () => {
+  const shown = reasonText(await translator('en'), { message: 'failed: \u202eexe.txt' });
+  expect(shown).toBe('failed: [U+202E]exe.txt');
+});
