@@ -2,7 +2,7 @@
 
 To the Hub the runner is a single-user server: it responds to the readiness check, and reports
 activity while the command runs. It starts the command only after the Hub has registered the server,
-so that a failed start runs nothing, and exits with the exit code of the command. The session has no
+so that a failed start runs nothing. It exits with the exit code of the command. The session has no
 pages; requests of a browser are redirected to the Hub. The module imports only the standard
 library, because its import time delays every batch session.
 """

@@ -68,7 +68,7 @@ class PanelHandler(APIHandler):
             super().log_exception(*exc_info)
 
     def _log(self) -> None:
-        # The panel polls every few seconds: successful polls would fill the session's log.
+        # The panel polls every few seconds; a line for each poll would fill the session's log.
         is_routine = self.request.method == "GET"
         if not is_routine or self.get_status() not in (HTTPStatus.OK, UNAVAILABLE):
             super()._log()
@@ -106,7 +106,7 @@ class SessionHandler(PanelHandler):
 
 
 class PollHandler(PanelHandler):
-    """GET ``?usage=MARK&apps=MARK…`` returns all data that an open panel polls, in one response.
+    """GET ``?usage=MARK&apps=MARK…`` returns the named sections in one response.
 
     A mark is a hash. A section whose mark equals the given one is omitted, because the panel has it
     already. If the manager is unavailable or returns an error, ``error`` and ``message`` contain
@@ -222,7 +222,7 @@ class TextsHandler(PanelHandler):
 
 
 def _mark(section: Mapping[str, Any]) -> str:
-    """Return a short hash by which the panel recognizes an unchanged section."""
+    """Return a short hash, by which the handler recognizes a section that the panel already has."""
     return f"{zlib.crc32(json.dumps(section).encode()):x}"
 
 

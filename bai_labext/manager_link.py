@@ -51,8 +51,8 @@ class ManagerLink:
     Environment variables, which the engine sets, identify the session.
 
     Requests raise ``Unavailable`` if this server is not a session or the manager cannot be reached.
-    If the manager returns an error (``NotFound``, ``Forbidden`` …), they raise that error. Only
-    ``read_sections`` returns all these errors instead.
+    If the manager returns an error (``NotFound``, ``Forbidden`` …), they raise that error.
+    ``read_sections`` returns these errors instead.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -122,8 +122,8 @@ class ManagerLink:
     async def sessions(self) -> dict[str, Any]:
         """Return the owner's other live sessions, the newest first, and their number.
 
-        Of more than ``MAX_SESSIONS`` sessions, pending ones are omitted first. The list is polled,
-        and all pages of it would be a load for the manager.
+        Of more than ``MAX_SESSIONS`` sessions, pending ones are omitted first. Further pages are
+        not read, because the panel polls this list.
         """
         items: list[dict[str, Any]] = []
         total = 0

@@ -1,7 +1,8 @@
 """Proxy request handler that streams the responses of an app to the client.
 
-jupyter-server-proxy itself opens a connection for each request and buffers each response. A
-response over 100 MB fails, and the client receives nothing before the response is complete.
+jupyter-server-proxy itself opens a connection for each request, and buffers every response except
+event streams. A buffered response over 100 MB fails, and the client receives nothing before the
+response is complete.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from bai_labext.app_proxy.upstream import (
 )
 from bai_services.tunnel.memory import retain_freed_memory
 
-# A response of at most this size is buffered and sent together with its head.
+# Maximum length of a response that is buffered and sent together with its head. Longer responses,
+# and those of unknown length, are streamed.
 MAX_BUFFERED_RESPONSE_BYTES = 128 * 1024
-# If the fast path is on, the kernel moves the bodies of responses of at least this size.
+# Minimum length of a response whose body the kernel moves, if the fast path is on.
 MIN_FAST_MOVE_BYTES = 4 * 1024 * 1024
 # Requests with these methods can be retried if a reused connection turns out to be closed.
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -80,7 +82,8 @@ class AppProxyHandler(ProxyHandler):
     forwards websockets, and requests to apps whose responses it must rewrite.
     """
 
-    # Called for requests on the fast path. If None, this handler does not use the fast path.
+    # Called for each request that bypasses Jupyter. If None, this handler caches no authorization,
+    # so its requests do not bypass Jupyter.
     record_fast_use: RecordUse | None = None
 
     _upstream: Connection | None = None
@@ -213,7 +216,10 @@ class AppProxyHandler(ProxyHandler):
             await RequestHandler.flush(self)
 
     async def _send_long(self, response: AppResponse, fast_path: RequestFastPath) -> None:
-        """Send a response without tornado, which copies every byte; then close the connection."""
+        """Send a long response with ``fast_path.move``; then close the connection.
+
+        Tornado would copy every byte.
+        """
         self.set_header("Connection", "close")
         await RequestHandler.flush(self)
         stream = self.detach()

@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
         Raises
         ------
         ConnectionCut
-            If the connection has ended.
+            If the connection has ended and no data is left.
         """
         while not self._chunks:
             if self.is_at_end:

@@ -153,6 +153,6 @@ def activity_recording_handler(
 
 
 def activity_times(settings: Mapping[str, Any]) -> dict[str, datetime]:
-    """Return a server's mutable mapping of each extension to the time of its last activity."""
+    """Return Jupyter's mutable dict with the time of the last activity of each extension."""
     times: dict[str, datetime] = settings["last_activity_times"]
     return times

@@ -118,9 +118,9 @@ class Arguments:
     def temporary(self, app: App) -> list[str]:
         """Return the names of the arguments whose default path is deleted with the session.
 
-        There are such arguments only if no writable folder was requested. An argument is left out
-        if the user or an environment variable has set its path. The panel's form shows a warning if
-        there are such arguments.
+        The list is empty if a requested writable folder is mounted. An argument is left out if the
+        user or an environment variable has set its path. The panel's form shows a warning if the
+        list is not empty.
         """
         stored = self._stored(app)
         return [

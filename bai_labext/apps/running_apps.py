@@ -141,9 +141,9 @@ class RunningApps:
     ) -> None:
         """Start an app in the background with the ``chosen`` arguments.
 
-        Does nothing if the Jupyter server itself serves the app. An app that is already running or
-        starting is restarted only if ``restart`` is set. If the app is started or restarted, the
-        arguments are stored for later starts.
+        Starts nothing if jupyter-server-proxy does not manage the app's process. An app that is
+        already running or starting is restarted only if ``restart`` is set. If the app is started
+        or restarted, the arguments are stored for later starts.
 
         Raises
         ------
@@ -192,7 +192,7 @@ class RunningApps:
         offer = self.offer(name)
         if offer.is_offered and offer.app.kind is not AppKind.PROCESS:
             raise Conflict(
-                f"{offer.app.title} was not started by the session's apps; stop its program "
+                f"{offer.app.title} is not a process that the session starts; stop its program "
                 "where you started it"
             )
         self._failures.pop(name, None)
@@ -330,8 +330,8 @@ class RunningApps:
                 continue
             pids.add(process.pid)
             if process.returncode == 0 or len(pids) > MAX_RESTARTS:
-                # jupyter-server-proxy would restart a failing process forever. It would also wait
-                # for a process that has ended with exit code 0.
+                # Until the app's timeout, jupyter-server-proxy would restart a failing process, or
+                # wait for a process that has ended with exit code 0.
                 process._killed = True
                 starting.cancel()
         app = self._offers[name].app

@@ -63,7 +63,7 @@ class Visits:
         Forbidden
             If the manager denies the visit, or the visitor has no token.
         Unavailable
-            If the manager is unavailable, and the last admission is older than the grace period.
+            If the manager is unavailable, and no admission within the grace period is cached.
         """
         if not visit.token:
             raise Forbidden("open this app with the link that you received")

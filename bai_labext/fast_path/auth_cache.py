@@ -1,4 +1,4 @@
-"""Cache each authorization for 1.5 s, for requests to the same app with identical headers.
+"""Cache authorizations for 1.5 s, for requests to the same app with identical headers.
 
 The key is the unchanged header block of a request that Jupyter has authorized. A request with the
 same header block has the same cookies, tokens and client address.

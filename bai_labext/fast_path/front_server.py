@@ -1,11 +1,11 @@
 """HTTP server that forwards authorized requests itself and passes all others to Jupyter.
 
-Jupyter's checks of a request take longer than the app and the transfer together, and their result
-is the same for consecutive requests of a client. Therefore a request with a cached authorization is
-sent directly to the app if an idle connection to the app exists, and a short response is sent
-directly back. For any other request the connection is passed to Jupyter until Jupyter has
-responded. The same happens if a response turns out to be long or slow after its request was sent to
-the app: Jupyter then forwards that response.
+Jupyter's checks of a request often take longer than the app and the transfer together, and their
+result is usually the same for consecutive requests of a client. Therefore a request with a cached
+authorization is sent directly to the app if an idle connection to the app exists, and a short
+response is sent directly back. For any other request the connection is passed to Jupyter. The same
+happens if a response turns out to be long or slow after its request was sent to the app: Jupyter
+then forwards that response.
 """
 
 from __future__ import annotations

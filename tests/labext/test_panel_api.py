@@ -379,7 +379,7 @@ def test_a_named_port_is_running_when_a_program_listens(server: JupyterServer, h
         assert server.get(path, token=None).status_code in (302, 403)
         stopped = server.request("DELETE", f"bai/api/apps/{name}")
         assert stopped.status_code == 409
-        assert "not started by the session's apps" in stopped.json()["message"]
+        assert "is not a process that the session starts" in stopped.json()["message"]
     wait_until(lambda: app(server, name)["state"] == "stopped", 60, "the port to be closed")
 
 

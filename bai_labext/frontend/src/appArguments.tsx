@@ -5,7 +5,7 @@ import { Form } from './form';
 import type { Translate } from './i18n';
 import type { App } from './types';
 
-/** Whether to show the form before a start: a required argument is empty or a path is temporary. */
+/** Whether opening an app needs the form: a required argument is empty, or a path is temporary. */
 export function needsArguments(app: App): boolean {
   return app.arguments.some(each => (each.is_required && !each.value) || each.is_temporary);
 }

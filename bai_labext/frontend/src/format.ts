@@ -78,8 +78,8 @@ function trimmed(text: string): string {
 const PLACEHOLDER = /\{(\w+)(?::([^}]*))?\}/g;
 
 /**
- * Return a text of the manager in the user's language. The result is the English message if the
- * catalogue has no text for the code, or if a value is missing.
+ * Return a text of the manager in the user's language. The result is the English message if
+ * there is no code, the catalogue has no text for it, or a value is missing.
  */
 export const reasonText = (t: Translate, message: string, coded: CodedText | null): string =>
   (coded && translated(t, coded)) ?? inLocalTime(message);

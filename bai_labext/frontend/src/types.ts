@@ -174,7 +174,10 @@ export interface OtherSession {
   page: string;
 }
 
-/** Output of a kernel or an app. A request with `mark` returns only the output after that mark. */
+/**
+ * Output of a kernel or an app. If `is_more` is true, `log` continues the earlier output; otherwise
+ * it replaces that output.
+ */
 export interface Log {
   log: string;
   mark?: string;

@@ -277,7 +277,7 @@ async function filesBelow(entry: FileSystemEntry): Promise<FileToUpload[]> {
   const reader = (entry as FileSystemDirectoryEntry).createReader();
   const files: FileToUpload[] = [];
   for (;;) {
-    // Browsers return at most 100 entries per call.
+    // Some browsers return at most 100 entries per call.
     const entries = await new Promise<FileSystemEntry[]>((resolve, reject) => {
       reader.readEntries(resolve, reject);
     });

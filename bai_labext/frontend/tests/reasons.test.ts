@@ -21,7 +21,7 @@ test('a reason is built from its code, values and parts', () => {
   assert.equal(shown, '기다리는 중: a (대기 중), {name} (대기 중)');
 });
 
-test('the English message is shown without a code, a text or a value', () => {
+test('the English message is shown if the code, its text or a value is missing', () => {
   const unknown = { code: 'of-a-newer-manager', values: {}, parts: [] };
   const without = { ...one('a'), values: { name: 'a' } };
   for (const coded of [null, unknown, without, { ...one('a'), parts: [unknown] }]) {
