@@ -1,4 +1,4 @@
-/** User-supplied names, such as `constructor`, that are also inherited keys of every object. */
+/** User-supplied names, such as `constructor`, that are also inherited keys of objects. */
 import type { TFunction } from 'i18next';
 import { describe, expect, test, vi } from 'vitest';
 import type { SessionApp } from '../src/data/sessions/apps';

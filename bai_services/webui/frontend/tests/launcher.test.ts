@@ -35,7 +35,7 @@ describe('the form', () => {
     expect(requestOf(formOf(REQUEST))).toEqual(expected);
   });
 
-  test('with default values gives an empty request', () => {
+  test('with default values gives a request that has only a type', () => {
     expect(requestOf(EMPTY)).toEqual({ type: 'interactive' });
   });
 

@@ -20,9 +20,6 @@ test.each([
   [{ cpu: '5', mem: '1g' }, false, 'over-limit'],
   [{ cpu: '1', mem: '9g' }, false, 'too-large'],
   [{ cpu: '1', 'cuda.device': '1' }, false, 'waits']
-])(
-  'a preset with %o that can start now: %s is in the state %s',
-  (resources, allocatable, state) => {
-    expect(presetState({ resources, allocatable }, LIMITS)).toBe(state);
-  }
-);
+])('a preset with %o and allocatable=%s has the state %s', (resources, allocatable, state) => {
+  expect(presetState({ resources, allocatable }, LIMITS)).toBe(state);
+});

@@ -72,7 +72,7 @@ test.each([
   expect(reasonText(await translator('th'), reason)).toBe('the message');
 });
 
-test('a name cannot contain a placeholder, markup of the catalogue or hidden characters', async () => {
+test('placeholders and markup in a name are shown as text, hidden characters as codes', async () => {
   const coded = text('group-inactive', { group: '{group} {{x}} $t(why.pending) \u202e' });
   expect(reasonText(await translator('ko'), { message: '', coded })).toBe(
     '{group} {{x}} $t(why.pending) [U+202E] 자원 그룹이 비활성 상태입니다'

@@ -28,7 +28,7 @@ test('nothing is noticed after the last response', () => {
   expect(onSilence).not.toHaveBeenCalled();
 });
 
-test('a response restarts the time of the other requests, a cancelled request does not', () => {
+test('a response restarts the timeout of the other requests, a cancelled request does not', () => {
   const { watch, onSilence } = watched();
   watch.sent();
   watch.sent();

@@ -10,7 +10,7 @@ const SHORTCUTS = [
   { key: ']', text: 'about.notices' }
 ] as const;
 
-/** Version, state of the components, and keyboard shortcuts. */
+/** Version, status of the components, API description and keyboard shortcuts. */
 export function About({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
   const { t } = useTranslation();
   const { data: health } = useQuery({ ...healthQuery, enabled: isOpen });

@@ -16,7 +16,7 @@ export function StatusTag({ status }: { status: string }) {
   return <Tag color={status in COLORS ? COLORS[status] : 'cyan'}>{t(`status.${status}`)}</Tag>;
 }
 
-/** The status of a session; a failed batch session has not just ended. */
+/** The status of a session; a failed session is shown as `ERROR`. */
 export const SessionTag = ({ session }: { session: Session }) => (
   <StatusTag status={hasFailed(session) ? 'ERROR' : session.status} />
 );

@@ -31,6 +31,6 @@ export function numberOf(amount: string): number {
 
 /** The sum of two amounts of one slot; for memory, a number of bytes. */
 export function addAmounts(first: string, second: string): string {
-  // A share has three decimal places; binary fractions such as 0.1 + 0.2 are not exact.
+  // A share has at most three decimal places; sums of binary fractions are inexact (0.1 + 0.2).
   return String(Number((numberOf(first) + numberOf(second)).toFixed(3)));
 }

@@ -6,7 +6,7 @@ interface Estimate {
   certainty: string;
 }
 
-/** The expected start of a session, which is not a promise unless it is known. */
+/** Text for the estimated start of a session; the text says how certain the estimate is. */
 export function startText(t: TFunction, estimate: Estimate, language: string): string {
   const { starts_at: startsAt, certainty } = estimate;
   if (startsAt === null) {

@@ -69,12 +69,12 @@ export const api = createClient<paths, 'application/json'>({
   headers: { 'X-XSRFToken': config.xsrfToken }
 });
 
-// A pending request gets no response for this time: find out whether the server responds at all.
+// If no response arrives for this time while requests are pending, `onSilence` is called.
 const MAX_SILENCE_MILLIS = 3_000;
 let reportSilence = () => {};
 const responses = new ResponseWatch(MAX_SILENCE_MILLIS, () => reportSilence());
 
-/** Call `listener` when requests are pending and the server has sent no response for some time. */
+/** Call `listener` when requests are pending and no response has arrived for 3 s. */
 export function onSilence(listener: () => void): void {
   reportSilence = listener;
 }

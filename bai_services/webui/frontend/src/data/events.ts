@@ -9,7 +9,7 @@ const MAX_RETRY_MILLIS = 10_000;
 // connection of the browser open, so the browser reports no error.
 const MAX_SILENCE_MILLIS = 15_000;
 const MAX_RESPONSE_MILLIS = 10_000;
-// After requests without a response, a response must arrive within this time.
+// Timeout of the check whether the server still responds while requests have no response.
 const MAX_PROBE_MILLIS = 2_000;
 const FIRST_RETRY_MILLIS = 1_000;
 // Throttle interval: a change and all changes within this time after it cause one refresh.
@@ -100,7 +100,7 @@ function open(): void {
   on('folder', () => {
     void queries.invalidateQueries({ queryKey: ['folders'] });
     void queries.invalidateQueries({ queryKey: ['files'], predicate: isListing });
-    // The dashboard shows the usage of storage, which has changed with the folder.
+    // The dashboard shows the usage of storage, which can change with the folder.
     void queries.invalidateQueries({ queryKey: ['sessions', 'dashboard'] });
   });
   on('files', event => {

@@ -29,7 +29,7 @@ export async function loadLanguage(name: string): Promise<void> {
   document.documentElement.lang = language;
 }
 
-// Tells the web UI in the browser's other tabs which language was chosen.
+// Notifies the web UI in the browser's other tabs of the chosen language.
 const otherTabs = new BroadcastChannel(COOKIE);
 
 /** Switch the language of the web UI in all tabs, and of the Hub's pages, which read the cookie. */

@@ -15,8 +15,8 @@ export interface Reason {
 const PLACEHOLDER = /\{(\w+)(?::([^}]*))?\}/g;
 
 /**
- * Return a text of the server in the user's language. The result is the English text for a code or
- * value that the catalogue does not have, for example from a newer server.
+ * Return a text of the server in the user's language. The result is the English text if there is no
+ * code, the catalogue has no text for the code, or a value is missing.
  */
 export const reasonText = (i18n: I18n, { message, coded }: Reason): string =>
   (coded && translated(i18n, coded)) ?? withLocalTimes(message, i18n.language);

@@ -35,14 +35,14 @@ const WARNING_MILLIS = 10 * 60_000;
 // Poll: activity in a session postpones its end without an event.
 const REFRESH_MILLIS = 60_000;
 
-// The statuses that can be announced; TERMINATED if the session has failed.
+// The statuses that can be announced; TERMINATED is announced only if the session has failed.
 const ANNOUNCED: readonly string[] = ['RUNNING', 'ERROR', 'TERMINATED'];
 
 type NewNotice = Omit<Notice, 'at' | 'isRead'>;
 
 const keyOf = (session: string, kind: Notice['kind']) => `${session}:${kind}`;
 
-/** What the status of a session announces; undefined: nothing. */
+/** The notice about the status of a session; undefined if there is none. */
 function noticeOf(session: Session): NewNotice | undefined {
   const { id, name, status, exit_code: code } = session;
   const info = statusText(i18next, session);

@@ -65,8 +65,8 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
   const columns = useMemo(() => {
     const orderOf = (field: string): SortOrder =>
       sort === field ? 'ascend' : sort === `-${field}` ? 'descend' : null;
-    // Not by AntD: its table adds these columns after its first layout by itself, and the message
-    // of an empty list could remain as wide as the columns of a phone.
+    // AntD's table would add the columns for wide screens only after its first layout, and the
+    // message of an empty list could remain as narrow as on a phone.
     return props.columns.flatMap(({ responsive, ...column }) => {
       const hasSpace = !responsive || responsive.some(width => screens[width]);
       if (!hasSpace || hidden.includes(column.key)) {

@@ -36,7 +36,7 @@ export function PagedList<T>({ query, page, onPage, ...list }: PagedListProps<T>
       <ErrorNotice error={error} onRetry={() => void refetch()} />
     </div>
   );
-  // An unread list is not shown as an empty one.
+  // A list that could not be read must not look empty.
   if (notice && data === undefined) {
     return notice;
   }

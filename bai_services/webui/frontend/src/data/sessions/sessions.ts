@@ -27,8 +27,8 @@ export const isEnded = (session: Session) => ENDED.includes(session.status);
 export const isPending = (session: Session) => PENDING.includes(session.status);
 
 /**
- * Whether a batch session has ended without success. The result of an interactive session says
- * nothing to its user: an idle timeout is a failure too.
+ * Whether a batch session has failed. The result of an interactive session is ignored, because it
+ * is a failure even after an idle timeout.
  */
 export const hasFailed = ({ type, status, result }: Session) =>
   type === 'batch' && status === 'TERMINATED' && result === 'failure';

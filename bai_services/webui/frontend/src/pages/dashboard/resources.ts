@@ -40,8 +40,9 @@ const rankOf = ({ limit, used, is_limiting: isLimiting }: SlotQuota) =>
 const firstRank = ({ slots }: Scope) => Math.min(...slots.map(rankOf));
 
 /**
- * The scopes and, in each, the slots: first those that limit, then other limits, then what is used.
- * Slots without limit and usage, of which there can be many, are omitted unless `showsAll`.
+ * The scopes, and the slots of each scope: first limiting quotas, then other limits, then usage
+ * without a limit. Slots without limit and usage, of which there can be many, are omitted unless
+ * `showsAll` is set.
  */
 export function quotaScopes({ scopes }: Quotas, showsAll: boolean): Scope[] {
   return scopes

@@ -279,7 +279,7 @@ export function FolderOwner({ folder }: { folder: Folder }) {
 
 const COLORS: Record<string, string> = { ready: 'default', error: 'red', 'delete-error': 'red' };
 
-/** The status, the progress of a running task, and whether a session uses the folder. */
+/** The status, the progress of a running task, and tags for a mounted or auto-mounted folder. */
 export function FolderStatus({ folder }: { folder: Folder }) {
   const { t } = useTranslation();
   const { task } = folder;

@@ -88,8 +88,8 @@ export function ResourceSection() {
 }
 
 /**
- * Choice of a preset. The selection discards entered amounts. A preset that cannot start now can
- * also be selected; the session then waits in the queue.
+ * Choice of a preset. The selection discards entered amounts. Presets that cannot start now can be
+ * selected, too.
  */
 function PresetField({ options }: { options: SessionOptions }) {
   const { t } = useTranslation();

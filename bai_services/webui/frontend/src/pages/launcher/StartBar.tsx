@@ -88,7 +88,7 @@ export function StartBar({ form, preview, isCurrent, onReview }: StartBarProps) 
   );
 }
 
-/** The number of problems of the request; without problems, the expected start. */
+/** The result of the preview as one sentence. */
 function resultText(t: TFunction, language: string, preview: SessionPreview): string {
   if (preview.problems.length > 0) {
     return t('launcher.cannot-start', { count: preview.problems.length });

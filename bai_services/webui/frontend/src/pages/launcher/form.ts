@@ -197,7 +197,7 @@ export function requestOfSession(session: Session): SessionRequest {
   );
 }
 
-/** The image chosen in the form, else the default image of the project. */
+/** The image chosen in the form, else the project's default; undefined if it is not listed. */
 export function imageOf(form: LaunchForm, options: SessionOptions) {
   const project = options.projects.find(({ id }) => id === options.project);
   const chosen = form.image || (project?.default_image ?? '');

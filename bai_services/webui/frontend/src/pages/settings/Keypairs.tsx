@@ -8,7 +8,7 @@ import { formatTime } from '../../components/time';
 import { ownKeypairsQuery, useChangeKeypair, type Keypair } from '../../data/accounts/account';
 import { meQuery } from '../../data/accounts/me';
 
-/** The user's API keys: activate, deactivate, replace the secret key. */
+/** The user's keypairs: activate, deactivate, replace the secret key. */
 export function Keypairs() {
   const { t, i18n } = useTranslation();
   const { data: me } = useQuery(meQuery);

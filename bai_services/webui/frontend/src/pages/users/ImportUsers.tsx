@@ -30,7 +30,7 @@ export function ImportUsers({ onClose }: { onClose: () => void }) {
     ...takenNamesQuery(namesIn(file?.rows ?? [])),
     enabled: file !== undefined
   });
-  // A created user is not a problem of its row.
+  // Do not mark a row as taken because of the user that was created from it.
   const rows = (file?.rows ?? []).flatMap(row =>
     outcomes.has(row.number) ? [row] : markTaken([row], taken)
   );

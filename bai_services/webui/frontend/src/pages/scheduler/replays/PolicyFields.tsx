@@ -10,7 +10,7 @@ interface PolicyFieldsProps {
   onRemove?: () => void;
 }
 
-/** The rules of one policy to try; a rule that is not chosen is the current rule of the group. */
+/** The rules of one policy to try; an empty rule stands for the current rule of the group. */
 export function PolicyFields({ number, policy, onChange, onRemove }: PolicyFieldsProps) {
   const { t } = useTranslation();
   const label = (rule: Rule, value: string) =>

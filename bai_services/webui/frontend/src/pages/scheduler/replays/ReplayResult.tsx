@@ -10,7 +10,7 @@ const CHART_HEIGHT = 240;
 const GROUPINGS = { project: 'by_project', user: 'by_user', priority: 'by_priority' } as const;
 type Grouping = keyof typeof GROUPINGS;
 
-/** Comparison of the history with policies: table, charts, and facts that were not recorded. */
+/** Comparison of the history with policies: tables, charts, and what the replay cannot know. */
 export function ReplayResult({ comparison }: { comparison: Comparison }) {
   const { t, i18n } = useTranslation();
   const { reports } = comparison;
@@ -101,7 +101,7 @@ function MeasureTable({ reports, names }: ReportsProps) {
     row('fragmentation', report => percent(report.fragmentation_percent))
   ].map(({ texts, ...rest }) => ({
     ...rest,
-    // NaN: the number is missing, because a report is not compared with itself.
+    // NaN: the report has no such comparison.
     texts: texts.map(text => (text === 'NaN' ? '–' : text))
   }));
   return (

@@ -1,6 +1,6 @@
 import type { Schemas } from '../../../data/client';
 
-/** The rules of a policy; an empty string is the current rule of the group. */
+/** The rules of a policy; an empty string stands for the current rule of the group. */
 export interface TriedRules {
   scheduler: string;
   placement: string;

@@ -13,7 +13,7 @@ import { requestOfSession } from '../../launcher/form';
 
 /**
  * Menu with further actions: rename, change the priority, create a session like this one. Read-only
- * roles, which may change their own sessions but create none, do not get the last one.
+ * roles may change their own sessions, but do not get the action that creates a session.
  */
 export function SessionMenu({ session }: { session: Session }) {
   const { t } = useTranslation();

@@ -13,7 +13,7 @@ export interface DeviceGroup {
   share: string | null;
 }
 
-/** Whole devices of one model and enforcement level together, and each share by itself. */
+/** Group whole devices by model and enforcement level; each share is a group of its own. */
 export function deviceGroups(devices: readonly Device[]): DeviceGroup[] {
   const groups = new Map<string, DeviceGroup>();
   for (const { id, kernel, model, enforcement, share } of devices) {

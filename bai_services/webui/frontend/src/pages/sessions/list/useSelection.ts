@@ -15,7 +15,10 @@ export interface Selection {
   /** Their ids. */
   ids: string[];
   select: (ids: string[]) => void;
-  /** Query for all live sessions that match the filters; undefined if not all are selected. */
+  /**
+   * Query for the live sessions that match the filters, at most `MAX_LIMIT`; undefined if not all
+   * are selected.
+   */
   all: SessionList | undefined;
   /**
    * Number of live sessions that match the filters. Undefined if the page shows all of them, or if
