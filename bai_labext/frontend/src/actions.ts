@@ -88,7 +88,7 @@ export class Actions {
     });
   }
 
-  /** Show a button that opens the started app: browsers open a tab only after a click. */
+  /** Show a button that opens the started app: browsers block a tab that no click opens. */
   private notifyStarted(app: App, notice: string): void {
     const started = this.model.apps.find(other => other.name === app.name);
     if (started?.state !== 'running') {
@@ -278,7 +278,7 @@ export class Actions {
     if (!this.client.canRequestConsent) {
       throw new Error(this.t('allow-needs-tls'));
     }
-    // Browsers open a window only in response to a click, here on the button of this dialog.
+    // Browsers block a window that no click opens; here, the user clicks the dialog's button.
     const result = await showDialog({
       title: this.t('allow-title'),
       body: this.t('allow-why'),

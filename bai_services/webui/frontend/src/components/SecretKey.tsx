@@ -1,7 +1,7 @@
 import { Alert, Descriptions, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 
-/** A new keypair; its secret key is shown only once. */
+/** A keypair with its new secret key, which is shown only once. */
 export function SecretKey(props: { access_key: string; secret_key: string }) {
   const { t } = useTranslation();
   return (

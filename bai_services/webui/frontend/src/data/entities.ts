@@ -77,7 +77,7 @@ export function useDeleteEntity(path: EntityPath) {
   });
 }
 
-/** Sign a user out of all browsers, or unlock the account after failed sign-ins. */
+/** End all sign-ins and tokens of a user, or unlock the account after failed sign-ins. */
 export function useUserAction(action: 'sign-out' | 'unlock') {
   return useMutation({
     mutationFn: (key: string) => {

@@ -12,7 +12,7 @@ export interface FilterProperty {
   isDate?: boolean;
   /** A boolean property: the user chooses yes or no. */
   isFlag?: boolean;
-  /** The possible values; if omitted, any text can be entered. */
+  /** The possible values; if omitted, the user enters a text, except for a date or flag. */
   choices?: readonly { value: string; label: string }[];
 }
 

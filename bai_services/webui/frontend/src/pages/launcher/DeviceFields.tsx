@@ -9,7 +9,7 @@ import { SlotField } from './SlotField';
 
 const isDevice = (slot: string) => slot.includes('.');
 
-/** Kind and amount of devices: none, shares of one device, or whole devices. */
+/** Kind and amount of devices: none, shares, or whole devices. */
 export function DeviceFields() {
   const { t } = useTranslation();
   const { form, change, options, preview } = useLauncher();
