@@ -17,7 +17,7 @@ PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
 class ResourceFactory:
-    """Creates resources in domain ``default``. Resources with an owner belong to ``user``.
+    """Creates resources. Those with an owner belong to ``user``, those of a domain to ``default``.
 
     The method with the name of a placeholder creates a resource and returns its key. The methods
     ``fresh``, ``yesterday`` and ``upload`` only return a value.

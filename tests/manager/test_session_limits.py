@@ -26,7 +26,7 @@ UNIFORM = Sharing(Level.PROCESS, 50, 1000, is_uniform=True)
 
 
 def agent(name: str = "a1", *, cpu: int = 0, mem: int = 0, devices: int = 2) -> AgentState:
-    """Return an agent with 4 cores and 8 GiB, of which some are used, and unused devices."""
+    """Return an agent with 4 cores, 8 GiB and unused devices; ``cpu`` and ``mem`` are in use."""
     return AgentState(
         name,
         "main",
@@ -88,7 +88,8 @@ def test_without_limits_everything_that_is_free_is_available() -> None:
     [
         pytest.param(facts(keypair(max_pending_sessions=0)), id="no pending sessions"),
         pytest.param(
-            facts(ScopeCaps(USER, "ann", max_pending_sessions=0)), id="none of the whole user"
+            facts(ScopeCaps(USER, "ann", max_pending_sessions=0)),
+            id="no pending sessions of the user",
         ),
         pytest.param(
             facts(keypair(max_pending_sessions=2), pending={"sessions": 2}),
