@@ -141,7 +141,7 @@ class RunningHub:
 
     @contextmanager
     def suspended(self, component: Component) -> Iterator[None]:
-        """Suspend the process of a component in the block."""
+        """Suspend the process of a component during the ``with`` block."""
         process = self.process_of(component)
         process.suspend()
         try:

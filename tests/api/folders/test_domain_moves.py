@@ -1,4 +1,4 @@
-"""Transfers of folders to another owner, and moves of an owner to another domain."""
+"""Transfers of folders to another owner, and moves of users to another domain."""
 
 from __future__ import annotations
 

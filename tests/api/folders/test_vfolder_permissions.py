@@ -155,7 +155,7 @@ async def test_user_is_invited_by_email_address_in_any_case(api: Api) -> None:
 async def test_host_permission_of_one_scope_permits_setting_a_members_permission(
     api: Api, grants: str
 ) -> None:
-    """A host permission that the domain, the project or the keypair policy grants is enough."""
+    """It is enough if the domain, the project or the keypair policy grants a host permission."""
     admin, owner = await api.client("admin"), await api.client("domain-admin")
     team = await admin.post("/vfolders", {"name": "team", "project": "default/default"})
     wanted = "set-user-specific-permission"

@@ -126,7 +126,7 @@ async def test_project_folder_is_accessible_to_all_members(api: Api) -> None:
         await user.delete("/vfolders/shared")
     with pytest.raises(NotFound):
         await (await api.client("acme-user")).get(f"/vfolders/{folder['id']}")
-    # A grant can give one member a higher permission than the other members.
+    # A grant can give one member a higher permission than the other members have.
     await admin.put("/vfolders/shared/grants/user", {"permission": "rw"})
     assert (await user.get("/vfolders/shared"))["permission"] == "rw"
     assert (await (await api.client("user2")).get("/vfolders/shared"))["permission"] == "ro"
