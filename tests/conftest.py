@@ -1,3 +1,3 @@
-"""Load the plugin, which has the fixtures that several test folders share."""
+"""Load the plugin with the fixtures that several test folders share."""
 
 pytest_plugins = ["tests.testbed.plugin"]

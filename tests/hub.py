@@ -141,7 +141,7 @@ class RunningHub:
 
     @contextmanager
     def suspended(self, component: Component) -> Iterator[None]:
-        """Suspend the process of a component in the block."""
+        """Suspend the process of a component during the ``with`` block."""
         process = self.process_of(component)
         process.suspend()
         try:
@@ -255,7 +255,7 @@ def running_session(hub: RunningHub, name: str, **fields: Any) -> dict[str, Any]
 def session_in(
     hub: RunningHub, name: str, key: str, status: str, *, ended: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Wait until a session has a status, and return it; fail if the status is in ``ended``."""
+    """Wait until a session has ``status``; return the session. Fail on a status in ``ended``."""
     with hub.rest(name) as rest:
 
         def session_with_status() -> dict[str, Any] | None:

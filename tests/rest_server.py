@@ -1,7 +1,4 @@
-"""A server for tests of REST clients.
-
-Its routes echo a request, or respond with a list, an error, or a page that is not from the API.
-"""
+"""A server for tests of REST clients."""
 
 from __future__ import annotations
 

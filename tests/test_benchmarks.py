@@ -13,7 +13,7 @@ from benchmarks.proxy_load import latencies
 from benchmarks.storage import _Client
 
 
-async def test_response_other_than_200_is_an_error_and_causes_no_second_one() -> None:
+async def test_response_other_than_200_causes_exactly_one_error() -> None:
     problems: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
 

@@ -66,7 +66,7 @@ def examples() -> Iterator[tuple[str, list[str]]]:
             try:
                 yield page.name, shlex.split(text.replace("\\|", "|"))
             except ValueError:
-                continue  # an apostrophe in the text, or a single quotation mark
+                continue  # an unpaired quotation mark, such as an apostrophe
 
 
 def command_of(words: list[str]) -> tuple[click.Command, list[str]]:

@@ -1,4 +1,4 @@
-"""The state folder, and `exit_with_parent`."""
+"""The state folder with its secrets and ports, and `exit_with_parent`."""
 
 from __future__ import annotations
 

@@ -17,7 +17,10 @@ PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
 class ResourceFactory:
-    """Creates resources in domain ``default``. Resources with an owner belong to ``user``.
+    """Creates resources.
+
+    If a resource has an owner, the owner is ``user``. If it belongs to a domain, the domain is
+    ``default``.
 
     The method with the name of a placeholder creates a resource and returns its key. The methods
     ``fresh``, ``yesterday`` and ``upload`` only return a value.

@@ -162,7 +162,7 @@ def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManagerThread]
 
 
 def requests_for(operation: Any) -> st.SearchStrategy[Any]:
-    """Generate valid requests and, if the operation has input, invalid ones."""
+    """Generate valid requests and, if the operation has a body or a query, invalid requests."""
     valid: st.SearchStrategy[Any] = operation.as_strategy()
     if not operation.body and not operation.query:
         return valid

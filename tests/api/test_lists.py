@@ -59,7 +59,7 @@ LISTS = [
     if getattr(getattr(getattr(handler, method), "operation", None), "is_list", False)
 ]
 # Lists that belong to a resource, such as the members of a project. ResourceFactory replaces the
-# placeholder in the second path by the key of a new resource.
+# placeholder in a value of this mapping by the key of a new resource.
 TEMPLATES = {
     "/projects/{key}/members": "/projects/{project}/members",
     "/vfolders/{key}/grants": "/vfolders/{shared_folder}/grants",
@@ -79,7 +79,7 @@ async def factory(api: Api) -> ResourceFactory:
     return await ResourceFactory.of(api)
 
 
-async def test_lists_accept_or_reject_every_filter_and_sort_order(
+async def test_filters_and_sort_orders_cause_no_server_error(
     api: Api, factory: ResourceFactory
 ) -> None:
     http = (await api.client("admin")).http

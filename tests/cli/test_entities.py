@@ -20,7 +20,7 @@ WITHOUT_OPTION = {
         "username",
         "password",
         "projects",
-    },  # set by `--password-stdin` and `project members add`
+    },  # password: `--password-stdin`; projects: `project members add`
     "image": {"name"},
     "preset": {"name"},
 }

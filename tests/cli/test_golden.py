@@ -82,7 +82,7 @@ async def wait_for_reason(bai: Bai, name: str) -> None:
         found = (await bai("session", "info", name, "--json", by="user")).document
         return found["reasons"] and found["queue_position"] is not None
 
-    # The first placement in a process may JIT-compile the placement code, which takes a minute.
+    # The first placement in a process may JIT-compile the placement code.
     await wait_until_async(is_explained, 90, f"the reason why {name} is pending")
 
 

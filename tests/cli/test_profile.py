@@ -39,7 +39,9 @@ def environ(tmp_path: Path) -> dict[str, str]:
         (" http://[::1]:8000 ", "http://[::1]:8000"),
     ],
 )
-def test_any_url_of_a_hub_is_reduced_to_its_base_url(given: str, expected: str) -> None:
+def test_url_of_a_page_of_a_hub_is_reduced_to_the_base_url_of_the_hub(
+    given: str, expected: str
+) -> None:
     assert hub_url(given) == expected
 
 

@@ -45,6 +45,7 @@ def run(files: Path, *arguments: object) -> Result:
 
 
 def openb(*more: object) -> tuple[object, ...]:
+    """Return the arguments to replay a workload in the openb format, followed by ``more``."""
     return (
         "--workload", Path("pods.csv"), "--nodes", Path("nodes.csv"),
         "--policy", Path("mine.yaml"), *more,

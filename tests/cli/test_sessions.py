@@ -290,7 +290,7 @@ async def test_preview_creates_no_session(bai: Bai, api: Api, agent: FakeAgent) 
     assert "resources.cpu: " in done.stderr
 
 
-def test_wait_says_if_only_a_quota_can_let_the_session_start(
+def test_wait_prints_a_note_if_a_quota_blocks_the_session(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     reason = {"check": "policy", "passed": False, "message": "1 session allowed"}
@@ -328,7 +328,7 @@ async def test_a_name_that_is_not_found_gets_a_suggestion(bai: Bai, agent: FakeA
     assert (done.code, "Did you mean" in done.stderr) == (4, False)
 
 
-async def test_an_empty_list_says_whether_it_is_filtered(bai: Bai, agent: FakeAgent) -> None:
+async def test_message_for_an_empty_list_depends_on_filters(bai: Bai, agent: FakeAgent) -> None:
     done = await bai("session", "ls", "--status", "error", by="user")
     assert done.stderr == "no session matches the filters\n"
     done = await bai("session", "ls", by="user")

@@ -303,16 +303,16 @@ async def test_interrupted_download_of_several_files_is_resumed(
     assert read[5:] == ["a", "b", "c", "d"]
 
 
-@pytest.fixture(params=["link", "second link", "pipe", "of another user"])
+@pytest.fixture(params=["symbolic link", "hard link", "pipe", "file of another user"])
 def planted(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Path], None]:
-    """Put a file into the place of a file that ``bai`` writes."""
+    """Return a function that creates a link, pipe or file at a path that ``bai`` would write."""
 
     def plant(place: Path) -> None:
         victim = tmp_path / "victim"
         victim.write_text("x")
-        if request.param == "link":
+        if request.param == "symbolic link":
             place.symlink_to(victim)
-        elif request.param == "second link":
+        elif request.param == "hard link":
             place.hardlink_to(victim)
         elif request.param == "pipe":
             os.mkfifo(place)
@@ -325,7 +325,7 @@ def planted(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Path], 
     return plant
 
 
-def test_partial_file_of_another_user_is_not_resumed(
+def test_partial_file_that_is_not_a_regular_file_of_the_user_is_not_resumed(
     tmp_path: Path, planted: Callable[[Path], None]
 ) -> None:
     partial = PartialFile(tmp_path / "data", "etag", replaces=False)
@@ -336,7 +336,7 @@ def test_partial_file_of_another_user_is_not_resumed(
     assert not (tmp_path / "data").exists()
 
 
-def test_journal_of_another_user_is_not_trusted(
+def test_journal_that_is_not_a_regular_file_of_the_user_is_not_trusted(
     tmp_path: Path, planted: Callable[[Path], None]
 ) -> None:
     completed = CompletedFiles(tmp_path, ["data", "x"])

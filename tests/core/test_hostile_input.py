@@ -317,7 +317,7 @@ HOSTILE = [
 
 
 def discovered() -> Iterator[str]:
-    """Yield the name of each public function of ``core`` that takes text, a mapping or ``Any``."""
+    """Yield the names of public functions and methods of ``core`` that can take text."""
     root = bai_services.core
     for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
         if any(part in info.name for part in (".placement", ".queue", ".estimates")):

@@ -1,4 +1,4 @@
-"""Fixture for an empty database, into which tests insert a small cluster (``world.py``)."""
+"""Fixture for a migrated database, into which tests insert a small cluster (``world.py``)."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ async def test_pages_sorted_by_a_field_with_equal_values_repeat_no_row(
     for offset in range(len(names)):
         page = await store.page(ListQuery(limit=1, offset=offset, sort=("status",)))
         listed += [user.username for user in page.items]
-        # Change the row, because PostgreSQL moves a changed row to the end of its table.
+        # Change the row, because PostgreSQL can store a changed row elsewhere in its table.
         change = UserChange({"full_name": f"read {offset}"})
         await store.update(CheckedUser(listed[-1], {}), change, entry("user.update"))
     assert listed == names

@@ -148,7 +148,7 @@ async def test_pending_sessions_of_user_are_capped(world: World) -> None:
         pytest.param(accounts.domains, {"is_active": False}, id="domain deactivated"),
     ],
 )
-async def test_session_is_not_created_after_a_change_of_its_owner(
+async def test_session_is_not_created_after_a_change_of_its_owner_or_domain(
     world: World, table: sa.Table, changes: dict[str, Any]
 ) -> None:
     domain = {"total_resource_slots": Caps({}), "allowed_vfolder_hosts": {}}
@@ -371,7 +371,7 @@ async def test_incomplete_graph_contains_the_session(
 async def test_order_of_equal_rows_is_reversed_with_the_requested_order(world: World) -> None:
     """Sessions with the same name are listed by creation time, in the requested direction.
 
-    Only ended sessions may have the same name.
+    Of the sessions of one user, only ended sessions may have the same name.
     """
     for _ in range(3):
         row, _ = await world.sessions.enqueue(world.new_session("lab"), world.advance())

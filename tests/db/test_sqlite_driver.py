@@ -85,9 +85,8 @@ async def test_waiting_for_another_writer_does_not_block_event_loop(
             await tx.execute(sa.text("INSERT INTO words (word) VALUES ('ours')"))
 
     task = asyncio.create_task(write())
-    for _ in range(
-        20
-    ):  # The event loop runs: a read completes, and sees neither of the two writes.
+    # The event loop runs: each read completes, and sees neither of the two writes.
+    for _ in range(20):
         assert await words_of(database) == []
     assert not task.done()
     other.execute("COMMIT")

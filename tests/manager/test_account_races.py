@@ -186,7 +186,7 @@ async def test_old_password_is_rejected_if_it_is_reset_while_it_is_verified(
     await accounts.sign_ins.verify(HUB, "user2", NEW, "10.1.2.3")
 
 
-async def test_concurrent_sign_ins_replace_an_outdated_hash(world: World) -> None:
+async def test_concurrent_sign_ins_with_an_outdated_hash_succeed(world: World) -> None:
     await world.set_password("user2")
     sign_ins = world.manager.accounts.sign_ins
     sign_ins.passwords = PasswordHashes(memory_kib=16, rounds=2)

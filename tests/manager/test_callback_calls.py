@@ -134,8 +134,8 @@ async def test_only_allowed_addresses_of_a_name_are_called(receiver: Receiver) -
 
 
 async def test_name_is_resolved_only_once(receiver: Receiver) -> None:
-    # A second lookup would return another address, which is not allowed: a receiver on the same
-    # port would be called there.
+    # A second lookup would return an address that is not allowed, and the call would go to
+    # ``other``.
     async with serve_receiver("127.0.0.2", receiver.port) as other:
         resolver = FakeResolver(["127.0.0.1"], ["127.0.0.2"])
         async with callback_calls(resolver=resolver) as calls:

@@ -252,7 +252,7 @@ async def test_sign_out_revokes_tokens_and_stops_servers(running: HubAndManager,
         assert (await again.get("/me"))["username"] == "acme-user"
 
 
-async def test_every_rejected_request_of_a_refused_account_has_the_reason(
+async def test_requests_from_an_address_that_is_no_longer_allowed_are_rejected_with_the_reason(
     running: HubAndManager,
 ) -> None:
     api = "/services/bai/api/v1"
@@ -264,10 +264,10 @@ async def test_every_rejected_request_of_a_refused_account_has_the_reason(
         async def has_lost_its_sign_in() -> bool:
             me = await browser.get(f"{api}/me")
             assert (me.status_code, me.json()["details"]) == (401, {"reason": "address"})
-            # The Hub has rejected the token of this cookie.
+            # JupyterHub's client deletes this cookie when the Hub rejects the cookie's token.
             return "service-bai" not in {cookie.name for cookie in browser.cookies.jar}
 
-        # Every page of the manager signs the browser in.
+        # Opening this page of the manager signs the browser in.
         await browser.get("/services/bai/cli-login", params=_sign_in_request("x" * 43))
         assert (await browser.get(f"{api}/me")).status_code == 200
         await admin.patch("/users/user2", {"allowed_client_ip": ["10.20.30.0/24"]})
@@ -276,7 +276,7 @@ async def test_every_rejected_request_of_a_refused_account_has_the_reason(
             assert await has_lost_its_sign_in()
         finally:
             await admin.patch("/users/user2", {"allowed_client_ip": None})
-        # The account may sign in again, so there is no reason.
+        # The account may sign in again, so the response contains no reason.
         me = await browser.get(f"{api}/me")
         assert (me.status_code, me.json()["details"]) == (401, {})
 
@@ -299,7 +299,7 @@ async def test_changes_by_a_browser_need_the_xsrf_token_of_the_manager(
 ) -> None:
     async with signed_in_browser(running, "user") as browser:
         api = "/services/bai/api/v1"
-        # Every page of the manager signs the browser in and sets its XSRF token.
+        # Opening this page signs the browser in and sets the manager's XSRF token.
         await browser.get("/services/bai/cli-login", params=_sign_in_request("x" * 43))
         me = await browser.get(f"{api}/me")
         assert (me.status_code, me.json()["username"]) == (200, "user")

@@ -108,7 +108,7 @@ async def test_address_that_tries_many_names_is_blocked(user_world: World) -> No
 async def test_lockout_of_a_user_name_does_not_reveal_its_email(
     user_world: World,
 ) -> None:
-    """If it did, an attacker could lock a name and then test which email address is locked."""
+    """An attacker could otherwise lock a name and then test which email address is locked."""
     await fail_sign_ins(user_world, "user", FAILURES_ALLOWED)
     for password in (WRONG, PASSWORD):
         assert await attempt(user_world, "user@example.com", password) is SignInRefused

@@ -26,7 +26,10 @@ UNIFORM = Sharing(Level.PROCESS, 50, 1000, is_uniform=True)
 
 
 def agent(name: str = "a1", *, cpu: int = 0, mem: int = 0, devices: int = 2) -> AgentState:
-    """Return an agent with 4 cores and 8 GiB, of which some are used, and unused devices."""
+    """Return an agent with 4 cores, 8 GiB and unused devices.
+
+    ``cpu`` (millicores) and ``mem`` (bytes) are in use.
+    """
     return AgentState(
         name,
         "main",
@@ -70,7 +73,7 @@ def now(found: AdmissionFacts | StartFacts, *agents: AgentState) -> dict[str, st
 
 
 def is_open(found: AdmissionFacts | StartFacts, **slots: str) -> bool:
-    """Return whether a preset is allocatable."""
+    """Return whether a preset with these slots is allocatable."""
     preset = PresetFacts("p", "", ResourceSlots.parse(slots), None)
     return is_allocatable(preset, start(found))
 
@@ -88,7 +91,8 @@ def test_without_limits_everything_that_is_free_is_available() -> None:
     [
         pytest.param(facts(keypair(max_pending_sessions=0)), id="no pending sessions"),
         pytest.param(
-            facts(ScopeCaps(USER, "ann", max_pending_sessions=0)), id="none of the whole user"
+            facts(ScopeCaps(USER, "ann", max_pending_sessions=0)),
+            id="no pending sessions of the user",
         ),
         pytest.param(
             facts(keypair(max_pending_sessions=2), pending={"sessions": 2}),
@@ -99,10 +103,12 @@ def test_without_limits_everything_that_is_free_is_available() -> None:
             id="no more cores in pending sessions",
         ),
         pytest.param(facts(keypair(max_pending_slots={"mem": 0})), id="no pending memory"),
-        pytest.param(facts(keypair(max_sessions=1), usage={"sessions": 1}), id="no sessions"),
+        pytest.param(facts(keypair(max_sessions=1), usage={"sessions": 1}), id="no more sessions"),
         pytest.param(facts(keypair(max_containers_per_session=0)), id="no containers"),
-        pytest.param(facts(keypair(slots={"cpu": 2000}), usage={"cpu": 2000}), id="no cores"),
-        pytest.param(facts(keypair(slots={"cpu": 2000}, is_closed=True)), id="forbidden memory"),
+        pytest.param(facts(keypair(slots={"cpu": 2000}), usage={"cpu": 2000}), id="no more cores"),
+        pytest.param(
+            facts(keypair(slots={"cpu": 2000}, is_closed=True)), id="closed policy without memory"
+        ),
         pytest.param(replace(start(facts()), is_keypair_active=False), id="inactive keypair"),
     ],
 )

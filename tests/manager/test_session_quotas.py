@@ -101,7 +101,7 @@ def device(name: str, *, used: int = 0, is_shared: bool = True, slot: str = "") 
 def own(
     agents: Sequence[AgentState], *used: tuple[str | None, str, int]
 ) -> dict[str, tuple[str, str, str]]:
-    """Return used, free and total amount of each slot of a user's resources without quotas."""
+    """Return used, free and total amount of each slot for a user who has no quotas."""
     resources = own_resources(agents, [UsedAmount(*one) for one in used], facts())
     return {one.slot: (one.used, one.free, one.total) for one in resources}
 

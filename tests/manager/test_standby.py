@@ -95,8 +95,8 @@ async def test_session_created_by_a_standby_is_scheduled_in_the_next_pass(
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
         await cluster.manager.start()
         assert cluster.user is not None
-        # Only a new session of its own manager wakes the scheduler, which then also finds the
-        # session of the standby manager in the database.
+        # The session of the standby manager does not wake the scheduler of the first manager. The
+        # pass for the first manager's own session must also find the other session.
         for number in range(3):
             theirs = SessionSpec(name=f"theirs-{number}", resources={"cpu": "1", "mem": "512m"})
             created, _ = await standby.sessions.sessions.create(cluster.user, theirs)

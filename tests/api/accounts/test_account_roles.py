@@ -1,4 +1,4 @@
-"""Permissions of each role on accounts: details that test_permissions.py does not cover."""
+"""Permissions of roles on domains, projects, users, keypairs and policies."""
 
 from __future__ import annotations
 

@@ -108,7 +108,11 @@ async def test_signature_covers_query_and_content_type(api: Api) -> None:
 
 
 async def signed_patch(api: Api, path: str, body: bytes, sent: bytes, **kept: bool) -> int:
-    """Sign a request for ``body``, send it with the body ``sent``, and return the status."""
+    """Sign a request with the digest of ``body``, but send the body ``sent``; return the status.
+
+    The method is PUT for a path with ``/content``, and PATCH otherwise. With ``has_header=False``,
+    the request lacks the header Content-Digest.
+    """
     keys = api.world.keys["admin"]
     async with httpx.AsyncClient(base_url=api.url + "/api/v1/") as http:
         method = "PUT" if "/content" in path else "PATCH"
@@ -286,7 +290,7 @@ async def test_secrets_are_not_in_logs_lists_or_reprs(
         ),
     ],
 )
-async def test_client_address_comes_only_from_trusted_proxies(
+async def test_forwarded_address_is_accepted_only_from_trusted_proxies(
     api: Api, peer: str, forwarded: str, client: str
 ) -> None:
     headers = HTTPHeaders({"Host": "hub"} | ({"X-Forwarded-For": forwarded} if forwarded else {}))

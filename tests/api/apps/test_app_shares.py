@@ -30,7 +30,7 @@ EnterApp = Callable[..., Awaitable[AdmittedVisit]]
 
 @pytest.fixture
 async def allow(api: Api) -> Callable[..., Awaitable[None]]:
-    """Return a function that sets which audiences the policy of ``user`` allows for app shares."""
+    """Return a function that changes the policy of ``user`` for app shares."""
 
     async def change(app_sharing: str = "public", **others: Any) -> None:
         admin = await api.client("admin")
@@ -120,7 +120,7 @@ async def test_share_with_a_user_of_another_domain_has_no_effect(
         await shares.create_entry_url(made["id"], await api.world.caller("user2"), CLIENT_IP)
     assert (await guest.get("/app-shares"))["total"] == 1
     async with api.world.manager.database.write() as tx:
-        # Simulate that the visitor moves to another domain while the share is being created.
+        # Change the domain only in the database: a move over REST would delete the share.
         is_visitor = tables.users.c.username == "user2"
         await tx.execute(sa.update(tables.users).where(is_visitor).values(domain="acme"))
     with pytest.raises(errors.NotFound):
@@ -219,7 +219,7 @@ async def test_used_entry_token_is_rejected_by_a_restarted_manager(
     address = await manager.app_shares.create_entry_url(made["id"], guest, CLIENT_IP, TOKEN)
     entry = parse_qs(urlsplit(address).query)["bai_entry"][0]
     assert await authorize(api, session, "tensorboard", entry=entry)
-    # A restarted manager and a standby manager use the same database, but have no shared memory.
+    # A restarted manager knows only what is in the database.
     restarted = Manager(manager.settings, manager.database, api.world.clock)
     caller = await restarted.accounts.callers.in_session("user", "10.0.0.1")
     facts = {

@@ -34,8 +34,8 @@ async def test_changed_scheduler_option_applies_to_pending_sessions(
     for name in ("large", "small", "late"):
         assert (await user.get(f"/sessions/{name}"))["status"] == "PENDING"
 
-    # Passes run every second, but read the options only after such a change, or once a minute: wait
-    # less than that.
+    # Without a notification of the change, the scheduler would read the options only once a minute,
+    # which is later than the timeout of 30 s.
     await admin.patch(GROUP, {"scheduler_opts": {"backfill": "aggressive"}})
     await wait_for_status(user, "small", "SCHEDULED", seconds=30)
     await admin.patch(GROUP, {"scheduler": "lifo"})

@@ -1,6 +1,7 @@
 """Script ``killable_manager.py HOME PORT``: a manager process that a test can kill and restart.
 
-Prints its URL, access key and secret key of ``user``, the id of a folder, and the port.
+Prints the manager's URL, the access key and secret key of ``user``, the id of a folder, and the
+manager's port.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Folders, templates and sessions after a transfer or a move of their owner between domains."""
+"""Transfers of folders to another owner, and moves of users to another domain."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ async def test_old_domain_keeps_the_sessions_of_a_moved_user_without_private_dat
     assert (await old_admin.get(f"/sessions/{key}"))["environ"] == {"API_KEY": "hunter2"}
     await owner.delete(f"/sessions/{key}")
     await admin.patch("/users/user", {"domain": "acme"})
-    # For the accounting of the domain that the session was charged to.
+    # The old domain can still read the session, because the session was charged to that domain.
     session = await old_admin.get(f"/sessions/{key}")
     assert (session["domain"], session["owner"], session["status"]) == (
         "default",

@@ -210,7 +210,7 @@ async def test_slow_client_does_not_block_others_and_disconnect_closes_the_file(
 
 
 def open_files_of_folders(opened: Path) -> list[str]:
-    """Return the paths of the open files named ``big``; ``opened`` is a ``/proc/PID/fd``."""
+    """Return the paths of the open files named ``big``; ``opened`` is ``/proc/PID/fd``."""
     paths = []
     for number in opened.iterdir():
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Quotas and usage of storage hosts."""
+"""Quotas and usage of quota scopes, and usage of folders."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ async def test_start_is_rejected_if_the_host_fails_after_the_preparation(
         exit_stack.enter_context(dead_mount(disk))
     except ComponentMissing as reason:
         skip_or_fail("fuse", reason)
-    # The manager accepts the agent's report, although it cannot check the folder.
+    # The manager accepts the agent's report without a check of the folder.
     await agent.report(items[0], injection={})
     session = await user.get(f"/sessions/{session['id']}", wait="PREPARED", timeout="20")
     assert session["status"] == "PREPARED", session

@@ -127,7 +127,7 @@ async def test_connection_is_reused_after_a_streamed_body(api: Api, user: Client
         for size in SIZES:
             content = os.urandom(size)
             # The head of the next request arrives together with the end of this body. The server
-            # must not read it as a part of the body.
+            # must not read that head as a part of the body.
             connection.head("PUT", f"{CONTENT}?path=f{size}", size, {})
             connection.send(content)
             connection.head("PUT", f"{CONTENT}?path=next", 4, {})

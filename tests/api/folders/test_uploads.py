@@ -215,7 +215,7 @@ async def test_upload_expires_a_day_after_the_last_received_byte(api: Api, user:
     staging = host.staging(location_of(row))
     data = staging.data_path(upload.rpartition("/")[2])
     start = time.time()
-    # The upload started 23 hours ago.
+    # Simulate that the upload started 23 hours ago.
     state = json.loads(data.with_suffix(".json").read_text())
     state["created_at"] -= 23 * HOUR
     state["expires_at"] -= 23 * HOUR
@@ -425,7 +425,7 @@ def signed_headers(
 
 
 def test_tuspy_resumes_after_a_kill_of_the_manager(tmp_path: Path) -> None:
-    """Kill the manager while tuspy uploads a file; tuspy resumes, and the checksums match."""
+    """Kill the manager between two chunks of an upload; tuspy resumes, and the checksums match."""
     content = os.urandom(12 * MIB)
     (tmp_path / "big.bin").write_bytes(content)
     server = KillableManager(tmp_path / "home")

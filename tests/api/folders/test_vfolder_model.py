@@ -148,8 +148,8 @@ class FoldersMachine(RuleBasedStateMachine):
             folder.status == LIVE
             and user == folder.owner
             and to != folder.owner
-            # The invitee must not have a folder of the same name. A grant can be changed at any
-            # time.
+            # A new invitee must not have a folder of the same name. A change of an existing grant
+            # does not need this.
             and (to in folder.grants or self.is_free(to, folder.name))
         )
         work = self.manager.folders.grants.put(self.caller(user), folder.id, to, permission)

@@ -1,4 +1,4 @@
-"""Outcome of every folder operation for each relation of the caller to the folder."""
+"""Outcome of the folder operations for each relation of the caller to the folder."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ TABLE: list[tuple[str, str, dict[str, Any]]] = [
 ELSEWHERE = {"HEAD /uploads/{upload}", "PATCH /uploads/{upload}", "DELETE /uploads/{upload}"}
 
 
-def test_table_lists_every_folder_operation() -> None:
+def test_table_lists_all_folder_operations_except_those_on_a_started_upload() -> None:
     known = {re.sub(r"/monitor$", "/{user}", call.partition("?")[0]) for call, _, _ in TABLE}
     found = set()
     for pattern, handler in ROUTES:
@@ -112,7 +112,7 @@ async def outcome_of(http: httpx.AsyncClient, key: str, call: str, options: Any)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-async def test_every_folder_operation_has_the_expected_outcome(api: Api, relation: str) -> None:
+async def test_folder_operations_have_the_expected_outcomes(api: Api, relation: str) -> None:
     column, errors = RELATIONS.index(relation), []
     client, key = await folder_for(api, relation)
     if relation != "none":
@@ -155,7 +155,7 @@ async def test_user_is_invited_by_email_address_in_any_case(api: Api) -> None:
 async def test_host_permission_of_one_scope_permits_setting_a_members_permission(
     api: Api, grants: str
 ) -> None:
-    """A user has all host permissions that the domain, project or keypair policy grants."""
+    """It is enough if the domain, the project or the keypair policy grants a host permission."""
     admin, owner = await api.client("admin"), await api.client("domain-admin")
     team = await admin.post("/vfolders", {"name": "team", "project": "default/default"})
     wanted = "set-user-specific-permission"

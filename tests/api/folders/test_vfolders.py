@@ -126,7 +126,7 @@ async def test_project_folder_is_accessible_to_all_members(api: Api) -> None:
         await user.delete("/vfolders/shared")
     with pytest.raises(NotFound):
         await (await api.client("acme-user")).get(f"/vfolders/{folder['id']}")
-    # A grant can give one member a higher permission than the other members.
+    # A grant can give one member a higher permission than the other members have.
     await admin.put("/vfolders/shared/grants/user", {"permission": "rw"})
     assert (await user.get("/vfolders/shared"))["permission"] == "rw"
     assert (await (await api.client("user2")).get("/vfolders/shared"))["permission"] == "ro"
@@ -369,7 +369,7 @@ async def test_own_shared_and_project_folders_can_be_mounted(api: Api) -> None:
     ]
 
 
-async def test_dot_folders_of_the_owner_are_mounted_into_every_session(api: Api) -> None:
+async def test_dot_folders_of_the_owner_are_mounted_automatically(api: Api) -> None:
     user = await api.client("user")
     await create_folder(user)
     owner, project = await api.world.user_id("user"), await api.world.project_id()
@@ -476,7 +476,6 @@ async def test_folder_operations_are_in_the_audit_log(api: Api) -> None:
         "vfolder.trash",
         "vfolder.purge",
     ]
-    # The folder itself has no name any more.
     assert [item["entity_name"] for item in log["items"]] == ["data"] * 4
 
 

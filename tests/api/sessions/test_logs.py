@@ -160,7 +160,7 @@ async def test_number_of_logs_that_a_user_follows_is_limited(
         with pytest.raises(errors.RateLimited, match="close one of them first"):
             async with user.stream(path):
                 pass
-        # The limit is that of the user.
+        # The limit is per user.
         async with (await api.client("admin")).stream(path):
             pass
 
@@ -171,7 +171,7 @@ async def test_number_of_logs_that_a_user_follows_is_limited(
         except errors.RateLimited:
             return False
 
-    await wait_until_async(can_follow, 15, "the closed streams to be counted no more")
+    await wait_until_async(can_follow, 15, "the closed streams to stop counting")
 
 
 async def test_logs_of_another_user_are_not_found(

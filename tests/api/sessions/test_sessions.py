@@ -539,12 +539,13 @@ async def test_nothing_can_start_now_if_no_more_pending_sessions_are_allowed(
         return {limit["now"] for limit in options["limits"].values()}
 
     await (await api.client("admin")).patch(f"/{policy}/default", limit)
-    # More memory than is free, so that the second session remains pending.
+    # The agent has too little memory for both sessions, so the second session remains pending.
     await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "1", "mem": "10g"}})
     await wait_for_status(user, "lab1", "SCHEDULED")
     assert "0" not in await amounts()
     await user.post("/sessions", {"name": "lab2", "resources": {"cpu": "7", "mem": "10g"}})
-    with pytest.raises(errors.QuotaExceeded):  # the minimum of the image
+    # One core is the minimum of the image.
+    with pytest.raises(errors.QuotaExceeded):
         await user.post("/sessions", {"name": "lab3", "resources": {"cpu": "1", "mem": "1g"}})
     assert await amounts() == {"0"}
     presets = (await user.get("/presets", project="default"))["items"]
@@ -639,9 +640,9 @@ async def test_sessions_are_filtered_by_agent_and_cluster_mode(
 async def test_options_contain_the_notices_of_the_agents_of_a_group(
     agent: FakeAgent, user: Client
 ) -> None:
-    await agent.beat(facts={"notices": ["Sessions are not kept apart here."]})
+    await agent.beat(facts={"notices": ["Sessions are not isolated here."]})
     options = await user.get("/sessions/options", project="default")
-    assert options["resource_groups"][0]["notices"] == ["Sessions are not kept apart here."]
+    assert options["resource_groups"][0]["notices"] == ["Sessions are not isolated here."]
 
 
 async def test_kernels_and_allocations_are_listed(api: Api, agent: FakeAgent, user: Client) -> None:

@@ -86,7 +86,7 @@ def test_public_share_requires_networks_and_all_networks_must_be_valid() -> None
         "2001:db8::/32",
     ]
     assert check_addresses(Audience.USER, ["::ffff:192.0.2.0/120"]) == ["192.0.2.0/24"]
-    # The same networks as for the allowed addresses of a user.
+    # As in the allowed addresses of a user, the bits after the prefix are cleared.
     assert check_addresses(Audience.USER, ["192.0.2.7/24"]) == ["192.0.2.0/24"]
     for audience, given in ((Audience.PUBLIC, []), (Audience.USER, ["192.0.2.7/40"])):
         with pytest.raises(InvalidRequest) as rejected:

@@ -84,7 +84,7 @@ def queue_of(busy, queued, cores=4, durations=None, caps=None, **options):
     """Return a queue after its first pass, with one agent.
 
     ``busy`` describes the running sessions: cores, seconds until the end (None: unknown), kind.
-    ``queued`` contains the pending sessions; the queue gives them the ids s0, s1 …
+    ``queued`` contains the pending sessions; their ids are replaced by s0, s1 …
     """
     slots = [ResourceSlots({"cpu": asked * 1000}) for asked, _, _ in busy]
     running = [
@@ -112,8 +112,9 @@ def queue_of(busy, queued, cores=4, durations=None, caps=None, **options):
 
 
 def estimates(busy, queued, budget=None, **more):
-    """Return the estimated start (seconds from now) and its certainty, for each pending session.
+    """Return the estimated start of each pending session, and the certainty of the estimate.
 
+    A start is in seconds from now, or None if it is unknown.
     Assert that the estimate does not change the queue.
     """
     queue = queue_of(busy, queued, **more)

@@ -33,7 +33,7 @@ from ..queue.factories import NOW, WAITS_FOR_S0, agent, slots
 GROUPS = ("main", "side")
 USERS = tuple(Scope(ScopeKind.USER, name) for name in "abc")
 PROJECTS = tuple(Scope(ScopeKind.PROJECT, name) for name in ("x", "y"))
-# Minimum number of compared estimates, so that a test fails if it compares none.
+# A test fails if it compares fewer estimates than this number.
 MIN_KNOWN_STARTS = 10
 EXAMPLES = settings(
     max_examples=int(os.environ.get("BAI_QUEUE_EXAMPLES", "150")),

@@ -55,7 +55,7 @@ def request(cpu: str = "1", mem: str = "1g", **spec: Any) -> Request:
 def place_request(placer: Placer, wanted: Request) -> list[tuple[str, dict[str, int]]] | None:
     """Place a request; return agent and amounts by device for each kernel; None if not all fit.
 
-    Devices have short names: the last two characters of their ids.
+    The keys of the amounts are the last two characters of the device ids.
     """
     placements = placer.place(placer.prepare(wanted))
     if placements is None:

@@ -205,7 +205,7 @@ def test_both_score_functions_choose_the_same_agent(
 ) -> None:
     """One score function is for agents with one device family, the other for several families.
 
-    A fully used device of a second family selects the other function. It does not change which
+    A fully used device of a second family selects the other function, but does not change which
     requests fit.
     """
     agents = agents_from(drawn)

@@ -101,7 +101,7 @@ def test_tables_are_deterministic() -> None:
 
 
 def test_variant_that_allocates_most_of_the_mix_is_chosen() -> None:
-    """In this mix, shares need many cores, so the variants allocate different parts of the mix."""
+    """A share of 0.25 needs 12 cores, so the variants allocate different parts of this mix."""
     mix = {
         RequestKind(12_000, 8 * GIB, "cuda", 1, 250): 4.0,
         RequestKind(500, 8 * GIB, "cuda", 1, 500): 4.0,

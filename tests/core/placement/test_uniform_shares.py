@@ -122,7 +122,7 @@ def test_minimum_of_two_states_rejects_shares_that_do_not_fit_in_both() -> None:
     assert then.place(half) is not None
     both = now.fork()
     both.set_to_minimum(["a"], now, then)
-    # A share of 0.25 that starts now would set the share in force to 0.25. Then the share of 0.5
+    # A share of 0.25 that starts now would keep the share in force at 0.25. Then the share of 0.5
     # could not start later.
     assert not both.fits(quarter) and not both.fits(half)
 

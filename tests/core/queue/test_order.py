@@ -86,7 +86,7 @@ ORDERS = [
             pending_session(5, BOB),
         ],
         ["s1", "s4", "s2", "s5", "s3"],
-        id="drf: users alternate, although one user created all sessions first",
+        id="drf: users alternate, although all sessions of one user were created first",
     ),
     pytest.param(
         {"order": Order.DRF},
@@ -132,7 +132,7 @@ ORDERS = [
         {"order": Order.FAIR_SHARE},
         [pending_session(1), pending_session(2, BOB), pending_session(3, CARL)],
         ["s3", "s2", "s1"],
-        id="fair-share: first the user without usage, then light and heavy users",
+        id="fair-share: first the user without usage, then the user with less usage",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE, "fair_share": FairShare(weights={ANN: 100.0})},

@@ -171,7 +171,7 @@ def test_end_of_sessions_releases_exactly_what_was_allocated(world: Snapshot) ->
 
 @EXAMPLES
 @given(queues())
-def test_no_session_overtakes_an_earlier_session_with_the_same_request(world: Snapshot) -> None:
+def test_no_session_overtakes_an_equal_session_that_is_ahead(world: Snapshot) -> None:
     """In fifo and lifo, the second of two equal sessions starts only if the first one starts."""
     result = run_pass(world)
     ids = {d.session_id for d in result.decisions}

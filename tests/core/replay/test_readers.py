@@ -114,7 +114,7 @@ def test_job_is_split_into_fewest_equal_kernels(processors, cores_per_agent, ker
     assert fewest_kernels(processors, cores_per_agent) == kernels
 
 
-def test_jobs_that_never_ran_are_skipped_and_counted() -> None:
+def test_jobs_without_a_complete_run_are_skipped_and_counted() -> None:
     lines = [swf_line(), swf_line(status=5, run_time=0), swf_line(run_time=-1)]
     lines += [swf_line(status=2), swf_line(status=3)]
     workload = read_swf(lines, "x.swf")

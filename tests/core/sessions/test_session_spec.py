@@ -19,8 +19,8 @@ from bai_services.core.sessions.spec import (
     traits_of,
 )
 
-# A change of each field in the digest. ``project`` and ``mounts`` are missing, because ``digest``
-# takes their resolved values as arguments.
+# Changes of the fields that the digest covers. ``project`` and ``mounts`` are missing, because
+# ``digest`` takes their resolved values as arguments.
 CONTENT: Sequence[dict[str, Any]] = (
     {"image": "other"},
     {"type": "batch"},
