@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 
 PASSWORD, NEW_PASSWORD = "Correct-horse-7", "Another-horse-8"
 ENGLISH = translator("en")
-# Sign-ins pause after the check of the password (``verified``), and before a new user is stored
+# Sign-ins pause after the check of the password (``verified``), and after a new user is stored
 # (``stored``), while a file with that name exists; they report the pause in another file.
 PAUSING_AUTHENTICATOR = """
 import asyncio, pathlib

@@ -67,8 +67,9 @@ MARKER_OF_FIXTURE = {
 DOCKER_DEMO_FIXTURES = {"docker_hub", "any_hub"}
 FIXTURE_OF_MARKER = {"docker": "docker_engine", "postgres": "postgres_server"}
 BUILD_TIMEOUT_SECONDS = 1200
-# Files that take more than 20 s on two cores, the longest first. With --no-loadscope-reorder, the
-# workers begin with these files, which shortens the whole run.
+# Files that take more than 20 s on two cores, the longest first; those in ``tests/e2e``, which run
+# separately, are at the end. With --no-loadscope-reorder, the workers begin with these files, which
+# shortens the whole run.
 LONGEST_FIRST = (
     "labext/test_images.py",
     "spawner/test_spawner.py",

@@ -121,8 +121,7 @@ def _node(stack: ExitStack, home: Path, token: str, prefix: str, number: int) ->
 
 
 def _remove_containers(engine: DockerEngine) -> None:
-    # Otherwise, stopping the engine would take 10 s for each container, and longer for the other
-    # members of the Swarm.
+    # Otherwise, stopping the engine would take 10 s for each container.
     if containers := engine.run("ps", "--all", "--quiet").split():
         engine.run("rm", "--force", "--volumes", *containers)
     engine.run("swarm", "leave", "--force")

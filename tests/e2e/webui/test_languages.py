@@ -275,7 +275,7 @@ async def test_texts_of_the_settings(tour: Tour) -> None:
         await tour.visit(f"settings?tab={tab}")
         await tour.check(f"settings: {tab}")
     await tour.visit("settings?tab=keypairs")
-    # The bubble does not follow its button to a new place.
+    # Open the bubble again for each size: it does not follow its button when the window is resized.
     for size in (WIDE, NARROW):
         await tour.check_reopened("settings.new-secret", "settings.new-secret-warning", [size])
 

@@ -161,7 +161,7 @@ async def test_lists_are_bounded_and_their_rows_can_be_found(
         await page.locator("#content .ant-skeleton-active").first.wait_for(state="detached")
         assert await page.locator("#content *").count() < 5_000, path
     assert 0 < loaded.largest <= MAX_LIMIT
-    # Nor have the pages loaded a complete list page by page.
+    # No page has loaded a complete list in several requests.
     assert max(map(len, loaded.ids.values())) < USERS / 2
 
 
