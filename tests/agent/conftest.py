@@ -50,7 +50,7 @@ async def api(demo_database_url: str, tmp_path: Path, clock: MovableClock) -> As
 
 @dataclass
 class RunningAgent:
-    """One agent process; ``log`` is its output."""
+    """One agent process; ``log`` is the file with its output."""
 
     id: str
     home: Path

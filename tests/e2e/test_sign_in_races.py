@@ -119,7 +119,7 @@ def test_sign_in_with_a_password_that_is_reset_meanwhile_is_rejected(
         assert browser.get("/hub/home").status_code == 200
 
 
-def test_of_two_sign_ins_at_the_same_time_the_second_one_must_be_confirmed(
+def test_of_two_simultaneous_sign_ins_the_one_that_ends_later_must_be_confirmed(
     hub: RunningHub, admin: httpx.Client, folder: Path
 ) -> None:
     policy = f"one-{uuid.uuid4().hex[:6]}"

@@ -253,7 +253,7 @@ async def shared_browser() -> AsyncIterator[SharedBrowser]:
 async def browser(shared_browser: SharedBrowser) -> AsyncIterator[Browser]:
     """A headless Chromium, through Playwright's async interface.
 
-    At the end of the test, all pages are closed, and so are the browser contexts that were not
+    At the end of the test, its pages are closed, and so are the browser contexts that were not
     created with `SharedBrowser.profile`.
     """
     try:

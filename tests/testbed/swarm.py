@@ -46,7 +46,7 @@ def running(size: int) -> Iterator[list[DockerEngine]]:
     if os.geteuid() != 0:
         raise ComponentMissing("a Swarm on one machine requires root")
     token = secrets.token_hex(3)
-    # Addresses reserved for benchmarks (RFC 2544), which no real network uses.
+    # Addresses reserved for benchmarks (RFC 2544), which real networks should not use.
     prefix = f"198.18.{int(token[:2], 16)}"
     with ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix=f"bai-swarm-{token}-"))

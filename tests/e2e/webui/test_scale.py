@@ -57,7 +57,7 @@ def database_of(hub: RunningHub) -> Iterator[sqlite3.Connection]:
 
 
 def add_users(hub: RunningHub) -> None:
-    """Copy a user ``USERS`` times in the demo's database, as members of the project *default*."""
+    """Add ``USERS`` copies of *user2*, which are members of the project *default*."""
     with database_of(hub) as database:
         columns = [row[1] for row in database.execute("PRAGMA table_info(users)")]
         changed = {
