@@ -23,8 +23,8 @@ from tests.testbed.manager import (
 )
 from tests.testbed.wait import wait_until_async
 
-# Processes of a session are tagged with the id of their agent. An agent stops tagged processes that
-# its manager does not know, also those of a test that runs at the same time.
+# Each test process has a separate agent id. An agent stops processes that are tagged with its id
+# and unknown to its manager, even those of another test.
 AGENT_ID = f"m{os.getpid()}"
 
 
@@ -50,7 +50,7 @@ async def api(demo_database_url: str, tmp_path: Path, clock: MovableClock) -> As
 
 @dataclass
 class RunningAgent:
-    """One agent process; ``log`` is its output."""
+    """One agent process; ``log`` is the file with its output."""
 
     id: str
     home: Path

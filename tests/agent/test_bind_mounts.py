@@ -126,7 +126,7 @@ def test_swapping_directory_and_link_never_binds_the_link(binds: BindMounts, fol
     binds.create(NAME, requested_mounts(folder))
 
 
-def test_removing_a_kernel_keeps_the_files_of_its_folders(tmp_path: Path, folder: Path) -> None:
+def test_removing_a_kernel_keeps_the_files_of_mounted_folders(tmp_path: Path, folder: Path) -> None:
     folders = Folders(tmp_path / "agent")
     item = {
         "id": "w",

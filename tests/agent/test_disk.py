@@ -43,8 +43,8 @@ def test_disk_usage_of_a_deep_tree_follows_no_links_and_counts_hard_links_once(
 ) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    # Each file exceeds the tolerance below. The test fails if the target of the link is counted, or
-    # if the file with two hard links is counted twice.
+    # Each file of 20 MiB exceeds the tolerance below. The test fails if the target of the link is
+    # counted, or if the file with two hard links is counted twice.
     fill(outside / "big", 20)
     home = tmp_path / "home"
     home.mkdir()

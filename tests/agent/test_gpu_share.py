@@ -28,7 +28,7 @@ KEYS = (
 
 @pytest.fixture(scope="session")
 def cuda(tmp_path_factory: pytest.TempPathFactory, driver: Path) -> Path:
-    """A folder with fake CUDA and driver libraries that account for memory."""
+    """A folder with fakes of CUDA, cuBLAS and NVML."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     assert compiler is not None
     folder = tmp_path_factory.mktemp("cuda")

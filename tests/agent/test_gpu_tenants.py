@@ -8,7 +8,7 @@ import pytest
 from benchmarks.gpu_tenants import Tenant, concurrent_rates
 
 
-def test_concurrent_rates_stops_the_workers_if_another_cannot_start() -> None:
+def test_concurrent_rates_stops_all_workers_if_one_cannot_start() -> None:
     before = {process.pid for process in psutil.Process().children()}
     # An environment variable with "=" in its name makes Popen fail.
     tasks: list[tuple[list[object], dict[str, str]]] = [(["check"], {}), (["check"], {"A=B": ""})]

@@ -131,7 +131,7 @@ def instance(number: int) -> GrantedDevice:
     return GrantedDevice(device, 1000, device.slot)
 
 
-def test_session_gets_nodes_of_its_mig_instance_only(tmp_path: Path) -> None:
+def test_session_gets_capability_nodes_of_its_mig_instance_only(tmp_path: Path) -> None:
     for number in (1, 2):
         folder = tmp_path / f"proc/driver/nvidia/capabilities/gpu3/mig/gi{number}"
         (folder / "ci0").mkdir(parents=True)

@@ -124,7 +124,7 @@ def test_nccl_defaults_use_links_and_nearest_adapters(tmp_path: Path) -> None:
 
 
 def add_adapter(root: Path, name: str, ports: dict[int, tuple[str, ...]]) -> None:
-    """Write an adapter with the kinds of the GIDs of each of its active ports."""
+    """Write an adapter. ``ports`` maps port numbers to GID types; a port without GIDs is down."""
     for port, kinds in ports.items():
         folder = root / f"sys/class/infiniband/{name}/ports/{port}"
         (folder / "gid_attrs/types").mkdir(parents=True)
@@ -142,11 +142,11 @@ V1, V2 = "IB/RoCE v1", "RoCE v2"
         pytest.param([{1: (), 2: (V1, V2)}], "1", id="only the second port is active"),
         pytest.param([{1: (V1, V2, V1, V2)}, {1: (V1, V1, V1, V2)}], "3", id="common index"),
         pytest.param([{1: (V1, V2)}, {1: (V2, V1)}], None, id="no common index"),
-        pytest.param([{1: (V1,)}, {1: (V1, V2)}], "1", id="the first adapter has no such GID"),
+        pytest.param([{1: (V1,)}, {1: (V1, V2)}], "1", id="the first adapter has no RoCE v2 GID"),
         pytest.param([{1: (V1,) * 9 + (V2, V2)}], "9", id="numeric order"),
     ],
 )
-def test_gid_index_is_valid_for_all_active_ports(
+def test_gid_index_is_valid_for_all_active_ports_with_roce_v2(
     tmp_path: Path, adapters: list[dict[int, tuple[str, ...]]], index: str | None
 ) -> None:
     for number, ports in enumerate(adapters):

@@ -1,4 +1,4 @@
-"""Code of AMD, Rebellions and Google (TPU) devices, in addition to their table rows."""
+"""Vendor-specific code for AMD, Rebellions and Google (TPU) devices."""
 
 from __future__ import annotations
 

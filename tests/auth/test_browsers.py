@@ -50,7 +50,7 @@ def test_user_agent_is_described_by_browser_and_system(user_agent: str, text: st
 
 
 class Time:
-    """A clock whose timers run when it moves."""
+    """A clock that runs the due timers when a test advances it."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0

@@ -1,4 +1,4 @@
-"""Check of the contrast of pages under different display settings of the user."""
+"""Check the contrast of pages in several display settings."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class SharedPort:
         return share
 
     def routes(self, app: str) -> list[str]:
-        """Return all paths of an app: its own path, its paths by port, and last its shared path."""
+        """Return paths of an app and of the shared port; the last is the shared path of the app."""
         base = self.session["url"]
         own = f"{base}proxy/{self.port}/" if app == self.app else f"{base}{app}/"
         return [
@@ -159,7 +159,7 @@ async def test_the_link_of_a_share_opens_only_the_shared_app(shared_port: Shared
         async with open_websocket(shared_port.hub, f"{shared}ws", visitor_cookie(guest)) as echo:
             await echo.write_message("hello")
             assert await echo.read_message() == "hello"
-        # The visitor is denied all other paths of the session.
+        # The visitor is denied other paths of the session.
         for path in shared_port.routes(shared_port.app)[:-1]:
             assert guest.get(path, follow_redirects=True).status_code == 403, path
             assert await is_denied(shared_port.hub, f"{path}ws", visitor_cookie(guest)), path

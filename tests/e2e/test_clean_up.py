@@ -1,4 +1,4 @@
-"""Clean-up after a failed test: removes only objects created since the start of the test."""
+"""Clean-up after a failed test: removes only sessions and folders created since a given time."""
 
 from __future__ import annotations
 

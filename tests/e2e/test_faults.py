@@ -46,7 +46,7 @@ SLOTS = (
     {"cuda.shares": "1"},
     {"cuda.device": "1"},
 )
-# A thread must hold this lock while it polls whether the demo is up.
+# With this lock, only one client at a time polls whether the demo is up.
 PROBE_LOCK = threading.Lock()
 # Statuses in which a session is stopped, chosen at random; None: immediately after its creation.
 # RUNNING is repeated, so that it is chosen more often.

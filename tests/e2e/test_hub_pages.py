@@ -39,7 +39,7 @@ def hub_api_of(hub: RunningHub) -> httpx.Client:
 
 @pytest.fixture
 def no_gpus_free(hub: RunningHub) -> Iterator[None]:
-    """Run a session with all GPUs, so that the next session that requests a GPU remains pending."""
+    """Run a session with all free GPU shares, so that the next request for one remains pending."""
     rest = hub.rest("user")
     now = rest.get("/sessions/options").json()["limits"]["cuda.shares"]["now"]
     body = {"name": "takes-gpus", "resources": {"cuda.shares": now}}
@@ -127,7 +127,7 @@ async def test_stop_on_the_page_of_a_pending_session_stops_only_that_server(
     await page.click("#stop")
     wait_for(rest, default["id"], "TERMINATED")
     assert [question.partition("?")[0] for question in questions] == ["Stop your session"] * 2
-    # The page shows its own texts after the stop, not those of the Hub's home.js.
+    # After the stop, the button has the text of bai-hub, not that of JupyterHub's home.js.
     await page.get_by_role("button", name="Start my session").wait_for()
 
 

@@ -145,7 +145,7 @@ async def assert_panel_has_contrast(page: Page, theme: str, folder: Path) -> Non
     await take_screenshot(page, f"panel-{theme}-end", folder)
 
 
-# This test is before those with the fixture `session`: two cores have room for two sessions.
+# This test is before the tests with the fixture `session`: two cores have room for two sessions.
 async def test_the_panel_renames_and_stops_sessions(
     browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
-# Size of a file with three chunks. Their bytes differ, so that a wrong offset is detected.
+# Size in bytes of a file with three chunks.
 SIZE = 20_000_000
 DROP = """
 (node, [name, size]) => {

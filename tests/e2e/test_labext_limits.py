@@ -78,7 +78,8 @@ def wait_for_idle_timeout(hub: RunningHub, session: dict[str, Any]) -> None:
     rest, admin = hub.rest("user"), hub.rest("admin")
     limit = {"idle_timeout_seconds": 3}
     checked(admin.patch("/keypair-policies/default", json=limit), 200)
-    # Report activity, because the response contains the new limit.
+    # Report activity: the manager's response sets the time of the session's next report, which
+    # depends on the timeout.
     token = rest.headers["Authorization"].partition(" ")[2]
     server = JupyterServer(hub.url + session["url"], token)
     assert server.request("POST", "bai/api/session/activity").status_code == 200

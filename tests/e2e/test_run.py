@@ -82,7 +82,7 @@ def test_sessions_survive_a_killed_hub_and_end_with_ctrl_c(hub: RunningHub) -> N
     assert f"Stopping 1 session: user/{session['hub_server']} …" in hub.output.read_text()
     stopped_at = datetime.now(UTC)
     hub.start()
-    # The session was pending while the other session used the cores. The next run starts it.
+    # The pending session starts in the next run, because the other session no longer uses a core.
     session_in(hub, "user", waiting, "RUNNING")
     with hub.rest("user") as rest:
         history = rest.get(f"/sessions/{waiting}/history").json()["items"]

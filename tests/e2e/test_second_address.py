@@ -60,7 +60,7 @@ def second_host() -> Iterator[SecondMachine]:
 
 @dataclass(frozen=True)
 class Account:
-    """An account that may sign in only from a second machine."""
+    """An account that may sign in only from the second machine."""
 
     name: str
     body: dict[str, str]

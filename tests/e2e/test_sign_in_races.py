@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 
 PASSWORD, NEW_PASSWORD = "Correct-horse-7", "Another-horse-8"
 ENGLISH = translator("en")
-# Sign-ins pause after the check of the password (``verified``), and before a new user is stored
+# Sign-ins pause after the check of the password (``verified``), and after a new user is stored
 # (``stored``), while a file with that name exists; they report the pause in another file.
 PAUSING_AUTHENTICATOR = """
 import asyncio, pathlib
@@ -119,7 +119,7 @@ def test_sign_in_with_a_password_that_is_reset_meanwhile_is_rejected(
         assert browser.get("/hub/home").status_code == 200
 
 
-def test_of_two_sign_ins_at_the_same_time_the_second_one_must_be_confirmed(
+def test_of_two_simultaneous_sign_ins_the_one_that_ends_later_must_be_confirmed(
     hub: RunningHub, admin: httpx.Client, folder: Path
 ) -> None:
     policy = f"one-{uuid.uuid4().hex[:6]}"

@@ -227,7 +227,7 @@ def is_accepted(account: Account, token: str) -> bool:
     return answer.status_code == 200
 
 
-def test_a_logout_ends_only_the_cookies_of_that_browser(account: Account) -> None:
+def test_a_logout_invalidates_only_the_cookies_of_that_browser(account: Account) -> None:
     token = account.token()
     with account.browser() as leaving, account.browser() as staying:
         with assert_access_ends(account, leaving):

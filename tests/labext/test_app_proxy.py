@@ -257,7 +257,7 @@ async def test_apps_need_the_token_of_the_session(server: JupyterServer) -> None
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """Raise the limit of open files: each connection needs three sockets of this process."""
+    """Raise the limit of open files: a connection needs up to three sockets of this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4 * MAX_STREAMS
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -277,7 +277,7 @@ async def open_connections(port: int) -> list[tuple[asyncio.StreamReader, asynci
 
 
 @pytest.mark.usefixtures("many_files")
-async def test_a_tunnel_has_a_thousand_streams_and_rejects_one_more(
+async def test_a_tunnel_rejects_streams_above_its_limit(
     server: JupyterServer,
 ) -> None:
     messages: list[str] = []

@@ -62,7 +62,7 @@ def test_vs_code_is_started_by_the_program_on_the_path(tmp_path: Path) -> None:
     assert command[-3:] == ["/home/work", "--socket", "{unix_socket}"]
 
 
-def test_vs_code_starts_with_initial_settings_and_keeps_changed_ones(tmp_path: Path) -> None:
+def test_vs_code_starts_with_initial_settings_and_keeps_changed_settings(tmp_path: Path) -> None:
     home = tmp_path / "home"
     create_program(tmp_path, "code-server")
     offer = apps.offer(BY_NAME["vscode"], {"PATH": str(tmp_path)})
@@ -131,6 +131,6 @@ def test_jupyter_server_proxy_accepts_the_settings(tmp_path: Path) -> None:
     assert set(servers) == {"vscode", "tensorboard"}
     assert servers["vscode"].launcher_entry.title == "VS Code"
     assert servers["vscode"].unix_socket is True
-    # Braces in an argument are escaped, because the proxy would replace them.
+    # Braces in an argument are escaped: otherwise the proxy would replace them.
     arguments.choose(BY_NAME["tensorboard"], {"log_dir": "{runs}"})
     assert f"{tmp_path}/{{{{runs}}}}" in servers["tensorboard"].command()

@@ -12,7 +12,7 @@ from bai_labext.manager_link import known_length, log_mark
     [
         pytest.param("one\n", "one\ntwo\n", 4, id="output was appended"),
         pytest.param("one\n", "one\n", 4, id="no new output"),
-        pytest.param("한글\n", "한글\ntwo\n", 3, id="characters are counted"),
+        pytest.param("한글\n", "한글\ntwo\n", 3, id="characters are counted, not bytes"),
         pytest.param("one\ntwo\n", "two\nthree\n", 0, id="beginning was dropped"),
         pytest.param("one\ntwo\n", "one\n", 0, id="end was dropped"),
         pytest.param("", "one\n", 0, id="log was empty"),

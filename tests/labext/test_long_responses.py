@@ -64,7 +64,7 @@ async def test_a_disconnected_client_ends_a_long_response(
         await wait_until_async(lambda: app.open == 0, 60, "the app's connection to be closed")
 
 
-async def test_a_pause_in_a_long_response_does_not_end_it(server: JupyterServer) -> None:
+async def test_a_pause_does_not_end_a_long_response(server: JupyterServer) -> None:
     app = App(HEAD + LONG[:MIN_FAST_MOVE_BYTES], rest=LONG[MIN_FAST_MOVE_BYTES:], requests=1)
     async with (
         serving_app(app),

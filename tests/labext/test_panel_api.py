@@ -84,7 +84,7 @@ def server(home: Path) -> Iterator[JupyterServer]:
 
 @pytest.fixture
 def server_without_ports(tmp_path: Path) -> Iterator[JupyterServer]:
-    """A server without named ports: programs of other tests may listen on those of ``server``."""
+    """A server without named ports: other tests' programs cannot change the states of its apps."""
     home = with_programs(tmp_path)
     with session_server(home, {"PATH": f"{home}/bin:/usr/bin:/bin"}) as running:
         yield running

@@ -33,7 +33,7 @@ c.Authenticator.allow_all = True
 c.JupyterHub.spawner_class = "bai"
 c.JupyterHub.allow_named_servers = True
 c.JupyterHub.cleanup_servers = False
-# The Hub responds to a start request only when the start has ended, never with "still starting".
+# The Hub responds to a start request when the start has ended, or after 60 s.
 c.JupyterHub.tornado_settings = {{"slow_spawn_timeout": 60}}
 c.JupyterHub.services = [{{"name": "test", "api_token": "{token}"}}]
 c.JupyterHub.load_roles = [

@@ -46,7 +46,7 @@ async def preparing(agent: FakeAgent) -> AsyncIterator[FakeAgent]:
 
 @pytest.fixture
 async def bare_hub(api: Api, tmp_path: Path) -> AsyncIterator[BareHub]:
-    """A Hub that the test must start; sessions that it leaves running are killed after the test."""
+    """A Hub that the test must start; its remaining sessions are killed after the test."""
     folder = tmp_path / "hub"
     folder.mkdir()
     hub = BareHub(folder, api.url, HUB_TOKEN)

@@ -86,7 +86,7 @@ def test_sqlite_connection_is_not_pinged(db: Session) -> None:
 
 
 def test_postgresql_connection_is_pinged(hub_patches: None) -> None:
-    # The patch looks only at the dialect: the test opens no connection.
+    # The patch checks only the dialect, so the test opens no connection.
     engine = sa.create_engine("postgresql+psycopg://nobody@127.0.0.1:1/none")
     assert not engine.dispatch.engine_connect
     orm.register_ping_connection(engine)

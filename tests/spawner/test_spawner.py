@@ -107,7 +107,7 @@ async def test_a_late_start_request_for_a_stopped_session_starts_nothing(
 async def test_only_the_owner_creates_a_session_through_the_hub(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
-    """A service with the scope start:servers is the example of a caller that is not the owner."""
+    """The caller that is not the owner is a service that may start servers."""
     chosen = {**SMALL, "environ": {"PYTHONPATH": "/home/work/theirs"}}
     answer = await hub.post_server("lab", chosen, as_service=True)
     assert answer.status_code == 403, answer.text

@@ -136,7 +136,9 @@ BAD = [
         member("a") + member("a/b"), "file and as a directory", id="file, then a path below it"
     ),
     pytest.param(
-        member("a/b/c") + member("a"), "file and as a directory", id="path below a later file"
+        member("a/b/c") + member("a"),
+        "file and as a directory",
+        id="path below a file, then the file",
     ),
     pytest.param(
         member("a") + member("a/", b"", tarfile.DIRTYPE),

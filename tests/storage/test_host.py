@@ -447,7 +447,7 @@ async def test_full_disk_is_reported_and_leaves_nothing(small_disk: Path) -> Non
 
 
 @needs_root
-async def test_only_members_of_shared_group_have_access(
+async def test_only_the_shared_group_and_the_managers_user_have_access(
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "root"

@@ -1,4 +1,4 @@
-"""The Chromium of this machine, without a window, controlled by Playwright."""
+"""The headless Chromium of this machine, controlled by Playwright."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ class SharedBrowser:
         return self._browser
 
     async def profile(self, hub_url: str, **options: Any) -> BrowserContext:
-        """Return the profile with these options; it keeps its cookies, files and compiled scripts.
+        """Return the profile with these options, which the first call creates.
+
+        A profile keeps its cookies, cached files and compiled scripts between tests.
 
         The options are those of a browser context; ``name`` distinguishes profiles with the same
         options.

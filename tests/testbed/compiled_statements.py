@@ -15,7 +15,7 @@ from sqlalchemy.dialects.sqlite.aiosqlite import SQLiteDialect_aiosqlite
 
 
 class _Shared:
-    """Mixin: all dialects of a class are equal, and their engines share the compiled statements."""
+    """Mixin: all instances of a class are equal, and their engines share compiled statements."""
 
     _compiled: dict[Any, Any]
 

@@ -46,14 +46,15 @@ def has_image(engine: DockerEngine, name: str) -> bool:
 
 
 def base_image(engine: DockerEngine) -> str:
-    """Return the name of a base image. It is built once with debootstrap, so it needs no registry.
+    """Return the name of a base image.
 
-    If ``BAI_TESTBED_BASE`` is set, it names another image, which the engine has or can pull.
+    By default, the image is built once with debootstrap, so it needs no registry.
+    ``BAI_TESTBED_BASE`` names another image, which the engine has or can pull.
 
     Raises
     ------
     ComponentMissing
-        If it cannot be built.
+        If the image cannot be built.
     """
     chosen = os.environ.get("BAI_TESTBED_BASE")
     if chosen:

@@ -46,7 +46,7 @@ CHEAP_HASHES = {"password_memory_kib": 8, "password_rounds": 1}
 class MovableClock:
     """A clock that stands still until a test moves it.
 
-    It starts at the real time, because signatures would be rejected at another time.
+    It starts at the real time, because clients sign their requests with the real time.
     """
 
     def __init__(self) -> None:

@@ -67,8 +67,9 @@ MARKER_OF_FIXTURE = {
 DOCKER_DEMO_FIXTURES = {"docker_hub", "any_hub"}
 FIXTURE_OF_MARKER = {"docker": "docker_engine", "postgres": "postgres_server"}
 BUILD_TIMEOUT_SECONDS = 1200
-# Files that take more than 20 s on two cores, the longest first. With --no-loadscope-reorder, the
-# workers begin with these files, which shortens the whole run.
+# Files that take more than 20 s on two cores, the longest first; those in ``tests/e2e``, which run
+# separately, are at the end. With --no-loadscope-reorder, the workers begin with these files, which
+# shortens the whole run.
 LONGEST_FIRST = (
     "labext/test_images.py",
     "spawner/test_spawner.py",
@@ -252,7 +253,7 @@ async def shared_browser() -> AsyncIterator[SharedBrowser]:
 async def browser(shared_browser: SharedBrowser) -> AsyncIterator[Browser]:
     """A headless Chromium, through Playwright's async interface.
 
-    At the end of the test, all pages are closed, and so are the browser contexts that were not
+    At the end of the test, its pages are closed, and so are the browser contexts that were not
     created with `SharedBrowser.profile`.
     """
     try:

@@ -11,7 +11,7 @@ _FIRST_PORT, _PORTS = 10_000, 10_000
 
 
 def free_port() -> int:
-    """Return a free port from the range of this test process; no two processes share a range."""
+    """Return a free port from the range of this worker; no two workers of a run share a range."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     count = _PORTS // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     return ports.free_port(_FIRST_PORT + worker * count, count)

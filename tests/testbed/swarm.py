@@ -46,7 +46,7 @@ def running(size: int) -> Iterator[list[DockerEngine]]:
     if os.geteuid() != 0:
         raise ComponentMissing("a Swarm on one machine requires root")
     token = secrets.token_hex(3)
-    # Addresses reserved for benchmarks (RFC 2544), which no real network uses.
+    # Addresses reserved for benchmarks (RFC 2544), which real networks should not use.
     prefix = f"198.18.{int(token[:2], 16)}"
     with ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix=f"bai-swarm-{token}-"))
@@ -121,8 +121,7 @@ def _node(stack: ExitStack, home: Path, token: str, prefix: str, number: int) ->
 
 
 def _remove_containers(engine: DockerEngine) -> None:
-    # Otherwise, stopping the engine would take 10 s for each container, and longer for the other
-    # members of the Swarm.
+    # Otherwise, stopping the engine would take 10 s for each container.
     if containers := engine.run("ps", "--all", "--quiet").split():
         engine.run("rm", "--force", "--volumes", *containers)
     engine.run("swarm", "leave", "--force")

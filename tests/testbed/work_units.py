@@ -1,4 +1,4 @@
-"""Which tests run on the same worker: those of a file, and all that use the shared Docker demo."""
+"""Groups of tests, each run by one worker: a file, or all files with the shared Docker demo."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.testbed.chromium import SharedBrowser
 
-# Animations are off: a test would see their intermediate states.
+# Animations are off, so that no test sees an intermediate state.
 DEFAULTS: dict[str, Any] = {"locale": "en-US", "reduced_motion": "reduce"}
 
 ShellT = TypeVar("ShellT", bound=Shell)

@@ -86,7 +86,7 @@ async def test_form_of_a_new_user_contains_the_default_project_and_names_the_oth
     await ui.drawer.get_by_text("If empty: user").wait_for()
 
 
-async def test_user_without_a_project_is_told_to_ask_an_administrator(
+async def test_start_page_and_launcher_report_that_the_user_is_in_no_project(
     opened: Opener[Entities], admin: httpx.Client, new_user: str, hub: RunningHub
 ) -> None:
     body = {"username": new_user, "email": f"{new_user}@example.com", "password": hub.password}

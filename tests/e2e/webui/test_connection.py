@@ -92,7 +92,7 @@ async def test_open_page_notices_a_manager_that_does_not_respond(
     manager = hub.process_of("manager")
     manager.suspend()
     try:
-        # A new request, because the list of this tab has not been read yet.
+        # This tab causes a request, because its list has not been read yet.
         await ui.choose_tab("Shared")
         await ui.page.get_by_text(LOST).wait_for(timeout=10_000)
         assert await ui.page.locator("#content .ant-empty").count() == 0

@@ -1,4 +1,4 @@
-"""Web UI: the dashboard and the shell around every page."""
+"""Web UI: the dashboard, the sidebar and the breadcrumbs."""
 
 from __future__ import annotations
 

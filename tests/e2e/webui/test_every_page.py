@@ -23,9 +23,9 @@ AXE = FRONTEND / "node_modules/axe-core/axe.min.js"
 IS_SHOWN_IN = "scheme => document.documentElement.style.colorScheme === scheme"
 NARROW: ViewportSize = {"width": 390, "height": 844}
 WCAG = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
-# Of the rules `WCAG`, only this one depends on the theme.
+# The only rule that is also checked in the dark theme.
 CONTRAST = {"type": "rule", "values": ["color-contrast"]}
-# None of these rules needs the style sheets or media that axe would load (``preload``).
+# ``preload``: whether axe loads style sheets and media before the check.
 RUN_AXE = """
 rules => axe.run(document, {runOnly: rules, resultTypes: ['violations'], preload: false})
 """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 LANGUAGES = ("en", "ko", "ja", "th")
-# A page does not receive its own messages, except through another channel.
+# A BroadcastChannel object does not receive the messages that it sends, so use another object.
 CHOOSE_IN_ANOTHER_TAB = f"""language => {{
   const channel = new BroadcastChannel('{COOKIE}');
   channel.postMessage(language);
@@ -232,7 +232,7 @@ async def test_texts_of_a_session(tour: Tour, session: dict[str, Any]) -> None:
 async def test_texts_of_the_reasons_of_pending_and_ended_sessions(
     tour: Tour, hub: RunningHub, session: dict[str, Any]
 ) -> None:
-    """Check where the manager's reasons and suggestions are shown."""
+    """Check the pages that show the manager's reasons and suggestions."""
     spec = {"project": "default", "resources": {"cpu": "1", "mem": "512m"}}
     with hub.rest("user") as other, hub.rest("admin") as rest:
         free = other.get("/sessions/options").json()["limits"]["cuda.shares"]["now"]
@@ -275,7 +275,7 @@ async def test_texts_of_the_settings(tour: Tour) -> None:
         await tour.visit(f"settings?tab={tab}")
         await tour.check(f"settings: {tab}")
     await tour.visit("settings?tab=keypairs")
-    # The bubble does not follow its button to a new place.
+    # Open the bubble again for each size: it does not follow its button when the window is resized.
     for size in (WIDE, NARROW):
         await tour.check_reopened("settings.new-secret", "settings.new-secret-warning", [size])
 

@@ -57,7 +57,7 @@ def database_of(hub: RunningHub) -> Iterator[sqlite3.Connection]:
 
 
 def add_users(hub: RunningHub) -> None:
-    """Copy a user ``USERS`` times in the demo's database, as members of the project *default*."""
+    """Add ``USERS`` copies of *user2*, which are members of the project *default*."""
     with database_of(hub) as database:
         columns = [row[1] for row in database.execute("PRAGMA table_info(users)")]
         changed = {
@@ -161,7 +161,7 @@ async def test_lists_are_bounded_and_their_rows_can_be_found(
         await page.locator("#content .ant-skeleton-active").first.wait_for(state="detached")
         assert await page.locator("#content *").count() < 5_000, path
     assert 0 < loaded.largest <= MAX_LIMIT
-    # Nor have the pages loaded a complete list page by page.
+    # No page has loaded a complete list in several requests.
     assert max(map(len, loaded.ids.values())) < USERS / 2
 
 

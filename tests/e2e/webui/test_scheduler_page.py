@@ -47,7 +47,7 @@ class Scheduler(Sessions):
         return row.locator("td")
 
     async def turn_pages_to(self, name: str) -> None:
-        """Find a row of the waiting times by user. Other tests have many users."""
+        """Turn the pages of the waiting times by user until the row of a user appears."""
         header = self.page.get_by_role("rowheader", name=name)
         while not await header.count():
             await self.page.get_by_title("Next Page").last.get_by_role("button").click(timeout=5000)
@@ -60,7 +60,7 @@ class Scheduler(Sessions):
 
 @dataclass(frozen=True)
 class FullGroup:
-    """A resource group: one running session uses all GPUs, and two sessions are pending."""
+    """A resource group with a session that has all free GPU shares, and two pending sessions."""
 
     rest: httpx.Client
     running: JSON

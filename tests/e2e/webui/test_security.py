@@ -74,7 +74,7 @@ def test_no_page_can_be_framed_and_no_page_of_the_web_ui_runs_inline_scripts(
             assert re.search(r"<script(?![^>]* src=)|\son\w+=|javascript:", page.text) is None
 
 
-# Content types that a page of another site can send without a preflight request.
+# Two content types that a page of another site can send without a preflight request.
 FORM_TYPES = ("application/x-www-form-urlencoded", "text/plain")
 
 
@@ -146,7 +146,7 @@ def list_paths() -> list[str]:
 
 
 def create_hostile_objects(hub: RunningHub, text: str, name: str) -> dict[str, str]:
-    """Create objects that contain the text wherever a field accepts any text.
+    """Create objects of several kinds, with the text in some of their fields.
 
     Return a mapping from the path of each object to a user who may delete the object.
     """

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 MAX_FIRST_SCRIPTS = 280_000
 
 
-def test_page_has_a_strict_content_policy_and_its_files_are_cached_forever(hub: RunningHub) -> None:
+def test_page_has_a_strict_content_policy_and_its_script_is_immutable(hub: RunningHub) -> None:
     with hub.sign_in("user") as client:
         page = client.get("/services/bai/start", follow_redirects=True)
     assert page.status_code == 200

@@ -219,7 +219,7 @@ TITLES = (
 
 @pytest.fixture
 def app_image(hub: RunningHub) -> Iterator[str]:
-    """An image that declares one app of every kind."""
+    """The name of an image that declares the apps in ``SERVICES``."""
     name = f"cr.example.com/{secrets.token_hex(3)}/apps:1"
     labels = {"ai.backend.service-ports": SERVICES}
     with hub.rest("admin") as admin:

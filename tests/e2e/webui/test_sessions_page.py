@@ -124,7 +124,7 @@ async def test_selected_sessions_stop_together(ui: Sessions, rest: httpx.Client)
 
 
 @pytest.mark.checklist("APP-01")
-async def test_running_session_has_a_history_and_only_its_owner_has_links(
+async def test_running_session_has_a_history_and_only_its_owner_has_app_links(
     ui: Sessions, opened: Opener[Sessions], rest: httpx.Client
 ) -> None:
     session = start(rest, "webui-run")
@@ -167,7 +167,7 @@ async def test_language_changes_at_once_and_is_remembered(ui: Sessions) -> None:
 
 
 @pytest.mark.checklist("DET-08")
-async def test_other_users_session_is_not_found(
+async def test_session_of_another_user_is_not_found(
     hub: RunningHub, ui: Sessions, rest: httpx.Client
 ) -> None:
     with hub.rest("user") as other:

@@ -141,7 +141,7 @@ async def test_user_without_a_project_sees_why_no_session_can_be_started(
     await content.get_by_role("button", name="New session").wait_for(state="detached")
 
 
-async def test_monitor_cannot_repeat_an_own_session(
+async def test_monitor_cannot_create_a_session_like_their_own(
     opened: Opener[Start], newcomer: str, hub: RunningHub
 ) -> None:
     session = running_session(hub, newcomer)

@@ -46,7 +46,7 @@ def rest(hub: RunningHub) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def shared(rest: httpx.Client, hub: RunningHub) -> Iterator[str]:
-    """A folder of ``user2`` that ``user`` may write."""
+    """The id of a folder of ``user2`` to which ``user`` may write."""
     folder = create(rest, f"two-{secrets.token_hex(3)}")
     set_permission(rest, folder, "rw")
     with hub.rest("user") as guest:
