@@ -52,7 +52,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceUsage:
-    """Usage of one device by a session; None: the driver does not report it."""
+    """Usage of one device by a session; None: unknown."""
 
     id: str
     memory_bytes: int | None

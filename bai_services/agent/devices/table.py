@@ -79,7 +79,7 @@ class Divided:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One family of accelerators. Texts can contain placeholders in braces.
+    """One family of accelerators.
 
     ``nodes`` can contain ``{i}``, the device's number on the machine. ``environ`` can contain
     ``{count}`` and the comma-separated lists ``{indices}`` (numbers on the machine), ``{ids}`` and
