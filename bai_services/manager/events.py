@@ -199,7 +199,7 @@ class Events:
 
 
 class Feed:
-    """Event streams of clients, limited to the sessions that the caller may read."""
+    """Event streams of clients, limited to the changes that the caller may read."""
 
     def __init__(self, events: Events, database: Database) -> None:
         self._events = events

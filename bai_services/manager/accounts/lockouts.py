@@ -73,7 +73,7 @@ class Attempt:
 class Lockouts:
     """Counts failed attempts, and delays attempts after many failures.
 
-    An address from which an account has signed in is never locked out of that account.
+    An address from which an account has signed in within 90 days is not locked out of that account.
     """
 
     def __init__(self, database: Database, subject_key: bytes) -> None:
