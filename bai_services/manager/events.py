@@ -158,7 +158,7 @@ class Events:
                     subscription.put_positions(group)
 
     def publish_to_user(self, user_id: str, kind: str) -> None:
-        """Publish a change that belongs to no session, to a user and to all who may read it."""
+        """Notify the event streams of this user, and of all others who may read the change."""
         change = Change("", None, kind, user_id, "", "")
         for subscription in self._followers:
             subscription.put(change)

@@ -112,7 +112,7 @@ class Row:
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     notices: Sequence[str] = ()
     divided: Divided = Divided()
-    # Number of equal parts of each device; set by code, not in the table (see ``rngd``).
+    # Number of equal parts of each device; set by ``kinds.all_kinds``, not in the table.
     parts: int = 1
 
 

@@ -51,8 +51,8 @@ class Attempt:
     blocked_until: datetime | None  # end of the block of the name or address, if blocked
     is_locked: bool  # a locked account rejects correct passwords from unknown addresses
     is_from_known_address: bool
-    # Whether this account has signed in from the address or, during a block of the name or address,
-    # any account has.
+    # Whether this account has signed in from the address. During a block of the name or address:
+    # whether any account has signed in from the address.
     is_address_known: bool
     delay_seconds: float
 

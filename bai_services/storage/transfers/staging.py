@@ -56,7 +56,7 @@ class UploadFacts:
     expires_at: float
     is_partial: bool = False  # a partial upload, to be concatenated with others later
     is_archive: bool = False  # a tar archive that is unpacked into the directory ``path``
-    etag: str | None = None
+    etag: str | None = None  # ``etag`` and ``is_new``: see ``Precondition``
     is_new: bool = False
     is_done: bool = False
     offset: int = 0
