@@ -78,8 +78,8 @@ class Staging:
     def read(self, upload_id: str) -> UploadFacts:
         """Return the state of an upload.
 
-        An incomplete upload expires after the last received byte: its ``expires_at`` is later than
-        the stored one by the time from its start to that byte.
+        For an incomplete upload, the returned ``expires_at`` counts from the last received byte.
+        The stored ``expires_at`` counts from the start of the upload.
 
         Raises
         ------
