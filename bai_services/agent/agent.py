@@ -26,7 +26,7 @@ from .work import WorkExecutor
 
 log = logging.getLogger(__name__)
 
-DEFAULT_HEARTBEAT_SECONDS = 5.0  # until the manager's first response sets another interval
+DEFAULT_HEARTBEAT_SECONDS = 5.0  # used while the manager sets no interval
 OBSERVE_TIMEOUT_SECONDS = 10.0
 SLOW_FACTS_SECONDS = 60.0
 CLEANUP_INTERVAL_SECONDS = 300.0
@@ -82,7 +82,10 @@ class Agent:
         self._slow_facts_cache: tuple[float, Mapping[str, Any], Sequence[str]] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop`` is set; then sign off at the manager, and close engine and devices."""
+        """Run until ``stop`` is set or a loop fails.
+
+        Then sign off at the manager, and close the engine and the devices.
+        """
         await asyncio.to_thread(self._grants.restore)
         await self._devices.reconcile(self._grants.all())
         await asyncio.to_thread(self._folders.remove_stale_mount_points)

@@ -46,7 +46,7 @@ from .processes import ProcessEngine
 
 log = logging.getLogger("bai_services.agent")
 
-# Environment variables that set each trait; the first non-empty one applies.
+# Maps a trait to the environment variables that set it; the first non-empty variable applies.
 ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "AgentApp.manager_url": ("BAI_MANAGER_URL",),
     "AgentApp.token_file": ("BAI_AGENT_TOKEN_FILE",),

@@ -27,7 +27,7 @@ class MachineLoad:
         self._measured_at = time.monotonic()
 
     def facts(self) -> dict[str, Any]:
-        """Return the start of the agent and the load; None stands for unknown values."""
+        """Return the start time of the agent and the load; None stands for unknown values."""
         before, self._cpus = self._cpus, psutil.cpu_times(percpu=True)
         # If the number of CPUs has changed, the old times cannot be assigned to CPUs: report 0 %.
         known = before if len(before) == len(self._cpus) else self._cpus

@@ -1,4 +1,4 @@
-"""`/audit-log`: the log of administrative changes."""
+"""`/audit-log`: the entries of the audit log."""
 
 from __future__ import annotations
 

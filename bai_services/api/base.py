@@ -1,4 +1,4 @@
-"""The base class of all handlers, the operation decorator, and the HTTP status of each error."""
+"""The base class of the API's handlers, the operation decorator, and the HTTP status of errors."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def manager_of(handler: RequestHandler) -> Manager:
 class APIHandler(RequestHandler):
     """Base class of the API's handlers: authentication, input, JSON output and error responses.
 
-    Every error is sent as ``{"error": code, "message": text, "details": {…}}``.
+    Errors are sent as ``{"error": code, "message": text, "details": {…}}``.
     """
 
     caller: Caller

@@ -71,8 +71,9 @@ class Body(BaseModel):
 
 
 class ResponseModel(BaseModel):
-    """A response body. It only serves to generate the OpenAPI document; responses are not
-    validated.
+    """A response body, for the OpenAPI document and the columns of CSV files.
+
+    Responses are not validated.
     """
 
 

@@ -1,4 +1,4 @@
-"""Cancellation of event streams when their caller is signed out or has other permissions."""
+"""Cancel event streams and downloads when their caller is signed out or has other permissions."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from .sessions.page import PageHandler
 
 # Assets never change: the name of a file changes with its content.
 IMMUTABLE = "public, max-age=31536000, immutable"
-# First path segments of the UI's pages, as in frontend/src/app/router.tsx.
+# First path segments of the UI's pages, as in bai_services/webui/frontend/src/app/router.tsx.
 PAGE_NAMES = frozenset(
     {
         "",

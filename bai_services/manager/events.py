@@ -158,7 +158,7 @@ class Events:
                     subscription.put_positions(group)
 
     def publish_to_user(self, user_id: str, kind: str) -> None:
-        """Publish a change that belongs to no session, to a user and to all who may read it."""
+        """Notify the event streams of this user, and of all others who may read the change."""
         change = Change("", None, kind, user_id, "", "")
         for subscription in self._followers:
             subscription.put(change)
@@ -199,7 +199,7 @@ class Events:
 
 
 class Feed:
-    """Event streams of clients, limited to the sessions that the caller may read."""
+    """Event streams of clients, limited to the changes that the caller may read."""
 
     def __init__(self, events: Events, database: Database) -> None:
         self._events = events

@@ -39,7 +39,7 @@ class Settings:
     base_url: str = "/services/bai"  # prefix of every route
     hub_base_url: str = "/"
     brand: Brand = Brand()
-    # A Hub token or cookie must have one of these scopes to be accepted by the manager.
+    # A Hub token or cookie identifies a user to the manager if it has one of these scopes.
     hub_access_scopes: frozenset[str] = frozenset(
         {"access:services", "access:services!service=bai"}
     )
@@ -58,7 +58,7 @@ class Settings:
     shows_agents: bool = False
     # Days until a folder in the trash is purged automatically; 0: never.
     trash_days: int = 30
-    # An unfinished upload expires this many seconds after its start.
+    # An unfinished upload expires this many seconds after its start or its last received byte.
     upload_expiry_seconds: int = 24 * 3600
     # Maximum number of unfinished uploads of a user; each part of a split upload counts.
     max_open_uploads: int = 256

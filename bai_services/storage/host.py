@@ -413,7 +413,7 @@ class StorageHost:
     def _create(self, location: Location) -> None:
         self.backend.create(self._scope_path(location.scope))
         if location.unmanaged_path is not None:
-            return  # the scope only contains the staging area
+            return  # such a folder needs only the staging area of the scope
         path = self._path(location)
         path.mkdir(mode=folder.PRIVATE_MODE)
         if self._shared_gid is None:

@@ -145,7 +145,7 @@ def _copy_entry(source: int, target: int, name: str, progress: CopyProgress) -> 
 def copy_file(source: int, target: int, progress: CopyProgress | None = None) -> None:
     """Append the content of file ``source`` to file ``target``, preserving holes.
 
-    Uses a reflink or a copy in the kernel where the file system supports it, else sendfile.
+    Uses a reflink or copy_file_range where the file system supports it, else sendfile.
     """
     size = os.fstat(source).st_size
     if progress is not None:

@@ -151,7 +151,7 @@ class DeviceKind(ABC):
 
     @abstractmethod
     def hidden(self) -> Mapping[str, str]:
-        """Return the environment that hides this family's devices from a kernel that has none."""
+        """Return the environment that hides this family's devices from kernels without them."""
 
     @abstractmethod
     def inject(self, granted: Sequence[GrantedDevice], engine: str) -> DeviceInjection:

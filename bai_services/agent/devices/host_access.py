@@ -69,7 +69,7 @@ class HostAccess:
             return None
 
     def link_target_name(self, path: str) -> str | None:
-        """Return the name of the directory that a link leads to; None if it leads to none.
+        """Return the name of the directory that a link leads to; None if there is no directory.
 
         For the ``device`` link of a device in ``/sys``, the name is the bus address.
         """

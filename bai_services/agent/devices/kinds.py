@@ -81,8 +81,8 @@ def all_kinds(machine: Machine, simulated_gpus: int | None, table_file: str) -> 
     """Return every device kind, one per family; blocking, because it searches for devices.
 
     On a machine without an NVIDIA GPU, the kind ``cuda`` has ``simulated_gpus`` simulated GPUs.
-    None: two if the machine has no other accelerator, else none. Each error in the table file
-    becomes an ``InvalidRow``.
+    None: two if the machine has no other accelerator, else 0. Each error in the table file becomes
+    an ``InvalidRow``.
 
     Raises
     ------

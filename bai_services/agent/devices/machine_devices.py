@@ -21,7 +21,7 @@ MAINTENANCE_INTERVAL_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessReading:
-    """The processes that use memory of devices, and the families whose driver did not answer."""
+    """The processes that use memory of devices, and the families that could not be read."""
 
     processes: Sequence[DeviceProcess]
     unread_families: Set[str]
@@ -154,7 +154,7 @@ class MachineDevices:
         del self._pending_reads[kind.family]
 
     async def _read_processes(self, kind: DeviceKind) -> list[DeviceProcess] | None:
-        """Return the processes of one family; None if its driver does not answer."""
+        """Return the processes that use devices of one kind; None if they cannot be read."""
         # A read that hangs occupies a thread, so there is at most one per family.
         task = self._process_reads.get(kind.family)
         if task is None:
@@ -164,7 +164,7 @@ class MachineDevices:
         try:
             return await asyncio.wait_for(asyncio.shield(task), READ_TIMEOUT_SECONDS)
         except TimeoutError:
-            log.warning("the driver of %s devices does not list its processes", kind.family)
+            log.warning("the driver of %s devices takes too long to list processes", kind.family)
         except Exception:
             # A driver may raise any exception; the machine's other devices must remain usable.
             log.exception("the processes of %s devices cannot be read", kind.family)

@@ -52,7 +52,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceUsage:
-    """Usage of one device by a session; None: the driver does not report it."""
+    """Usage of one device by a session; None: unknown."""
 
     id: str
     memory_bytes: int | None
@@ -121,7 +121,7 @@ class Watchdog:
                 log.exception("the usage of devices cannot be read")
 
     async def check(self) -> None:
-        """Sum up the usage of every session and act on sessions over their limit."""
+        """Sum up the usage of each session with devices, and act on sessions over their limit."""
         reading = await self._devices.processes()
         owners = await self._engine.owners({process.pid for process in reading.processes})
         by_session: dict[str, ProcessesByDevice] = defaultdict(lambda: defaultdict(list))

@@ -68,7 +68,7 @@ class SharingSettings(Configurable):
         Raises
         ------
         InvalidRequest
-            If ``mps_share`` is not a share, ``any`` or empty.
+            If ``mps_share`` is not valid.
         """
         problem, has_own_shm = self._mps_requirements(engine)
         mps = None

@@ -79,7 +79,7 @@ class Divided:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One family of accelerators. Texts can contain placeholders in braces.
+    """One family of accelerators.
 
     ``nodes`` can contain ``{i}``, the device's number on the machine. ``environ`` can contain
     ``{count}`` and the comma-separated lists ``{indices}`` (numbers on the machine), ``{ids}`` and
@@ -112,7 +112,7 @@ class Row:
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     notices: Sequence[str] = ()
     divided: Divided = Divided()
-    # Number of equal parts of each device; set by code, not in the table (see ``rngd``).
+    # Number of equal parts of each device; set by ``kinds.all_kinds``, not in the table.
     parts: int = 1
 
 

@@ -14,7 +14,7 @@ from .base import Device, DeviceInjection, DeviceKind, Finding, GrantedDevice
 from .host_access import HostAccess, ToolFailed, json_pointer
 from .table import PCI, Row
 
-# Nothing enforces shares of the devices in the table, so they are only allocated as a whole.
+# Nothing enforces shares of the devices in the table, so no shares are allocated.
 WHOLE = Sharing(most=0)
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
@@ -29,7 +29,7 @@ class FoundDevice:
 
 
 class TableDevices(DeviceKind):
-    """Devices of one family, allocated only as a whole.
+    """Devices of one family, or parts of such devices; none of them is allocated in shares.
 
     A device that has disappeared is reported as unhealthy.
     """

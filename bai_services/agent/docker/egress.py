@@ -108,7 +108,7 @@ class Egress:
     def __init__(
         self, agent_id: str, policy: Policy, allowed: Sequence[Target], urls: Iterable[str]
     ) -> None:
-        """``urls`` are URLs that every session must reach: the manager's and the Hub's."""
+        """``urls`` are URLs that sessions must reach, such as the manager's."""
         self._chains = Chains.of(agent_id)
         self._policy = policy
         self._allowed = tuple(allowed)

@@ -158,7 +158,7 @@ class DiskWatch:
             await asyncio.sleep(max(INTERVAL_SECONDS, took * PAUSE_PER_SECOND))
 
     async def check(self) -> None:
-        """Measure the disk usage of every kernel, one after the other."""
+        """Measure the disk usage of the running kernels, one after the other."""
         if not self._limit_bytes:
             return
         homes = await asyncio.to_thread(self._homes)

@@ -1,9 +1,9 @@
 """The folder of each kernel on this machine: its scratch home, log and exit code.
 
 ``$BAI_HOME/sessions/<session id>/`` (for the kernel sub1: ``<session id>.sub1``) contains
-``kernel.json`` and ``home/``. With the process engine it also contains ``session.log`` and
-``exit.json``, which the spawner writes; with Docker and devices, ``resource.txt``. All methods
-block.
+``kernel.json`` and ``home/``. With devices it also contains ``devices.json``, and with Docker and
+devices ``resource.txt``. With the process engine the spawner writes ``session.log`` and
+``exit.json`` into it. All methods block.
 """
 
 from __future__ import annotations

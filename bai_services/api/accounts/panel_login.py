@@ -1,4 +1,4 @@
-"""The page on which a signed-in user authorizes the session panel in their JupyterLab.
+"""The page on which a signed-in user authorizes the session panel of JupyterLab.
 
 The panel opens this page in a new window. The code is sent on a broadcast channel, which pages of
 other origins cannot read. Without the verifier, the code is useless to other pages of this origin.

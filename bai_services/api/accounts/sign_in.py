@@ -26,8 +26,8 @@ from bai_services.trusted_proxies import TrustedProxies
 # cached, so a deactivation takes effect immediately.
 TOKEN_CACHE_SECONDS = 3
 TOKEN_CACHE_SIZE = 10_000
-# After a sign-in has ended, responses to its browser contain the reason for which the account is
-# refused, for at most this time after the last accepted request.
+# For at most this time after the last accepted request of a browser, responses to the browser
+# contain the reason if the account is refused.
 BROWSER_CACHE_SECONDS = 24 * 3600
 BROWSER_CACHE_SIZE = 10_000
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -108,7 +108,7 @@ class AppShareHandler(APIHandler):
 
 class OwnAppSharesHandler(APIHandler):
     @operation(
-        "List the app shares that the caller created or that were shared with the caller",
+        "List the app shares of the caller's sessions, and those that admit the caller",
         tag=_TAG,
         returns=AppShare,
         is_list=True,

@@ -191,7 +191,7 @@ class AgentHandler(APIHandler):
     async def patch(self, key: str, body: AgentChange) -> records.Agent:
         return await self.manager.cluster.agents.update(self.caller, key, body.given_fields())
 
-    @operation("Delete a terminated agent", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    @operation("Delete a lost or terminated agent", tag=_TAG, status=HTTPStatus.NO_CONTENT)
     async def delete(self, key: str) -> None:
         await self.manager.cluster.agents.delete(self.caller, key)
 
@@ -209,7 +209,7 @@ class SummariesHandler(APIHandler):
 
 class TotalsHandler(APIHandler):
     @operation(
-        "Read total and used resources of all agents",
+        "Read total and used resources of all live agents",
         tag=_TAG,
         returns=AgentTotals,
         is_expensive=True,

@@ -148,7 +148,7 @@ class Comparison(ResponseModel):
 
 
 class ReplayResult(ResponseModel):
-    """``comparison`` is null until the replay is done."""
+    """``comparison`` is null unless the replay is done."""
 
     replay: Replay
     comparison: Comparison | None

@@ -151,7 +151,10 @@ class UsageHandler(APIHandler):
         "Read the number and size of the files in a folder",
         tag=_TAG,
         returns=FolderUsage,
-        parameters={"fresh": "true: count now, which may take long; default: the last count"},
+        parameters={
+            "fresh": "true: count now, even if it takes long; default: count now only if the "
+            "previous count was fast or is outdated"
+        },
     )
     async def get(self, key: str) -> quotas.FolderUsage:
         is_fresh = self.get_query_argument("fresh", "") == "true"
@@ -175,7 +178,7 @@ class GrantHandler(APIHandler):
         return await self.manager.folders.grants.get(self.caller, key, user)
 
     @operation(
-        "Share a folder with a user, who must accept the invitation",
+        "Share a folder with a user, or change the user's permission",
         tag=_TAG,
         body=GrantRequest,
         returns=Grant,

@@ -27,7 +27,7 @@ class SlotLimit(ResponseModel):
 
 class DeviceModel(ResponseModel):
     """``memory_bytes``: memory of one device; null: unknown. ``count``: number of such devices on
-    all agents.
+    the live agents of the group.
     """
 
     family: str

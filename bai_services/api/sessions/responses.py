@@ -73,7 +73,7 @@ class Lifetime(ResponseModel):
 
 class Idleness(ResponseModel):
     """``idle_since``: time of the last activity. ``idle_ends_at``: when the session will be stopped
-    if it is not used before. Both are null if the session has no idle timeout.
+    if it is not used before. Both are null if the session has no idle timeout or is not running.
     ``next_report_seconds``: time until the session must report its activity again.
     """
 
@@ -221,7 +221,7 @@ class Usage(ResponseModel):
 
 
 class UsageOfDevice(ResponseModel):
-    """``limit_bytes``: memory that the kernel may use. null in a series: not measured."""
+    """``limit_bytes``: memory that the kernel may use. Null in a series: not measured."""
 
     id: str
     model: str

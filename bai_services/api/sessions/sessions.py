@@ -150,7 +150,7 @@ class SessionHandler(APIHandler):
         returns=Session,
         status=HTTPStatus.ACCEPTED,
         is_for_sessions=True,
-        parameters={"force": "true: remove the kernels immediately, without a graceful shutdown"},
+        parameters={"force": "true: remove the kernels now, without waiting for the Hub"},
     )
     async def delete(self, key: str) -> records.Session:
         force = self.get_query_argument("force", "false").lower() == "true"

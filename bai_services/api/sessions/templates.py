@@ -51,7 +51,7 @@ class Template(ResponseModel):
 
 class TemplatesHandler(APIHandler):
     @operation(
-        "List the session templates that the caller may use",
+        "List the session templates that the caller may see",
         tag=_TAG,
         returns=Template,
         is_list=True,

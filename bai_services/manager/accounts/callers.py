@@ -1,4 +1,4 @@
-"""Authenticate callers; every request reads the account from the database."""
+"""Authenticate users; each authentication reads the account from the database."""
 
 from __future__ import annotations
 

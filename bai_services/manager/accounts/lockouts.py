@@ -51,8 +51,8 @@ class Attempt:
     blocked_until: datetime | None  # end of the block of the name or address, if blocked
     is_locked: bool  # a locked account rejects correct passwords from unknown addresses
     is_from_known_address: bool
-    # Whether this account has signed in from the address or, during a block of the name or address,
-    # any account has.
+    # Whether this account has signed in from the address. During a block of the name or address:
+    # whether any account has signed in from the address.
     is_address_known: bool
     delay_seconds: float
 
@@ -73,7 +73,7 @@ class Attempt:
 class Lockouts:
     """Counts failed attempts, and delays attempts after many failures.
 
-    An address from which an account has signed in is never locked out of that account.
+    An address from which an account has signed in within 90 days is not locked out of that account.
     """
 
     def __init__(self, database: Database, subject_key: bytes) -> None:

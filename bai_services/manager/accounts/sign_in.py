@@ -45,7 +45,7 @@ from .sign_outs import TokenRevocations
 
 CODE_LIFETIME = timedelta(minutes=2)
 MAX_PENDING_CODES = 1000
-# Codes of one user must not displace those of other users.
+# Also limits how many codes of other users one user can displace.
 MAX_PENDING_CODES_PER_USER = 10
 MAX_NAME_CHARACTERS = 128
 _WRONG_CODE = "the code is wrong, used or expired; run bai login again"

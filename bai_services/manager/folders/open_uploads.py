@@ -98,7 +98,7 @@ class OpenUploads:
         )
 
     def extend(self, upload_id: str, expires_at: float) -> None:
-        """Count an upload that receives data until ``expires_at``; unknown ids are ignored."""
+        """Set the later expiry of an upload that receives data; unknown ids are ignored."""
         if (known := self._known.get(upload_id)) is not None:
             known.expires_at = expires_at
 

@@ -59,7 +59,8 @@ class QuotaScope:
     manager rejects uploads, copies and other operations that would exceed the limit.
     ``policy_bytes`` is the limit of the policy (None: no limit). ``override_bytes`` is the limit
     set by an administrator (-1: no limit, None: not set). ``used_bytes`` and ``counted_at`` are
-    None before the first count.
+    None before the first count. ``source`` is ``counter`` if the file system counts the usage, and
+    ``scan`` if the manager scans the files.
     """
 
     host: str

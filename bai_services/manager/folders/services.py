@@ -36,7 +36,7 @@ class FolderServices:
     changes: FolderChanges
 
     async def start(self) -> None:
-        """Start the background tasks of folders and the quota loop."""
+        """Start the storage hosts, the background tasks of folders, and the quota loop."""
         await self.vfolders.start()
         self.quotas.start()
 

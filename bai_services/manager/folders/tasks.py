@@ -97,7 +97,7 @@ class VFolderTasks:
         await asyncio.gather(*self._running.values())
 
     def purge_at(self, row: VfolderRow) -> datetime | None:
-        """Return the time after which a folder in the trash is purged; None: never."""
+        """Return the time after which the folder is purged; None: no automatic purge."""
         if row.status != VfolderStatus.DELETE_PENDING or not self._trash_days:
             return None
         return row.status_changed_at + timedelta(days=self._trash_days)

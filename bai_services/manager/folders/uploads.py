@@ -28,7 +28,11 @@ CHECKSUMS = ("md5", "sha1", "sha256", "sha512")
 
 @dataclass(frozen=True, slots=True)
 class UploadRequest:
-    """A requested upload: a file, a part of a file, or an archive to unpack."""
+    """A requested upload: a file, a part of a file, or an archive to unpack.
+
+    ``length`` is in bytes. ``parts``: ids of the partial uploads to join. ``etag`` and ``is_new``:
+    see ``Precondition``.
+    """
 
     path: str
     length: int

@@ -103,8 +103,8 @@ class FittingAgents:
     """Checks whether the agents of a resource group could ever run a request.
 
     The agents are cached, but a request is only rejected after reading them again. If an agent has
-    left since the cached read, an accepted session stays pending. While a new installation compiles
-    the placement code, every request is accepted and the queue decides.
+    left since the cached read, an accepted session stays pending. If the placement code is not
+    compiled in time, the request is accepted and the queue decides.
     """
 
     def __init__(self, store: RequestStore, jit_warmup: JitWarmup) -> None:

@@ -230,8 +230,8 @@ class Sessions:
     async def stop(self, caller: Caller, key: str, force: bool = False) -> Session:
         """Stop a session, or cancel one that has not started; idempotent.
 
-        With ``force`` the agents remove the kernels immediately, without a graceful shutdown. The
-        resources are released when the last kernel has ended.
+        With ``force`` the agents remove the kernels, without waiting for the Hub. The resources are
+        released when the last kernel has ended.
         """
         row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))

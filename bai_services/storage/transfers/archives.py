@@ -24,8 +24,8 @@ FORMATS = {"zip": "application/zip", "tar": "application/x-tar"}
 CHUNK_BYTES = 2**20
 # The longest path that a zip archive can store.
 MAX_PATH_BYTES = 65_535
-# Number of data segments of a sparse file that are stored one by one; the rest of the file is one
-# more segment. The limit bounds the memory for the map of segments.
+# Maximum number of data segments of a sparse file that are stored one by one; the rest of the file
+# is one more segment. The limit bounds the memory for the map of segments.
 MAX_SEGMENTS = 10_000
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 

@@ -56,7 +56,7 @@ class UploadFacts:
     expires_at: float
     is_partial: bool = False  # a partial upload, to be concatenated with others later
     is_archive: bool = False  # a tar archive that is unpacked into the directory ``path``
-    etag: str | None = None
+    etag: str | None = None  # ``etag`` and ``is_new``: see ``Precondition``
     is_new: bool = False
     is_done: bool = False
     offset: int = 0
@@ -78,8 +78,8 @@ class Staging:
     def read(self, upload_id: str) -> UploadFacts:
         """Return the state of an upload.
 
-        An incomplete upload expires after the last received byte: its ``expires_at`` is later than
-        the stored one by the time from its start to that byte.
+        For an incomplete upload, the returned ``expires_at`` counts from the last received byte.
+        The stored ``expires_at`` counts from the start of the upload.
 
         Raises
         ------

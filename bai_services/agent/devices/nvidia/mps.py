@@ -2,7 +2,7 @@
 
 Each GPU has its own daemon, because a fault on one GPU stops a daemon for all its GPUs. Each daemon
 has its own folder and pipe, because NVIDIA's toolkit passes the default folder to every container.
-A daemon survives the agent, because the sessions' programs use its server.
+A daemon with clients survives the agent, because the clients use its server.
 """
 
 from __future__ import annotations

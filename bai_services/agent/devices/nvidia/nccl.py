@@ -61,9 +61,9 @@ def _active_ports(adapter: str, host: HostAccess) -> list[str]:
 
 
 def _roce_index(adapters: Sequence[str], host: HostAccess) -> int | None:
-    """Return the first index that is a RoCE v2 GID on each active port with such GIDs.
+    """Return the lowest index at which each active port with RoCE v2 GIDs has such a GID.
 
-    Return None if there is none: on InfiniBand, and if no index is valid for all of these ports.
+    Return None on InfiniBand, and if these ports have no such index in common.
     """
     indexes = [
         {

@@ -1,4 +1,4 @@
-"""Wrapper around NVIDIA's management library (NVML); unknown values are None, never an error."""
+"""Wrapper around NVIDIA's management library (NVML); unknown values are None."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ CARD_POWER_LABEL = "RMS_TOTAL"
 
 
 class FuriosaNpus(TableDevices):
-    """Undivided NPUs of one family, with hwmon metrics."""
+    """NPUs of one family, with hwmon metrics."""
 
     def sample(self) -> dict[str, dict[str, Any]]:
         return {
@@ -89,7 +89,7 @@ class FuriosaSmi:
     def cards(self) -> dict[str, Any]:
         """Return the binding's cards by PCI address; {} while the library cannot be initialized.
 
-        Every call retries the initialization.
+        After a failure, the next call tries again.
         """
         if not self._open():
             return {}
@@ -118,7 +118,7 @@ class FuriosaSmi:
 
 
 def with_fallback(sample: Mapping[str, Any], fallback: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all metrics of ``sample``; unknown ones are taken from ``fallback``."""
+    """Return the metrics of ``sample``; unknown ones are taken from ``fallback``."""
     return {
         name: fallback.get(name) if sample.get(name) is None else sample[name] for name in METRICS
     }

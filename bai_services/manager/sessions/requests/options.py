@@ -223,8 +223,8 @@ def limits(found: StartFacts) -> dict[str, SlotLimit]:
 
     The maximum is bounded by the caller's limits (``allowed``; None: no limit) and by the largest
     agent (``largest``). ``now`` is also bounded by the current usage of the caller's quotas, by the
-    limits of pending sessions, because every session is pending at first, and by the free capacity
-    of one agent. It is 0 if not even the smallest session would be accepted and start.
+    limits of pending sessions (every session is pending at first), and by the free capacity of one
+    agent. ``now`` is 0 if not even the smallest session would be accepted and start.
     """
     facts, agents = found.admission, found.agents
     caps = facts.caps_in_order

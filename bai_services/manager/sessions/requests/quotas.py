@@ -64,7 +64,7 @@ def own_resources(
 
 
 def _own_amounts(agents: Sequence[AgentState], used: Iterable[UsedAmount]) -> Counter[str]:
-    """Return the used amounts by slot; shares of and whole devices count in the device's slot."""
+    """Return the used amounts by slot. A device counts in its own slot, see ``_slot_of``."""
     slots = {device.id: _slot_of(device) for agent in agents for device in agent.devices}
     amounts = Counter[str]()
     for one in used:
