@@ -40,7 +40,7 @@ def read_brand(environ: Mapping[str, str]) -> Brand:
     """
     name = environ.get("BAI_BRAND_NAME", "").strip() or DEFAULT_NAME
     if len(name) > MAX_NAME_LENGTH or not name.isprintable():
-        raise SystemExit(f"BAI_BRAND_NAME must have at most {MAX_NAME_LENGTH} printable characters")
+        raise SystemExit(f"BAI_BRAND_NAME must be at most {MAX_NAME_LENGTH} printable characters")
     color = environ.get("BAI_BRAND_COLOR") or DEFAULT_COLOR
     if not _COLOR.fullmatch(color):
         raise SystemExit(f"BAI_BRAND_COLOR must be #rrggbb, for example {DEFAULT_COLOR}")

@@ -1,7 +1,7 @@
 """Table of the entities that administrators manage, with their fields.
 
-`bai admin` generates its commands from this table; `bai apply` reads the fields of its sections
-from it.
+`bai admin` generates commands from this table; `bai apply` reads the fields of its sections from
+it.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ async def wait_for_status(
 ) -> dict[str, Any]:
     """Return the session once it has reached or passed ``status`` or has ended.
 
-    If the session is stopping before ``status``, or after a status that precedes TERMINATING, the
-    wait continues until its end, which shows whether the session was successful.
+    If the session is already TERMINATING and ``status`` is another status, the wait continues until
+    its end: only then is it known whether the session was successful.
 
     Progress is written to standard error: on a terminal as a live line; elsewhere only with
     ``show_progress``, as plain lines (see ``_PlainLines``). While the manager is unavailable,
