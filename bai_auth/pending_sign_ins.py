@@ -1,9 +1,9 @@
 """Sign-ins with a correct password that the user still has to confirm.
 
-The credentials are kept in memory for at most two minutes, so that neither the page nor the browser has to
-store the password. A sign-in can be confirmed only by the browser that sent the password: the key
-in the page is valid only together with a secret in a cookie of that browser. The confirmed sign-in
-is checked again like any other.
+The credentials are kept in memory for at most two minutes, so that neither the page nor the browser
+has to store the password. A sign-in can be confirmed only by the browser that sent the password:
+the key in the page is valid only together with a secret in a cookie of that browser. The confirmed
+sign-in is checked again like any other.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print exactly one JSON document."
 )
 
-verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show every field.")
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show all non-empty fields.")
 
 
 # Number of the newest sessions whose names are compared with a name that was not found.

@@ -37,8 +37,8 @@ T = TypeVar("T")
 
 # Buffer size of reads and writes.
 BUFFER_BYTES = 2**20
-# Maximum size of one request of a resumable upload. After an interruption, at most one request per upload
-# is sent again.
+# Maximum size of one request of a resumable upload. After an interruption, at most one request per
+# upload is sent again.
 CHUNK_BYTES = 32 * 2**20
 # Uploads of at least this size are resumable; a smaller file is sent again as a whole.
 RESUMABLE_BYTES = 8 * 2**20
