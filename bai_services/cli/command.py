@@ -67,7 +67,7 @@ def example(*lines: str) -> str:
 
 
 class Choice(click.Choice[str]):
-    """A choice between fixed words; the error message suggests the closest one."""
+    """A choice between fixed words; the error message suggests similar ones, if any."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         message = super().get_invalid_choice_message(value, ctx)
@@ -103,7 +103,7 @@ class Connection:
 
 
 def connected(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Turn a coroutine function into a command; pass it a ``Connection`` as first argument."""
+    """Return a command callback that calls ``function`` with a ``Connection`` as first argument."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:

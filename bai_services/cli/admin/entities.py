@@ -232,7 +232,7 @@ KEYPAIR_POLICY = Entity(
         ),
         Field(
             "idle_timeout_seconds",
-            "Time in seconds after which an idle session is stopped; 0 = never.",
+            "Time in seconds after which an idle interactive session is stopped; 0 = never.",
             FieldKind.NUMBER,
         ),
         _HOSTS,
