@@ -17,7 +17,10 @@ _LOGO_TYPES = frozenset({".svg", ".png", ".jpg", ".jpeg", ".webp"})
 
 @dataclass(frozen=True, slots=True)
 class Brand:
-    """``color``: of buttons and links, as #rrggbb. ``logo``: image file; None: only the name."""
+    """Name, colour of buttons and links as #rrggbb, and image file of the logo.
+
+    If ``logo`` is None, pages show the name instead.
+    """
 
     name: str = DEFAULT_NAME
     color: str = DEFAULT_COLOR

@@ -1,4 +1,4 @@
-"""Wait for a session and show its progress: a live line on a terminal, plain lines elsewhere."""
+"""Wait for a session and show its progress: live on a terminal, as plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def wait_for_status(
     If the session is already TERMINATING and ``status`` is another status, the wait continues until
     its end: only then is it known whether the session was successful.
 
-    Progress is written to standard error: on a terminal as a live line; elsewhere only with
+    Progress is written to standard error: on a terminal as a live display; elsewhere only with
     ``show_progress``, as plain lines (see ``_PlainLines``). While the manager is unavailable,
     requests are retried for up to 30 s.
 
