@@ -6,7 +6,7 @@
 # make check     check format, lint, types, layers, front ends and documentation
 # make docs      build the documentation in docs/_build/html
 # make image     build the session image in the running Docker engine
-# make clean     remove everything that these targets created, including the state in .bai
+# make clean     remove the environment, build outputs, caches and the state in .bai
 
 PYTHON ?= python3
 VENV := .venv

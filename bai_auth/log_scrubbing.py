@@ -1,7 +1,7 @@
 """Remove secrets from the URLs in tornado's warnings in the Hub's log.
 
-JupyterHub removes secrets from its own log lines. But for each request that a handler rejects,
-tornado writes another line with the whole URL.
+JupyterHub removes secrets from its own log lines. But when a handler rejects a request with a
+message, tornado writes another line with the whole URL.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Sign-ins with a correct password that the user still has to confirm.
 
-The credentials are kept in memory for two minutes, so that neither the page nor the browser has to
-store the password. A sign-in can be confirmed only by the browser that sent the password: the key
-in the page is valid only together with a secret in a cookie of that browser. The confirmed sign-in
-is checked again like any other.
+The credentials are kept in memory for at most two minutes, so that neither the page nor the browser
+has to store the password. A sign-in can be confirmed only by the browser that sent the password:
+the key in the page is valid only together with a secret in a cookie of that browser. The confirmed
+sign-in is checked again like any other.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class PendingSignIns:
     def add(self, account: str, credentials: Credentials) -> PendingKeys:
         """Return the secrets with which ``take`` returns the credentials.
 
-        ``account`` is the account's user name; the user may have typed another name. Beyond a
-        limit, the oldest sign-in of the account is removed.
+        ``account`` is the account's user name; the user may have typed another name. Beyond
+        the limit of the account, its oldest sign-in is removed; beyond the total limit, the oldest.
         """
         self._remove_expired()
         own = [key for key, entry in self._pending.items() if entry.account == account]

@@ -17,7 +17,10 @@ _LOGO_TYPES = frozenset({".svg", ".png", ".jpg", ".jpeg", ".webp"})
 
 @dataclass(frozen=True, slots=True)
 class Brand:
-    """``color``: of buttons and links, as #rrggbb. ``logo``: image file; None: only the name."""
+    """Name, colour of buttons and links as #rrggbb, and image file of the logo.
+
+    If ``logo`` is None, pages show the name instead.
+    """
 
     name: str = DEFAULT_NAME
     color: str = DEFAULT_COLOR
@@ -40,7 +43,7 @@ def read_brand(environ: Mapping[str, str]) -> Brand:
     """
     name = environ.get("BAI_BRAND_NAME", "").strip() or DEFAULT_NAME
     if len(name) > MAX_NAME_LENGTH or not name.isprintable():
-        raise SystemExit(f"BAI_BRAND_NAME must have at most {MAX_NAME_LENGTH} printable characters")
+        raise SystemExit(f"BAI_BRAND_NAME must be at most {MAX_NAME_LENGTH} printable characters")
     color = environ.get("BAI_BRAND_COLOR") or DEFAULT_COLOR
     if not _COLOR.fullmatch(color):
         raise SystemExit(f"BAI_BRAND_COLOR must be #rrggbb, for example {DEFAULT_COLOR}")

@@ -33,9 +33,9 @@ _BY_STATUS: Mapping[int, type[errors.BaiError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bearer credential: a Hub token, or the secret of the Hub or of an agent.
+    """A bearer credential: a Hub token, or the secret of the Hub or of the agents.
 
-    With its secret, the Hub or an agent authenticates to the manager (see ``service_client.py``).
+    With this secret, the Hub or an agent authenticates to the manager (see ``service_client.py``).
     """
 
     value: str = field(repr=False)

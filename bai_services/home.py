@@ -23,7 +23,7 @@ PORT_OFFSETS = {"proxy_api": 1, "hub": 81, "manager": 91}
 
 
 class Home:
-    """Files of the state folder, which only its owner can read; missing files are created."""
+    """Files of the state folder, which is created with mode 0700 if it is missing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()

@@ -179,7 +179,7 @@ def _ports(form: Form) -> list[int | str]:
 
 
 async def render(spawner: SessionServer) -> str:
-    """Return the HTML of the form, or of a message if the manager has no offers for the user."""
+    """Return the HTML of the form, or of a message if there are no offers to show."""
     submitted = _submitted.get()
     translate = spawner.translate
     if submitted is not None and submitted.language:

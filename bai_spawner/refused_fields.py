@@ -33,7 +33,7 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     "environ": ("environment", "bai-environ"),
     "secret_environ": ("environment", "bai-environ"),
 }
-# Ids of the elements in the collapsible section "Advanced".
+# Ids of the elements in the collapsible section "More settings".
 ADVANCED = ("bai-name", "bai-shm", "bai-ports", "bai-environ")
 
 

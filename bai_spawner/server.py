@@ -82,8 +82,8 @@ class SessionServer(Spawner):
             "docker": "bai_spawner.engines.docker.DockerEngine",
         },
         help="""
-        Engine name of a resource group → engine class or its import name. Configure an engine
-        through its class, for example `c.DockerEngine.pids_limit`.
+        Maps the engine name of a resource group to the engine class or its import name.
+        Configure an engine through its class, for example `c.DockerEngine.pids_limit`.
         """,
     ).tag(config=True)
 

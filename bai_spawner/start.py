@@ -117,7 +117,7 @@ class Start:
         """Return the plan of the session named in the options if it is prepared, else None.
 
         The manager requests a start only when the session is prepared. For such a start, this is
-        the only call to the manager before the engine starts the kernels.
+        the spawner's only call to the manager before the engine starts the kernels.
         """
         session_id = (self._spawner.user_options or {}).get(SESSION_ID)
         if session_id is None:

@@ -1,1 +1,1 @@
-"""The benchmarks of docs/figures.md: `python -m benchmarks.NAME --help`."""
+"""The benchmarks of docs/figures.md: `python -m benchmarks.NAME`."""

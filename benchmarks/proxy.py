@@ -3,8 +3,7 @@
 A test app (HTTP, websocket, plain TCP) runs on the same machine as a session of the process engine.
 Three routes to the app are measured: direct, through a bare configurable-http-proxy, and through
 the Hub's proxy and the session's server with its fast path. App and client have minimal overhead,
-so that the route dominates the time. Each round measures all routes in turn. Results are medians
-over the rounds.
+so that the route dominates the time. Each round measures all routes in turn. Results are medians.
 """
 
 from __future__ import annotations

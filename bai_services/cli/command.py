@@ -22,7 +22,7 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print exactly one JSON document."
 )
 
-verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show every field.")
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show all non-empty fields.")
 
 
 # Number of the newest sessions whose names are compared with a name that was not found.
@@ -67,7 +67,7 @@ def example(*lines: str) -> str:
 
 
 class Choice(click.Choice[str]):
-    """A choice between fixed words; the error message suggests the closest one."""
+    """A choice between fixed words; the error message suggests similar ones, if any."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         message = super().get_invalid_choice_message(value, ctx)
@@ -103,7 +103,7 @@ class Connection:
 
 
 def connected(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Turn a coroutine function into a command; pass it a ``Connection`` as first argument."""
+    """Return a command callback that calls ``function`` with a ``Connection`` as first argument."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:

@@ -55,7 +55,7 @@ COMMANDS: Mapping[str, DeferredCommand] = {
     "preset": DeferredCommand(
         "cluster.images", "preset", "List the resource presets for sessions."
     ),
-    "agent": DeferredCommand("cluster.agents", "agent", "Show the accelerators of agents."),
+    "agent": DeferredCommand("cluster.agents", "agent", "Show agents and their accelerators."),
     "admin": DeferredCommand(
         "admin.commands", "admin", "Manage domains, users, policies and agents."
     ),

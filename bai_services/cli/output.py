@@ -1,4 +1,4 @@
-"""Output of commands: a JSON document, a table, the fields of an object, or a sentence."""
+"""Output of commands: JSON documents, tables, object fields, sentences, logs and notes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def print_page(
 
     ``texts`` contains, for columns with codes, the text that the table shows for each code.
 
-    If there are more entries, a line on standard error says how to list them.
+    Without ``as_json``, a note on standard error says how to list further entries, if any.
     """
     if as_json:
         print_json(page)
@@ -134,7 +134,7 @@ def note(text: str) -> None:
 
 
 def cell(value: Any, *, is_relative: bool = False) -> str:
-    """Format a value of the REST API as text without control characters.
+    """Format a value of the REST API as text that is safe for a terminal.
 
     With ``is_relative``, times are relative to now; otherwise in the local time zone.
     """

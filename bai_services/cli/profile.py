@@ -22,7 +22,7 @@ _PAGE_PATH = re.compile(r"/(?:hub|services|user)(?=/|$)")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Address of a hub and a credential for it; ``username`` is for display only."""
+    """Address of a hub and a credential for it; ``username`` is empty if unknown."""
 
     url: str
     credential: Token | Keypair

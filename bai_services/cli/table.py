@@ -32,7 +32,6 @@ def fit_columns(
         gap = _GAP if chosen else 0
         if chosen and used + gap + min_width > width:
             continue
-        # A column of sentences gets the remaining width, but at least its minimum.
         chosen[column] = max(min_width, min(natural, width - used - gap))
         used += gap + chosen[column]
     return chosen

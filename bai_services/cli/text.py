@@ -14,7 +14,7 @@ _STYLE = re.compile(r"(\x1b\[[0-9;:]*m)")
 def printable(text: object) -> str:
     """Return ``text`` with control and format characters replaced, except newlines and tabs.
 
-    Names and messages come from other users: an escape sequence in them must not
+    Names and messages can come from other users: an escape sequence in them must not
     control the terminal of the user who lists them.
     """
     return "".join(

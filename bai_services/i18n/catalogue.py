@@ -39,7 +39,7 @@ class Translator:
         return text.format_map(values) if values else text
 
     def area(self, name: str) -> dict[str, str]:
-        """Return the texts of one file without the prefix ``AREA.``, for scripts of pages.
+        """Return the texts of one file by key, without the prefix ``AREA.``.
 
         Texts with plural forms are left out.
         """

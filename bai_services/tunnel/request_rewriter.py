@@ -23,8 +23,8 @@ _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _REQUEST_LINE = re.compile(rf"({_TOKEN}) (/[^\x00-\x20\x7f]*) (HTTP/1\.[01])")
 _FIELD = re.compile(rf"({_TOKEN}):([^\x00\r\n]*)")
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00\r\n]*)?\r\n")
-# Headers that this module interprets. A request that repeats one of them is rejected, because the
-# server may use another of the values.
+# A request that repeats one of these headers is rejected, because the server may use another of the
+# values.
 _NOT_REPEATABLE = frozenset(
     {"host", "content-length", "transfer-encoding", "origin", "sec-fetch-site", "sec-fetch-mode"}
 )

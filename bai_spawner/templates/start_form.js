@@ -103,8 +103,8 @@
     return (offer().presets || []).find((each) => each.name === byId("bai-preset").value);
   }
 
-  // Returns the limits to show, cores and memory first. Whole devices can be requested as shares, so their own
-  // slot has a field only if the last start or the preset uses it.
+  // Returns the limits to show, cores and memory first. If shares of a device family are offered, the slot of its
+  // whole devices has a field only if the last start or the preset uses it.
   function shownLimits(limits, wanted) {
     const rank = (slot) => (slot === "cpu" ? 0 : slot === "mem" ? 1 : 2);
     const isRedundant = (slot) => slot.endsWith(".device") && limits[slot.replace(".device", ".shares")] !== undefined;

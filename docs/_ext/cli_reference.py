@@ -12,7 +12,7 @@ from bai_services.cli.main import main
 
 
 def cli_reference() -> str:
-    """Return a section for each group of commands, with each command below it."""
+    """Return a section for each command; commands of a group are subsections of the group."""
     return "\n".join(_group(main, click.Context(main, info_name="bai"), depth=2))
 
 

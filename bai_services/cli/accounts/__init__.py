@@ -1,1 +1,1 @@
-"""Users, domains, projects, roles, keypairs, policies and sign-in."""
+"""Commands for the user's own account: sign-in, password, SSH keys, limits and usage."""

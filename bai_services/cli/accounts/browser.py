@@ -79,7 +79,7 @@ async def request_code(service_url: str, *, opens_browser: bool) -> tuple[str, s
 
 
 async def _read_code(reader: asyncio.StreamReader, state: str) -> str | None:
-    """Return the code in a request; None if the request is not the redirect with ``state``."""
+    """Return the code in a GET request with the right ``state``; otherwise None."""
     try:
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=10)
     except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):

@@ -37,7 +37,7 @@ async def whoami(connection: Connection, *, verbose: bool, as_json: bool) -> Non
 
 
 def account_screen(me: Mapping[str, Any]) -> Screen:
-    """Return the screen of an account: user, projects, and the usage and limit of each slot."""
+    """Return the screen of an account; ``me`` is the response of ``/me``."""
     title = Text(printable(me["username"]), style="bold")
     name = f"  {me['full_name']}" if me["full_name"] else ""
     title.append(printable(name), style="not bold")

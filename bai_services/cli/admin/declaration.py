@@ -82,10 +82,11 @@ class PasswordSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One declared object; ``password`` is excluded from the repr.
+    """One declared object.
 
-    ``extras`` are the values of ``FILE_ONLY_FIELDS``, ``location`` is ``FILE:LINE``. If the file
-    declares no initial password, ``password`` is None.
+    ``scope`` is the value of the section's ``SCOPE_FIELD``; empty if there is none. ``extras`` are
+    the values of ``FILE_ONLY_FIELDS``, ``location`` is ``FILE:LINE``. If the file declares no
+    initial password, ``password`` is None.
     """
 
     key: str

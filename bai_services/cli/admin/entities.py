@@ -1,7 +1,7 @@
 """Table of the entities that administrators manage, with their fields.
 
-`bai admin` generates its commands from this table; `bai apply` reads the fields of its sections
-from it.
+`bai admin` generates commands from this table; `bai apply` reads the fields of its sections from
+it.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ KEYPAIR_POLICY = Entity(
         ),
         Field(
             "idle_timeout_seconds",
-            "Time in seconds after which an idle session is stopped; 0 = never.",
+            "Time in seconds after which an idle interactive session is stopped; 0 = never.",
             FieldKind.NUMBER,
         ),
         _HOSTS,

@@ -18,7 +18,7 @@ from ..command import Connection, connected, example, json_option
 from ..sessions.remote import find_running_session
 from .ssh_client import SshFiles, host_of, option_words, prepare, run, session_of
 
-# Options are not parsed by click, but passed to OpenSSH.
+# Options except -h and --help are passed to OpenSSH, not parsed by click.
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 # A remote path, by the rule of scp: a colon before any slash.
 _REMOTE_PATH = re.compile(r"([^/:-][^/:]*):(.*)", re.DOTALL)

@@ -1,1 +1,1 @@
-"""Agents, devices, images, resource groups and presets."""
+"""Commands that list agents, accelerators, images and presets."""

@@ -38,7 +38,7 @@ async def info(connection: Connection, name: str, *, verbose: bool, as_json: boo
 
 
 def folder_screen(folder: Mapping[str, Any]) -> Screen:
-    """Return the screen of a folder: owner, size, permissions and grants."""
+    """Return the screen of a folder, which includes its grants and pending invitations."""
     status = folder["status"]
     style = "green" if status == VfolderStatus.READY else "yellow"
     title = Text(printable(folder["name"]), style="bold")

@@ -107,8 +107,8 @@ class PartialFile:
         Raises
         ------
         BaiError
-            If the target exists and must not be replaced, or if the partial file is not a regular
-            file of this user.
+            If the target is a directory, or exists and must not be replaced, or if the partial file
+            is not a regular file of this user.
         """
         self._check_target()
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -247,7 +247,7 @@ def _open_own(path: Path, flags: int) -> int:
 
 
 def _is_own(facts: os.stat_result) -> bool:
-    # A second link could be the place of another file of the user.
+    # A file with a second hard link may also be a file of this user outside the directory.
     is_single_file = stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1
     return is_single_file and facts.st_uid == os.geteuid()
 

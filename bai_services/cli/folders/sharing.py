@@ -246,7 +246,9 @@ async def hosts(connection: Connection, *, as_json: bool) -> None:
 )
 @click.argument("scope", required=False)
 @click.option(
-    "--host", metavar="NAME", help="Storage host of the quota. Default: the default host."
+    "--host",
+    metavar="NAME",
+    help="With --limit: storage host of the quota. Default: the default host.",
 )
 @click.option(
     "--limit",

@@ -37,8 +37,8 @@ T = TypeVar("T")
 
 # Buffer size of reads and writes.
 BUFFER_BYTES = 2**20
-# Size of one request of a resumable upload. After an interruption, at most one request per upload
-# is sent again.
+# Maximum size of one request of a resumable upload. After an interruption, at most one request per
+# upload is sent again.
 CHUNK_BYTES = 32 * 2**20
 # Uploads of at least this size are resumable; a smaller file is sent again as a whole.
 RESUMABLE_BYTES = 8 * 2**20
@@ -52,7 +52,7 @@ SMALL_BYTES = 2**20
 MIN_BUNDLED_FILES = 8
 MAX_BUNDLE_FILES = 2000
 MAX_BUNDLE_BYTES = 64 * 2**20
-# A request fails after this time without progress. The transfer as a whole has no timeout.
+# A long request fails after this time without progress. The transfer as a whole has no timeout.
 STALL_SECONDS = 300.0
 MAX_ATTEMPTS = 5
 

@@ -81,7 +81,8 @@ def vfolder() -> None:
 @click.option(
     "--permission",
     type=Choice(["ro", "rw"]),
-    help="Maximum permission of a mount: read (ro), or read and write (rw, the default).",
+    help="Default permission of a mount, and permission of project members: read (ro), or read and "
+    "write (rw, the default).",
 )
 @click.option(
     "--usage-mode",

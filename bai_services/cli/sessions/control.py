@@ -69,9 +69,9 @@ async def wait(
 
     The exit code is 1 if the timeout expires, if a batch session fails, or if a session of
     another type ends before it is running. With --until STATUS, the exit code is 0 if the
-    session has reached or passed STATUS, and 1 if it ends first or with another status. A
-    session that is stopping or has ended counts as having passed the earlier statuses only if
-    it is a batch session that ended successfully.
+    session has reached or passed STATUS, and 1 if it ends first or with another status. For a
+    session that has ended, the earlier statuses count as passed only if it is a batch session
+    that succeeded.
     """
     session = await connection.client.get(f"/sessions/{segment(name)}")
     awaited = parse_status(until, "--until") if until else awaited_status(session)

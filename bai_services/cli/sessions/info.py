@@ -44,7 +44,7 @@ async def info(connection: Connection, name: str, *, verbose: bool, as_json: boo
 
 
 def session_screen(connection: Connection, session: Mapping[str, Any]) -> Screen:
-    """Return the screen of a session: placement, resources and usage, URL."""
+    """Return the screen of a session; ``session`` is a response of the REST API."""
     screen = Screen(_title(session))
     # The profile has no user name if the credential comes from the environment.
     if connection.profile.username not in ("", session["owner"]):

@@ -122,7 +122,7 @@ async def create(
     as_json: bool,
     **spec: Any,
 ) -> None:
-    """Create a session; it is queued until the cluster has capacity for it.
+    """Create a session; it stays in the queue until it can start.
 
     The command is idempotent: with the same name and the same options it returns
     the session that already exists.

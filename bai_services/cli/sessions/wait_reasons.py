@@ -30,7 +30,7 @@ def position_and_reasons(session: Mapping[str, Any]) -> list[str]:
 
 
 def quota_note(session: Mapping[str, Any]) -> str:
-    """Return what a pending session that is blocked by quotas waits for; empty if it is not."""
+    """Return what must happen before a session blocked by a quota can start; otherwise empty."""
     failed = [one for one in session.get("reasons") or () if not one.get("passed")]
     if session["status"] != Status.PENDING or "policy" not in [one.get("check") for one in failed]:
         return ""

@@ -1,4 +1,4 @@
-"""Wait for a session and show its progress: a live line on a terminal, plain lines elsewhere."""
+"""Wait for a session and show its progress: live on a terminal, as plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ async def wait_for_status(
 ) -> dict[str, Any]:
     """Return the session once it has reached or passed ``status`` or has ended.
 
-    If the session is stopping before ``status``, or after a status that precedes TERMINATING, the
-    wait continues until its end, which shows whether the session was successful.
+    If the session is already TERMINATING and ``status`` is another status, the wait continues until
+    its end: only then is it known whether the session was successful.
 
-    Progress is written to standard error: on a terminal as a live line; elsewhere only with
+    Progress is written to standard error: on a terminal as a live display; elsewhere only with
     ``show_progress``, as plain lines (see ``_PlainLines``). While the manager is unavailable,
     requests are retried for up to 30 s.
 
