@@ -84,7 +84,7 @@ def parse_amount(slot: str, text: str | int | float) -> int:
 
     Examples: ``("mem", "1.5g")`` is 1610612736, ``("cuda.shares", "0.25")`` is 250, ``("cpu", 2)``
     is 2000. Zero is allowed. A text may have at most 40 ASCII characters, an exponent of at most
-    two digits, and no sign.
+    two digits, and no leading sign.
 
     Raises
     ------

@@ -94,7 +94,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Names of an agent's iptables chains; agents on one machine share its tables."""
+    """Names of an agent's iptables chains; agents on the same machine share the tables."""
 
     forwarded: str
     forwarded_rules: str

@@ -29,7 +29,7 @@ class Event(StrEnum):
     DISPATCHED = "dispatched"  # the manager gives the work item to the agent
     PREPARED = "prepared"  # image and injection are ready; the Hub may start the server
     DISPLACED = "displaced"  # its agent was lost before the start: the session is pending again
-    STARTED = "started"  # the Hub has reported that its server is ready
+    STARTED = "started"  # the session's server is ready
     STOP_REQUESTED = "stop-requested"
     EXITED = "exited"  # all of its kernels have ended
     FAILED = "failed"

@@ -100,8 +100,8 @@ class SignInAttemptStore:
         changed, change nothing and return False.
 
         The count of ``address`` (the hash of the client's address) is only reduced by one, for
-        this attempt, and not at all while the address is blocked. ``known`` (the same hash, time)
-        is stored as a known address of the user; None stores none.
+        this attempt, and not at all while the address is blocked. ``known`` is a known address of
+        the user to store, as (hash of the address, time); None: store none.
         """
         async with self._db.write() as tx:
             # Lock the user: a change of the password that has not committed yet waits.

@@ -149,8 +149,8 @@ keypairs = sa.Table(
     sa.Column("resource_policy", sa.ForeignKey("keypair_policies.name"), nullable=False),
 )
 
-# Sign-in attempts. Each is counted as failed before its password is checked; a success resets the
-# count.
+# Sign-in attempts. Each is counted as failed before its password is checked; a success resets or
+# reduces the counts.
 sign_in_failures = sa.Table(
     "sign_in_failures",
     metadata,

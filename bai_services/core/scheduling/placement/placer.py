@@ -407,7 +407,6 @@ class Placer:
         self._log_change(n)
 
     def remove(self, agent_id: str) -> None:
-        """Remove an agent."""
         if agent_id in self._index:
             self._rebuild([a for a in self.agents() if a.id != agent_id])
 
@@ -416,7 +415,6 @@ class Placer:
         self.version += 1
 
     def set_tables(self, tables: Tables) -> None:
-        """Replace the tables."""
         self._tables = tables
         self._rebuild(self.agents())
 

@@ -167,7 +167,7 @@ class Queue:
 
     @property
     def now(self) -> datetime:
-        """The time of the last pass."""
+        """The time of the last pass, or of the snapshot before the first pass."""
         return self._now
 
     @property
