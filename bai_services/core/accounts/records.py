@@ -1,4 +1,4 @@
-"""Domains, projects, users, keypairs and their policies, with the fields of the REST API."""
+"""Domains, projects, users, keypairs, policies and SSH keys, with the fields of the REST API."""
 
 from __future__ import annotations
 

@@ -25,8 +25,9 @@ _subject = sign_in_failures.c.subject
 
 @dataclass(frozen=True, slots=True)
 class AttemptCount:
-    """Number of attempts of a subject, and the end of its block if it was blocked before this
-    attempt.
+    """Number of attempts of a subject.
+
+    ``blocked_until``: end of a block that began before this attempt; None: no such block.
     """
 
     count: int

@@ -1,4 +1,4 @@
-"""Domains, projects, users, keypairs, resource policies, sign-in failures, and the audit log."""
+"""Domains, projects, users, keypairs, policies, sign-in attempts, and the audit log."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ _BUNDLES_WEIGHT = {"rows": 0.0, "blend": 0.25, "bundles": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Facts about a group's agents on which tables depend."""
+    """The facts about a group's agents that determine its tables."""
 
     devices: tuple[tuple[str, str, int], ...]  # family, model, count
     max_devices: int  # of one agent; from 1 to ``_MAX_DEVICES``
