@@ -247,7 +247,7 @@ class ResourceSlots(Mapping[str, int]):
         )
 
     def fits_in(self, free: Mapping[str, int]) -> bool:
-        """Return whether no amount exceeds the amount in ``free`` (0 for a missing slot)."""
+        """Return whether each amount is at most that in ``free`` (0 for a missing slot)."""
         return all(need <= free.get(slot, 0) for slot, need in self.items())
 
 

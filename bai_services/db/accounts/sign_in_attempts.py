@@ -105,7 +105,7 @@ class SignInAttemptStore:
         the user to store, as (hash of the address, time); None: store none.
         """
         async with self._db.write() as tx:
-            # Lock the user: a change of the password that has not committed yet waits.
+            # Lock the user, so that the password cannot change before the commit.
             is_same = sa.and_(
                 users.c.id == user_id,
                 users.c.password_changed_at.is_not_distinct_from(password_changed_at),

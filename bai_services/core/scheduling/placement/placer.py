@@ -44,8 +44,8 @@ _POLICY_NUMBERS = MappingProxyType(
 )
 # Initial number of rows for requests with cached scores.
 _INITIAL_ROWS = 64
-# If the cache has scores of at least this number of (request, agent) pairs, a new request replaces
-# the oldest one; otherwise the cache grows.
+# When all rows are used, the cache grows for a new request, unless it already has room for this
+# number of scores: then the new request replaces the oldest one.
 _MAX_SCORES = 8_000_000
 # Maximum number of discarded forks that are stored for reuse.
 _MAX_SPARE_FORKS = 2
