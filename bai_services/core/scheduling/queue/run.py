@@ -385,7 +385,7 @@ class Queue:
         return decisions
 
     def _affected(self, before: set[str], known: Mapping[str, int], made: int) -> list[GroupQueue]:
-        """Return the groups affected by decisions or reservations of others since their last round."""
+        """Return the groups affected by what other groups decided or reserved since their round."""
         if len(self._group_queues) == 1:
             return []
         # The quota of a reserved session is charged already, so its start does not change the
