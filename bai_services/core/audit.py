@@ -32,8 +32,8 @@ class AuditEntry:
 class LoggedEntry(AuditEntry):
     """An entry as stored; later entries have larger ids.
 
-    ``entity_name`` is the name of the object at the time of the action; ``entity_id`` if the object
-    is identified by its name or the entry contains no name.
+    ``entity_name`` is the name of the object at the time of the action, or ``entity_id`` if the
+    entry contains no name.
     """
 
     id: int

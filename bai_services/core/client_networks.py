@@ -1,4 +1,4 @@
-"""Networks from which a user may use an account or an app share."""
+"""Networks from which an account or an app share may be used."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class TextTemplate(Enum):
     def text(self, *parts: CodedText, **values: Value) -> CodedText:
         return CodedText(self.code, values, parts)
 
-    # Checks of a pending session that it passed or failed
+    # Results of the checks of a pending session
     ACCOUNTS_ACTIVE = "user, keypair, project and domain are active"
     USER_INACTIVE = "the account {name} is not active"
     KEYPAIR_INACTIVE = "keypair {name} is not active"
@@ -129,7 +129,7 @@ class TextTemplate(Enum):
     SCOPE_USER = "user {name}"
     SCOPE_KEYPAIR = "keypair {name}"
     SCOPE_KEYPAIR_OF_USER = "the keypair of user {name} (policy {policy})"
-    SCOPE_RESOURCE_GROUP = "resource-group {name}"
+    SCOPE_RESOURCE_GROUP = "resource group {name}"
     QUOTA_KEPT = "{parts} uses {slot}={used} of {limit}; {asked} more requested"
     QUOTA_OF_SESSIONS_KEPT = "{parts} uses sessions={used} of {limit}; {asked} more requested"
     QUOTA_EXCEEDED = (
@@ -255,7 +255,8 @@ class TextTemplate(Enum):
     AGENT_LOST = "its agent has been lost for more than {minutes:minute}"
 
 
-# Texts of ends that the spawner reports in English. The manager compares them with these.
+# Reasons for the end of a session that the spawner reports as English text. The manager recognizes
+# a reason by its text.
 REPORTED_ENDS = (
     TextTemplate.STOPPED_THROUGH_HUB,
     TextTemplate.START_CANCELLED,

@@ -1,8 +1,9 @@
 """Rules for free texts that other users read: descriptions, full names, file names.
 
 A text must not change, reorder or imitate the text beside it. Characters that are invisible, or
-that change the direction of the text after them, are refused in new texts. Names of files that
-programs created can contain anything, so pages and the command line show such characters as codes.
+that change the direction of the text after them, are refused in new texts; for new file names, see
+``file_name_problem``. Names of files that programs created can contain anything, so pages and the
+command line show such characters as codes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ MAX_COMBINING_MARKS = 8
 _DIRECTION = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _LINE_BREAKS = frozenset("\u2028\u2029")
 _JOINERS = frozenset("\u200c\u200d")
-# Letters and marks without a glyph: fillers, the grapheme joiner and an empty braille pattern.
+# Letters, marks and symbols without a glyph, such as fillers and the empty braille pattern.
 _BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 # Variation selectors 1 to 16. They do not count as combining marks.
 _SELECTORS = range(0xFE00, 0xFE10)

@@ -84,7 +84,7 @@ def parse_amount(slot: str, text: str | int | float) -> int:
 
     Examples: ``("mem", "1.5g")`` is 1610612736, ``("cuda.shares", "0.25")`` is 250, ``("cpu", 2)``
     is 2000. Zero is allowed. A text may have at most 40 ASCII characters, an exponent of at most
-    two digits, and no sign.
+    two digits, and no leading sign.
 
     Raises
     ------
@@ -247,7 +247,7 @@ class ResourceSlots(Mapping[str, int]):
         )
 
     def fits_in(self, free: Mapping[str, int]) -> bool:
-        """Return whether no amount exceeds the amount in ``free`` (0 for a missing slot)."""
+        """Return whether each amount is at most that in ``free`` (0 for a missing slot)."""
         return all(need <= free.get(slot, 0) for slot, need in self.items())
 
 

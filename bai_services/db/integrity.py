@@ -1,4 +1,4 @@
-"""Convert constraint violations to ``BaiError``, and check for references before a deletion."""
+"""Convert constraint violations to ``BaiError``, and check for references to an entity."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _is_unique(cause: IntegrityError) -> bool:
 async def require_unused(
     tx: AsyncConnection, what: str, uses: Mapping[str, sa.ColumnElement[bool]]
 ) -> None:
-    """Raise ``InUse`` if rows refer to an entity that is about to be deleted.
+    """Raise ``InUse`` if rows refer to an entity that is about to be deleted or changed.
 
     ``what`` is the entity in the message. ``uses`` maps a plural noun for referring rows to the
     condition that selects these rows; the message contains each noun with its count.

@@ -65,9 +65,9 @@ class Listing:
 
     columns: Mapping[str, sa.ColumnElement[Any]]
     default_sort: Sequence[str] = field(default=("-created_at",))
-    # Whether to reverse the default order, which sorts rows with equal values in the requested
-    # fields, if the last requested field has the opposite direction. One index then serves both
-    # directions.
+    # The default order sorts rows with equal values in the requested fields. Whether to reverse the
+    # default order if the last requested field has the opposite direction: one index then serves
+    # both directions.
     reverses_default: bool = False
     groups: Mapping[str, Sequence[ValueGroup]] = field(default_factory=dict)
     # Fields whose values are names in a joined table. A condition on such a field is first resolved

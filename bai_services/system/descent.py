@@ -15,7 +15,7 @@ from types import TracebackType
 # Maximum number of directories with an open descriptor; directories above them are reopened when
 # the walk returns to them.
 OPEN_DIRECTORIES = 16
-# Maximum restarts of a removal when new entries appear concurrently.
+# Maximum number of rounds of a removal: a new round starts if entries were added concurrently.
 MAX_REMOVAL_ROUNDS = 20
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Opening a directory with these flags requires no read permission on it.

@@ -31,7 +31,7 @@ def open_beneath(root: int, path: str, flags: int) -> int:
     Raises
     ------
     OSError
-        EXDEV if a link leads out of ``root``, ENOSYS for a kernel before 5.6, EPERM in a
+        EXDEV if a link or ``..`` leads out of ``root``, ENOSYS for a kernel before 5.6, EPERM in a
         sandbox that blocks the system call; and the errors of ``open``.
     """
     how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)

@@ -15,7 +15,7 @@ _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def is_free(port: int) -> bool:
-    """Return whether a server can currently listen on the port, on all addresses."""
+    """Return whether a server can currently listen on the port, on all IPv4 addresses."""
     if not 0 < port <= HIGHEST:
         return False
     with closing(socket.socket()) as probe:

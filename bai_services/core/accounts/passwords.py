@@ -13,10 +13,11 @@ MAX_LENGTH = 256
 
 FAILURES_ALLOWED = 10
 BLOCK_TIME = timedelta(seconds=1200)
-# Limit per IP address, for all user names; higher because many users may share an address.
+# Limit per IP address, for all user names together. It is higher, because many users may share an
+# address.
 ADDRESS_FAILURES_ALLOWED = 100
 MAX_DELAY_SECONDS = 10.0
-# Reason of a sign-in that is rejected because too many are in progress.
+# Reason of a sign-in that is rejected because too many sign-ins are in progress.
 OVERLOADED = "overloaded"
 
 

@@ -1,4 +1,4 @@
-"""Domains, projects, users, keypairs and their policies, with the fields of the REST API."""
+"""Domains, projects, users, keypairs, policies and SSH keys, with the fields of the REST API."""
 
 from __future__ import annotations
 
@@ -92,9 +92,10 @@ class User:
 class OwnAccount:
     """The caller's own account.
 
-    ``limits`` has, for each slot and for ``sessions``, the lowest of the limits of the domain, the
-    user and the keypair of the request. A slot without a limit is omitted. The limits of the user's
-    projects also apply, but are not included. ``usage`` has the user's current usage of each slot.
+    ``limits`` has, by slot, the lowest limit that the domain, the user or the keypair of the
+    request sets; ``sessions`` is the number of sessions. The limits of the user's projects also
+    apply, but are not included. ``usage`` has the user's current usage by slot. Both maps omit
+    slots without a value.
     """
 
     id: str

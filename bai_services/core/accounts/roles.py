@@ -87,7 +87,7 @@ class Visibility:
         return self == Visibility()
 
     def covers(self, domain: str, project_id: str, owner_id: str) -> bool:
-        """Return whether a row is in the scope, ignoring the role of its owner."""
+        """Return whether the first three fields allow a row; the owner's role is not checked."""
         return (
             self.domain in (None, domain)
             and (self.project_ids is None or project_id in self.project_ids)

@@ -19,7 +19,7 @@ _TITLES = {Protocol.VNC: "Desktop (VNC)", Protocol.RDP: "Desktop (RDP)"}
 class AppKind(StrEnum):
     BUILTIN = "builtin"  # served by the Jupyter server itself
     PROCESS = "process"  # a process that is started at the first request
-    PORT = "port"  # a port on which a program of the user listens
+    PORT = "port"  # a port; the session does not start the program that listens
     TCP = "tcp"  # a protocol other than HTTP, reached through a tunnel
 
 
@@ -33,7 +33,7 @@ class KnownApp:
     path: str
     kind: AppKind = AppKind.PROCESS
     port: int = 0
-    """For ``AppKind.PORT``: the port, if the image label does not declare another one."""
+    """Default port of an app of the kind ``AppKind.PORT``; 0 for other kinds."""
     aliases: tuple[str, ...] = ()
     """Other names of the app in the service-port labels of images."""
 
@@ -93,7 +93,8 @@ _ALWAYS_OFFERED = ("jupyterlab", "terminal", "filebrowser")
 
 
 def apps_of(declared: Sequence[ServicePort], preopened: Iterable[int]) -> list[SessionApp]:
-    """Return the apps of a session: first those of the catalogue, in its order, then other ports.
+    """Return the apps of a session: first those without a port, in the order of the catalogue, then
+    one app per port.
 
     ``declared`` is the service-ports label of the image, ``preopened`` the ports that the session
     requested.

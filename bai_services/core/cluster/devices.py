@@ -29,7 +29,8 @@ class Device:
     is_simulated: bool = False
     model: str = ""
     numa_node: int | None = None  # None or -1: unknown
-    # Devices connected by a direct link (NVLink); None: unknown.
+    # Devices connected by a direct link (NVLink), or else behind the same PCI switches; None:
+    # unknown.
     links: tuple[str, ...] | None = None
     # Slot of a device part, such as a MIG instance; empty for a device that is allocated whole or
     # in shares.
@@ -86,7 +87,7 @@ class Shortage:
     asked: int
     available: int
     text: CodedText
-    # The message if no session uses the agents; empty if it is the same.
+    # The message if no session uses the agents; empty: same as ``text``.
     message_when_unused: str = ""
 
 

@@ -14,7 +14,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 DNS_PORT = 53
 TCP, UDP = "tcp", "udp"
-# ICMPv6 types of neighbour discovery, by which IPv6 finds a gateway.
+# ICMPv6 types of Neighbor Discovery (RFC 4861), by which IPv6 finds a gateway.
 _NEIGHBOUR_DISCOVERY = ("133", "134", "135", "136")
 _ESTABLISHED = "-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"
 _REJECT = {4: "icmp-admin-prohibited", 6: "icmp6-adm-prohibited"}
@@ -94,7 +94,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Names of an agent's iptables chains; agents on one machine share its tables."""
+    """Names of an agent's iptables chains; agents on the same machine share the tables."""
 
     forwarded: str
     forwarded_rules: str

@@ -17,7 +17,7 @@ MIN_CUDA = PREFIX + "min-cuda"
 
 # Ports that the platform uses in a session: for the interpreter, the remote shell, the terminal.
 RESERVED_PORTS = frozenset({2000, 2001, 2002, 2003, 2200, 7681})
-# Ports on which an app may listen. Ports below 1024 are privileged.
+# Ports on which an app may listen; privileged ports (below 1024) are excluded.
 LOWEST_PORT, HIGHEST_PORT = 1025, 65534
 # Port of the session's Jupyter server in a container.
 SERVER_PORT = 8888
@@ -25,7 +25,7 @@ MAX_PREOPEN_PORTS = 32
 
 FEATURES = frozenset({"query", "batch", "tty", "uid-match", "user-input", "operation", "private"})
 MAX_LABELS = 256
-# Maximum length of a label's name and value together, and of a value that is parsed alone.
+# Maximum length of a label's name and value together, and of the text in ``parse_service_ports``.
 MAX_LABEL_CHARACTERS = 4096
 
 _SHARED_MEMORY = "shmem"

@@ -183,8 +183,9 @@ class ImageAlias:
 class Preset:
     """A named set of resources.
 
-    ``resource_group`` None means every group. ``allocatable``: whether the caller could start a
-    session with the preset now; None if the request did not describe a session.
+    ``resource_group`` is None if the preset is valid in every group. ``allocatable``: whether the
+    caller could start a session with the preset now; None if the request did not describe a
+    session.
     """
 
     id: str

@@ -11,7 +11,7 @@ from ..errors import InvalidRequest
 from .vfolders import Permission, is_reserved
 
 HOME = "/home/work"
-# Top-level directories of the operating system; no folder can be mounted in them.
+# Top-level directories of the operating system; no folder can be mounted at or below them.
 SYSTEM_DIRECTORIES = frozenset(
     [
         "bin",
@@ -51,8 +51,8 @@ class MountRequest:
     """A folder, by id or name, that a session requests to mount.
 
     An empty ``path`` means the folder's default path. Without ``permission``, the session gets the
-    highest permission granted to its owner. ``subpath``: a directory of the folder to mount instead
-    of the whole folder.
+    default permission of the folder, but not more than the permission of the session's owner.
+    ``subpath``: a directory of the folder to mount instead of the whole folder.
     """
 
     vfolder: str

@@ -13,7 +13,7 @@ from ..errors import Conflict, InvalidRequest, InvalidTransition
 MAX_NAME = 64
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9._-]*")
-# Names of files that a session creates in its home; a mounted folder must not hide them.
+# Files and directories that a session creates in its home; a mounted folder must not hide them.
 RESERVED_NAMES = frozenset({".terminfo", ".jupyter", ".tmux.conf", ".ssh"})
 _RESERVED_PATTERNS = (re.compile(r"\.[a-z0-9]+rc"), re.compile(r"\.[a-z0-9]+_profile"))
 

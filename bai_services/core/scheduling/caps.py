@@ -68,7 +68,7 @@ class ScopeCaps:
     max_pending_sessions: int | None = None
     max_pending_slots: Mapping[str, int] = field(default_factory=dict)
     max_containers_per_session: int | None = None
-    # Only of a keypair: the names of its user and of its policy.
+    # For a keypair: the names of its user and of its policy.
     owner: str = ""
     policy: str = ""
 

@@ -9,7 +9,7 @@ from .lifecycle import SessionType
 
 # Time after which an activity report is out of date.
 REPORT_TTL = timedelta(seconds=60)
-# Users are warned at most this long before the end, and not before half of the timeout has passed.
+# Users are warned this long before the end, or after half of the timeout if that is later.
 WARNING_TIME = timedelta(minutes=30)
 # Maximum interval between activity reports of a session with an idle timeout.
 REPORT_INTERVAL_SECONDS = 60.0

@@ -14,9 +14,9 @@ from .kernel_group import MAIN_HOST
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A directory on the agent's machine that is mounted in the session.
+    """A directory or file on the agent's machine that is mounted in the session.
 
-    ``is_own``: the directory belongs to the session's user. With a ``subpath``, only that directory
+    ``is_own``: it belongs to the session's user. With a ``subpath``, only that directory
     below ``source`` is mounted; it is opened with ``openat2``, which rejects links that lead out of
     ``source``.
     """
@@ -73,7 +73,7 @@ class Injection:
     enforcement: Mapping[str, str] = field(default_factory=dict)
     """Enforcement level by device family."""
     devices: Sequence[Mapping[str, Any]] = ()
-    """Descriptions of the session's devices that are shown to its owner."""
+    """Descriptions of the session's devices, for the owner."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Injection:

@@ -29,7 +29,7 @@ class Event(StrEnum):
     DISPATCHED = "dispatched"  # the manager gives the work item to the agent
     PREPARED = "prepared"  # image and injection are ready; the Hub may start the server
     DISPLACED = "displaced"  # its agent was lost before the start: the session is pending again
-    STARTED = "started"  # the Hub has reported that its server is ready
+    STARTED = "started"  # the session's server is ready
     STOP_REQUESTED = "stop-requested"
     EXITED = "exited"  # all of its kernels have ended
     FAILED = "failed"
@@ -83,12 +83,12 @@ LIVE = frozenset(Status) - ENDED
 # Statuses in which a session is charged to quotas: from its placement to its end.
 OCCUPYING = LIVE - {Status.PENDING}
 
-# The order in which a session passes the statuses; final statuses are last.
+# The order of ``Status``: a session passes the statuses in this order, and ends in one of the last.
 _POSITION = {status: position for position, status in enumerate(Status)}
 
 
 def has_reached(status: Status, awaited: Status) -> bool:
-    """Return whether a session with ``status`` has reached or passed the status ``awaited``."""
+    """Return whether ``status`` is ``awaited`` or later in the order of ``Status``."""
     return _POSITION[status] >= _POSITION[awaited]
 
 

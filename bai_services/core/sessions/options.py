@@ -16,7 +16,7 @@ class SlotLimit:
     the lowest limit of the user's scopes; None: no limit. ``largest``: the most that one agent has.
     ``max``: the lower of ``allowed`` and ``largest``. ``in_force``: the shares in use on devices
     on which all sessions must have the same share. ``enforcement``: enforcement level that is
-    guaranteed for shares.
+    guaranteed for shares; None: no shares are offered now.
     """
 
     min: str
@@ -73,7 +73,7 @@ class OfferedPreset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedFolder:
-    """``owner``: user name, or project of a project folder."""
+    """``owner``: name of the user or project that owns the folder."""
 
     id: str
     name: str

@@ -100,7 +100,7 @@ class CapUse:
     the session is created. ``used_percent``: used percentage of the limit before the session is
     created. ``total_percent``: used percentage with the session. Both are rounded down, and 100 if
     the limit is 0. ``is_exceeded``: whether the session would exceed the limit; ``total_percent``
-    can be 100 in both cases. ``scope_text``: the scope as in ``message``.
+    can be 100 either way. ``scope_text``: the scope as in ``message``.
     """
 
     scope: str

@@ -132,9 +132,8 @@ class SessionLifetime:
 
 @dataclass(frozen=True, slots=True)
 class IdleDeadline:
-    """The time of the last use, and when the session will be stopped unless it is used.
-
-    Both are None if the session has no idle timeout or is not running.
+    """``idle_since``: time of the last activity. ``idle_ends_at``: when the session will be stopped
+    unless there is activity. Both are None if the session has no idle timeout or is not running.
     """
 
     idle_since: datetime | None
@@ -146,7 +145,7 @@ class IdleDeadline:
 class SessionCallback:
     """State of a session's callbacks.
 
-    ``is_open``: callbacks are still sent. ``delivered``, ``given_up``: number of callbacks.
+    ``is_open``: false after the last callback. ``delivered``, ``given_up``: number of callbacks.
     ``tries``: attempts to send the current callback. ``next_at``: time of its next retry.
     """
 

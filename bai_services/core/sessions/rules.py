@@ -34,8 +34,8 @@ def check_session_name(name: str) -> str:
     Raises
     ------
     InvalidRequest
-        If the name does not consist of 4 to 64 ASCII letters, digits and ``_.-``, or does not begin
-        and end with a letter, digit or ``_``. The error suggests a valid name.
+        If the name is not valid. A valid name has 4 to 64 ASCII letters, digits and ``_.-``, and
+        begins and ends with a letter, digit or ``_``. The error suggests a valid name.
     """
     if not name:
         raise InvalidRequest(

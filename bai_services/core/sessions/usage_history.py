@@ -308,7 +308,7 @@ def percent_series(values: Sequence[float | None], limit: float | None) -> list[
 
 
 def mean_device_utilization(points: Sequence[Sample | None]) -> list[float | None]:
-    """Return the mean utilization of all devices at each point; empty if none reports it."""
+    """Return the mean utilization of all devices at each point; empty if no device reports it."""
     means: list[float | None] = []
     for point in points:
         used = [

@@ -120,6 +120,8 @@ class KeypairStore:
 
         Raises
         ------
+        Conflict
+            If the owner has changed since the check.
         InUse
             If the keypair is a user's main keypair, or live sessions use it.
         NotFound

@@ -25,8 +25,9 @@ _subject = sign_in_failures.c.subject
 
 @dataclass(frozen=True, slots=True)
 class AttemptCount:
-    """Number of attempts of a subject, and the end of its block if it was blocked before this
-    attempt.
+    """Number of attempts of a subject.
+
+    ``blocked_until``: end of a block that began before this attempt; None: no such block.
     """
 
     count: int
@@ -100,11 +101,11 @@ class SignInAttemptStore:
         changed, change nothing and return False.
 
         The count of ``address`` (the hash of the client's address) is only reduced by one, for
-        this attempt, and not at all while the address is blocked. ``known`` (the same hash, time)
-        is stored as a known address of the user; None stores none.
+        this attempt, and not at all while the address is blocked. ``known`` is a known address of
+        the user to store, as (hash of the address, time); None: store none.
         """
         async with self._db.write() as tx:
-            # Lock the user: a change of the password that has not committed yet waits.
+            # Lock the user, so that the password cannot change before the commit.
             is_same = sa.and_(
                 users.c.id == user_id,
                 users.c.password_changed_at.is_not_distinct_from(password_changed_at),

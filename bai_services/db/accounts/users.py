@@ -104,7 +104,7 @@ class UserStore:
         AlreadyExists
             If any user, including deleted ones, has that user name or e-mail address.
         NotFound
-            If the domain or a policy does not exist.
+            If the domain, a policy or a project does not exist.
         """
         async with self._db.write() as tx:
             await _require_free_names(tx, values["username"], values["email"])
@@ -129,7 +129,7 @@ class UserStore:
         AlreadyExists
             If another user has the new user name or e-mail address.
         NotFound
-            If the user, or the new domain or policy, does not exist.
+            If the user, or a new domain, policy or project, does not exist.
         """
         user_id, columns = checked.id, dict(change.columns)
         if change.signs_out:

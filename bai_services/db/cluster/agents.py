@@ -168,7 +168,7 @@ class AgentStore:
     async def page_for(self, query: ListQuery, user: GroupFilter | None) -> Page[AgentRow]:
         """Return the agents of the active groups that a user may use for sessions.
 
-        If ``user`` is None, the groups of all users are included. Groups that allow only system
+        If ``user`` is None, all active groups are considered. Groups that allow only system
         sessions, such as file transfers, are omitted.
         """
         async with self._db.read() as tx:

@@ -26,7 +26,7 @@ from ..tables.accounts import projects
 from ..tables.cluster import image_aliases, images
 from ..tables.sessions import sessions
 
-# Tag of an image name without a tag.
+# The tag that an image name without a tag implies.
 DEFAULT_TAG = "latest"
 
 # JSON columns, by which a list cannot be filtered or sorted.

@@ -75,7 +75,7 @@ def usable_by(user: GroupFilter) -> sa.ColumnElement[bool]:
 
 
 class GroupStore:
-    """Each public method is one transaction. ``user`` None selects all groups."""
+    """Each public method is one transaction. If ``user`` is None, all groups are selected."""
 
     def __init__(self, database: Database) -> None:
         self._db = database

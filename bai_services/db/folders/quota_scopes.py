@@ -103,7 +103,7 @@ class QuotaStore:
         user_id: str | None = None,
         project_ids: Collection[str] = (),
     ) -> Page[QuotaScopeRow]:
-        """Return a page of the scopes of a domain, of a user and projects, or of all scopes."""
+        """Return a page of scopes: those of ``domain``, else of a user and projects, else all."""
         rows = _rows()
         if domain is not None:
             rows = rows.where(_LISTING.columns["domain"] == domain)

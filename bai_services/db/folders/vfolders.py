@@ -331,7 +331,7 @@ async def lock_folder(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
 
 
 async def lock_for_grantee(tx: AsyncConnection, vfolder_id: str, user_id: str) -> sa.RowMapping:
-    """Lock a user's domain, then a folder, and return the folder's row.
+    """Lock a user, then a folder, and return the folder's row.
 
     Raises
     ------

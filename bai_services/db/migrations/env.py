@@ -23,7 +23,7 @@ def render_item(kind: str, item: Any, autogen_context: object) -> str | Literal[
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
-    # SQLite cannot alter most columns in place; its tables are copied.
+    # SQLite cannot change the type of a column in place, so the table is copied.
     render_as_batch=True,
     compare_type=True,
     render_item=render_item,

@@ -72,7 +72,7 @@ class AllocationRow:
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """One container or process group of a session, as reported by its agent and the spawner."""
+    """A kernel of a session: a container, or a group of processes."""
 
     id: str
     session_id: str
@@ -111,7 +111,7 @@ class SessionKernels:
 
 @dataclass(frozen=True, slots=True)
 class SessionView(SessionKernels):
-    """A session with its kernels, allocations and queue position (from 1)."""
+    """A session with its related rows; ``queue_position`` counts from 1."""
 
     allocations: tuple[AllocationRow, ...] = ()
     queue_position: int | None = None

@@ -111,8 +111,8 @@ class SessionStore:
     async def try_enqueue(self, new: NewSession, at: datetime) -> tuple[SessionRow, Changes | None]:
         """Run ``enqueue``, read the resulting changes of the queue, and roll back.
 
-        Return the session and the changes. The changes are None if a live session with the same
-        owner, name and specification exists.
+        Return the session and the changes. The changes are None if ``enqueue`` would return an
+        existing session.
 
         Raises
         ------

@@ -42,7 +42,7 @@ class UsageSampleStore:
     async def add(self, samples: Sequence[Sample], resolution: Resolution) -> None:
         """Store samples; replace stored samples of the same kernels and intervals.
 
-        After the clock was set back, these were measured before.
+        Such samples exist, for example, after the clock was set back.
         """
         if samples:
             async with self._db.write() as tx:

@@ -1,4 +1,4 @@
-"""Domains, projects, users, keypairs, resource policies, sign-in failures, and the audit log."""
+"""Domains, projects, users, keypairs, policies, sign-in attempts, and the audit log."""
 
 from __future__ import annotations
 
@@ -149,8 +149,8 @@ keypairs = sa.Table(
     sa.Column("resource_policy", sa.ForeignKey("keypair_policies.name"), nullable=False),
 )
 
-# Sign-in attempts. Each is counted as failed before its password is checked; a success resets the
-# count.
+# Sign-in attempts. Each is counted as failed before its password is checked; a success resets or
+# reduces the counts.
 sign_in_failures = sa.Table(
     "sign_in_failures",
     metadata,

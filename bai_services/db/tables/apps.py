@@ -1,4 +1,4 @@
-"""Shares of session apps with other users."""
+"""Shares of session apps, and their used entry tokens."""
 
 from __future__ import annotations
 

@@ -51,10 +51,10 @@ sessions = sa.Table(
     sa.Column("request_hash", sa.String(64), nullable=False),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("status_info", sa.String(1024), nullable=False, default=""),
-    # ``status_info`` as a code with values (``CodedText``), if it has a code. Those of a pending
-    # session are in ``reasons``.
+    # ``status_info`` as a code with values (``CodedText``), if it has a code. For a pending
+    # session, the codes are in ``reasons``.
     sa.Column("status_coded", sa.JSON(none_as_null=True)),
-    # Why the session is pending: [{check, passed, message, …numbers}]; updated after scheduling
+    # Why the session is pending: [{check, passed, message, coded, …}]; updated after scheduling
     # passes.
     sa.Column("reasons", sa.JSON, nullable=False),
     # Position in the queue of its resource group, from 1, while the session is pending.

@@ -112,7 +112,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             capped(MAIN, slots={"cpu": 3999}),
             "s2",
             "policy",
-            "resource-group main may have at most cpu=3.999",
+            "resource group main may have at most cpu=3.999",
             id="slot cap of the resource group",
         ),
         pytest.param(

@@ -38,7 +38,7 @@ class _End(NamedTuple):
 def estimate_starts(queue: Queue, budget: Budget | None = None) -> dict[str, Estimate]:
     """Return the estimated start of every pending session of a queue.
 
-    The simulation runs passes on a copy of the queue: one at each end of a session, at each
+    The simulation runs passes on a copy of the queue: now, at each end of a session, at each
     requested start time and at the start of each reservation. A session that runs now ends at its
     limit; without a limit, it ends after the run time learned for its kind. A session that starts
     in the simulation ends at its limit or after the learned run time, whichever is earlier. A
@@ -123,7 +123,7 @@ class _Simulation:
         return ended
 
     def _release_dependents(self, ended: Iterable[str], at: datetime) -> list[PendingSession]:
-        """Return the sessions whose last dependency has ended; the copies have no dependencies."""
+        """Return the sessions whose last dependency has ended, as copies without dependencies."""
         released = []
         for other in ended:
             for session_id in self._dependents.get(other, ()):
@@ -153,8 +153,8 @@ class _Simulation:
     def estimates(self) -> dict[str, Estimate]:
         """Return all estimates.
 
-        If the budget was spent, the remaining starts are extrapolated from the start rate of the
-        group, if any session of the group has started after the first pass.
+        If the budget was spent, the remaining starts of a group are extrapolated from its start
+        rate. They are unknown if no session of the group has started after the first pass.
         """
         starts = self._starts
         estimates = {key: starts.get(key, _NOTHING) for key in self._pending}

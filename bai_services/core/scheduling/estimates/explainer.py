@@ -253,7 +253,11 @@ class _SuggestionFinder:
         return tuple(suggestions)
 
     def _would_start(self, pending: PendingSession) -> bool:
-        """Return whether caps and free capacity would let a session start now."""
+        """Return whether a session could start now.
+
+        This requires an active group, free quota and capacity, and no earlier session that must
+        not be overtaken.
+        """
         queue = self._queue
         group_queue = queue.group_queue(pending.request.resource_group)
         rows, need = queue.quotas.rows(pending.scopes), queue.quotas.need(session_slots(pending))

@@ -44,9 +44,10 @@ class PendingEntry:
     """A pending session; ``certainty`` describes its start.
 
     ``placements`` is the reservation of the session, or empty. ``starts_at`` and ``ends_at`` are
-    estimates; None: unknown. ``reason`` is the message of the first failed check, and
-    ``reason_coded`` the same as ``CodedText``, None if there is no such check. ``standing`` has the
-    values by which drf and fair-share order the sessions of one priority: smaller is earlier.
+    estimates; None: unknown. ``reason`` is the message of the first failed check (empty:
+    no check failed); ``reason_coded`` is the ``CodedText`` of this message as JSON, or None.
+    ``standing`` has the values by which drf and fair-share order the sessions of one priority:
+    smaller is earlier. It is empty under fifo and lifo.
     """
 
     session_id: str

@@ -98,7 +98,7 @@ class Request:
     mode: Mode = Mode.SINGLE_NODE
     designated_agents: tuple[str, ...] = ()
     designation: Designation = Designation.STRICT
-    # Agents on which this session failed recently: used only if no other agent fits.
+    # Agents of earlier placements of this session that failed: used only if no other agent fits.
     avoid: tuple[str, ...] = ()
     # Whether a share of at most one device may be divided over several devices, and a larger share
     # into unequal parts.

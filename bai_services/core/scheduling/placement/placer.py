@@ -44,8 +44,8 @@ _POLICY_NUMBERS = MappingProxyType(
 )
 # Initial number of rows for requests with cached scores.
 _INITIAL_ROWS = 64
-# If the cache has scores of at least this number of (request, agent) pairs, a new request replaces
-# the oldest one; otherwise the cache grows.
+# When all rows are used, the cache grows for a new request, unless it already has room for this
+# number of scores: then the new request replaces the oldest one.
 _MAX_SCORES = 8_000_000
 # Maximum number of discarded forks that are stored for reuse.
 _MAX_SPARE_FORKS = 2
@@ -407,7 +407,6 @@ class Placer:
         self._log_change(n)
 
     def remove(self, agent_id: str) -> None:
-        """Remove an agent."""
         if agent_id in self._index:
             self._rebuild([a for a in self.agents() if a.id != agent_id])
 
@@ -416,7 +415,6 @@ class Placer:
         self.version += 1
 
     def set_tables(self, tables: Tables) -> None:
-        """Replace the tables."""
         self._tables = tables
         self._rebuild(self.agents())
 

@@ -71,7 +71,7 @@ def _able(agents: Sequence[AgentState], columns: Columns, request: Request, row:
 def _none_able(
     agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints
 ) -> CodedText:
-    """Return the text if no agent of the group could run the request, even without sessions."""
+    """Return why no agent of the group could run the request, even without sessions."""
     fits, has_driver = _matches(columns, row)
     alive = np.array([agent.is_alive for agent in agents])
     is_open = columns.agents[:, c.OPEN] == 1

@@ -25,10 +25,10 @@ class Learned(NamedTuple):
 
 
 class Durations(Mapping[str, Sequence[int]]):
-    """The latest ``WINDOW`` run times of each kind, for conditional medians.
+    """The latest ``WINDOW`` run times of each kind, and predictions from them.
 
-    ``add`` learns from each session that ends. As a mapping from kind to run times, an instance can
-    be the ``durations`` of a snapshot; it keeps the run times sorted between passes.
+    As a mapping from kind to run times, an instance can be the ``durations`` of a snapshot; it
+    keeps the run times sorted between passes.
     """
 
     def __init__(self, samples: Mapping[str, Sequence[int]] | None = None) -> None:

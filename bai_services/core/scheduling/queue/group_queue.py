@@ -194,7 +194,7 @@ class GroupQueue:
                 self.is_dirty = True
 
     def next_wake_at(self) -> datetime | None:
-        """Return when the next deferred session or reservation is due; None if neither exists."""
+        """Return when the next deferred session or reservation is due; None: no known time."""
         while self._alarms and self._alarms[0][1] not in self.deferred:
             heappop(self._alarms)
         times = [r.starts_at for r in self.reservations if r.starts_at is not None]

@@ -15,7 +15,7 @@ from ..placement import AgentState, Placement, Policy, Request
 from ..placement.pricing.tables import Tables
 
 # Result of one check of a pending session as a JSON object: check, passed, message (in English),
-# coded (the message as CodedText), and facts.
+# coded (the ``CodedText`` of the message as JSON), and facts.
 Reason = dict[str, Any]
 # A party: the domain, project and user to which a session is charged, each None if unknown. Under
 # drf and fair-share, the parties take turns to start sessions.
@@ -169,7 +169,7 @@ class Changes:
 
     ``pending``: new or requeued sessions. ``running``: started sessions. ``removed``: ids of ended
     or cancelled sessions. Starts and ends update the usage counters; then entries of ``usage`` and
-    ``agents`` overwrite them.
+    ``agents`` overwrite them. ``history`` and ``durations`` are None if they have not changed.
     """
 
     pending: Sequence[PendingSession] = ()

@@ -28,7 +28,7 @@ class Turns:
     """Iterates over pending sessions in order, while the caller places them or skips their shapes.
 
     ``standing`` returns the current standing of a party. A party's standing must never decrease
-    during the iteration. An update of a heap takes time logarithmic in the number of shapes.
+    during the iteration.
     """
 
     def __init__(

@@ -41,8 +41,8 @@ def run_pass(snapshot: Snapshot) -> PassResult:
     return Queue(snapshot).run(snapshot.now)
 
 
-# Maximum number of turns of a group in one pass; groups rarely need more than three.
-MAX_TURNS = 10
+# Maximum number of rounds in one pass (see ``Queue._decide``); more than three are rarely needed.
+MAX_ROUNDS = 10
 
 
 class Queue:
@@ -167,7 +167,7 @@ class Queue:
 
     @property
     def now(self) -> datetime:
-        """The time of the last pass."""
+        """The time of the last pass, or of the snapshot before the first pass."""
         return self._now
 
     @property
@@ -363,13 +363,13 @@ class Queue:
         """Run the pass of each group.
 
         The quota of sessions with a reservation is withheld from all other groups. But the first
-        group may exhaust a cap before the second makes a reservation. So groups get further turns
-        (at most MAX_TURNS) until decisions of one group no longer affect another.
+        group may exhaust a cap before the second makes a reservation. So further rounds follow, at
+        most MAX_ROUNDS in total, until decisions of one group no longer affect another.
         """
         decisions: list[Decision] = []
-        # By group: the number of decisions of all groups at the end of the group's last turn.
+        # By group: the number of decisions of all groups after the group's last round.
         known: dict[str, int] = {}
-        for _ in range(MAX_TURNS):
+        for _ in range(MAX_ROUNDS):
             before = self._reserved()
             for group_queue in self._group_queues.values():
                 group_queue.reserve_quota()
@@ -385,7 +385,7 @@ class Queue:
         return decisions
 
     def _affected(self, before: set[str], known: Mapping[str, int], made: int) -> list[GroupQueue]:
-        """Return the groups affected by decisions or reservations of others since their turn."""
+        """Return the groups affected by what other groups decided or reserved since their round."""
         if len(self._group_queues) == 1:
             return []
         # The quota of a reserved session is charged already, so its start does not change the

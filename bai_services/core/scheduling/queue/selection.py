@@ -204,7 +204,6 @@ class Selection:
         self._shapes = [None if shape is None else replacement(shape) for shape in self._shapes]
 
     def add(self, shape: Shape) -> None:
-        """Add a new shape."""
         if self._free:
             n = self._free.pop()
             self._shapes[n] = shape
@@ -236,7 +235,6 @@ class Selection:
             self._need = _wider(self._need, slots, 0)
 
     def drop(self, shape: Shape) -> None:
-        """Remove a shape."""
         n = shape.column
         self._shapes[n] = None
         self._release_handle(shape.handle)
@@ -281,9 +279,10 @@ class Selection:
     ) -> Selected:
         """Return the shapes that a pass must examine.
 
-        ``capacity_states`` returns the capacity states of handles. ``longest`` is None before a
-        reservation exists. Afterwards, it is the maximum run time in seconds with which a session
-        certainly ends before the reservation starts; -1 if no run time is short enough.
+        ``capacity_states`` returns the capacity states of handles. ``longest`` is the maximum run
+        time in seconds with which a session certainly ends before the reservation starts; -1 if no
+        run time is short enough. Without a reservation, it is None, or for aggressive backfill
+        above every run time.
         """
         self._refresh(order)
         handles = list(self._handles)

@@ -23,7 +23,7 @@ HISTORY = "history"
 CURRENT = "current"
 # The utilization is reported for at most this many intervals of the period.
 INTERVALS = 96
-# Starts that differ by at most 5 s count as equal: a pass runs once per second and takes some time.
+# Starts that differ by at most 5 s count as equal: recorded starts include the delay of a pass.
 EQUAL_SECONDS = 5
 # Maximum number of projects, and of users, of each domain in a result. The projects and users with
 # the longest total wait are kept.

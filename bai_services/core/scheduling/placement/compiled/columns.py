@@ -119,7 +119,7 @@ class Costs(NamedTuple):
     bins: Ints  # size of a cpu bin (millicores) and of a mem bin (bytes)
     quantum: Floats  # one element: scores are rounded to its multiples
     typical: Ints  # [request, TYPICAL_WIDTH] the typical requests
-    frequency: Floats  # [request] fraction of all requests
+    frequency: Floats  # [request] fraction of the typical requests; the sum is 1
 
 
 # Columns of a typical request. TYPICAL_CPU: millicores. TYPICAL_SHARE: thousandths of each device.

@@ -85,7 +85,6 @@ def is_suitable(facts, j, need):  # type: ignore[no-untyped-def]
 
 @inlined
 def is_whole(free, facts, j):  # type: ignore[no-untyped-def]
-    """Return whether a device is wholly free."""
     return free[j] == facts[j, CAPACITY] and free[j] >= UNIT
 
 

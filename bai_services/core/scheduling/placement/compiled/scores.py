@@ -358,8 +358,9 @@ def pick_share(columns, costs, policy, n, free, shape, i, picks, at, kernel):  #
 
 @inlined
 def may_run(columns, n, shape):  # type: ignore[no-untyped-def]
-    """Return whether a shape may run on an agent, apart from its devices: state, cpu, mem,
-    architecture, engine and driver.
+    """Return whether the state, cpu, mem, architecture, engine and driver of an agent suit a shape.
+
+    Devices are not checked.
     """
     agents = columns.agents
     return (

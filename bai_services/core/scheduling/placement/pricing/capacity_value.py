@@ -20,7 +20,8 @@ _NEARLY_WHOLE = 800
 # Number of cpu and memory combinations that are drawn for each way to fill a device with shares.
 _DRAWS = 8
 CPU_BINS, MEM_BINS = 192, 96
-# Tables with a reserve have bins up to 128 cores and 1 TiB: the size of a regular agent.
+# Bins of tables with a reserve. Bins of the regular size cover 128 cores and 1 TiB, the size of a
+# regular agent.
 RESERVE_BINS = 256
 
 # An item that occupies one device: cpu bins, memory bins, frequency.

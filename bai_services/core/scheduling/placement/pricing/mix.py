@@ -20,8 +20,8 @@ _DEFAULT_MIX_WEIGHT = 50
 class RequestKind:
     """A typical request for ``devices`` devices, ``share`` thousandths of each.
 
-    ``cpu`` is in millicores, ``mem`` in bytes. A share below 1000 implies ``devices == 1``. Empty
-    ``models``: any model.
+    ``cpu`` is in millicores, ``mem`` in bytes. A share from 1 to 999 implies ``devices == 1``.
+    Empty ``models``: any model.
     """
 
     cpu: int

@@ -72,7 +72,7 @@ _BUNDLES_WEIGHT = {"rows": 0.0, "blend": 0.25, "bundles": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Facts about a group's agents on which tables depend."""
+    """The facts about a group's agents that determine its tables."""
 
     devices: tuple[tuple[str, str, int], ...]  # family, model, count
     max_devices: int  # of one agent; from 1 to ``_MAX_DEVICES``
@@ -241,8 +241,8 @@ def _typical_requests(mix: Mix, names: NameTable) -> tuple[np.ndarray, Floats]:
 def costs_for(tables: Tables, names: NameTable) -> Costs:
     """Return the costs of tables, extended to every family and model in ``names``.
 
-    ``names`` must begin with the names of the tables. The value of a family or model that is
-    not in the tables is its free capacity, independent of the free cpu and memory.
+    ``names`` must begin with the names of the tables. For a family or model that is not in
+    the tables, the free cpu and memory do not influence the value of a device.
     """
     costs = tables.costs
     families = max(1, len(names.families))
