@@ -361,6 +361,8 @@ def test_failed_change_of_share_makes_gpu_unavailable(
     assert servers.control(GPU) is None
     program.set_fault("no-start", is_on=False)
     servers.maintain()
+    assert servers.control(GPU) is None  # a failed start is repeated only after a backoff
+    clock.advance(seconds=mps_servers.FIRST_RETRY_SECONDS)
     servers.maintain()
     assert servers.set_share(GPU, 500).percent == 50
 

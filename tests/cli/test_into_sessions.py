@@ -26,6 +26,7 @@ from tests.testbed.skip import skip_or_fail
         (["-tt", "lab", "-l", "x"], 1),
         (["-vp", "22", "lab"], 2),
         (["-p22", "lab"], 1),
+        (["-P", "tag", "lab"], 2),
     ],
 )
 def test_session_is_the_first_argument_after_the_options(words: list[str], index: int) -> None:

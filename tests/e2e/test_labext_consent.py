@@ -25,7 +25,7 @@ SIZE = 20_000_000
 DROP = """
 (node, [name, size]) => {
     const bytes = new Uint8Array(size);
-    for (let i = 0; i < size; i += 1) bytes[i] = (i * 7 + (i >> 8)) & 255;
+    for (let i = 0; i < size; i += 1) bytes[i] = (i * 7 + (i >> 8) + (i >> 16)) & 255;
     const dataTransfer = new DataTransfer();
     dataTransfer.items.add(new File([bytes], name));
     for (const type of ['dragover', 'drop']) {
@@ -39,7 +39,7 @@ WAIT_FOR_IDLE = "new Promise(done => requestIdleCallback(done))"
 
 
 def content(size: int) -> bytes:
-    return bytes((i * 7 + (i >> 8)) & 255 for i in range(size))
+    return bytes((i * 7 + (i >> 8) + (i >> 16)) & 255 for i in range(size))
 
 
 def row_of(page: Page, name: str) -> Locator:

@@ -186,13 +186,19 @@ async def test_old_password_is_rejected_if_it_is_reset_while_it_is_verified(
     await accounts.sign_ins.verify(HUB, "user2", NEW, "10.1.2.3")
 
 
-async def test_concurrent_sign_ins_with_an_outdated_hash_succeed(world: World) -> None:
+async def test_concurrent_sign_ins_with_an_outdated_hash_succeed_and_replace_it(
+    world: World,
+) -> None:
     await world.set_password("user2")
     sign_ins = world.manager.accounts.sign_ins
     sign_ins.passwords = PasswordHashes(memory_kib=16, rounds=2)
     await asyncio.gather(
         *(sign_ins.verify(HUB, "user2", PASSWORD, f"10.1.2.{n}") for n in range(3))
     )
+    found = await AccountStore(world.manager.database).by_sign_in_name("user2")
+    assert found is not None
+    assert found.password_hash is not None
+    assert not sign_ins.passwords.is_outdated(found.password_hash)
 
 
 async def test_password_with_an_outdated_hash_can_be_changed(world: World) -> None:

@@ -418,10 +418,10 @@ async def schedule(connection: Connection, group: str, *, as_json: bool) -> None
         for row in (*response["running"], *response["waiting"])
     ]
     columns = ("position", "session", "owner", "agents", "starts_at", "ends_at", "certainty")
-    page = {"items": rows, "total": response["running_count"] + response["waiting_count"]}
-    output.print_page(
-        page, columns, as_json=False, empty="no running or pending sessions in this group"
-    )
+    output.print_table(rows, columns, empty="no running or pending sessions in this group")
+    total = response["running_count"] + response["waiting_count"]
+    if len(rows) < total:
+        output.note(f"the first {len(rows)} of {total} sessions")
 
 
 @admin.command("audit-counters", epilog=example("bai admin audit-counters"))

@@ -142,7 +142,7 @@ def index_of_host(words: tuple[str, ...]) -> int:
         # A word can combine options, such as -vp22. The first letter that takes a value is the last
         # option of the word. Its value is the rest of the word; if that is empty, the next word.
         letters = words[index][1:]
-        with_value = [n for n, letter in enumerate(letters) if letter in "BbcDEeFIiJLlmOopQRSWw"]
+        with_value = [n for n, letter in enumerate(letters) if letter in "BbcDEeFIiJLlmOoPpQRSWw"]
         index += 2 if with_value and with_value[0] == len(letters) - 1 else 1
     if index >= len(words):
         raise click.UsageError("the session is missing: bai ssh SESSION")

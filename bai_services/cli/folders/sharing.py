@@ -12,7 +12,16 @@ from bai_services.core.errors import InvalidRequest
 from bai_services.core.resources import MEM, parse_amount
 
 from .. import output
-from ..command import Choice, Connection, connected, example, json_option, segment
+from ..command import (
+    Choice,
+    Connection,
+    connected,
+    example,
+    json_option,
+    page_options,
+    page_query,
+    segment,
+)
 from . import transfer
 
 # The words that the web UI shows.
@@ -163,11 +172,21 @@ async def invite(
 @click.option(
     "--all", "shows_all", is_flag=True, help="Include accepted, declined and withdrawn invitations."
 )
+@page_options
 @json_option
 @connected
-async def invitations(connection: Connection, *, shows_all: bool, as_json: bool) -> None:
+async def invitations(
+    connection: Connection,
+    *,
+    shows_all: bool,
+    sort: str | None,
+    limit: int,
+    offset: int,
+    as_json: bool,
+) -> None:
     """List the pending invitations that you have received or sent."""
     query: dict[str, Any] = {} if shows_all else {"status": "pending"}
+    query |= page_query(sort, limit, offset)
     page = await connection.client.get("/vfolder-invitations", **query)
     empty = "no invitations; invite a user to a folder: bai vfolder invite NAME USER"
     output.print_page(
@@ -226,11 +245,14 @@ async def leave(connection: Connection, name: str, *, as_json: bool) -> None:
 
 
 @click.command(epilog=example("bai vfolder hosts"))
+@page_options
 @json_option
 @connected
-async def hosts(connection: Connection, *, as_json: bool) -> None:
+async def hosts(
+    connection: Connection, *, sort: str | None, limit: int, offset: int, as_json: bool
+) -> None:
     """List the storage hosts with status, free space and capabilities."""
-    page = await connection.client.get("/storage-hosts")
+    page = await connection.client.get("/storage-hosts", **page_query(sort, limit, offset))
     if not as_json:
         for item in page["items"]:
             item["free_bytes"] = transfer.size(item["free_bytes"])
@@ -272,7 +294,9 @@ async def quota(
     """
     if limit is None:
         query: dict[str, Any] = {"scope": scope} if scope else {}
-        page = await connection.client.get("/quota-scopes", **query)
+        scopes = [item async for item in connection.client.items("/quota-scopes", **query)]
+        total = len(scopes)
+        page: dict[str, Any] = {"items": scopes, "total": total, "offset": 0, "limit": total}
         if not as_json:
             for item in page["items"]:
                 for column in ("used", "limit"):
@@ -283,7 +307,7 @@ async def quota(
         return
     if scope is None or not _SCOPE.fullmatch(scope):
         raise InvalidRequest("--limit needs a scope: user:ID or project:ID", field="scope")
-    known = (await connection.client.get("/storage-hosts"))["items"]
+    known = [item async for item in connection.client.items("/storage-hosts")]
     host = host or next(item["name"] for item in known if item["is_default"])
     special: dict[str, int | None] = {"none": -1, "policy": None}
     limit_bytes = special[limit] if limit in special else parse_amount(MEM, limit)

@@ -78,7 +78,7 @@ async def events(
             if until_end and (end := await _end_event(connection, query["session"])):
                 _print_event(end, as_json=as_json)
                 return
-            async for event in _events(response.aiter_lines()):
+            async for event in session_events(response.aiter_lines()):
                 _print_event(event, as_json=as_json)
                 if until_end and event["status"] in ENDED:
                     return
@@ -121,11 +121,11 @@ def new_text(before: str, now: str) -> str:
     return now if position < 0 else now[position + len(tail) :]
 
 
-async def _events(lines: AsyncIterator[str]) -> AsyncIterator[dict[str, Any]]:
+async def session_events(lines: AsyncIterator[str]) -> AsyncIterator[dict[str, Any]]:
+    """Yield the events that concern a session, from the lines of an event stream."""
     async for line in lines:
-        # Events without a session concern folders: invitations, changes of a folder or its access,
-        # and changed files.
-        if line.startswith("data:") and (event := json.loads(line[5:]))["session_id"]:
+        # Events without a session concern folders or the connection.
+        if line.startswith("data:") and (event := json.loads(line[5:])).get("session_id"):
             yield event
 
 

@@ -233,6 +233,15 @@ def _with_endpoints(ours: Mapping[str, str]) -> tuple[ServicePort, ...]:
     )
 
 
+def preferred_shared_memory(labels: Mapping[str, str]) -> int | None:
+    """Return the bytes that ``resource.preferred.shmem`` sets; None without this label.
+
+    ``labels`` are the labels of a registered image, so they are valid.
+    """
+    text = labels.get(f"{PREFIX}resource.preferred.{_SHARED_MEMORY}")
+    return None if text is None else parse_amount(MEM, text)
+
+
 def _slots(ours: Mapping[str, str]) -> tuple[dict[str, ResourceSlots], int | None]:
     """Return the ``min``, ``max`` and ``preferred`` resources, and the preferred shared memory."""
     amounts: dict[str, dict[str, int]] = {"min": {}, "max": {}, "preferred": {}}

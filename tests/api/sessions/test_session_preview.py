@@ -32,6 +32,22 @@ async def counts(api: Api) -> tuple[int, int]:
     return sessions["total"], entries["total"]
 
 
+async def test_the_shared_memory_that_the_image_prefers_is_the_default_if_it_fits(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    admin = await api.client("admin")
+    image = (await admin.get("/images", name="local/session:latest"))["items"][0]
+    labels = {**image["labels"], "ai.backend.resource.preferred.shmem": "512m"}
+    await admin.patch(f"/images/{image['id']}", {"labels": labels})
+
+    async def shared_memory(**request: Any) -> str:
+        return str((await preview(user, **request))["session"]["shared_memory"])
+
+    assert await shared_memory(resources={"cpu": "1", "mem": "1g"}) == "512m"
+    assert await shared_memory(resources={"cpu": "1", "mem": "256m"}) == "64m"
+    assert await shared_memory(resources={"cpu": "1", "mem": "1g"}, shared_memory="1m") == "1m"
+
+
 async def test_preview_shows_an_immediate_start_and_creates_no_session(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:

@@ -132,7 +132,7 @@ async def test_equal_request_returns_the_existing_session(api: Api, agent: FakeA
     async with (await api.client("user")).http as http:
         body = {"name": "lab1", "resources": QUARTER}
         made = await http.post("/sessions", json=body)
-        again = await http.post("/sessions", json={**body, "resources": {"mem": "1024m"} | QUARTER})
+        again = await http.post("/sessions", json={**body, "resources": QUARTER | {"mem": "1024m"}})
         other = await http.post("/sessions", json={**body, "environ": {"A": "b"}})
     assert (made.status_code, again.status_code, other.status_code) == (201, 200, 409)
     assert made.json()["id"] == again.json()["id"]

@@ -162,7 +162,10 @@ class MpsServers:
         if not self._sharing.allows(share, in_force):
             return False
         limits = Limits.of(share, daemon.memory_bytes)
+        # The start stops the current daemon first. If it fails, no daemon runs.
+        daemon.is_running = False
         daemon.control.start(limits)
+        daemon.is_running = True
         daemon.limits = limits
         uuid, text = daemon.control.uuid, format_amount("cuda.shares", share)
         log.info("each session on GPU %s now gets a share of %s", uuid, text)

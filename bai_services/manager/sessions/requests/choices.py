@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from bai_services.core.cluster import model as cluster
 from bai_services.core.cluster.devices import check_exclusive, check_unique
+from bai_services.core.cluster.image_labels import preferred_shared_memory
 from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.resources import CPU, MEM, ResourceSlots, parse_amount
 from bai_services.core.sessions.lifecycle import SessionType
@@ -128,7 +129,8 @@ def choose_resources(
     """Return the resources of a session and its shared memory in bytes.
 
     Amounts that the request omits come from the preset. If the preset omits them too, cpu and mem
-    come from the minimum of the image, and shared memory has a default.
+    come from the minimum of the image. Shared memory then is the amount that the image prefers if
+    it is less than the memory; otherwise ``DEFAULT_SHARED_MEMORY``.
 
     Raises
     ------
@@ -145,8 +147,11 @@ def choose_resources(
     check_unique(slots)
     if shared_memory is not None:
         shared_bytes = parse_amount(MEM, shared_memory)
+    elif preset and preset.shared_memory_bytes:
+        shared_bytes = preset.shared_memory_bytes
     else:
-        shared_bytes = (preset.shared_memory_bytes if preset else None) or DEFAULT_SHARED_MEMORY
+        preferred = preferred_shared_memory(image.labels) or DEFAULT_SHARED_MEMORY
+        shared_bytes = preferred if preferred < slots.get(MEM, 0) else DEFAULT_SHARED_MEMORY
     check_resources(slots, shared_bytes, image.name, (image.min_slots, image.max_slots))
     return slots, shared_bytes
 
