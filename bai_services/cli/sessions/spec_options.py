@@ -14,7 +14,7 @@ import click
 from bai_services.core.cluster.image_labels import HIGHEST_PORT, LOWEST_PORT
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.resources import parse_amount
-from bai_services.core.scheduling.placement import Designation, Mode
+from bai_services.core.scheduling.placement_options import Designation, Mode
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.core.sessions.spec import SessionSpec, traits_of
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
-from ..cluster.group_options import GroupOptions
-from ..errors import InvalidRequest
 from ..resources import ResourceSlots
-from ..scheduling.placement import Designation, Mode, Request
 
 MAIN, SUB = "main", "sub"
 MAIN_HOST = "main1"
@@ -50,47 +46,9 @@ def kernel_end_text(hostname: str, how: str, code: int | None) -> str:
     return f"{hostname} {how}{with_code}; a cluster session requires all of its kernels"
 
 
-def check_cluster(size: int, mode: str) -> Mode:
-    """Validate the size and the mode of a cluster session, and return the mode.
-
-    Raises
-    ------
-    InvalidRequest
-        If the mode does not exist, or the size is outside 1 to ``MAX_KERNELS``.
-    """
-    if mode not in set(Mode):
-        raise InvalidRequest(
-            f"{mode[:40]!r} is not a valid cluster_mode; valid are {', '.join(Mode)}",
-            field="cluster_mode",
-        )
-    if not 1 <= size <= MAX_KERNELS:
-        raise InvalidRequest(
-            f"cluster_size must be 1 to {MAX_KERNELS}, not {size}", field="cluster_size"
-        )
-    return Mode(mode)
-
-
 def total_slots(slots: Mapping[str, int], size: int) -> ResourceSlots:
     """Return the total resources of ``size`` kernels with ``slots`` each."""
     return ResourceSlots({slot: amount * size for slot, amount in slots.items()})
-
-
-def request_of(
-    plain: Request, group: GroupOptions, size: int, mode: str, options: Mapping[str, Any]
-) -> Request:
-    """Return the request ``plain`` with the placement options of its group and of the session."""
-    fragments = options.get("allow_fractional_resource_fragmentation")
-    return replace(
-        plain,
-        kernels=size,
-        mode=Mode(mode),
-        designated_agents=tuple(options.get("agent_list") or ()),
-        designation=Designation(options.get("agent_selection") or Designation.STRICT),
-        allow_fragmentation=(
-            group.allow_fractional_resource_fragmentation if fragments is None else fragments
-        ),
-        strategy=group.strategy,
-    )
 
 
 def cluster_environ(

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..folders.mounts import MountRequest, ResolvedMount
 from ..resources import MEM, ResourceSlots, parse_amount
-from ..scheduling.placement import Designation, Mode
+from ..scheduling.placement_options import Designation, Mode
 from .lifecycle import SessionType
 
 _TRAITS = "traits"

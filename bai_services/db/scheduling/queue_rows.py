@@ -23,7 +23,7 @@ from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import Placement, Request
 from bai_services.core.scheduling.queue import PendingSession, RunningSession
 from bai_services.core.sessions.dependencies import Dependency, unmet_dependencies_text
-from bai_services.core.sessions.kernel_group import request_of
+from bai_services.core.sessions.group_request import request_of
 from bai_services.core.sessions.lifecycle import OCCUPYING, Status
 
 from ..sessions.dependencies import read_dependencies, read_unmet

@@ -23,7 +23,8 @@ from bai_services.core.scheduling.placement import (
     Request,
     place_first_kernel,
 )
-from bai_services.core.sessions.kernel_group import check_cluster, request_of, total_slots
+from bai_services.core.sessions.group_request import check_cluster, request_of
+from bai_services.core.sessions.kernel_group import total_slots
 from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.sessions.requests import (
     AdmissionFacts,

@@ -1,17 +1,8 @@
 """Placement: choose the agents and devices of a session in one decision."""
 
+from ..placement_options import Designation, Mode, Policy, Strategy
 from .jit_warmup import warm_up
-from .model import (
-    ALIVE,
-    AgentState,
-    Designation,
-    Mode,
-    Placement,
-    Policy,
-    Refusal,
-    Request,
-    Strategy,
-)
+from .model import ALIVE, AgentState, Placement, Refusal, Request
 from .place import place_first_kernel
 from .placer import Placer
 from .pricing.tables import Tables

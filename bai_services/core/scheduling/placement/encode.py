@@ -13,9 +13,10 @@ from ...errors import InvalidRequest
 from ...resources import CPU as CPU_SLOT
 from ...resources import MEM as MEM_SLOT
 from ...resources import family_of
+from ..placement_options import Mode, Strategy
 from .compiled import columns as c
 from .compiled.columns import Columns, Ints, ScoreCache
-from .model import AgentState, Mode, Request, Strategy
+from .model import AgentState, Request
 from .pricing.mix import RequestKind
 
 _CUDA = "cuda"

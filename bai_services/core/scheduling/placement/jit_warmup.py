@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ...cluster.devices import Device
 from ...resources import CPU, MEM, ResourceSlots
-from .model import AgentState, Policy, Request
+from ..placement_options import Policy
+from .model import AgentState, Request
 from .placer import Placer
 from .pricing.mix import default_mix
 from .pricing.variants import choose_tables

@@ -4,47 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import NamedTuple
 
 from ...cluster.devices import Device, DeviceAmount, Shortage, is_device_slot, max_amount
 from ...coded_text import CodedText
 from ...resources import MAX_AMOUNT, ResourceSlots
+from ..placement_options import Designation, Mode, Strategy
 
 ALIVE = "ALIVE"
-
-
-class Policy(StrEnum):
-    """Rule for choosing one of the agents that fit."""
-
-    PRICED = "priced"
-    FGD = "fgd"
-    BEST_FIT = "best-fit"
-    PACK = "pack"
-    SPREAD = "spread"
-    ROUND_ROBIN = "round-robin"
-    RANDOM = "random"
-
-
-class Strategy(StrEnum):
-    """How to divide a share larger than one device: in equal parts, or filling device by device."""
-
-    EVENLY = "EVENLY"
-    FILL = "FILL"
-
-
-class Mode(StrEnum):
-    """Whether all kernels of a session run on one agent, or each is placed separately."""
-
-    SINGLE_NODE = "single-node"
-    MULTI_NODE = "multi-node"
-
-
-class Designation(StrEnum):
-    """Whether designated agents are required or only preferred."""
-
-    STRICT = "strict"
-    PREFERRED = "preferred"
 
 
 @dataclass(frozen=True, slots=True)

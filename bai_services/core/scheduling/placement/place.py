@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .model import AgentState, Placement, Policy, Refusal, Request
+from ..placement_options import Policy
+from .model import AgentState, Placement, Refusal, Request
 from .placer import Placer
 
 

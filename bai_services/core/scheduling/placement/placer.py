@@ -12,6 +12,7 @@ import numpy as np
 
 from ...cluster.devices import thousandths
 from ...resources import CPU, MEM
+from ..placement_options import Designation, Policy
 from .compiled import columns as c
 from .compiled.bundle import bundle, rebound
 from .compiled.columns import NO_AGENT, Bools, ScoreCache, SearchResult
@@ -26,7 +27,7 @@ from .encode import (
     write_agent,
 )
 from .measures import fragmentation
-from .model import AgentState, Designation, Placement, Policy, Refusal, Request
+from .model import AgentState, Placement, Refusal, Request
 from .prepared_request import PreparedRequest
 from .pricing.tables import Tables, costs_for, default_tables
 from .refusals import explain

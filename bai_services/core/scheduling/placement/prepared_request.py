@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from ...cluster.devices import DeviceAmount, is_device_slot, thousandths
 from ...resources import ResourceSlots
+from ..placement_options import Mode
 from .compiled import columns as c
 from .compiled.columns import Ints, SearchResult
 from .encode import NameTable, encode_request
-from .model import AgentState, Mode, Placement, Request
+from .model import AgentState, Placement, Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from ...cluster.device_sharing import ANY_SHARE
 from ...cluster.devices import Shortage, is_device_slot
 from ...coded_text import CodedText, TextTemplate
 from ...resources import CPU, MEM, format_amount
+from ..placement_options import Designation
 from .compiled import columns as c
 from .compiled.columns import Columns, Ints
-from .model import AgentState, Designation, Refusal, Request
+from .model import AgentState, Refusal, Request
 
 Mask = NDArray[np.bool_]
 

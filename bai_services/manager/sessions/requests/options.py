@@ -14,7 +14,7 @@ from bai_services.core.resources import CPU, MEM, ResourceSlots, format_amount, 
 from bai_services.core.scheduling import caps as cap_rules
 from bai_services.core.scheduling.placement import Mode, Request
 from bai_services.core.sessions import rules as session_rules
-from bai_services.core.sessions.kernel_group import request_of
+from bai_services.core.sessions.group_request import request_of
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.core.sessions.options import (
     EnvironLimits,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from ....cluster.devices import SHARES, pool_of, split_shares
 from ....resources import CPU, MEM, SHARE_STEP, SHARE_UNIT, family_of
-from ..model import AgentState, Mode, Request
+from ...placement_options import Mode
+from ..model import AgentState, Request
 
 # For a group with fewer requests than this, the learned mix is blended with the default mix.
 _MIN_OWN_REQUESTS = 500

@@ -9,9 +9,10 @@ from enum import StrEnum
 import numpy as np
 
 from ....resources import CPU, MEM, SHARE_UNIT
+from ...placement_options import Policy
 from ..compiled.columns import ANY, TYPICAL_WIDTH, Costs, Floats
 from ..encode import NameTable
-from ..model import AgentState, Policy
+from ..model import AgentState
 from .capacity_value import (
     allows,
     capacity_value_table,
