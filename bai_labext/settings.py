@@ -34,7 +34,8 @@ def configure(c: Any, environ: Mapping[str, str] | None = None) -> None:
     c.ServerApp.root_dir = apps.home(env)
     c.ServerApp.open_browser = False
     c.ServerApp.jpserver_extensions = SERVER_EXTENSIONS
-    # Containers never run as root, but sessions of the process engine do if the Hub does.
+    # A session of the process engine may run as root: if the Hub does and the session has no user
+    # namespace.
     c.ServerApp.allow_root = os.geteuid() == 0 and env.get("BAI_SESSION_ENGINE") == "process"
     # Not a login shell, because /etc/profile removes the session's programs from PATH.
     c.ServerApp.terminado_settings = {"shell_command": [shell(env)]}

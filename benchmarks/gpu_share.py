@@ -106,7 +106,7 @@ def with_mps(
 ) -> dict[str, Any]:
     """Return the results with MPS.
 
-    The fault comes last, because it can break the MPS daemon.
+    ``fault_of_a_neighbour`` runs last, because its memory fault can break the MPS daemon.
     """
     large = workloads.args["large"]
     rates, measured = {}, {}

@@ -2,8 +2,8 @@
 
 Prints one JSON object. The protocol is that of the authors of the trace: shuffle the rows, repeat
 or remove rows until the load is reached, skip requests that do not fit, and never free resources.
-The GPU allocation is the mean over the rows at the final load. The placement code is that of the
-manager's scheduling pass.
+The GPU allocation is the mean over the rows at which the load, in whole percent, is the final one.
+The placement code is that of the manager's scheduling pass.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ MAX_AMOUNT = 2**60
 class SlotType:
     """How amounts of a slot are stored: the text ``1`` is stored as the integer ``unit``.
 
-    ``step`` and ``minimum`` have the same stored form.
+    ``step`` and ``minimum`` are stored amounts.
     """
 
     unit: int

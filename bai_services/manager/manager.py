@@ -28,7 +28,7 @@ from .settings import Settings
 
 
 class Manager:
-    """The services by package. A request handler calls one method of one service."""
+    """The services by package. Most request handlers call one method."""
 
     def __init__(self, settings: Settings, database: Database, clock: Clock = utcnow) -> None:
         self.settings = settings

@@ -109,7 +109,7 @@ def copy_tree(source: int, target: int, progress: CopyProgress) -> None:
 
 
 def _copy_files(source: int, target: int, progress: CopyProgress) -> list[str]:
-    """Copy all entries except directories; return the names of the directories."""
+    """Copy the files and links of a directory; return the names of its subdirectories."""
     directories = []
     with os.scandir(source) as entries:
         for entry in entries:

@@ -118,7 +118,7 @@ async def test_name_of_trashed_folder_can_be_reused(store: VfolderStore) -> None
         await store.create(folder_values("f2"), ENTRY)
     await store.apply_event("f1", VfolderEvent.TRASHED, NOW, ENTRY)
     await store.create(folder_values("f2"), ENTRY)
-    with pytest.raises(AlreadyExists, match="there is a newer folder"):
+    with pytest.raises(AlreadyExists, match="another folder is now named"):
         await store.apply_event("f1", VfolderEvent.RESTORED, NOW, ENTRY)
     await store.update("f2", {"name": "second"}, ENTRY)
     await store.apply_event("f1", VfolderEvent.RESTORED, NOW, ENTRY)

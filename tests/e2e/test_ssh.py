@@ -136,9 +136,7 @@ class Gate:
         )
         assert copying.poll() is None, copying.communicate()
 
-    def pass_when_the_proxy_is_killed(
-        self, hub: RunningHub, copying: subprocess.Popen[str]
-    ) -> None:
+    def kill_the_proxy_and_pass(self, hub: RunningHub, copying: subprocess.Popen[str]) -> None:
         """When half of the file has passed, let the rest pass and kill the Hub's proxy."""
         self.wait(copying)
         proxy = hub.process_of("proxy")
@@ -202,7 +200,7 @@ def test_scp_survives_a_killed_proxy_in_both_directions(
     for number, (source, target) in enumerate(((str(big), remote), (remote, str(back)))):
         gate = Gate(tmp_path / f"gate-{number}", ["ssh"])
         copying = session.start_program("bai", "scp", "-S", str(gate.program), source, target)
-        gate.pass_when_the_proxy_is_killed(session.hub, copying)
+        gate.kill_the_proxy_and_pass(session.hub, copying)
         finish(copying)
     assert session.digest("copy.bin") == digest(big)
     assert digest(back) == digest(big)
@@ -215,7 +213,7 @@ def test_rsync_survives_a_killed_proxy_and_resumes_an_interrupted_transfer(
     gate = Gate(tmp_path / "gate", ["bai", "ssh"])
     words = ["rsync", "--whole-file", "-e", str(gate.program), str(big)]
     copying = session.start_program(*words, f"{session.name}:synced.bin")
-    gate.pass_when_the_proxy_is_killed(session.hub, copying)
+    gate.kill_the_proxy_and_pass(session.hub, copying)
     finish(copying)
     assert session.digest("synced.bin") == digest(big)
 

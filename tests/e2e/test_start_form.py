@@ -294,7 +294,8 @@ def test_the_form_starts_a_session_that_the_session_page_can_stop(
     assert (session["name"], session["preopen_ports"]) == ("formed", [8501, 9000])
     assert client.get(f"{session['url']}api").status_code == HTTPStatus.OK
 
-    # The panel needs the session's token, so the page offers no button to revoke this token.
+    # The session panel in JupyterLab needs the session's token, so the Hub's token page has no
+    # button to revoke it.
     tokens = client.get("/hub/token").text
     row = tokens[tokens.index("Server at /user/user/formed") :].partition("</tr>")[0]
     assert "Used by this session itself" in row and "revoke" not in row

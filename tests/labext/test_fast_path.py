@@ -217,7 +217,9 @@ async def test_a_closed_connection_to_the_app_is_replaced(
     assert len(app.received) == 9 and app.connections == 5
 
 
-async def test_the_request_to_the_app_ends_with_the_client(server: JupyterServer) -> None:
+async def test_the_request_to_the_app_is_aborted_when_the_client_disconnects(
+    server: JupyterServer,
+) -> None:
     app = App(b"HTTP/1.1 200 OK\r\n", rest=b"Content-Length: 0\r\n\r\n")
     async with serving_app(app):
         async with caller_of(server, app) as caller:

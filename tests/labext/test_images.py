@@ -254,7 +254,7 @@ def test_labels_describe_the_image(running: RunningImage) -> None:
 
 
 def test_an_image_with_a_cuda_base_has_cuda_labels(docker_engine: DockerEngine) -> None:
-    """Another base image replaces NVIDIA's, so the test needs no registry."""
+    """The image is built with ``--cuda`` on the base image of the tests instead of NVIDIA's."""
     try:
         image = images.cuda_image(docker_engine)
     except ComponentMissing as reason:

@@ -1,4 +1,6 @@
-"""Largest amounts and presets with which a session could start now (``now``, ``allocatable``)."""
+"""The largest amount of each slot with which a session could start now (``now``), and whether a
+preset could (``allocatable``).
+"""
 
 from __future__ import annotations
 
@@ -175,7 +177,9 @@ def test_preset_whose_shared_memory_exceeds_its_memory_is_not_allocatable() -> N
     ("images", "expected"),
     [
         pytest.param([image()], "1", id="no minimum"),
-        pytest.param([image({"cpu": "2"})], "0", id="more cores than the agent with devices has"),
+        pytest.param(
+            [image({"cpu": "2"})], "0", id="more cores than are free on the agent with devices"
+        ),
         pytest.param([image({"cpu": "2"}), image({"cpu": "1"})], "1", id="another image"),
         pytest.param([image({"cpu": "1", "mem": "9g"})], "0", id="more memory than any agent has"),
         pytest.param([], "0", id="no image"),

@@ -42,7 +42,7 @@ class FakeAgent:
     async def beat(self, kernels: Sequence[Kernel] | None = (), **facts: Any) -> None:
         """Send a heartbeat. ``facts`` are part of this heartbeat and of all later ones.
 
-        If ``kernels`` is None, the engine of the agent does not respond.
+        None as ``kernels`` reports that the agent's engine does not respond.
         """
         self._beat.update(facts)
         listed = None if kernels is None else list(kernels)

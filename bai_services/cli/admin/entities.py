@@ -261,7 +261,7 @@ USER_POLICY = Entity(
         *_FOLDER_CAPS,
         Field(
             "max_concurrent_logins",
-            "Maximum number of signed-in browsers; another sign-in signs out the oldest.",
+            "Maximum number of signed-in browsers; a further sign-in must be confirmed.",
             FieldKind.NUMBER,
             is_nullable=True,
         ),
@@ -302,7 +302,7 @@ RESOURCE_GROUP = Entity(
         _IS_ACTIVE,
         Field("is_default", "Use the group for sessions that request no group.", FieldKind.FLAG),
         Field(
-            "is_public", "Allow all users to use the group, also without a link.", FieldKind.FLAG
+            "is_public", "Allow all users to use the group, linked to it or not.", FieldKind.FLAG
         ),
         Field("engine", "Engine that runs sessions: process or docker."),
         Field("scheduler", "Order of the queue: fifo, lifo, drf or fair-share."),

@@ -210,7 +210,7 @@ async def list_(
     "--lines", metavar="COUNT", type=click.IntRange(min=1), help="Print only the last COUNT lines."
 )
 @click.option(
-    "--search", metavar="WORDS", help="Print only lines that contain WORDS (case-insensitive)."
+    "--search", metavar="TEXT", help="Print only lines that contain TEXT (case-insensitive)."
 )
 @json_option
 @connected

@@ -149,7 +149,8 @@ class InvitationStore:
             row = await _pending(tx, invitation_id, locks=status is not InvitationStatus.ACCEPTED)
             if status is InvitationStatus.ACCEPTED:
                 folder = await lock_for_grantee(tx, row["vfolder_id"], row["invitee_id"])
-                # Lock the invitation after user and folder, as moves do; it may have changed.
+                # Read the invitation again: it may have changed. The locks are taken in the order
+                # user, folder, invitation, as in a change of a user's domain.
                 row = await _pending(tx, invitation_id)
                 require_ready(folder)
                 if await owns_another_named(tx, folder, row["invitee_id"]):

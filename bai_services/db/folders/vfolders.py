@@ -102,7 +102,7 @@ class VfolderStore:
 
         End the new owner's access by grant or invitation, and the access of users of other domains.
         With ``sums_scopes``, set the usage of both owners' scopes to the sums of their folders.
-        Return the ids of the users whose access or invitation has ended.
+        Return the ids of the users of other domains whose access or invitation has ended.
 
         Raises
         ------
@@ -305,7 +305,7 @@ async def _apply_event(
         await tx.execute(vfolder_grants.delete().where(vfolder_grants.c.vfolder_id == vfolder_id))
     with raise_on_violation(
         AlreadyExists(
-            f"there is a newer folder {row['name']}; rename that folder first",
+            f"another folder is now named {row['name']}; rename that folder first",
             name=row["name"],
         )
     ):

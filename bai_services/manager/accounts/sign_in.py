@@ -45,7 +45,8 @@ from .sign_outs import TokenRevocations
 
 CODE_LIFETIME = timedelta(minutes=2)
 MAX_PENDING_CODES = 1000
-# Also limits how many codes of other users one user can displace.
+# A code above this limit replaces the user's oldest code, so one user cannot displace the codes of
+# others.
 MAX_PENDING_CODES_PER_USER = 10
 MAX_NAME_CHARACTERS = 128
 _WRONG_CODE = "the code is wrong, used or expired; run bai login again"
@@ -277,15 +278,16 @@ class SignIns:
         typed_name = canonical(name)[: MAX_NAME_CHARACTERS + 1]
         now = self._clock()
         client = network_of(client_ip)
-        # Reserve a place first: an attempt without a place must not count as failed. The place is
-        # released before the delay.
+        # Check before the attempt is counted that the queue of password checks has a free place.
+        # The place is released before the delay; ``verify_attempt`` reserves one again.
         with self.passwords.attempt(client):
             candidate = await self._find_account(typed_name, password)
             user_id = None if candidate is None else candidate.account.id
             attempt = await self.lockouts.begin(typed_name, user_id, client_ip, now)
         await self.lockouts.delay(attempt)
-        # Verify the password of a blocked attempt too, unless it is rejected for every account:
-        # response times must not reveal from which addresses an account has signed in.
+        # Verify the password of a blocked attempt too: a faster response would reveal that this
+        # account has not signed in from this address. An attempt that would be rejected for every
+        # account reveals nothing.
         is_correct = not attempt.is_rejected_for_every_account and await self._is_correct_password(
             client, candidate, password
         )

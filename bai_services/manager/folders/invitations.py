@@ -130,7 +130,8 @@ class Invitations:
         if invitation.inviter_id != caller.user_id:
             if row is None:
                 raise Forbidden(
-                    "only the inviter can withdraw an invitation; the invitee can decline it"
+                    "you can decline this invitation; only its inviter and those who manage the "
+                    "folder can withdraw it"
                 )
             require_manages(caller, row)
         await self._close(

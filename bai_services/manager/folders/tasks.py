@@ -36,7 +36,7 @@ TaskKind = Literal["clone", "hand-over"]
 class TaskView:
     """Progress of a clone or a change of owner; totals are 0 until the source has been counted.
 
-    A change of owner counts and copies the files only if the folder cannot be renamed.
+    A change of owner renames the directory; it counts and copies the files only if that fails.
     """
 
     kind: TaskKind
@@ -201,7 +201,7 @@ class VFolderTasks:
             )
         self._quotas.discard_received(row)
         await self._quotas.enforce_new(row.host, scope)
-        # The administrators of the old domain and, after a move, those of the new one.
+        # Notify the administrators of the old domain, and those of the new one if it differs.
         await self._changes.folder_changed(row)
         for moved in await self._store.by_id(row.id):
             if moved.domain != row.domain:

@@ -17,7 +17,7 @@ Receive = Callable[[memoryview], Awaitable[int]]
 
 
 class WriteBuffer:
-    """Two buffers that are used alternately and reused, because allocation costs more than copying.
+    """Two buffers that are used alternately. New buffers for each write would take more time.
 
     Calls must not overlap, except ``close``, which may be called at any time.
     """

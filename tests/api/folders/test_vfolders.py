@@ -238,7 +238,7 @@ async def test_restore_with_a_taken_name_is_a_conflict(api: Api) -> None:
     old = await create_folder(user)
     await user.delete("/vfolders/data")
     await create_folder(user)
-    with pytest.raises(AlreadyExists, match="newer folder"):
+    with pytest.raises(AlreadyExists, match="another folder is now named"):
         await user.post(f"/vfolders/{old['id']}/restore")
     await user.patch("/vfolders/data", {"name": "new"})
     assert (await user.post("/vfolders/data/restore"))["id"] == old["id"]

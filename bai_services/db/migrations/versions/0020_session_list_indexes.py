@@ -1,4 +1,4 @@
-"""Indexes that contain the complete order of the session list.
+"""Indexes that contain all columns of the sort order of the session list.
 
 Follows 0019; created 2026-11-25.
 """

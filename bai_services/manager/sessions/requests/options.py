@@ -315,8 +315,9 @@ def preopen_limits() -> PreopenLimits:
 
 
 def _usable(images: Sequence[ImageFacts], facts: AdmissionFacts) -> list[ImageFacts]:
-    """Return the images that users may choose and that an agent can run; without agents, assume
-    that each architecture can run.
+    """Return the images that users may choose and whose architecture an agent has.
+
+    If there are no agents, include images of every architecture.
     """
     served = {agent.architecture for agent in facts.agents}
     runnable = [i for i in images if not served or i.architecture in served]

@@ -17,7 +17,7 @@ export function formatSeconds(seconds: number, language: string): string {
   );
 }
 
-/** Format seconds like `formatSeconds`; add the next unit to a number below 10: "1 hr 20 min". */
+/** Format seconds like `formatSeconds`; append the next unit if the number is below 10: "1 hr 20 min". */
 export function formatDuration(seconds: number, language: string): string {
   const index = UNITS.findIndex(([, length]) => seconds >= length);
   const unit = UNITS[index];
