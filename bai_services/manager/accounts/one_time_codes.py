@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import io
 import json
 import math
 import secrets
@@ -241,10 +242,9 @@ class OneTimeCodes:
             secret=text,
             password_changed_at=_iso(account.password_changed_at),
         )
-        qr_code = segno.make(uri, error="m", micro=False)
-        # White under the code, so that it can be read on dark pages, too.
-        svg = qr_code.svg_inline(scale=4, border=4, light="#fff", omitsize=True)
-        return CodeRegistration(secret=text, uri=uri, qr_svg=svg, registration=registration)
+        return CodeRegistration(
+            secret=text, uri=uri, qr_svg=_qr_code(uri), registration=registration
+        )
 
     async def _confirm(
         self, account: Account, client_ip: str, registration: str, typed: str
@@ -357,6 +357,16 @@ class OneTimeCodes:
     def _hash(self, user_id: str, code: str) -> str:
         text = f"recovery-code:{user_id}:{code}"
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _qr_code(text: str) -> str:
+    """Return a QR code as SVG, which can be part of a page or the source of an image."""
+    svg = io.BytesIO()
+    # White under the code, so that it can be read on dark pages, too.
+    segno.make(text, error="m", micro=False).save(
+        svg, kind="svg", xmldecl=False, nl=False, light="#fff", omitsize=True
+    )
+    return svg.getvalue().decode()
 
 
 def _totp(secret: bytes) -> TOTP:
