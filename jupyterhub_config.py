@@ -174,3 +174,6 @@ c.JupyterHub.load_roles = [
 # The installation's own configuration file is read last and overrides the settings above.
 if further := os.environ.get("BAI_CONFIG"):
     load_subconfig(os.path.abspath(further))  # noqa: F821  # defined by traitlets
+# The manager enforces this setting of the authenticator.
+if codes := c.BaiAuthenticator.get("one_time_codes"):
+    environment["BAI_ONE_TIME_CODES"] = codes

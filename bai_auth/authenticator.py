@@ -12,10 +12,11 @@ from jupyterhub.auth import Authenticator
 from jupyterhub.handlers import BaseHandler
 from jupyterhub.user import User
 from tornado.httputil import HTTPServerRequest
-from traitlets import Set, TraitError, Unicode, default
+from traitlets import Set, TraitError, Unicode, default, validate
 
 from bai_services.client import Token
 from bai_services.core import errors
+from bai_services.core.accounts.one_time_codes import CODE_NEEDED, CODE_WRONG, CodeRules
 from bai_services.i18n.catalogue import translator_for
 from bai_services.service_client import ServiceClient
 from bai_services.single_flight import FreshSingleFlight
@@ -23,7 +24,8 @@ from bai_services.trusted_proxies import TrustedProxies
 
 from . import browser_sign_ins, handlers, hub_pages
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
-from .failures import PasswordChangeNeeded, sign_in_failed
+from .failures import CodeNeeded, PasswordChangeNeeded, RegistrationNeeded, sign_in_failed
+from .sign_in_steps import PROOF_ATTRIBUTE
 
 Model = dict[str, Any]
 
@@ -71,6 +73,18 @@ class BaiAuthenticator(Authenticator):
         """,
     ).tag(config=True)
 
+    one_time_codes = Unicode(
+        help="""
+        Whether users sign in with a one-time code of an authenticator app (TOTP, RFC 6238).
+
+        ``off``, ``optional`` (users decide), or ``required`` (a user without an authenticator
+        registers one at the next sign-in); then, if needed, the rules of single domains, for
+        example ``optional,staff=required``. Defaults to the environment variable
+        ``BAI_ONE_TIME_CODES``, else ``off``. The rule applies to all sign-ins with a password.
+        ``jupyterhub_config.py`` passes it to the manager, which enforces it.
+        """,
+    ).tag(config=True)
+
     _client: ServiceClient | None = None
     _proxies: TrustedProxies | None = None
     _accounts: FreshSingleFlight[str, Model] | None = None
@@ -82,6 +96,19 @@ class BaiAuthenticator(Authenticator):
     @default("hub_token_file")
     def _hub_token_file_default(self) -> str:
         return os.environ.get("BAI_HUB_TOKEN_FILE", "")
+
+    @default("one_time_codes")
+    def _one_time_codes_default(self) -> str:
+        return os.environ.get("BAI_ONE_TIME_CODES") or "off"
+
+    @validate("one_time_codes")
+    def _check_one_time_codes(self, proposal: Any) -> str:
+        text = str(proposal["value"])
+        try:
+            CodeRules.parse(text)
+        except ValueError as error:
+            raise TraitError(f"BaiAuthenticator.one_time_codes: {error}") from error
+        return text
 
     # The manager alone decides who may sign in, so the Hub allows every user.
     @default("allow_all")
@@ -159,10 +186,16 @@ class BaiAuthenticator(Authenticator):
     async def authenticate(self, handler: BaseHandler, data: Model) -> Model:
         """Verify the password of a user and return the Hub's authentication model.
 
-        The field ``username`` of ``data`` is a user name or an e-mail address.
+        The field ``username`` of ``data`` is a user name or an e-mail address. If the account has
+        an authenticator, ``code`` is a one-time code, or ``code_proof`` the proof of an earlier
+        one.
 
         Raises
         ------
+        CodeNeeded
+            If the password is correct, but the one-time code is missing or wrong.
+        RegistrationNeeded
+            If the password is correct, but the user must register an authenticator first.
         SignInFailed
             If the sign-in is denied or the manager is unavailable; the error has the status and
             the message of the page.
@@ -173,17 +206,26 @@ class BaiAuthenticator(Authenticator):
             "name": data.get("username", ""),
             "password": data.get("password", ""),
             "client_ip": self.client_address(handler.request),
+            "code": data.get("code", ""),
+            "code_proof": data.get("code_proof", ""),
         }
         try:
             account = await self.client.post("/auth/verify", body)
         except errors.BaiError as error:
+            if (reason := error.details.get("reason")) in (CODE_NEEDED, CODE_WRONG):
+                raise CodeNeeded(
+                    error.details["username"], is_wrong=reason == CODE_WRONG
+                ) from error
             if not isinstance(error, (errors.NotSignedIn, errors.InvalidRequest)):
                 self.log.error("Sign-in is not possible: %s", error)
             raise sign_in_failed(error, translator_for(handler)) from error
         if account["need_password_change"]:
-            raise PasswordChangeNeeded(account["username"])
+            raise PasswordChangeNeeded(account["username"], account["code_proof"])
+        if account["need_code_registration"]:
+            raise RegistrationNeeded(account["username"])
         setattr(handler, browser_sign_ins.LIMIT_ATTRIBUTE, account["max_concurrent_logins"])
         setattr(handler, PASSWORD_ATTRIBUTE, account["password_changed_at"])
+        setattr(handler, PROOF_ATTRIBUTE, account["code_proof"])
         return authentication(account, _default_roles(handler))
 
     async def require_same_password(self, handler: BaseHandler, name: str) -> None:
@@ -202,26 +244,61 @@ class BaiAuthenticator(Authenticator):
             self.log.warning("The sign-in of %s is ended: %s", name, error)
             raise sign_in_failed(error, translator_for(handler)) from error
 
-    async def change_password(self, handler: BaseHandler, name: str, old: str, new: str) -> None:
+    async def begin_registration(self, username: str) -> Model:
+        """Return a new secret for the authenticator of a user with a correct password."""
+        path = f"/auth/accounts/{quote(username, safe='')}/authenticator/registration"
+        return dict(await self.client.post(path))
+
+    async def confirm_registration(
+        self, handler: BaseHandler, username: str, registration: str, code: str
+    ) -> Model:
+        """Store an authenticator; return its recovery codes and the proof of the code."""
+        body = {
+            "registration": registration,
+            "code": code,
+            "client_ip": self.client_address(handler.request),
+        }
+        path = f"/auth/accounts/{quote(username, safe='')}/authenticator"
+        return dict(await self.client.post(path, body))
+
+    async def change_password(
+        self,
+        handler: BaseHandler,
+        name: str,
+        old: str,
+        new: str,
+        *,
+        code: str = "",
+        code_proof: str = "",
+    ) -> None:
         """Set a new password; the old password authenticates the request.
 
         Raises
         ------
+        CodeNeeded
+            If the old password is correct, but the one-time code is missing or wrong.
         BaiError
             If the old password is wrong, the account is blocked, the new password breaks a rule,
             or the manager is unavailable.
         """
-        await self.client.post(
-            "/auth/password",
-            {
-                "name": name,
-                "old_password": old,
-                "new_password": new,
-                "client_ip": self.client_address(handler.request),
-                # Changing the password ends all other sign-ins; this browser stays signed in.
-                "keep_session": handler.get_session_cookie() if handler.current_user else "",
-            },
-        )
+        body = {
+            "name": name,
+            "old_password": old,
+            "new_password": new,
+            "code": code,
+            "code_proof": code_proof,
+            "client_ip": self.client_address(handler.request),
+            # Changing the password ends all other sign-ins; this browser stays signed in.
+            "keep_session": handler.get_session_cookie() if handler.current_user else "",
+        }
+        try:
+            await self.client.post("/auth/password", body)
+        except errors.SignInRefused as error:
+            if (reason := error.details.get("reason")) in (CODE_NEEDED, CODE_WRONG):
+                raise CodeNeeded(
+                    error.details["username"], is_wrong=reason == CODE_WRONG
+                ) from error
+            raise
 
     async def refresh_user(self, user: User, handler: BaseHandler | None = None) -> bool | Model:
         """Read the account again, and return the new authentication model if it has changed.

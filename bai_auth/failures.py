@@ -34,9 +34,32 @@ class SignInFailed(HTTPError):
 class PasswordChangeNeeded(Exception):
     """The password is correct but must be replaced before the user can sign in."""
 
-    def __init__(self, username: str) -> None:
+    def __init__(self, username: str, code_proof: str = "") -> None:
+        """``code_proof`` is set if the user has sent a correct one-time code."""
         super().__init__(f"{username} must set a new password")
         self.username = username
+        self.code_proof = code_proof
+
+
+class CodeNeeded(Exception):
+    """The password is correct, but the one-time code is missing or wrong."""
+
+    def __init__(self, username: str, *, is_wrong: bool = False) -> None:
+        super().__init__(f"{username} must send a one-time code")
+        self.username = username
+        self.is_wrong = is_wrong
+
+
+class RegistrationNeeded(Exception):
+    """The password is correct, but the user must register an authenticator first.
+
+    ``is_wrong``: the code that should confirm the registration was wrong.
+    """
+
+    def __init__(self, username: str, *, is_wrong: bool = False) -> None:
+        super().__init__(f"{username} must register an authenticator")
+        self.username = username
+        self.is_wrong = is_wrong
 
 
 class TooManySignIns(Exception):

@@ -11,24 +11,24 @@ from jupyterhub.handlers.login import LoginHandler as HubLoginHandler
 from jupyterhub.utils import url_path_join
 from tornado import web
 from tornado.httputil import url_concat
-from tornado.ioloop import IOLoop
 
 from bai_services.core import errors
 from bai_services.i18n import catalogue
 
 from . import browser_sign_ins
 from .failures import (
+    CodeNeeded,
     PasswordChangeNeeded,
+    RegistrationNeeded,
     TooManySignIns,
     password_text,
     rule_text,
     sign_in_failed,
 )
-from .pending_sign_ins import LIFETIME_SECONDS, Credentials, PendingSignIns
+from .pending_sign_ins import Credentials
+from .sign_in_steps import CODE_SECONDS, PROOF_ATTRIBUTE, SignInSteps
 
 YEAR_SECONDS = 365 * 24 * 3600
-# Cookie that identifies the browser that must confirm a sign-in; see ``PendingKeys.browser``.
-PENDING_COOKIE = "bai_pending"
 
 
 class Page(BaseHandler):
@@ -108,11 +108,11 @@ class Page(BaseHandler):
         return str(await page)
 
 
-class LoginHandler(Page, HubLoginHandler):
+class LoginHandler(SignInSteps, Page, HubLoginHandler):
     """The Hub's login with bai-hub's page.
 
-    It asks for a new password if the account requires one, and for a confirmation if the sign-in
-    would end another sign-in of the user.
+    It asks for a one-time code and a new password if the account requires them, and for a
+    confirmation if the sign-in would end another sign-in of the user.
     """
 
     _is_confirmed = False
@@ -122,15 +122,29 @@ class LoginHandler(Page, HubLoginHandler):
         await super().get()
 
     async def post(self) -> None:
-        if key := self.get_body_argument("pending", ""):
-            self._restore_credentials(key)
+        if self.get_body_argument("pending", ""):
+            taken = self._take_continued()
+            if taken.registration is not None:
+                await self.finish_registration(taken)
+                return
+            self._restore_credentials(taken)
         try:
             await super().post()
         except PasswordChangeNeeded as needed:
-            self.finish(await self.render_change_form(needed.username, must_change=True))
+            pending = ""
+            if needed.code_proof:
+                kept = self._credentials(code_proof=needed.code_proof)
+                pending = self.keep_pending(needed.username, kept, CODE_SECONDS)
+            page = self.render_change_form(needed.username, must_change=True, pending=pending)
+            self.finish(await page)
+        except CodeNeeded as needed:
+            await self.finish_with_code_form(needed, self._credentials())
+        except RegistrationNeeded as needed:
+            await self.finish_with_registration(needed, self._credentials())
         except TooManySignIns as reached:
-            self.set_status(HTTPStatus.CONFLICT)
-            self.finish(await self._render_confirmation(reached))
+            proof = getattr(self, PROOF_ATTRIBUTE, "")
+            kept = self._credentials(code_proof=proof, is_confirmed=True)
+            await self.finish_with_confirmation(reached, kept)
 
     def set_login_cookie(self, user: Any) -> None:
         """Create the sign-in, unless it would end another one and is not confirmed.
@@ -150,56 +164,42 @@ class LoginHandler(Page, HubLoginHandler):
                 raise TooManySignIns(user.name, limit)
         super().set_login_cookie(user)
 
-    def _restore_credentials(self, key: str) -> None:
-        """Replace the form's fields by those of the sign-in that the user has confirmed."""
-        browser = self.get_cookie(PENDING_COOKIE, "") or ""
-        credentials = self._pending_sign_ins.take(key, browser)
-        if credentials is None:
+    def _take_continued(self) -> Credentials:
+        """Return the unfinished sign-in that the form continues.
+
+        Raises
+        ------
+        HTTPError
+            If it was continued already, is too old, or was begun by another browser.
+        """
+        taken = self.take_pending()
+        if taken is None:
             text = catalogue.translator_for(self)("common.form_expired")
             raise web.HTTPError(HTTPStatus.FORBIDDEN, text)
-        self._is_confirmed = True
-        self.clear_cookie(PENDING_COOKIE, path=self._login_url)
-        fields = {"username": credentials.username, "password": credentials.password}
+        self.forget_pending()
+        return taken
+
+    def _restore_credentials(self, taken: Credentials) -> None:
+        """Replace the form's fields by those of the continued sign-in, except the code."""
+        self._is_confirmed = taken.is_confirmed
+        fields = {
+            "username": taken.username,
+            "password": taken.password,
+            "code": self.get_body_argument("recovery_code", "")
+            or self.get_body_argument("code", ""),
+            "code_proof": taken.code_proof,
+        }
         self.request.body_arguments = {name: [text.encode()] for name, text in fields.items()}
         self.request.arguments |= self.request.body_arguments
 
-    async def _render_confirmation(self, reached: TooManySignIns) -> str:
-        name = self.get_body_argument("username", "")
-        password = self.get_body_argument("password", "", strip=False)
-        login_url = self._login_url
-        target = self.get_argument("next", "")
-        pending = self._pending_sign_ins.add(reached.username, Credentials(name, password))
-        self.set_cookie(
-            PENDING_COOKIE,
-            pending.browser,
-            path=login_url,
-            max_age=int(LIFETIME_SECONDS),
-            samesite="Strict",
-            httponly=True,
-            secure=self.request.protocol == "https",
+    def _credentials(self, code_proof: str = "", is_confirmed: bool = False) -> Credentials:
+        """Return the name and password of the form, for the next step of the sign-in."""
+        return Credentials(
+            self.get_body_argument("username", ""),
+            self.get_body_argument("password", "", strip=False),
+            code_proof=code_proof,
+            is_confirmed=is_confirmed or self._is_confirmed,
         )
-        page = self.render_template(
-            "sign-in-limit.html",
-            action=url_concat(login_url, {"next": target}),
-            cancel=url_concat(login_url, {"next": target, "username": name}),
-            sign_ins=browser_sign_ins.sign_ins_of(self.db, reached.username),
-            limit=reached.limit,
-            pending=pending.key,
-            xsrf=self.xsrf_token.decode("ascii"),
-        )
-        return str(await page)
-
-    @property
-    def _login_url(self) -> str:
-        return str(url_path_join(self.hub.base_url, "login"))
-
-    @property
-    def _pending_sign_ins(self) -> PendingSignIns:
-        pending: PendingSignIns | None = self.settings.get("bai_pending")
-        if pending is None:
-            pending = PendingSignIns(IOLoop.current().call_later)
-            self.settings["bai_pending"] = pending
-        return pending
 
     def check_xsrf_cookie(self) -> None:
         try:
@@ -209,10 +209,11 @@ class LoginHandler(Page, HubLoginHandler):
             raise web.HTTPError(error.status_code, text) from error
 
 
-class ChangePasswordHandler(Page):
+class ChangePasswordHandler(SignInSteps, Page):
     """Changes the password of a signed-in user, or of a user who must change it before signing in.
 
-    The old password must always be entered, because it is not stored between two pages.
+    The old password must always be entered. If the account has an authenticator, the change waits
+    for a one-time code, unless the user has sent one before this page.
     """
 
     @web.authenticated
@@ -221,26 +222,68 @@ class ChangePasswordHandler(Page):
         self.finish(await self.render_change_form(self.current_user.name))
 
     async def post(self) -> None:
-        user = self.current_user
+        taken = self.take_pending()
+        if taken is not None and taken.new_password:
+            # The form was the page for the code.
+            old, new = taken.password, taken.new_password
+        else:
+            old = self.get_body_argument("old_password", "", strip=False)
+            new = self.get_body_argument("new_password", "", strip=False)
+        name = self._user_name(taken)
+        proof = "" if taken is None else taken.code_proof
+        try:
+            await self._change_and_sign_in(name, old, new, proof, taken)
+        except CodeNeeded as needed:
+            kept = Credentials(name, old, new_password=new)
+            await self.finish_with_code_form(needed, kept, "change-password")
+
+    def _user_name(self, taken: Credentials | None) -> str:
         # Signed-in users can only change their own password; ignore the form's user name.
-        name = user.name if user else self.get_body_argument("username", "")
-        must_change = user is None
-        old = self.get_body_argument("old_password", "", strip=False)
-        new = self.get_body_argument("new_password", "", strip=False)
-        problem = self._form_problem(old, new)
+        if self.current_user:
+            return str(self.current_user.name)
+        is_continued = taken is not None and taken.new_password
+        return taken.username if taken and is_continued else self.get_body_argument("username", "")
+
+    async def _change_and_sign_in(
+        self, name: str, old: str, new: str, proof: str, taken: Credentials | None
+    ) -> None:
+        user = self.current_user
+        is_continued = taken is not None and taken.new_password != ""
+        problem = None if is_continued else self._form_problem(old, new)
         if problem is None:
-            problem = await self._change(name, old, new)
+            problem = await self._change(name, old, new, proof)
         if problem is not None:
             status, field, text = problem
             self.set_status(status)
+            pending = ""
+            if proof:
+                pending = self.keep_pending(
+                    name, Credentials(name, "", code_proof=proof), CODE_SECONDS
+                )
             page = self.render_change_form(
-                name, must_change=must_change, error=text, error_field=field
+                name, must_change=user is None, error=text, error_field=field, pending=pending
             )
             self.finish(await page)
-        elif user is None and await self.login_user({"username": name, "password": new}):
-            self.redirect(self.get_next_url(self._jupyterhub_user))
+        elif user is None:
+            await self._sign_in(name, new, proof)
         else:
             self.finish(await self.render_change_form(name, is_done=True))
+
+    async def _sign_in(self, name: str, password: str, proof: str) -> None:
+        """Sign in with the new password; respond with the next step if there is one."""
+        kept = Credentials(name, password)
+        data = {"username": name, "password": password, "code_proof": proof}
+        try:
+            signed_in = await self.login_user(data)
+        except CodeNeeded as needed:
+            await self.finish_with_code_form(needed, kept)
+        except RegistrationNeeded as needed:
+            await self.finish_with_registration(needed, kept)
+        else:
+            if signed_in:
+                self.redirect(self.get_next_url(self._jupyterhub_user))
+            else:
+                self.finish(await self.render_change_form(name, is_done=True))
 
     def _form_problem(self, old: str, new: str) -> tuple[HTTPStatus, str, str] | None:
         """Validate the form; return status, field and message of a problem, if any."""
@@ -251,13 +294,18 @@ class ChangePasswordHandler(Page):
             return HTTPStatus.BAD_REQUEST, "new_password", translate("password.same")
         return None
 
-    async def _change(self, name: str, old: str, new: str) -> tuple[HTTPStatus, str, str] | None:
+    async def _change(
+        self, name: str, old: str, new: str, proof: str
+    ) -> tuple[HTTPStatus, str, str] | None:
         """Change the password through the manager.
 
         Return status, field and message of a problem, if any.
         """
+        code = self.get_body_argument("recovery_code", "") or self.get_body_argument("code", "")
         try:
-            await self.authenticator.change_password(self, name, old, new)
+            await self.authenticator.change_password(
+                self, name, old, new, code=code, code_proof=proof
+            )
         except errors.InvalidRequest as error:
             text = password_text(error, catalogue.translator_for(self))
             return HTTPStatus.BAD_REQUEST, "new_password", text

@@ -1,9 +1,9 @@
-"""Sign-ins with a correct password that the user still has to confirm.
+"""Sign-ins with a correct password that have further steps, such as a one-time code.
 
-The credentials are kept in memory for at most two minutes, so that neither the page nor the browser
-has to store the password. A sign-in can be confirmed only by the browser that sent the password:
-the key in the page is valid only together with a secret in a cookie of that browser. The confirmed
-sign-in is checked again like any other.
+The credentials are kept in memory for some minutes, so that neither the page nor the browser has to
+store the password. A sign-in can be continued only by the browser that sent the password: the key
+in the page is valid only together with a secret in a cookie of that browser. The continued sign-in
+is checked again like any other.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 LIFETIME_SECONDS = 120.0
 MAX_PENDING = 1000
@@ -22,13 +23,24 @@ MAX_PENDING_PER_ACCOUNT = 5
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
+    """What the user has typed, and the state of the sign-in.
+
+    ``code_proof`` is set after a correct one-time code. ``is_confirmed``: the sign-in may end the
+    oldest one. ``new_password``: of a password change that waits for a code. ``registration``: an
+    authenticator that the user is registering, as the manager has sent it, with the ``username``.
+    """
+
     username: str
     password: str = field(repr=False)
+    code_proof: str = field(default="", repr=False)
+    is_confirmed: bool = False
+    new_password: str = field(default="", repr=False)
+    registration: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingKeys:
-    """The secrets that confirm a sign-in: ``key`` in the page, ``browser`` in a cookie."""
+    """The secrets that continue a sign-in: ``key`` in the page, ``browser`` in a cookie."""
 
     key: str = field(repr=False)
     browser: str = field(repr=False)
@@ -55,11 +67,14 @@ class PendingSignIns:
         self._clock = clock
         self._pending: dict[str, _Pending] = {}
 
-    def add(self, account: str, credentials: Credentials) -> PendingKeys:
+    def add(
+        self, account: str, credentials: Credentials, seconds: float = LIFETIME_SECONDS
+    ) -> PendingKeys:
         """Return the secrets with which ``take`` returns the credentials.
 
-        ``account`` is the account's user name; the user may have typed another name. Beyond
-        the limit of the account, its oldest sign-in is removed; beyond the total limit, the oldest.
+        ``account`` is the account's user name; the user may have typed another name. The
+        credentials are removed after ``seconds``. Beyond the limit of the account, its oldest
+        sign-in is removed; beyond the total limit, the oldest.
         """
         self._remove_expired()
         own = [key for key, entry in self._pending.items() if entry.account == account]
@@ -68,9 +83,9 @@ class PendingSignIns:
         elif len(self._pending) >= MAX_PENDING:
             del self._pending[next(iter(self._pending))]
         keys = PendingKeys(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
-        ends_at = self._clock() + LIFETIME_SECONDS
+        ends_at = self._clock() + seconds
         self._pending[keys.key] = _Pending(ends_at, account, keys.browser.encode(), credentials)
-        self._call_later(LIFETIME_SECONDS, self._remove_expired)
+        self._call_later(seconds, self._remove_expired)
         return keys
 
     def take(self, key: str, browser: str) -> Credentials | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bai_services.branding import read_brand
+from bai_services.core.accounts.one_time_codes import CodeRules
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.core.user_input import read_whole, shown
 from bai_services.home import Home
@@ -45,6 +46,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             optional[name] = _whole_number(variable, text, minimum)
     if text := environ.get("BAI_SHOW_AGENTS"):
         optional["shows_agents"] = _is_on("BAI_SHOW_AGENTS", text)
+    if text := environ.get("BAI_ONE_TIME_CODES"):
+        optional["one_time_codes"] = _code_rules(text)
     if storage_hosts := environ.get("BAI_STORAGE_HOSTS"):
         optional["storage_hosts"] = _storage_hosts(storage_hosts)
     optional["brand"] = read_brand(environ)
@@ -82,6 +85,15 @@ def _is_on(variable: str, text: str) -> bool:
     if text not in ("0", "1"):
         raise SystemExit(f"{variable} must be 0 or 1, not {text!r}")
     return text == "1"
+
+
+def _code_rules(text: str) -> CodeRules:
+    try:
+        return CodeRules.parse(text)
+    except ValueError as error:
+        raise SystemExit(
+            f"BAI_ONE_TIME_CODES: {error}; for example BAI_ONE_TIME_CODES=optional,staff=required"
+        ) from None
 
 
 def _scopes(variable: str, text: str) -> frozenset[str]:

@@ -141,6 +141,8 @@ def test_random_passwords_satisfy_the_rules() -> None:
         ("BAI_MAX_OPEN_UPLOADS", "0", "must be a whole number of at least 1, not '0'"),
         ("BAI_TRASH_DAYS", "-1", "must be a whole number of at least 0, not '-1'"),
         ("BAI_TRASH_DAYS", "9" * 5000, "must be a whole number of at least 0, not '999"),
+        ("BAI_ONE_TIME_CODES", "on", "'on' is not one of off, optional, required"),
+        ("BAI_ONE_TIME_CODES", "off,staff", "'staff' is not DOMAIN=RULE"),
         ("BAI_TRASH_DAYS", "²", "must be a whole number of at least 0, not '²'"),
         ("BAI_STORAGE_HOSTS", "a=local:/x,a=local:/y", "duplicate host name 'a'"),
         ("BAI_STORAGE_HOSTS", "a=local", "is not NAME=BACKEND:/PATH"),

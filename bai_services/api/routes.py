@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from . import audit, dashboard, drain, events, health, metrics
-from .accounts import auth, domains, keypairs, me, policies, projects, ssh_keys, users
+from .accounts import (
+    auth,
+    domains,
+    keypairs,
+    me,
+    one_time_codes,
+    policies,
+    projects,
+    ssh_keys,
+    users,
+)
 from .apps import session_apps
 from .apps import shares as app_shares
 from .base import APIHandler
@@ -23,6 +33,7 @@ ROUTES: list[Route] = [
     *me.ROUTES,
     *dashboard.ROUTES,
     *ssh_keys.ROUTES,
+    *one_time_codes.ROUTES,
     *auth.ROUTES,
     *domains.ROUTES,
     *projects.ROUTES,

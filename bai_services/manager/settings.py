@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bai_services.branding import Brand
+from bai_services.core.accounts.one_time_codes import CodeRules
 from bai_services.core.sessions.callbacks import AllowedTargets
 
 
@@ -51,6 +52,8 @@ class Settings:
     password_rounds: int = 3
     # Days after which a password must be changed at the next sign-in; 0: never.
     password_max_age_days: int = 0
+    # Whether users sign in with one-time codes, by domain.
+    one_time_codes: CodeRules = CodeRules()
     # The first storage host is the default. If empty, the only host is ``local`` at
     # ``storage_root``.
     storage_hosts: tuple[StorageHostSettings, ...] = ()

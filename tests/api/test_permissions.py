@@ -48,6 +48,7 @@ class Row(NamedTuple):
 TABLE = [
     Row("GET /dashboard", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /me", "ok ok ok ok ok ok ok 403 403"),
+    Row("GET /me/authenticator", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /me/ssh-keys", "ok ok ok ok ok ok ok 403 403"),
     Row("POST /me/ssh-keys", "ok ok ok ok ok ok ok 403 403", {"name": "{fresh}"}),
     # The key does not exist. Users have access only to their own keys.
@@ -61,6 +62,16 @@ TABLE = [
         {"name": "x", "password": "x"},
     ),
     Row("GET /auth/accounts/user", "403 403 403 403 403 403 403 ok 403"),
+    # One-time codes are off, so not even the Hub can register an authenticator.
+    Row(
+        "POST /auth/accounts/user/authenticator",
+        "403 403 403 403 403 403 403 403 403",
+        {"registration": "x", "code": "123456"},
+    ),
+    Row(
+        "POST /auth/accounts/user/authenticator/registration",
+        "403 403 403 403 403 403 403 403 403",
+    ),
     # Invalid: the users of this test sign with a keypair and have no token to revoke.
     Row("DELETE /auth/token", " ".join([*["invalid-request"] * 7, "403 403"])),
     Row("GET /domains", "ok ok ok ok ok ok ok 403 403"),
@@ -88,6 +99,8 @@ TABLE = [
     Row("DELETE /users/{other_user}", "ok ok 404 404 404 404 403 403 403"),
     Row("POST /users/user/sign-out", "ok ok 404 ok 404 404 403 403 403"),
     Row("POST /users/user/unlock", "ok ok 404 403 404 404 403 403 403"),
+    # The user has no authenticator.
+    Row("DELETE /users/user/authenticator", "404 404 404 403 404 404 403 403 403"),
     Row("GET /keypairs", "ok ok ok ok ok ok ok 403 403"),
     Row("POST /keypairs", "ok ok 404 403 403 403 403 403 403", {"user": "user"}),
     Row("GET /keypairs/{keypair}", "ok ok 404 ok 404 404 ok 404 404"),
@@ -364,6 +377,11 @@ OPEN = {
     ("post", "/auth/password"),
     ("post", "/auth/code"),
     ("post", "/auth/code/redeem"),
+    # Signed-in browsers only, without a token or keypair.
+    ("post", "/me/authenticator"),
+    ("post", "/me/authenticator/registration"),
+    ("post", "/me/authenticator/removal"),
+    ("post", "/me/authenticator/recovery-codes"),
 }
 
 

@@ -26,7 +26,7 @@ from bai_services.core import (
     resources,
     user_input,
 )
-from bai_services.core.accounts import passwords, signature, ssh_keys
+from bai_services.core.accounts import one_time_codes, passwords, signature, ssh_keys
 from bai_services.core.apps import shares as app_shares
 from bai_services.core.cluster import (
     device_sharing,
@@ -163,6 +163,9 @@ PARSERS: dict[str, list[Parser]] = {
     "names.check_slug": [lambda t: names.check_slug("domain", t)],
     "names.check_username": [names.check_username],
     "client_networks.is_inside": [lambda t: client_networks.is_inside(t, ["10.0.0.0/8"])],
+    "accounts.one_time_codes.canonical_code": [one_time_codes.canonical_code],
+    "accounts.one_time_codes.is_one_time_code": [one_time_codes.is_one_time_code],
+    "accounts.one_time_codes.is_recovery_code": [one_time_codes.is_recovery_code],
     "accounts.passwords.broken_rules": [lambda t: passwords.broken_rules(t, t, t)],
     "accounts.passwords.check_password": [lambda t: passwords.check_password(t, "u", "e")],
     "scheduling.replay.history.read_history": [
@@ -229,6 +232,11 @@ PARSERS: dict[str, list[Parser]] = {
 # Functions that take text from bai-hub itself (including its agents), or values that are already
 # parsed.
 NOT_FROM_USERS = {
+    "accounts.one_time_codes.CodeRules.of",
+    "accounts.one_time_codes.CodeRules.parse",
+    "accounts.one_time_codes.code_needed",
+    "accounts.one_time_codes.code_wrong",
+    "accounts.one_time_codes.grouped",
     "accounts.roles.Visibility.covers",
     "accounts.roles.reach",
     "accounts.roles.reaches",

@@ -30,7 +30,7 @@ c.JupyterHub.bind_url = f"http://:{os.environ['BAI_PORT']}"
 @pytest.fixture(scope="session")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     """The shared demo on the process engine. Each test must remove its sessions."""
-    environment = {"BAI_SHOW_AGENTS": "1"}
+    environment = {"BAI_SHOW_AGENTS": "1", "BAI_ONE_TIME_CODES": "optional,needs-codes=required"}
     yield from _shared(RunningHub(tmp_path_factory.mktemp("hub"), environment=environment))
 
 

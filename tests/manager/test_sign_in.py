@@ -82,6 +82,8 @@ async def test_user_signs_in_with_user_name_or_email(user_world: World, name: st
         "hub_groups": ["d-default", "p-default-default"],
         "hub_roles": [],
         "max_concurrent_logins": None,
+        "need_code_registration": False,
+        "code_proof": "",
     }
 
 

@@ -197,10 +197,13 @@ async def serve_fake_hub() -> AsyncIterator[FakeHub]:
 
 @asynccontextmanager
 async def manager_with_hub(
-    demo_database_url: str, home: Path, clock: MovableClock
+    demo_database_url: str, home: Path, clock: MovableClock, **others: Any
 ) -> AsyncIterator[tuple[FakeHub, Manager]]:
-    """Yield a fake Hub, and a manager that has the demo data and calls the fake Hub."""
+    """Yield a fake Hub, and a manager that has the demo data and calls the fake Hub.
+
+    ``others``: further settings of the manager.
+    """
     async with serve_fake_hub() as hub:
-        where = {"hub_api_url": hub.url, "hub_api_token": "t"}
-        async with manager_on(demo_database_url, home, clock, is_migrated=True, **where) as manager:
+        options = {"hub_api_url": hub.url, "hub_api_token": "t", "is_migrated": True, **others}
+        async with manager_on(demo_database_url, home, clock, **options) as manager:
             yield hub, manager

@@ -11,21 +11,29 @@ from typing import Annotated
 from pydantic import Field, SecretStr
 
 from bai_services.core.accounts import records
+from bai_services.core.accounts.one_time_codes import SecondFactor
 
 from ..base import APIHandler, operation
 from ..fields import Body, NameText, ResponseModel, ShortText
+from .one_time_codes import Code, Sealed
 
 # Limits the cost of hashing; the maximum length of a new password is lower.
 Secret = Annotated[SecretStr, Field(max_length=4096)]
 
 
 class Credentials(Body):
+    """``code``: one-time code or recovery code, for accounts with an authenticator."""
+
     name: ShortText
     password: Secret
+    code: Code = SecretStr("")
 
 
 class CredentialsAtHub(Credentials):
+    """``code_proof`` of an earlier response, instead of the code."""
+
     client_ip: NameText = ""
+    code_proof: Sealed = SecretStr("")
 
 
 class PasswordChange(Body):
@@ -33,13 +41,15 @@ class PasswordChange(Body):
 
     The change ends all browser sign-ins of the user, except the one with the Hub's session id
     ``keep_session``. With ``revoke_tokens``, this sign-in ends too, and the user's API tokens are
-    revoked. Only the Hub may send ``client_ip`` and ``keep_session``; from other callers they are
-    ignored.
+    revoked. Accounts with an authenticator also need a ``code``. Only the Hub may send
+    ``client_ip``, ``keep_session`` and ``code_proof``; from other callers they are ignored.
     """
 
     name: ShortText
     old_password: Secret
     new_password: Secret
+    code: Code = SecretStr("")
+    code_proof: Sealed = SecretStr("")
     client_ip: NameText = ""
     keep_session: ShortText = ""
     revoke_tokens: bool = False
@@ -78,9 +88,15 @@ class Account(ResponseModel):
 
 
 class VerifiedAccount(Account):
-    """``max_concurrent_logins``: maximum number of signed-in browsers; null: no limit."""
+    """``max_concurrent_logins``: maximum number of signed-in browsers; null: no limit.
+
+    ``need_code_registration``: the user must register an authenticator first. ``code_proof``
+    replaces the one-time code in the rest of the sign-in.
+    """
 
     max_concurrent_logins: int | None
+    need_code_registration: bool
+    code_proof: str
 
 
 class HubToken(ResponseModel):
@@ -99,7 +115,11 @@ class VerifyHandler(APIHandler):
     )
     async def post(self, body: CredentialsAtHub) -> records.VerifiedAccount:
         return await self.manager.accounts.sign_ins.verify(
-            self.caller, body.name, body.password.get_secret_value(), body.client_ip
+            self.caller,
+            body.name,
+            body.password.get_secret_value(),
+            body.client_ip,
+            _factor(body.code, body.code_proof),
         )
 
 
@@ -120,7 +140,7 @@ class TokenHandler(APIHandler):
     async def post(self, body: Credentials) -> dict[str, str]:
         address = await self.settings["sign_in"].user_ip(self)
         return await self.manager.accounts.sign_ins.create_token(
-            body.name, body.password.get_secret_value(), address
+            body.name, body.password.get_secret_value(), address, _factor(body.code)
         )
 
     @operation(
@@ -143,12 +163,14 @@ class PasswordHandler(APIHandler):
     async def post(self, body: PasswordChange) -> None:
         sign_in = self.settings["sign_in"]
         address = await sign_in.user_ip(self, body.client_ip)
+        is_hub = await sign_in.is_hub(self)
         await self.manager.accounts.sign_ins.change_password(
             body.name,
             body.old_password.get_secret_value(),
             body.new_password.get_secret_value(),
             address,
-            keep_session=body.keep_session if await sign_in.is_hub(self) else "",
+            factor=_factor(body.code, body.code_proof if is_hub else None),
+            keep_session=body.keep_session if is_hub else "",
             revokes_tokens=body.revoke_tokens,
         )
 
@@ -180,6 +202,10 @@ class RedeemHandler(APIHandler):
     async def post(self, body: Redemption) -> dict[str, str]:
         address = await self.settings["sign_in"].user_ip(self)
         return await self.manager.accounts.sign_ins.redeem_code(body.code, body.verifier, address)
+
+
+def _factor(code: SecretStr, proof: SecretStr | None = None) -> SecondFactor:
+    return SecondFactor(code.get_secret_value(), "" if proof is None else proof.get_secret_value())
 
 
 ROUTES = [

@@ -76,6 +76,7 @@ class User(ResponseModel):
     container_gid: int | None
     is_locked: bool
     locked_until: datetime | None
+    has_authenticator: bool
 
 
 class NewKeypairOfUser(ResponseModel):

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import click
 
 from bai_services.client import Client, Keypair, Token
-from bai_services.core.errors import BaiError, NotSignedIn
+from bai_services.core.accounts.one_time_codes import CODE_NEEDED
+from bai_services.core.errors import BaiError, NotSignedIn, SignInRefused
 
 from .. import output, profile
 from ..command import example, json_option
@@ -50,7 +51,8 @@ def login(
 ) -> None:
     """Sign in to the hub at URL and save the credential for later commands.
 
-    Without --user and --access-key, sign in with the browser.
+    Without --user and --access-key, sign in with the browser. If the account has an authenticator,
+    the one-time code is asked for; with --password-stdin, it is the second line.
     """
     if user and access_key:
         raise click.UsageError("--user and --access-key are mutually exclusive")
@@ -63,7 +65,9 @@ def login(
         _warn_about_plain_http(address)
     if user:
         password = _secret("password", is_piped=password_stdin, option="--password-stdin")
-        signed_in = asyncio.run(_sign_in_with_password(address, user, password))
+        signed_in = asyncio.run(
+            _sign_in_with_password(address, user, password, is_piped=password_stdin)
+        )
     elif access_key:
         secret = _secret("secret key", is_piped=secret_key_stdin, option="--secret-key-stdin")
         signed_in = asyncio.run(_verified_profile(address, Keypair(access_key, secret)))
@@ -130,7 +134,8 @@ def password(
 ) -> None:
     """Change your password. With --user and --url this works without a sign-in.
 
-    The change signs the account out of all browsers.
+    The change signs the account out of all browsers. If the account has an authenticator, the
+    one-time code is asked for; with --password-stdin, it is the third line.
     """
     address, name = profile.hub_url(url) if url else "", user or ""
     if not (address and name):
@@ -148,7 +153,7 @@ def password(
     body: dict[str, Any] = {"name": name, "old_password": old, "new_password": new}
     if revoke_tokens:
         body["revoke_tokens"] = True
-    asyncio.run(_post(address, "/auth/password", body))
+    asyncio.run(_post_with_code(address, "/auth/password", body, is_piped=password_stdin))
     output.print_done("password changed", {"username": name}, as_json=as_json)
 
 
@@ -166,8 +171,11 @@ async def _revoke(current: profile.Profile) -> str:
     return ""
 
 
-async def _sign_in_with_password(url: str, name: str, password: str) -> tuple[profile.Profile, Any]:
-    response = await _post(url, "/auth/token", {"name": name, "password": password})
+async def _sign_in_with_password(
+    url: str, name: str, password: str, *, is_piped: bool
+) -> tuple[profile.Profile, Any]:
+    body = {"name": name, "password": password}
+    response = await _post_with_code(url, "/auth/token", body, is_piped=is_piped)
     return await _verified_profile(url, Token(response["token"]))
 
 
@@ -187,6 +195,17 @@ async def _verified_profile(url: str, credential: Token | Keypair) -> tuple[prof
 async def _post(url: str, path: str, body: dict[str, Any]) -> Any:
     async with Client(url + profile.SERVICE) as client:
         return await client.post(path, body)
+
+
+async def _post_with_code(url: str, path: str, body: dict[str, Any], *, is_piped: bool) -> Any:
+    """Send a request with a password; if the account needs a one-time code, read and add it."""
+    try:
+        return await _post(url, path, body)
+    except SignInRefused as error:
+        if error.details.get("reason") != CODE_NEEDED:
+            raise
+    code = _secret("code of your authenticator", is_piped=is_piped, option="--password-stdin")
+    return await _post(url, path, {**body, "code": code})
 
 
 def _secret(what: str, *, is_piped: bool, option: str) -> str:

@@ -463,6 +463,19 @@ async def unlock(connection: Connection, user: str, *, as_json: bool) -> None:
     output.print_done(f"{user} can sign in again", {"username": user}, as_json=as_json)
 
 
+@_user_command.command(
+    "reset-authenticator", epilog=example("bai admin user reset-authenticator ann")
+)
+@click.argument("user")
+@json_option
+@connected
+async def reset_authenticator(connection: Connection, user: str, *, as_json: bool) -> None:
+    """Remove the authenticator for one-time codes of a user who has lost it."""
+    await connection.client.delete(f"/users/{segment(user)}/authenticator")
+    text = f"{user} no longer has an authenticator"
+    output.print_done(text, {"username": user}, as_json=as_json)
+
+
 def _link_path(group: str, kind: str, target: str) -> str:
     return f"/resource-groups/{segment(group)}/links/{kind}/{segment(target)}"
 

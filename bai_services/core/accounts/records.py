@@ -64,7 +64,9 @@ class ProjectName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A user. The manager computes ``is_locked`` and ``locked_until`` from failed sign-ins."""
+    """A user. The manager computes ``is_locked`` and ``locked_until`` from failed sign-ins, and
+    adds ``has_authenticator``: whether the user has registered one for one-time codes.
+    """
 
     id: str
     created_at: datetime
@@ -86,6 +88,7 @@ class User:
     projects: Sequence[ProjectName]
     is_locked: bool = False
     locked_until: datetime | None = None
+    has_authenticator: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +249,13 @@ class HubAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedAccount(HubAccount):
-    """``max_concurrent_logins``: maximum number of signed-in browsers; None: no limit."""
+    """``max_concurrent_logins``: maximum number of signed-in browsers; None: no limit.
+
+    With ``need_code_registration``, the user must register an authenticator before the sign-in.
+    ``code_proof`` replaces the one-time code if the sign-in has further steps; it is empty if no
+    code was needed.
+    """
 
     max_concurrent_logins: int | None
+    need_code_registration: bool = False
+    code_proof: str = field(default="", repr=False)

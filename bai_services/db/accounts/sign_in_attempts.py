@@ -124,6 +124,31 @@ class SignInAttemptStore:
             await record(tx, audit)
             return True
 
+    async def withdraw(self, allowed: Mapping[str, int | None]) -> None:
+        """Subtract one attempt from each subject, as if it had not been counted.
+
+        A block ends if the count is then below the maximum ``allowed`` by subject, because the
+        attempt itself has caused it.
+        """
+        columns = sign_in_failures.c
+        async with self._db.write() as tx:
+            for subject in sorted(allowed):
+                count, maximum = columns.count - 1, allowed[subject]
+                is_below = sa.literal(True) if maximum is None else count < maximum
+                await tx.execute(
+                    sign_in_failures.update()
+                    .where(_subject == subject, columns.count > 0)
+                    .values(
+                        count=count,
+                        blocked_until=sa.case((is_below, None), else_=columns.blocked_until),
+                    )
+                )
+
+    async def forget(self, subjects: Sequence[str]) -> None:
+        """Reset the attempts of subjects."""
+        async with self._db.write() as tx:
+            await tx.execute(sign_in_failures.delete().where(_subject.in_(sorted(subjects))))
+
     async def blocked(self, subjects: Sequence[str], now: datetime) -> dict[str, datetime]:
         """Return the end of the block of each blocked subject."""
         columns = sign_in_failures.c

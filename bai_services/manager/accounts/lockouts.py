@@ -126,10 +126,12 @@ class Lockouts:
         audit: AuditEntry,
         *,
         is_known: bool,
+        has_code: bool = False,
     ) -> bool:
         """Reset the failures of the account, name and pair after a correct password.
 
-        With ``is_known``, also store the address as known.
+        With ``is_known``, also store the address as known. With ``has_code``, also reset the count
+        of the account's wrong one-time codes.
 
         Return False, without a change, if the password has changed since ``password_changed_at``.
 
@@ -140,6 +142,8 @@ class Lockouts:
         subjects_to_reset = [attempt.pair]
         if not attempt.is_locked:
             subjects_to_reset += [attempt.name, attempt.account]
+        if has_code and attempt.user_id is not None:
+            subjects_to_reset.append(self._codes(attempt.user_id))
         return await self._store.reset_after_sign_in(
             attempt.user_id or "",
             subjects_to_reset,
@@ -149,6 +153,35 @@ class Lockouts:
             audit,
         )
 
+    async def withdraw(self, attempt: Attempt) -> None:
+        """Subtract an attempt with a correct password whose one-time code is still missing.
+
+        Unlike ``record_success`` this resets nothing: otherwise an attacker who knows the password
+        could reset the counts between wrong codes.
+        """
+        allowed: dict[str, int | None] = {attempt.pair: None}
+        # During a block, attempts were not counted.
+        if attempt.blocked_until is None:
+            allowed[attempt.name] = FAILURES_ALLOWED
+            allowed[attempt.address] = ADDRESS_FAILURES_ALLOWED
+        if not attempt.is_locked:
+            allowed[attempt.account] = FAILURES_ALLOWED
+        await self._store.withdraw(allowed)
+
+    async def count_code(self, user_id: str, now: datetime) -> datetime | None:
+        """Count a one-time code as wrong, before it is checked.
+
+        Return the end of the block if codes of the account are blocked. Known addresses are no
+        exception: six digits can be guessed.
+        """
+        subject = self._codes(user_id)
+        counted = await self._store.count_attempt({subject: FAILURES_ALLOWED}, now, BLOCK_TIME)
+        return counted[subject].blocked_until
+
+    async def reset_codes(self, user_id: str) -> None:
+        """Reset the count of an account's wrong one-time codes, after a correct one."""
+        await self._store.forget([self._codes(user_id)])
+
     async def locked_until(self, user_ids: Sequence[str], now: datetime) -> dict[str, datetime]:
         """Return the end of the lock of each locked account, by user id."""
         subjects = {self._subject("account", user_id): user_id for user_id in user_ids}
@@ -157,7 +190,7 @@ class Lockouts:
 
     async def unlock(self, user: CheckedUser, names: Sequence[str], audit: AuditEntry) -> None:
         """Reset the failures of an account and of its sign-in names."""
-        subjects = [self._subject("account", user.id)]
+        subjects = [self._subject("account", user.id), self._codes(user.id)]
         subjects += [self._subject("name", canonical(name)) for name in names]
         await self._store.reset(user, subjects, audit)
 
@@ -186,6 +219,9 @@ class Lockouts:
             self._delayed_counts[pair] -= 1
             if not self._delayed_counts[pair]:
                 del self._delayed_counts[pair], self._delay_locks[pair]
+
+    def _codes(self, user_id: str) -> str:
+        return self._subject("codes", user_id)
 
     def _address(self, client_ip: str) -> str:
         return self._subject("address", network_of(client_ip))

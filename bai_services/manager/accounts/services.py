@@ -14,6 +14,7 @@ from .keypair_secrets import KeypairSecrets
 from .keypairs import Keypairs
 from .lockouts import Lockouts
 from .me import Me
+from .one_time_codes import OneTimeCodes
 from .passwords import PasswordHashes
 from .policies import Policies
 from .projects import Projects
@@ -38,6 +39,7 @@ class AccountServices:
     project_policies: Policies
     ssh_keys: SshKeys
     sign_ins: SignIns
+    one_time_codes: OneTimeCodes
     token_revocations: TokenRevocations
 
 
@@ -52,6 +54,9 @@ def account_services(
     projects = Projects(context, domains)
     users = Users(context, domains, projects, passwords, secrets, lockouts)
     token_revocations = TokenRevocations(context.database, hub)
+    one_time_codes = OneTimeCodes(
+        context, settings.key, lockouts, settings.one_time_codes, settings.brand.name
+    )
     return AccountServices(
         callers=Callers(context.database, context.clock, secrets),
         me=Me(context.database),
@@ -70,8 +75,10 @@ def account_services(
             token_revocations,
             metrics,
             lockouts,
+            one_time_codes,
             token_seconds=settings.cli_token_seconds,
             max_password_age_days=settings.password_max_age_days,
         ),
+        one_time_codes=one_time_codes,
         token_revocations=token_revocations,
     )

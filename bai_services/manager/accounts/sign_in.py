@@ -7,10 +7,15 @@ import hashlib
 import hmac
 import math
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NoReturn
 
+from bai_services.core.accounts.one_time_codes import (
+    CODE_NEEDED,
+    REGISTRATION_NEEDED,
+    SecondFactor,
+)
 from bai_services.core.accounts.passwords import MAX_LENGTH, check_password, is_expired
 from bai_services.core.accounts.records import (
     HubAccount,
@@ -26,6 +31,7 @@ from bai_services.core.errors import (
     BaiError,
     InvalidRequest,
     NotFound,
+    NotSignedIn,
     SignInBlocked,
     SignInRefused,
 )
@@ -40,6 +46,7 @@ from ..metrics import Metrics
 from . import authorizer
 from .callers import Refusal, refusal
 from .lockouts import Attempt, Lockouts, canonical, network_of
+from .one_time_codes import CheckedFactor, OneTimeCodes
 from .passwords import PasswordHashes
 from .sign_outs import TokenRevocations
 
@@ -51,6 +58,18 @@ MAX_PENDING_CODES_PER_USER = 10
 MAX_NAME_CHARACTERS = 128
 _WRONG_CODE = "the code is wrong, used or expired; run bai login again"
 _WRONG_CREDENTIALS = "the name or the password is wrong"
+
+
+NO_FACTOR = SecondFactor()
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """An account whose password, and one-time code if needed, are correct."""
+
+    account: Account
+    password_hash: str | None = field(repr=False)
+    factor: CheckedFactor
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +91,7 @@ class SignIns:
         revocations: TokenRevocations,
         metrics: Metrics,
         lockouts: Lockouts,
+        one_time_codes: OneTimeCodes,
         *,
         token_seconds: int,
         max_password_age_days: int = 0,
@@ -79,6 +99,7 @@ class SignIns:
         """``max_password_age_days``: 0 if passwords do not expire."""
         self._accounts = AccountStore(context.database)
         self.lockouts = lockouts
+        self._one_time_codes = one_time_codes
         self._users = UserStore(context.database)
         self._clock = context.clock
         self._audit = context.audit
@@ -94,7 +115,12 @@ class SignIns:
         revocations.listen(self._discard_codes)
 
     async def verify(
-        self, caller: Caller, name: str, password: str, client_ip: str
+        self,
+        caller: Caller,
+        name: str,
+        password: str,
+        client_ip: str,
+        factor: SecondFactor = NO_FACTOR,
     ) -> VerifiedAccount:
         """Check a name and password that were sent to the Hub; return the account.
 
@@ -102,7 +128,8 @@ class SignIns:
         ------
         SignInRefused
             If the name or the password is wrong; the text is the same for both. Also if the
-            password is correct, but the account is not accepted; the error then has the reason.
+            password is correct, but the account is not accepted, or its one-time code is missing
+            or wrong; the error then has the reason.
         SignInBlocked
             If there were too many failures with that name (existing or not) or from that address,
             or if too many attempts from that address are in progress.
@@ -110,11 +137,17 @@ class SignIns:
             If too many attempts from all addresses are in progress.
         """
         authorizer.require(caller, "account.verify")
-        account = (await self._check_password(name, password, client_ip, "sign-in.hub")).account
+        accepted = await self._check_password(name, password, client_ip, "sign-in.hub", factor)
+        account = accepted.account
         limit = await self._accounts.max_concurrent_logins(account.id)
         fields = fields_of(hub_account(account))
         fields["need_password_change"] = self._must_change_password(account)
-        return VerifiedAccount(**fields, max_concurrent_logins=limit)
+        return VerifiedAccount(
+            **fields,
+            max_concurrent_logins=limit,
+            need_code_registration=accepted.factor.needs_registration,
+            code_proof=accepted.factor.proof,
+        )
 
     async def account(self, caller: Caller, username: str) -> HubAccount:
         """Return the account data that the Hub needs; raise ``NotFound`` for an unknown name."""
@@ -124,14 +157,21 @@ class SignIns:
             raise NotFound(f"there is no account {username}")
         return hub_account(account)
 
-    async def create_token(self, name: str, password: str, client_ip: str) -> dict[str, str]:
+    async def create_token(
+        self, name: str, password: str, client_ip: str, factor: SecondFactor = NO_FACTOR
+    ) -> dict[str, str]:
         """Return a new Hub token for a name and password; raises the errors of ``verify``."""
-        account = (await self._check_password(name, password, client_ip, "sign-in.token")).account
+        accepted = await self._check_password(name, password, client_ip, "sign-in.token", factor)
+        account = accepted.account
         if self._must_change_password(account):
             raise SignInRefused(
                 "change the password first, with bai password --user NAME or on the sign-in page",
                 reason="need-password-change",
                 need_password_change=True,
+            )
+        if accepted.factor.needs_registration:
+            raise SignInRefused(
+                "register an authenticator first, on the sign-in page", reason=REGISTRATION_NEEDED
             )
         token = await self._hub_token(account.username, "bai login")
         current = await self._accounts.by_username(account.username)
@@ -157,6 +197,7 @@ class SignIns:
         new: str,
         client_ip: str,
         *,
+        factor: SecondFactor = NO_FACTOR,
         keep_session: str = "",
         revokes_tokens: bool = False,
     ) -> None:
@@ -173,7 +214,7 @@ class SignIns:
         SignInRefused, SignInBlocked
             As in ``verify``. Also if the password was changed meanwhile.
         """
-        found = await self._check_password(name, old, client_ip, "sign-in.password")
+        found = await self._check_password(name, old, client_ip, "sign-in.password", factor)
         account = found.account
         if hmac.compare_digest(old.encode(), new.encode()):
             raise InvalidRequest(
@@ -272,8 +313,8 @@ class SignIns:
         return {"token": token.value, "username": username}
 
     async def _check_password(
-        self, name: str, password: str, client_ip: str, action: str
-    ) -> PasswordAccount:
+        self, name: str, password: str, client_ip: str, action: str, factor: SecondFactor
+    ) -> _Accepted:
         """Return the account and its current password hash; raises the errors of ``verify``."""
         typed_name = canonical(name)[: MAX_NAME_CHARACTERS + 1]
         now = self._clock()
@@ -292,7 +333,7 @@ class SignIns:
             client, candidate, password
         )
         if is_correct and candidate is not None and attempt.is_accepted:
-            return await self._accept(candidate, attempt, password, client_ip, action)
+            return await self._accept(candidate, attempt, password, client_ip, action, factor)
         if attempt.blocked_until is not None:
             self._metrics.sign_ins.labels("blocked").inc()
             seconds = max(1, math.ceil((attempt.blocked_until - now).total_seconds()))
@@ -314,10 +355,13 @@ class SignIns:
         password: str,
         client_ip: str,
         action: str,
-    ) -> PasswordAccount:
+        factor: SecondFactor,
+    ) -> _Accepted:
         account = candidate.account
         denial = refusal(account, client_ip)
+        checked = CheckedFactor()
         if denial is None:
+            checked = await self._check_factor(account, attempt, client_ip, action, factor)
             entry = self._audit.entry(
                 _as_caller(account, client_ip), action, account.id, domain=account.domain
             )
@@ -325,7 +369,12 @@ class SignIns:
             entry = self._denial_entry(account, client_ip, action, denial)
         # The address of a rejected account does not become known.
         has_old_password = not await self.lockouts.record_success(
-            attempt, account.password_changed_at, self._clock(), entry, is_known=denial is None
+            attempt,
+            account.password_changed_at,
+            self._clock(),
+            entry,
+            is_known=denial is None,
+            has_code=bool(checked.proof),
         )
         if has_old_password:
             await self._refuse(action, client_ip)
@@ -333,7 +382,36 @@ class SignIns:
             self._reject(denial.text, reason=denial.reason)
         password_hash = await self._rehash_if_outdated(candidate, password)
         self._metrics.sign_ins.labels("done").inc()
-        return PasswordAccount(account, password_hash)
+        return _Accepted(account, password_hash, checked)
+
+    async def _check_factor(
+        self,
+        account: Account,
+        attempt: Attempt,
+        client_ip: str,
+        action: str,
+        factor: SecondFactor,
+    ) -> CheckedFactor:
+        """Check the one-time code; a wrong code leaves the attempt counted as failed."""
+        try:
+            return await self._one_time_codes.check(account, factor)
+        except NotSignedIn as error:
+            reason = str(error.details.get("reason", error.code))
+            if reason == CODE_NEEDED:
+                await self.lockouts.withdraw(attempt)
+            await self._audit.add(
+                self._audit.entry(
+                    _as_caller(account, client_ip),
+                    action,
+                    account.id,
+                    domain=account.domain,
+                    outcome=error.code,
+                    reason=reason,
+                )
+            )
+            blocked = isinstance(error, SignInBlocked)
+            self._metrics.sign_ins.labels("blocked" if blocked else "refused").inc()
+            raise
 
     async def _find_account(self, typed_name: str, password: str) -> PasswordAccount | None:
         is_plausible = (

@@ -16,6 +16,7 @@ from bai_services.core.errors import Conflict, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.record_fields import fields_of
 from bai_services.db.accounts.checked_users import CheckedUser
+from bai_services.db.accounts.one_time_codes import OneTimeCodeStore
 from bai_services.db.accounts.policies import PolicyStore
 from bai_services.db.accounts.users import UserChange, UserStore
 
@@ -51,6 +52,7 @@ class Users:
         lockouts: Lockouts,
     ) -> None:
         self._store = UserStore(context.database)
+        self._codes = OneTimeCodeStore(context.database)
         self._policies = {kind: PolicyStore(context.database, kind) for kind in ("user", "keypair")}
         self._clock = context.clock
         self._audit = context.audit
@@ -65,14 +67,14 @@ class Users:
     async def page(self, caller: Caller, query: ListQuery) -> Page[User]:
         visible = authorizer.visibility(caller, "user.read")
         page = await self._store.page(query, visible.domain, visible.owner_id)
-        return page.with_items(await self._with_locks(page.items))
+        return page.with_items(await self._with_sign_in_state(page.items))
 
     async def get(self, caller: Caller, key: str) -> User:
         visible = authorizer.visibility(caller, "user.read")
         user = await self._store.find(key, visible.domain, visible.owner_id)
         if user is None:
             raise NotFound(f"there is no user {key}, or you may not see this user")
-        return (await self._with_locks([user]))[0]
+        return (await self._with_sign_in_state([user]))[0]
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> CreatedUser:
         """Create an account with its main keypair; only this response contains the secret key.
@@ -153,7 +155,7 @@ class Users:
             self._sign_outs_due()
         if leaves_domain:
             self._notify_of_moved_folders(user, changed, excluded)
-        return (await self._with_locks([changed]))[0]
+        return (await self._with_sign_in_state([changed]))[0]
 
     async def delete(self, caller: Caller, key: str) -> None:
         """Mark an account as ``deleted``, deactivate its keypairs and sign the user out."""
@@ -180,6 +182,23 @@ class Users:
         entry = self._entry(caller, "user.unlock", user)
         await self._lockouts.unlock(_checked(user), (user.username, user.email), entry)
 
+    async def remove_authenticator(self, caller: Caller, key: str) -> None:
+        """Remove the authenticator of another user, who has lost it.
+
+        Raises
+        ------
+        Conflict
+            If it is the caller's own: without its code, nobody can remove it with a stolen token.
+        """
+        user = await self._require_writable(caller, key, {"has_authenticator": False})
+        if user.id == caller.user_id:
+            raise Conflict(
+                "you cannot reset your own authenticator; remove it in the settings, "
+                "or ask another administrator"
+            )
+        entry = self._entry(caller, "user.reset-authenticator", user)
+        await self._codes.reset(_checked(user), entry)
+
     def _notify_of_moved_folders(self, before: User, after: User, excluded: Set[str]) -> None:
         """Notify the administrators of both domains, and users who have lost access to a folder."""
         for domain, user_ids in ((before.domain, excluded), (after.domain, set[str]())):
@@ -191,11 +210,20 @@ class Users:
         allowed = values.get("allowed_client_ip", user.allowed_client_ip)
         return client_networks.excludes_addresses(user.allowed_client_ip, allowed)
 
-    async def _with_locks(self, users: Sequence[User]) -> list[User]:
-        """Return the users with ``is_locked`` and ``locked_until``, as set by failed sign-ins."""
-        until = await self._lockouts.locked_until([user.id for user in users], self._clock())
+    async def _with_sign_in_state(self, users: Sequence[User]) -> list[User]:
+        """Return the users with the fields of their sign-in: ``is_locked``, ``locked_until`` and
+        ``has_authenticator``.
+        """
+        ids = [user.id for user in users]
+        until = await self._lockouts.locked_until(ids, self._clock())
+        registered = await self._codes.registered(ids)
         return [
-            replace(user, is_locked=user.id in until, locked_until=until.get(user.id))
+            replace(
+                user,
+                is_locked=user.id in until,
+                locked_until=until.get(user.id),
+                has_authenticator=user.id in registered,
+            )
             for user in users
         ]
 

@@ -77,16 +77,22 @@ export function useDeleteEntity(path: EntityPath) {
   });
 }
 
-/** End all sign-ins and tokens of a user, or unlock the account after failed sign-ins. */
-export function useUserAction(action: 'sign-out' | 'unlock') {
+/**
+ * End all sign-ins and tokens of a user, unlock the account after failed sign-ins, or remove the user's
+ * authenticator for one-time codes.
+ */
+export function useUserAction(action: 'sign-out' | 'unlock' | 'reset-authenticator') {
   return useMutation({
     mutationFn: (key: string) => {
       const params = { path: { key } };
-      return unwrap(
-        action === 'unlock'
-          ? api.POST('/users/{key}/unlock', { params })
-          : api.POST('/users/{key}/sign-out', { params })
-      );
+      switch (action) {
+        case 'unlock':
+          return unwrap(api.POST('/users/{key}/unlock', { params }));
+        case 'sign-out':
+          return unwrap(api.POST('/users/{key}/sign-out', { params }));
+        case 'reset-authenticator':
+          return unwrap(api.DELETE('/users/{key}/authenticator', { params }));
+      }
     },
     onSettled: refresh
   });

@@ -4,8 +4,9 @@ import { useTranslation } from 'react-i18next';
 import { config } from '../../config';
 import { meQuery } from '../../data/accounts/me';
 import { UserText } from '../../components/UserText';
+import { OneTimeCodes } from './OneTimeCodes';
 
-/** Account data of the user, and links to the Hub's pages for password and tokens. */
+/** Account data of the user, links to the Hub's pages for password and tokens, one-time codes. */
 export function Account() {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
@@ -37,6 +38,7 @@ export function Account() {
         <Button href={`${config.hub}change-password`}>{t('settings.change-password')}</Button>
         <Button href={`${config.hub}token`}>{t('settings.tokens')}</Button>
       </Flex>
+      <OneTimeCodes />
     </>
   );
 }

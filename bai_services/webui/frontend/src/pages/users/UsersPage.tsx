@@ -10,7 +10,7 @@ import { ImportUsers } from './ImportUsers';
 import { NewSeries } from './NewSeries';
 import { USERS } from './users';
 
-/** User accounts: create, change, sign out, unlock and delete. */
+/** User accounts: create, change, sign out, unlock, reset the authenticator and delete. */
 export function UsersPage() {
   const { t } = useTranslation();
   const { modal } = App.useApp();
@@ -54,6 +54,7 @@ function UserActions({ user }: { user: Item }) {
   const { modal, message } = App.useApp();
   const signOut = useUserAction('sign-out');
   const unlock = useUserAction('unlock');
+  const reset = useUserAction('reset-authenticator');
   const name = String(user['username']);
   const notify = (text: string) => void message.success(text);
   const fail = (error: Error) => void message.error(error.message);
@@ -73,6 +74,23 @@ function UserActions({ user }: { user: Item }) {
           }
         >
           {t('users.unlock')}
+        </Button>
+      )}
+      {user['has_authenticator'] === true && name !== me?.username && (
+        <Button
+          onClick={() =>
+            void modal.confirm({
+              title: t('users.reset-authenticator-title', { name }),
+              content: t('users.reset-authenticator-warning'),
+              okText: t('users.reset-authenticator'),
+              onOk: () =>
+                reset
+                  .mutateAsync(name)
+                  .then(() => notify(t('users.authenticator-reset', { name })), fail)
+            })
+          }
+        >
+          {t('users.reset-authenticator')}
         </Button>
       )}
       <Button

@@ -31,6 +31,7 @@ export const USERS: Entity = {
     { key: 'is_locked' },
     { key: 'locked_until', isOptional: true },
     { key: 'need_password_change', isOptional: true },
+    { key: 'has_authenticator', isOptional: true },
     { key: 'allowed_client_ip', isOptional: true },
     { key: 'main_access_key', isOptional: true },
     { key: 'created_at', isSortable: true, isOptional: true },

@@ -1,0 +1,173 @@
+"""Rules for one-time codes (TOTP, RFC 6238) and recovery codes, and their records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from ..errors import SignInRefused
+
+DIGITS = 6
+STEP_SECONDS = 30
+# A code of the previous or next step is accepted, too: the clocks of phones deviate.
+DRIFT_STEPS = 1
+SECRET_BYTES = 20
+RECOVERY_CODE_COUNT = 10
+RECOVERY_CODE_LENGTH = 16
+# Without the characters i, l, o, 0 and 1, which look alike.
+RECOVERY_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
+_GROUP = 4
+
+# Reasons of a sign-in that is rejected after the correct password.
+CODE_NEEDED = "need-one-time-code"
+CODE_WRONG = "wrong-one-time-code"
+REGISTRATION_NEEDED = "need-code-registration"
+
+
+class CodeRule(StrEnum):
+    """Whether the users of a domain sign in with a one-time code."""
+
+    OFF = "off"  # codes are not asked for, and cannot be registered
+    OPTIONAL = "optional"  # users decide
+    REQUIRED = "required"  # a user without an authenticator registers one at the sign-in
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRules:
+    """The rule of each domain; ``default`` applies to all other domains."""
+
+    default: CodeRule = CodeRule.OFF
+    by_domain: Mapping[str, CodeRule] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> CodeRules:
+        """Read a rule, optionally followed by rules of single domains.
+
+        >>> rules = CodeRules.parse("optional, staff=required")
+        >>> rules.of("staff").value, rules.of("students").value
+        ('required', 'optional')
+
+        Raises
+        ------
+        ValueError
+            If the text contains an unknown rule, or several rules for one domain.
+        """
+        first, *others = (part.strip() for part in text.split(","))
+        by_domain: dict[str, CodeRule] = {}
+        for part in others:
+            domain, separator, rule = (word.strip() for word in part.partition("="))
+            if not separator or not domain or domain in by_domain:
+                raise ValueError(f"{part!r} is not DOMAIN=RULE, or not the domain's only rule")
+            by_domain[domain] = _rule(rule)
+        return cls(_rule(first), by_domain)
+
+    def of(self, domain: str) -> CodeRule:
+        return self.by_domain.get(domain, self.default)
+
+
+def _rule(text: str) -> CodeRule:
+    try:
+        return CodeRule(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not one of {', '.join(CodeRule)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class SecondFactor:
+    """What a caller sends beside the password.
+
+    ``code`` is a one-time code or a recovery code. The Hub sends ``proof`` instead, if the user
+    has already sent the code in the same sign-in.
+    """
+
+    code: str = field(default="", repr=False)
+    proof: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneTimeCodeState:
+    """The caller's own authenticator. ``rule`` is the rule of the caller's domain."""
+
+    rule: CodeRule
+    is_registered: bool
+    registered_at: datetime | None
+    recovery_codes_left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeRegistration:
+    """A secret for an authenticator, valid when it is confirmed with a code.
+
+    ``registration`` contains the secret, encrypted, and must be sent with that code.
+    """
+
+    secret: str = field(repr=False)
+    uri: str = field(repr=False)
+    qr_svg: str = field(repr=False)
+    registration: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryCodes:
+    """New recovery codes, which are shown only once."""
+
+    recovery_codes: Sequence[str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredAtSignIn(RecoveryCodes):
+    """``proof`` replaces the code in the rest of the sign-in."""
+
+    proof: str = field(repr=False)
+
+
+def canonical_code(text: str) -> str:
+    """Return a typed code without spaces and hyphens, in lower case.
+
+    >>> canonical_code(" 123 456"), canonical_code("ABCD-efgh")
+    ('123456', 'abcdefgh')
+    """
+    return "".join(text.split()).replace("-", "").lower()
+
+
+def is_one_time_code(code: str) -> bool:
+    return len(code) == DIGITS and code.isascii() and code.isdigit()
+
+
+def is_recovery_code(code: str) -> bool:
+    return len(code) == RECOVERY_CODE_LENGTH and set(code) <= set(RECOVERY_ALPHABET)
+
+
+def grouped(code: str) -> str:
+    """Return a recovery code in groups.
+
+    >>> grouped("abcdefghjkmnpqrs")
+    'abcd-efgh-jkmn-pqrs'
+    """
+    return "-".join(code[i : i + _GROUP] for i in range(0, len(code), _GROUP))
+
+
+def accepted_steps(unix_time: float) -> range:
+    """Return the time steps whose codes are accepted.
+
+    >>> list(accepted_steps(61))
+    [1, 2, 3]
+    """
+    step = int(unix_time) // STEP_SECONDS
+    return range(max(0, step - DRIFT_STEPS), step + DRIFT_STEPS + 1)
+
+
+def code_needed(username: str) -> SignInRefused:
+    return SignInRefused(
+        "enter the code of your authenticator", reason=CODE_NEEDED, username=username
+    )
+
+
+def code_wrong(username: str) -> SignInRefused:
+    return SignInRefused(
+        "the code is wrong or was used already; wait for the next code",
+        reason=CODE_WRONG,
+        username=username,
+    )
