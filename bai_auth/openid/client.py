@@ -31,7 +31,7 @@ TIMEOUT_SECONDS = 10.0
 # The Hub's clock and the provider's may differ by this time.
 LEEWAY_SECONDS = 60
 METADATA_SECONDS = 3600.0
-FAILURE_SECONDS = 3.0
+FAILURE_SECONDS = 2.0
 # Maximum number of codes that are redeemed at a time; anybody can send codes.
 MAX_CONCURRENT = 16
 # An unknown key id causes a download of the keys, but not more often.
