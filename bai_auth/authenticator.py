@@ -11,8 +11,9 @@ from jupyterhub import orm
 from jupyterhub.auth import Authenticator
 from jupyterhub.handlers import BaseHandler
 from jupyterhub.user import User
-from tornado.httputil import HTTPServerRequest
-from traitlets import Set, TraitError, Unicode, default, validate
+from jupyterhub.utils import url_path_join
+from tornado.httputil import HTTPServerRequest, url_concat
+from traitlets import Dict, List, Set, TraitError, Unicode, default, validate
 
 from bai_services.client import Token
 from bai_services.core import errors
@@ -25,7 +26,10 @@ from bai_services.trusted_proxies import TrustedProxies
 from . import browser_sign_ins, handlers, hub_pages
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
 from .failures import CodeNeeded, PasswordChangeNeeded, RegistrationNeeded, sign_in_failed
-from .sign_in_steps import PROOF_ATTRIBUTE
+from .openid import handlers as openid_handlers
+from .openid.client import OpenIdClient
+from .openid.settings import read_providers
+from .sign_in_steps import EXTERNAL_ATTRIBUTE, PROOF_ATTRIBUTE
 
 Model = dict[str, Any]
 
@@ -85,7 +89,22 @@ class BaiAuthenticator(Authenticator):
         """,
     ).tag(config=True)
 
+    openid_providers = List(
+        Dict(),
+        help="""
+        OpenID Connect providers with which users can sign in; the sign-in page has a button for
+        each.
+
+        Each entry has ``name`` (in URLs), ``issuer``, ``client_id``, ``client_secret_file`` or
+        ``client_secret_env``, and optionally ``title``, ``scopes``, ``username_claim``,
+        ``callback_url``, ``creates_accounts`` with ``domain`` and ``projects``, ``trusts_email``,
+        ``links_email`` and ``skips_one_time_code``. Register ``/hub/openid/NAME/callback`` at the
+        provider. The secrets are read once, at start.
+        """,
+    ).tag(config=True)
+
     _client: ServiceClient | None = None
+    _openid_clients: dict[str, OpenIdClient] | None = None
     _proxies: TrustedProxies | None = None
     _accounts: FreshSingleFlight[str, Model] | None = None
 
@@ -138,6 +157,25 @@ class BaiAuthenticator(Authenticator):
         return USERNAME_PATTERN
 
     @property
+    def openid_clients(self) -> dict[str, OpenIdClient]:
+        """The client of each OpenID provider, by name.
+
+        Raises
+        ------
+        TraitError
+            If ``openid_providers`` is invalid, or a secret cannot be read.
+        """
+        if self._openid_clients is None:
+            try:
+                providers = read_providers(self.openid_providers)
+            except ValueError as error:
+                raise TraitError(f"BaiAuthenticator.openid_providers: {error}") from error
+            self._openid_clients = {
+                name: OpenIdClient(provider) for name, provider in providers.items()
+            }
+        return self._openid_clients
+
+    @property
     def client(self) -> ServiceClient:
         """The client of the manager's API.
 
@@ -181,14 +219,16 @@ class BaiAuthenticator(Authenticator):
         _ = self.client
         self._trusted_proxies()
         browser_sign_ins.install()
-        return [*handlers.HANDLERS, *hub_pages.HANDLERS]
+        openid = openid_handlers.HANDLERS if self.openid_clients else []
+        return [*handlers.HANDLERS, *hub_pages.HANDLERS, *openid]
 
     async def authenticate(self, handler: BaseHandler, data: Model) -> Model:
         """Verify the password of a user and return the Hub's authentication model.
 
-        The field ``username`` of ``data`` is a user name or an e-mail address. If the account has
-        an authenticator, ``code`` is a one-time code, or ``code_proof`` the proof of an earlier
-        one.
+        After a sign-in at an OpenID provider, ``handler`` has the verified identity, and ``data``
+        has no password. Otherwise, the field ``username`` of ``data`` is a user name or an e-mail
+        address. If the account has an authenticator, ``code`` is a one-time code, or ``code_proof``
+        the proof of an earlier one.
 
         Raises
         ------
@@ -203,14 +243,19 @@ class BaiAuthenticator(Authenticator):
             If the password is correct, but the user must replace it before signing in.
         """
         body = {
-            "name": data.get("username", ""),
-            "password": data.get("password", ""),
             "client_ip": self.client_address(handler.request),
             "code": data.get("code", ""),
             "code_proof": data.get("code_proof", ""),
         }
+        external = getattr(handler, EXTERNAL_ATTRIBUTE, None)
+        if external is None:
+            path = "/auth/verify"
+            body |= {"name": data.get("username", ""), "password": data.get("password", "")}
+        else:
+            path = "/auth/external"
+            body |= external
         try:
-            account = await self.client.post("/auth/verify", body)
+            account = await self.client.post(path, body)
         except errors.BaiError as error:
             if (reason := error.details.get("reason")) in (CODE_NEEDED, CODE_WRONG):
                 raise CodeNeeded(
@@ -243,6 +288,39 @@ class BaiAuthenticator(Authenticator):
         except errors.BaiError as error:
             self.log.warning("The sign-in of %s is ended: %s", name, error)
             raise sign_in_failed(error, translator_for(handler)) from error
+
+    def openid_links(self, handler: BaseHandler) -> list[dict[str, str]]:
+        """Return title and address of the sign-in with each provider, for the sign-in page."""
+        target = handler.get_argument("next", "")
+        return [
+            {
+                "title": client.provider.title,
+                "url": url_concat(
+                    url_path_join(handler.hub.base_url, "openid", name, "start"),
+                    {"next": target} if target else {},
+                ),
+            }
+            for name, client in self.openid_clients.items()
+        ]
+
+    async def identities(self, username: str) -> list[Model]:
+        """Return the identities of a user at OpenID providers."""
+        path = f"/auth/accounts/{quote(username, safe='')}/identities"
+        return list((await self.client.get(path))["items"])
+
+    async def link_identity(self, handler: BaseHandler, username: str, user: Model) -> None:
+        """Link a verified identity to the account of a signed-in user."""
+        body = {"user": user, "client_ip": self.client_address(handler.request)}
+        path = f"/auth/accounts/{quote(username, safe='')}/identities"
+        await self.client.post(path, body)
+
+    async def unlink_identity(self, handler: BaseHandler, username: str, identity: str) -> None:
+        """Remove an identity of a signed-in user."""
+        account, key = quote(username, safe=""), quote(identity, safe="")
+        await self.client.delete(
+            f"/auth/accounts/{account}/identities/{key}",
+            client_ip=self.client_address(handler.request),
+        )
 
     async def begin_registration(self, username: str) -> Model:
         """Return a new secret for the authenticator of a user with a correct password."""

@@ -17,6 +17,12 @@ REASONS = {
     "inactive": "sign_in.inactive",
     "before-verification": "sign_in.before_verification",
     "address": "sign_in.address",
+    # Only for sign-ins at an OpenID provider.
+    "not-linked": "openid.not_linked",
+    "account-exists": "openid.account_exists",
+    "no-verified-email": "openid.no_email",
+    "invalid-name": "openid.invalid_name",
+    "deleted": "openid.not_linked",
 }
 
 

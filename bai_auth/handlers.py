@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
@@ -20,13 +22,14 @@ from .failures import (
     CodeNeeded,
     PasswordChangeNeeded,
     RegistrationNeeded,
+    SignInFailed,
     TooManySignIns,
     password_text,
     rule_text,
     sign_in_failed,
 )
 from .pending_sign_ins import Credentials
-from .sign_in_steps import CODE_SECONDS, PROOF_ATTRIBUTE, SignInSteps
+from .sign_in_steps import CODE_SECONDS, EXTERNAL_ATTRIBUTE, PROOF_ATTRIBUTE, SignInSteps
 
 YEAR_SECONDS = 365 * 24 * 3600
 
@@ -38,6 +41,7 @@ class Page(BaseHandler):
         translate = catalogue.translator_for(self)
         ns.setdefault("translate", translate)
         ns.setdefault("languages", self._language_links(translate.language))
+        ns.setdefault("openid_providers", self.authenticator.openid_links(self))
         return super().render_template(name, sync=sync, **ns)
 
     async def login_user(self, data: dict[str, Any] | None = None) -> Any:
@@ -128,23 +132,42 @@ class LoginHandler(SignInSteps, Page, HubLoginHandler):
                 await self.finish_registration(taken)
                 return
             self._restore_credentials(taken)
+        await self.continue_sign_in(super().post, self._credentials())
+
+    async def continue_sign_in(
+        self, finish: Callable[[], Awaitable[None]], credentials: Credentials
+    ) -> None:
+        """Finish the sign-in, or respond with the page of its next step."""
         try:
-            await super().post()
+            await finish()
         except PasswordChangeNeeded as needed:
             pending = ""
             if needed.code_proof:
-                kept = self._credentials(code_proof=needed.code_proof)
+                kept = replace(credentials, code_proof=needed.code_proof)
                 pending = self.keep_pending(needed.username, kept, CODE_SECONDS)
             page = self.render_change_form(needed.username, must_change=True, pending=pending)
             self.finish(await page)
         except CodeNeeded as needed:
-            await self.finish_with_code_form(needed, self._credentials())
+            await self.finish_with_code_form(needed, credentials)
         except RegistrationNeeded as needed:
-            await self.finish_with_registration(needed, self._credentials())
+            await self.finish_with_registration(needed, credentials)
         except TooManySignIns as reached:
             proof = getattr(self, PROOF_ATTRIBUTE, "")
-            kept = self._credentials(code_proof=proof, is_confirmed=True)
+            kept = replace(credentials, code_proof=proof, is_confirmed=True)
             await self.finish_with_confirmation(reached, kept)
+
+    async def render_failure(self, failed: SignInFailed) -> None:
+        """Respond with the sign-in page and the reason of a failed sign-in."""
+        self.set_status(failed.status_code)
+        for name, value in failed.headers.items():
+            self.set_header(name, value)
+        text = str(failed.log_message).replace("%%", "%")
+        # The page may have another address, which cannot be loaded again.
+        login_url = url_path_join(self.hub.base_url, "login")
+        links = self._language_links(catalogue.translator_for(self).language)
+        languages = [{**link, "url": login_url + link["url"]} for link in links]
+        page = self._render(login_error=text, status_code=failed.status_code, languages=languages)
+        self.finish(await page)
 
     def set_login_cookie(self, user: Any) -> None:
         """Create the sign-in, unless it would end another one and is not confirmed.
@@ -182,6 +205,8 @@ class LoginHandler(SignInSteps, Page, HubLoginHandler):
     def _restore_credentials(self, taken: Credentials) -> None:
         """Replace the form's fields by those of the continued sign-in, except the code."""
         self._is_confirmed = taken.is_confirmed
+        if taken.external is not None:
+            setattr(self, EXTERNAL_ATTRIBUTE, taken.external)
         fields = {
             "username": taken.username,
             "password": taken.password,
@@ -192,13 +217,13 @@ class LoginHandler(SignInSteps, Page, HubLoginHandler):
         self.request.body_arguments = {name: [text.encode()] for name, text in fields.items()}
         self.request.arguments |= self.request.body_arguments
 
-    def _credentials(self, code_proof: str = "", is_confirmed: bool = False) -> Credentials:
+    def _credentials(self) -> Credentials:
         """Return the name and password of the form, for the next step of the sign-in."""
         return Credentials(
             self.get_body_argument("username", ""),
             self.get_body_argument("password", "", strip=False),
-            code_proof=code_proof,
-            is_confirmed=is_confirmed or self._is_confirmed,
+            is_confirmed=self._is_confirmed,
+            external=getattr(self, EXTERNAL_ATTRIBUTE, None),
         )
 
     def check_xsrf_cookie(self) -> None:

@@ -28,6 +28,7 @@ class Credentials:
     ``code_proof`` is set after a correct one-time code. ``is_confirmed``: the sign-in may end the
     oldest one. ``new_password``: of a password change that waits for a code. ``registration``: an
     authenticator that the user is registering, as the manager has sent it, with the ``username``.
+    ``external``: the verified identity at an OpenID provider, instead of a password.
     """
 
     username: str
@@ -36,6 +37,7 @@ class Credentials:
     is_confirmed: bool = False
     new_password: str = field(default="", repr=False)
     registration: Mapping[str, Any] | None = field(default=None, repr=False)
+    external: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

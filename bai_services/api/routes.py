@@ -6,6 +6,7 @@ from . import audit, dashboard, drain, events, health, metrics
 from .accounts import (
     auth,
     domains,
+    external_identities,
     keypairs,
     me,
     one_time_codes,
@@ -34,6 +35,7 @@ ROUTES: list[Route] = [
     *dashboard.ROUTES,
     *ssh_keys.ROUTES,
     *one_time_codes.ROUTES,
+    *external_identities.ROUTES,
     *auth.ROUTES,
     *domains.ROUTES,
     *projects.ROUTES,

@@ -72,6 +72,18 @@ TABLE = [
         "POST /auth/accounts/user/authenticator/registration",
         "403 403 403 403 403 403 403 403 403",
     ),
+    Row(
+        "POST /auth/external",
+        "403 403 403 403 403 403 403 sign-in-refused 403",
+        {"user": {"provider": "p", "issuer": "https://a.example", "subject": "s"}},
+    ),
+    Row("GET /auth/accounts/user/identities", "403 403 403 403 403 403 403 ok 403"),
+    Row(
+        "POST /auth/accounts/user/identities",
+        "403 403 403 403 403 403 403 ok 403",
+        {"user": {"provider": "p", "issuer": "https://{fresh}.example", "subject": "s"}},
+    ),
+    Row("DELETE /auth/accounts/user/identities/nothing", "403 403 403 403 403 403 403 404 403"),
     # Invalid: the users of this test sign with a keypair and have no token to revoke.
     Row("DELETE /auth/token", " ".join([*["invalid-request"] * 7, "403 403"])),
     Row("GET /domains", "ok ok ok ok ok ok ok 403 403"),
@@ -101,6 +113,9 @@ TABLE = [
     Row("POST /users/user/unlock", "ok ok 404 403 404 404 403 403 403"),
     # The user has no authenticator.
     Row("DELETE /users/user/authenticator", "404 404 404 403 404 404 403 403 403"),
+    Row("GET /users/user/identities", "ok ok 404 ok 404 404 ok 403 403"),
+    # There is no such identity.
+    Row("DELETE /users/user/identities/nothing", "404 404 404 403 404 404 403 403 403"),
     Row("GET /keypairs", "ok ok ok ok ok ok ok 403 403"),
     Row("POST /keypairs", "ok ok 404 403 403 403 403 403 403", {"user": "user"}),
     Row("GET /keypairs/{keypair}", "ok ok 404 ok 404 404 ok 404 404"),

@@ -88,12 +88,13 @@ LISTED_RESOURCES = {
 # Routes for resources of the caller, of the installation or of a project.
 UNOWNED = re.compile(
     r"/(me|dashboard|metrics|counter-audit|drain|domains|projects|(keypair|user|project)-policies|resource-groups"
-    r"|agents|agent-summaries|agent-totals|devices|images|image-aliases|presets|storage-hosts|auth/(verify|token))(/.*)?"
+    r"|agents|agent-summaries|agent-totals|devices|images|image-aliases|presets|storage-hosts|auth/(verify|token|external))(/.*)?"
     r"|/(sessions/(options|preview|quotas)|bulk-sessions|events|app-visits)"
 )
 # Metadata that a domain admin may read about each user of the domain, even about superadmins.
 METADATA = {
     ("get", "/users/{owner}"),
+    ("get", "/users/{owner}/identities"),
     ("get", "/keypairs/{keypair}"),
     ("get", "/quota-scopes/local/{user_scope}"),
 }
@@ -105,12 +106,16 @@ ALWAYS_REJECTED = {
     "DELETE /sessions/{session}/app-shares/nothing",
     "DELETE /users/{owner}/authenticator",
     "DELETE /vfolders/{upload_folder}/uploads/{upload}",
+    "DELETE /auth/accounts/{owner}/identities/nothing",
+    "DELETE /users/{owner}/identities/nothing",
     "GET /auth/accounts/{owner}",
+    "GET /auth/accounts/{owner}/identities",
     "GET /keypairs/{keypair}/callback-secret",
     "HEAD /vfolders/{upload_folder}/uploads/{upload}",
     "PATCH /vfolders/{upload_folder}/uploads/{upload}",
     "POST /app-visits",
     "POST /auth/accounts/{owner}/authenticator",
+    "POST /auth/accounts/{owner}/identities",
     "POST /auth/accounts/{owner}/authenticator/registration",
     "POST /sessions/{session}/activity",
     "POST /sessions/{session}/app-shares",

@@ -476,6 +476,34 @@ async def reset_authenticator(connection: Connection, user: str, *, as_json: boo
     output.print_done(text, {"username": user}, as_json=as_json)
 
 
+@_user_command.command("identities", epilog=example("bai admin user identities ann"))
+@click.argument("user")
+@json_option
+@connected
+async def identities(connection: Connection, user: str, *, as_json: bool) -> None:
+    """List the identities of a user at OpenID providers."""
+    found = await connection.client.get(f"/users/{segment(user)}/identities")
+    page = {"items": found["items"], "total": len(found["items"])}
+    columns = ("id", "provider", "subject", "created_at")
+    output.print_page(page, columns, as_json=as_json, empty=f"no identity is linked to {user}")
+
+
+@_user_command.command(
+    "unlink-identity", epilog=example("bai admin user unlink-identity ann 0b5e…")
+)
+@click.argument("user")
+@click.argument("identity", metavar="ID")
+@json_option
+@connected
+async def unlink_identity(
+    connection: Connection, user: str, identity: str, *, as_json: bool
+) -> None:
+    """Remove an identity of a user, who can then no longer sign in with it."""
+    await connection.client.delete(f"/users/{segment(user)}/identities/{segment(identity)}")
+    done = {"username": user, "unlinked": identity}
+    output.print_done(f"the identity is no longer linked to {user}", done, as_json=as_json)
+
+
 def _link_path(group: str, kind: str, target: str) -> str:
     return f"/resource-groups/{segment(group)}/links/{kind}/{segment(target)}"
 

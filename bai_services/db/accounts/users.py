@@ -29,6 +29,7 @@ from ..listing import Listing
 from ..records import records
 from ..tables.accounts import domains, keypairs, memberships, projects, users
 from ..tables.apps import app_shares
+from ..tables.external_identities import external_identities
 from ..tables.sessions import session_templates, sessions
 from .checked_users import CheckedUser, lock_unchanged
 from .container_uids import next_container_uid
@@ -96,13 +97,17 @@ class UserStore:
         keypair: Mapping[str, Any],
         project_ids: Sequence[str],
         audit: AuditEntry,
+        identity: Mapping[str, Any] | None = None,
     ) -> None:
         """Insert a user with the main keypair, memberships and a uid for containers.
+
+        ``identity``: an identity at an OpenID provider, which is linked to the user.
 
         Raises
         ------
         AlreadyExists
-            If any user, including deleted ones, has that user name or e-mail address.
+            If any user, including deleted ones, has that user name or e-mail address, or the
+            identity is linked to another user.
         NotFound
             If the domain, a policy or a project does not exist.
         """
@@ -115,6 +120,10 @@ class UserStore:
             with raise_on_violation(NotFound("the keypair policy does not exist")):
                 await tx.execute(keypairs.insert().values(keypair))
             await add_memberships(tx, values["id"], project_ids)
+            if identity is not None:
+                row = {**identity, "user_id": values["id"]}
+                with raise_on_violation(_missing(), _taken()):
+                    await tx.execute(external_identities.insert().values(row))
             await record(tx, audit)
 
     async def update(

@@ -10,6 +10,7 @@ from ..metrics import Metrics
 from ..settings import Settings
 from .callers import Callers
 from .domains import Domains
+from .external_sign_ins import ExternalSignIns
 from .keypair_secrets import KeypairSecrets
 from .keypairs import Keypairs
 from .lockouts import Lockouts
@@ -40,6 +41,7 @@ class AccountServices:
     ssh_keys: SshKeys
     sign_ins: SignIns
     one_time_codes: OneTimeCodes
+    external_sign_ins: ExternalSignIns
     token_revocations: TokenRevocations
 
 
@@ -80,5 +82,6 @@ def account_services(
             max_password_age_days=settings.password_max_age_days,
         ),
         one_time_codes=one_time_codes,
+        external_sign_ins=ExternalSignIns(context, users, one_time_codes, lockouts, metrics),
         token_revocations=token_revocations,
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from bai_services.core import client_networks, names
+from bai_services.core.accounts.external_identities import Identities
 from bai_services.core.accounts.passwords import check_password
 from bai_services.core.accounts.records import CreatedUser, User
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target
@@ -16,6 +17,7 @@ from bai_services.core.errors import Conflict, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.record_fields import fields_of
 from bai_services.db.accounts.checked_users import CheckedUser
+from bai_services.db.accounts.external_identities import IdentityStore
 from bai_services.db.accounts.one_time_codes import OneTimeCodeStore
 from bai_services.db.accounts.policies import PolicyStore
 from bai_services.db.accounts.users import UserChange, UserStore
@@ -53,6 +55,7 @@ class Users:
     ) -> None:
         self._store = UserStore(context.database)
         self._codes = OneTimeCodeStore(context.database)
+        self._identities = IdentityStore(context.database)
         self._policies = {kind: PolicyStore(context.database, kind) for kind in ("user", "keypair")}
         self._clock = context.clock
         self._audit = context.audit
@@ -76,10 +79,16 @@ class Users:
             raise NotFound(f"there is no user {key}, or you may not see this user")
         return (await self._with_sign_in_state([user]))[0]
 
-    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> CreatedUser:
+    async def create(
+        self,
+        caller: Caller,
+        spec: Mapping[str, Any],
+        identity: Mapping[str, Any] | None = None,
+    ) -> CreatedUser:
         """Create an account with its main keypair; only this response contains the secret key.
 
         If no password is given, the user cannot sign in by password until a password is set.
+        ``identity`` is an identity at an OpenID provider, with which the user can sign in.
         """
         domain = spec.get("domain") or caller.domain or ""
         authorizer.require(caller, "user.write")
@@ -112,7 +121,7 @@ class Users:
         entry = self._audit.entry(
             caller, "user.create", user_id, domain=domain, name=values["username"]
         )
-        await self._store.create(values, keypair_columns, projects, entry)
+        await self._store.create(values, keypair_columns, projects, entry, identity)
         created = await self.get(caller, user_id)
         return CreatedUser(**fields_of(created), keypair=keypair)
 
@@ -198,6 +207,17 @@ class Users:
             )
         entry = self._entry(caller, "user.reset-authenticator", user)
         await self._codes.reset(_checked(user), entry)
+
+    async def identities(self, caller: Caller, key: str) -> Identities:
+        """Return the identities of a user at OpenID providers."""
+        user = await self.get(caller, key)
+        return Identities(await self._identities.of(user.id))
+
+    async def remove_identity(self, caller: Caller, key: str, identity_id: str) -> None:
+        """Remove an identity of a user, who can then no longer sign in with it."""
+        user = await self._require_writable(caller, key, {"identities": []})
+        entry = self._entry(caller, "user.unlink-identity", user)
+        await self._identities.remove(_checked(user), identity_id, entry)
 
     def _notify_of_moved_folders(self, before: User, after: User, excluded: Set[str]) -> None:
         """Notify the administrators of both domains, and users who have lost access to a folder."""

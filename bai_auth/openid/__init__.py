@@ -1,0 +1,1 @@
+"""Sign-in with OpenID Connect providers (authorization code flow with PKCE)."""

@@ -1,0 +1,141 @@
+"""Sign-in with OpenID providers (Hub only), and the linked identities of users."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated
+
+from pydantic import Field, SecretStr
+
+from bai_services.core.accounts import external_identities as records
+from bai_services.core.accounts import records as account_records
+from bai_services.core.accounts.one_time_codes import SecondFactor
+
+from ..base import APIHandler, operation
+from ..fields import Body, NameText, ResponseModel, ShortText
+from .auth import VerifiedAccount
+from .one_time_codes import Code, Sealed
+
+_Required = Annotated[ShortText, Field(min_length=1)]
+
+
+class ExternalUser(Body):
+    """Claims of a verified id token; only ``issuer`` and ``subject`` identify the user."""
+
+    provider: NameText
+    issuer: _Required
+    subject: _Required
+    username: ShortText = ""
+    email: ShortText = ""
+    is_email_verified: bool = False
+    full_name: ShortText = ""
+
+
+class ProviderRules(Body):
+    creates_accounts: bool = False
+    domain: NameText = ""
+    projects: Annotated[list[NameText], Field(max_length=100)] = []
+    links_email: bool = False
+    skips_code: bool = False
+
+
+class ExternalSignIn(Body):
+    """``code`` and ``code_proof`` as in ``POST /auth/verify``."""
+
+    user: ExternalUser
+    rules: ProviderRules = ProviderRules()
+    client_ip: NameText = ""
+    code: Code = SecretStr("")
+    code_proof: Sealed = SecretStr("")
+
+
+class NewIdentity(Body):
+    user: ExternalUser
+    client_ip: NameText = ""
+
+
+class Identity(ResponseModel):
+    id: str
+    provider: str
+    issuer: str
+    subject: str
+    created_at: datetime
+
+
+class Identities(ResponseModel):
+    items: list[Identity]
+
+
+class ExternalSignInHandler(APIHandler):
+    @operation(
+        "Find the account of an identity at an OpenID provider (Hub only)",
+        tag="auth",
+        body=ExternalSignIn,
+        returns=VerifiedAccount,
+    )
+    async def post(self, body: ExternalSignIn) -> account_records.VerifiedAccount:
+        return await self.manager.accounts.external_sign_ins.verify(
+            self.caller,
+            _user(body.user),
+            records.ProviderRules(**dict(body.rules)),
+            body.client_ip,
+            SecondFactor(body.code.get_secret_value(), body.code_proof.get_secret_value()),
+        )
+
+
+class IdentitiesAtHubHandler(APIHandler):
+    @operation("List the identities of a signed-in user (Hub only)", tag="auth", returns=Identities)
+    async def get(self, username: str) -> records.Identities:
+        return await self.manager.accounts.external_sign_ins.identities(self.caller, username)
+
+    @operation(
+        "Link an identity to a signed-in user (Hub only)",
+        tag="auth",
+        body=NewIdentity,
+        returns=Identities,
+        status=HTTPStatus.CREATED,
+    )
+    async def post(self, username: str, body: NewIdentity) -> records.Identities:
+        return await self.manager.accounts.external_sign_ins.link(
+            self.caller, username, _user(body.user), body.client_ip
+        )
+
+
+class IdentityAtHubHandler(APIHandler):
+    @operation(
+        "Unlink an identity of a signed-in user (Hub only)",
+        tag="auth",
+        status=HTTPStatus.NO_CONTENT,
+        parameters={"client_ip": "address of the user"},
+    )
+    async def delete(self, username: str, identity: str) -> None:
+        client_ip = self.get_query_argument("client_ip", "")[:64].replace("\0", "")
+        await self.manager.accounts.external_sign_ins.unlink(
+            self.caller, username, identity, client_ip
+        )
+
+
+class IdentitiesOfUserHandler(APIHandler):
+    @operation("List the identities of a user at OpenID providers", tag="users", returns=Identities)
+    async def get(self, key: str) -> records.Identities:
+        return await self.manager.accounts.users.identities(self.caller, key)
+
+
+class IdentityOfUserHandler(APIHandler):
+    @operation("Unlink an identity of a user", tag="users", status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str, identity: str) -> None:
+        await self.manager.accounts.users.remove_identity(self.caller, key, identity)
+
+
+def _user(body: ExternalUser) -> records.ExternalUser:
+    return records.ExternalUser(**dict(body))
+
+
+ROUTES = [
+    ("/auth/external", ExternalSignInHandler),
+    (r"/auth/accounts/(?P<username>[^/]+)/identities", IdentitiesAtHubHandler),
+    (r"/auth/accounts/(?P<username>[^/]+)/identities/(?P<identity>[^/]+)", IdentityAtHubHandler),
+    (r"/users/(?P<key>[^/]+)/identities", IdentitiesOfUserHandler),
+    (r"/users/(?P<key>[^/]+)/identities/(?P<identity>[^/]+)", IdentityOfUserHandler),
+]

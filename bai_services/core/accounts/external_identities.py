@@ -1,0 +1,61 @@
+"""Accounts at OpenID providers, and the rules for signing in with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+# Reasons of a rejected sign-in with an external identity.
+NOT_LINKED = "not-linked"
+NAME_TAKEN = "account-exists"
+NO_EMAIL = "no-verified-email"
+INVALID_NAME = "invalid-name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalUser:
+    """What a provider has asserted about a user.
+
+    Only ``issuer`` and ``subject`` identify the user. ``provider`` is the name in the
+    configuration. The other fields are for new accounts.
+    """
+
+    provider: str
+    issuer: str
+    subject: str
+    username: str = ""
+    email: str = ""
+    is_email_verified: bool = False
+    full_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderRules:
+    """What the operator allows for a provider.
+
+    ``links_email``: a verified e-mail address links the identity to the account of a user with
+    that address. ``skips_code``: the provider itself asks for a second factor.
+    """
+
+    creates_accounts: bool = False
+    domain: str = ""
+    projects: Sequence[str] = ()
+    links_email: bool = False
+    skips_code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An identity at a provider that is linked to an account."""
+
+    id: str
+    provider: str
+    issuer: str
+    subject: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Identities:
+    items: Sequence[Identity]

@@ -1,0 +1,280 @@
+"""Sign-in with identities at OpenID providers, which the Hub has verified."""
+
+from __future__ import annotations
+
+import uuid
+from typing import NoReturn
+
+from bai_services.core import names
+from bai_services.core.accounts.external_identities import (
+    INVALID_NAME,
+    NAME_TAKEN,
+    NO_EMAIL,
+    NOT_LINKED,
+    ExternalUser,
+    Identities,
+    ProviderRules,
+)
+from bai_services.core.accounts.one_time_codes import SecondFactor
+from bai_services.core.accounts.records import VerifiedAccount
+from bai_services.core.accounts.roles import Caller, Role
+from bai_services.core.audit import AuditEntry
+from bai_services.core.display_text import text_problem
+from bai_services.core.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NotFound,
+    NotSignedIn,
+    SignInRefused,
+)
+from bai_services.core.record_fields import fields_of
+from bai_services.db.accounts.callers import AccountStore
+from bai_services.db.accounts.external_identities import IdentityStore
+from bai_services.db.accounts.users import Account
+
+from ..context import ManagerContext
+from ..metrics import Metrics
+from . import authorizer
+from .callers import refusal
+from .lockouts import Lockouts
+from .one_time_codes import CheckedFactor, OneTimeCodes
+from .sign_in import hub_account
+from .users import Users
+
+ACTION = "sign-in.openid"
+MAX_FULL_NAME = 64
+_MANAGER = Caller(Role.SUPERADMIN, username="manager")
+
+
+class ExternalSignIns:
+    """Finds, creates and links the accounts of external identities.
+
+    An identity is its issuer and subject. Names and e-mail addresses identify nobody: their owners
+    change.
+    """
+
+    def __init__(
+        self,
+        context: ManagerContext,
+        users: Users,
+        one_time_codes: OneTimeCodes,
+        lockouts: Lockouts,
+        metrics: Metrics,
+    ) -> None:
+        self._identities = IdentityStore(context.database)
+        self._accounts = AccountStore(context.database)
+        self._clock = context.clock
+        self._audit = context.audit
+        self._users = users
+        self._one_time_codes = one_time_codes
+        self._lockouts = lockouts
+        self._metrics = metrics
+
+    async def verify(
+        self,
+        caller: Caller,
+        user: ExternalUser,
+        rules: ProviderRules,
+        client_ip: str,
+        factor: SecondFactor,
+    ) -> VerifiedAccount:
+        """Return the account of an identity; link or create it if the rules allow that.
+
+        Raises
+        ------
+        SignInRefused
+            If there is no account, the account is not accepted, or its one-time code is missing or
+            wrong; the error has the reason.
+        SignInBlocked
+            If there were too many wrong one-time codes.
+        """
+        authorizer.require(caller, "account.verify")
+        account = await self._identities.account_of(user.issuer, user.subject)
+        if account is None and rules.links_email:
+            account = await self._linked_by_email(user, client_ip)
+        if account is None and rules.creates_accounts:
+            account = await self._created(user, rules, client_ip)
+        if account is None:
+            await self._refuse(None, user, client_ip, NOT_LINKED, "no account is linked to it")
+        denial = refusal(account, client_ip)
+        if denial is not None:
+            await self._refuse(account, user, client_ip, denial.reason, denial.text)
+        checked = CheckedFactor()
+        if not rules.skips_code:
+            checked = await self._check_code(account, user, client_ip, factor)
+        await self._audit.add(self._entry(account, user, client_ip))
+        self._metrics.sign_ins.labels("done").inc()
+        fields = fields_of(hub_account(account))
+        # The local password is not used, so it need not be changed.
+        fields["need_password_change"] = False
+        return VerifiedAccount(
+            **fields,
+            max_concurrent_logins=await self._accounts.max_concurrent_logins(account.id),
+            need_code_registration=checked.needs_registration,
+            code_proof=checked.proof,
+        )
+
+    async def identities(self, caller: Caller, username: str) -> Identities:
+        """Return the identities of a user who is signed in at the Hub."""
+        account = await self._account_at_hub(caller, username)
+        return Identities(await self._identities.of(account.id))
+
+    async def link(
+        self, caller: Caller, username: str, user: ExternalUser, client_ip: str
+    ) -> Identities:
+        """Link an identity to the account of a user who is signed in at the Hub.
+
+        Raises
+        ------
+        AlreadyExists
+            If the identity is linked to an account, or the user has another one of the issuer.
+        """
+        account = await self._account_at_hub(caller, username)
+        await self._add(account, user, client_ip)
+        return Identities(await self._identities.of(account.id))
+
+    async def unlink(self, caller: Caller, username: str, identity_id: str, client_ip: str) -> None:
+        """Remove an identity of a user who is signed in at the Hub.
+
+        Raises
+        ------
+        Conflict
+            If the user could not sign in any more.
+        """
+        account = await self._account_at_hub(caller, username)
+        entry = self._audit.entry(
+            _as_caller(account, client_ip),
+            "user.unlink-identity",
+            account.id,
+            domain=account.domain,
+            name=account.username,
+        )
+        await self._identities.remove_own(account.id, identity_id, entry)
+
+    async def _account_at_hub(self, caller: Caller, username: str) -> Account:
+        authorizer.require(caller, "account.verify")
+        account = await self._accounts.by_username(username)
+        if account is None or refusal(account, None) is not None:
+            raise NotFound(f"there is no active account {username}")
+        return account
+
+    async def _linked_by_email(self, user: ExternalUser, client_ip: str) -> Account | None:
+        """Link an identity with a verified e-mail address; return its account.
+
+        Only accounts with the role user: an administrator's account must be linked from inside.
+        """
+        if not user.is_email_verified or "@" not in user.email:
+            return None
+        found = await self._accounts.by_sign_in_name(user.email.strip().lower())
+        if found is None or found.account.role is not Role.USER:
+            return None
+        if refusal(found.account, client_ip) is not None:
+            return found.account  # the caller rejects it
+        try:
+            await self._add(found.account, user, client_ip)
+        except AlreadyExists:
+            # The account belongs to another identity, or a request at the same time has linked it.
+            return await self._identities.account_of(user.issuer, user.subject)
+        return found.account
+
+    async def _created(
+        self, user: ExternalUser, rules: ProviderRules, client_ip: str
+    ) -> Account | None:
+        try:
+            username = names.check_username(user.username)
+        except InvalidRequest as error:
+            await self._refuse(None, user, client_ip, INVALID_NAME, error.message)
+        if not user.is_email_verified:
+            await self._refuse(
+                None, user, client_ip, NO_EMAIL, "the provider has no verified e-mail address"
+            )
+        full_name = user.full_name[:MAX_FULL_NAME]
+        spec = {
+            "username": username,
+            "email": user.email,
+            "full_name": "" if text_problem(full_name) else full_name,
+            "domain": rules.domain,
+            "projects": rules.projects,
+        }
+        try:
+            await self._users.create(_MANAGER, spec, identity=self._row(user))
+        except AlreadyExists as error:
+            # Either a request at the same time has created the account, or the name or the address
+            # belongs to another account, which must not be linked.
+            found = await self._identities.account_of(user.issuer, user.subject)
+            if found is None:
+                await self._refuse(None, user, client_ip, NAME_TAKEN, error.message)
+            return found
+        except InvalidRequest as error:
+            await self._refuse(None, user, client_ip, NO_EMAIL, error.message)
+        return await self._identities.account_of(user.issuer, user.subject)
+
+    async def _check_code(
+        self, account: Account, user: ExternalUser, client_ip: str, factor: SecondFactor
+    ) -> CheckedFactor:
+        try:
+            checked = await self._one_time_codes.check(account, factor)
+        except NotSignedIn as error:
+            reason = str(error.details.get("reason", error.code))
+            await self._audit.add(self._entry(account, user, client_ip, reason))
+            self._metrics.sign_ins.labels("refused").inc()
+            raise
+        if checked.proof:
+            await self._lockouts.reset_codes(account.id)
+        return checked
+
+    async def _add(self, account: Account, user: ExternalUser, client_ip: str) -> None:
+        entry = self._audit.entry(
+            _as_caller(account, client_ip),
+            "user.link-identity",
+            account.id,
+            domain=account.domain,
+            name=account.username,
+            provider=user.provider,
+        )
+        await self._identities.add({**self._row(user), "user_id": account.id}, entry)
+
+    def _row(self, user: ExternalUser) -> dict[str, object]:
+        return {
+            "id": str(uuid.uuid4()),
+            "created_at": self._clock(),
+            "provider": user.provider,
+            "issuer": user.issuer,
+            "subject": user.subject,
+        }
+
+    async def _refuse(
+        self,
+        account: Account | None,
+        user: ExternalUser,
+        client_ip: str,
+        reason: str,
+        text: str,
+    ) -> NoReturn:
+        await self._audit.add(self._entry(account, user, client_ip, reason))
+        self._metrics.sign_ins.labels("refused").inc()
+        raise SignInRefused(text, reason=reason)
+
+    def _entry(
+        self, account: Account | None, user: ExternalUser, client_ip: str, reason: str = ""
+    ) -> AuditEntry:
+        nobody = Caller(Role.USER, username="(not signed in)", client_ip=client_ip)
+        details = {"provider": user.provider}
+        return self._audit.entry(
+            nobody if account is None else _as_caller(account, client_ip),
+            ACTION,
+            "" if account is None else account.id,
+            domain=None if account is None else account.domain,
+            outcome=SignInRefused.code if reason else "done",
+            **(details | {"reason": reason} if reason else details),
+        )
+
+
+def _as_caller(account: Account, client_ip: str) -> Caller:
+    return Caller(
+        account.role,
+        user_id=account.id,
+        username=account.username,
+        domain=account.domain,
+        client_ip=client_ip,
+    )
