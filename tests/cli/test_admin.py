@@ -17,6 +17,16 @@ async def test_whoami_shows_account_and_projects(bai: Bai, hub_url: str) -> None
     assert "user@example.com" in shown.stdout
 
 
+async def test_a_user_changes_the_own_full_name(bai: Bai) -> None:
+    done = await bai("full-name", "Ann Kim", by="user")
+    assert (done.code, done.stdout) == (0, "your full name is now Ann Kim\n")
+    assert (await bai("whoami", "--json", by="user")).document["full_name"] == "Ann Kim"
+    for name in ("A" * 65, "An\u200bn"):
+        assert (await bai("full-name", name, by="user")).code == 2
+    done = await bai("full-name", "", "--json", by="user")
+    assert done.document == {"full_name": ""}
+
+
 async def test_create_list_update_and_delete_a_domain(bai: Bai) -> None:
     made = await bai(
         "admin", "domain", "create", "wing", "--description", "the [red] tenant",
