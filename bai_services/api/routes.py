@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import audit, dashboard, drain, events, health, metrics
+from . import audit, dashboard, drain, events, health, mail, metrics
 from .accounts import auth, domains, keypairs, me, policies, projects, ssh_keys, users
 from .apps import session_apps
 from .apps import shares as app_shares
@@ -20,6 +20,7 @@ ROUTES: list[Route] = [
     *counter_audit.ROUTES,
     *drain.ROUTES,
     *metrics.ROUTES,
+    *mail.ROUTES,
     *me.ROUTES,
     *dashboard.ROUTES,
     *ssh_keys.ROUTES,

@@ -54,6 +54,13 @@ TABLE = [
     Row("DELETE /me/ssh-keys/nothing", "404 404 404 404 404 404 404 403 403"),
     Row("GET /metrics", "ok 403 403 403 403 403 ok 403 403"),
     Row("GET /counter-audit", "ok 403 403 403 403 403 ok 403 403"),
+    Row("GET /mail", "ok 403 403 403 403 403 403 ok 403"),
+    # Conflict: no mail server is configured.
+    Row(
+        "POST /mail/test",
+        "conflict 403 403 403 403 403 403 403 403",
+        {"address": "ann@example.com"},
+    ),
     Row("POST /drain", "403 403 403 403 403 403 403 ok 403"),
     Row(
         "POST /auth/verify",

@@ -122,3 +122,11 @@ async def test_audit_counters_reports_matching_counters(bai: Bai) -> None:
     done = await bai("admin", "audit-counters")
     assert (done.code, done.stdout) == (0, "all counters match the allocations\n")
     assert (await bai("admin", "audit-counters", by="user")).code != 0
+
+
+async def test_mail_settings_are_shown_and_checked(bai: Bai) -> None:
+    shown = await bai("admin", "mail", "status", "--json")
+    assert (shown.document["is_configured"], shown.document["pending"]) == (False, 0)
+    failed = await bai("admin", "mail", "test", "ann@example.com", "--json")
+    assert "BAI_MAIL_HOST" in failed.error["message"]
+    assert (await bai("admin", "mail", "test", "x@example.com", by="user")).code == 5

@@ -26,6 +26,7 @@ from ..command import (
 )
 from .entities import AGENT, ENTITIES, USER, Entity
 from .fields import Field, FieldKind, validate_value
+from .mail import mail
 from .replay import replay
 from .try_policy import try_policy
 
@@ -438,6 +439,7 @@ async def audit_counters(connection: Connection, *, as_json: bool) -> None:
 
 
 _resource_group_command.add_command(try_policy)
+admin.add_command(mail)
 
 
 @_user_command.command("sign-out", epilog=example("bai admin user sign-out ann"))

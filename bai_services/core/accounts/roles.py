@@ -179,6 +179,8 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "metrics.read": _reaches(R.NONE, R.NONE, R.ALL),
     "counter-audit.read": _reaches(R.NONE, R.NONE, R.ALL),
     "scheduler.drain": _HUB,
+    "mail.read": {**_SUPERADMIN, **_HUB},
+    "mail.test": _SUPERADMIN,
     "account.verify": _HUB,
     "account.read": _HUB,
 }

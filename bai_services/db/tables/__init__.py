@@ -1,6 +1,6 @@
 """All tables of bai-hub; importing this package registers them in ``metadata``."""
 
-from . import accounts, apps, callbacks, cluster, folders, scheduling, sessions, ssh_keys
+from . import accounts, apps, callbacks, cluster, folders, mails, scheduling, sessions, ssh_keys
 from .base import metadata
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "callbacks",
     "cluster",
     "folders",
+    "mails",
     "metadata",
     "scheduling",
     "sessions",
