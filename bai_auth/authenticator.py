@@ -21,9 +21,10 @@ from bai_services.service_client import ServiceClient
 from bai_services.single_flight import FreshSingleFlight
 from bai_services.trusted_proxies import TrustedProxies
 
-from . import browser_sign_ins, handlers, hub_pages
+from . import browser_sign_ins, handlers, hub_pages, password_resets
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
 from .failures import PasswordChangeNeeded, sign_in_failed
+from .self_service import SelfService
 
 Model = dict[str, Any]
 
@@ -71,6 +72,7 @@ class BaiAuthenticator(Authenticator):
         """,
     ).tag(config=True)
 
+    _self_service: SelfService | None = None
     _client: ServiceClient | None = None
     _proxies: TrustedProxies | None = None
     _accounts: FreshSingleFlight[str, Model] | None = None
@@ -109,6 +111,13 @@ class BaiAuthenticator(Authenticator):
     @default("username_pattern")
     def _username_pattern_default(self) -> str:
         return USERNAME_PATTERN
+
+    @property
+    def self_service(self) -> SelfService:
+        """Settings of the pages for users who are not signed in."""
+        if self._self_service is None:
+            self._self_service = SelfService(parent=self)
+        return self._self_service
 
     @property
     def client(self) -> ServiceClient:
@@ -153,8 +162,12 @@ class BaiAuthenticator(Authenticator):
         # of failing the first sign-in.
         _ = self.client
         self._trusted_proxies()
+        self.self_service.require_valid(app)
         browser_sign_ins.install()
-        return [*handlers.HANDLERS, *hub_pages.HANDLERS]
+        found = [*handlers.HANDLERS, *hub_pages.HANDLERS]
+        if self.self_service.password_reset:
+            found += password_resets.HANDLERS
+        return found
 
     async def authenticate(self, handler: BaseHandler, data: Model) -> Model:
         """Verify the password of a user and return the Hub's authentication model.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bai_services.core import mail as records
-from bai_services.i18n.catalogue import translator_for
+from bai_services.i18n.catalogue import pick_language
 
 from .base import APIHandler, operation
 from .fields import Body, NameText, ResponseModel
@@ -44,7 +44,7 @@ class MailTestHandler(APIHandler):
         is_expensive=True,
     )
     async def post(self, body: TestMail) -> records.SentTestMail:
-        language = translator_for(self).language
+        language = pick_language("", self.request.headers.get("Accept-Language", ""))
         return await self.manager.mails.send_test(self.caller, body.address, language)
 
 

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from . import audit, dashboard, drain, events, health, mail, metrics
-from .accounts import auth, domains, keypairs, me, policies, projects, ssh_keys, users
+from .accounts import (
+    auth,
+    domains,
+    keypairs,
+    me,
+    password_resets,
+    policies,
+    projects,
+    ssh_keys,
+    users,
+)
 from .apps import session_apps
 from .apps import shares as app_shares
 from .base import APIHandler
@@ -25,6 +35,7 @@ ROUTES: list[Route] = [
     *dashboard.ROUTES,
     *ssh_keys.ROUTES,
     *auth.ROUTES,
+    *password_resets.ROUTES,
     *domains.ROUTES,
     *projects.ROUTES,
     *users.ROUTES,

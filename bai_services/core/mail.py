@@ -56,4 +56,4 @@ def retry_delay(attempts: int) -> timedelta:
     >>> [retry_delay(n).total_seconds() for n in (1, 2, 3, 8, 1000)]
     [30.0, 60.0, 120.0, 3600.0, 3600.0]
     """
-    return min(MAX_RETRY, FIRST_RETRY * 2 ** min(attempts - 1, 10))
+    return min(MAX_RETRY, FIRST_RETRY * (1 << min(attempts - 1, 10)))

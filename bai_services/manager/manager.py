@@ -57,7 +57,7 @@ class Manager:
             self.metrics,
             lambda: self.scheduling.lease.hold(),
         )
-        self.accounts = account_services(context, settings, self.hub, self.metrics)
+        self.accounts = account_services(context, settings, self.hub, self.metrics, self.mails)
         self.folders = folder_services(context, settings, self.accounts.projects)
         self.scheduling = scheduling_services(context, settings, self.lifecycle, self.metrics)
         self.sessions = session_services(

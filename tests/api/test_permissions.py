@@ -67,6 +67,17 @@ TABLE = [
         "403 403 403 403 403 403 403 sign-in-refused 403",
         {"name": "x", "password": "x"},
     ),
+    # Conflict: no mail server is configured.
+    Row(
+        "POST /auth/password-reset",
+        "403 403 403 403 403 403 403 conflict 403",
+        {"email": "user@example.com", "page": "https://hub.example.org/hub/reset-password"},
+    ),
+    Row(
+        "POST /auth/password-reset/redeem",
+        "403 403 403 403 403 403 403 invalid-request 403",
+        {"email": "user@example.com", "token": "x", "new_password": "x"},
+    ),
     Row("GET /auth/accounts/user", "403 403 403 403 403 403 403 ok 403"),
     # Invalid: the users of this test sign with a keypair and have no token to revoke.
     Row("DELETE /auth/token", " ".join([*["invalid-request"] * 7, "403 403"])),

@@ -183,6 +183,8 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "mail.test": _SUPERADMIN,
     "account.verify": _HUB,
     "account.read": _HUB,
+    # For users on the Hub's pages who are not signed in.
+    "account.reset-password": _HUB,
 }
 
 

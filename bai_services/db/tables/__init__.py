@@ -1,6 +1,17 @@
 """All tables of bai-hub; importing this package registers them in ``metadata``."""
 
-from . import accounts, apps, callbacks, cluster, folders, mails, scheduling, sessions, ssh_keys
+from . import (
+    accounts,
+    apps,
+    callbacks,
+    cluster,
+    folders,
+    mails,
+    scheduling,
+    self_service,
+    sessions,
+    ssh_keys,
+)
 from .base import metadata
 
 __all__ = [
@@ -12,6 +23,7 @@ __all__ = [
     "mails",
     "metadata",
     "scheduling",
+    "self_service",
     "sessions",
     "ssh_keys",
 ]

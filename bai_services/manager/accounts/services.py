@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..context import ManagerContext
 from ..hub.client import Hub
+from ..mail.mails import Mails
 from ..metrics import Metrics
 from ..settings import Settings
 from .callers import Callers
@@ -14,9 +15,11 @@ from .keypair_secrets import KeypairSecrets
 from .keypairs import Keypairs
 from .lockouts import Lockouts
 from .me import Me
+from .password_resets import PasswordResets
 from .passwords import PasswordHashes
 from .policies import Policies
 from .projects import Projects
+from .request_limits import RequestLimits
 from .sign_in import SignIns
 from .sign_outs import TokenRevocations
 from .ssh_keys import SshKeys
@@ -39,15 +42,17 @@ class AccountServices:
     ssh_keys: SshKeys
     sign_ins: SignIns
     token_revocations: TokenRevocations
+    password_resets: PasswordResets
 
 
 def account_services(
-    context: ManagerContext, settings: Settings, hub: Hub, metrics: Metrics
+    context: ManagerContext, settings: Settings, hub: Hub, metrics: Metrics, mails: Mails
 ) -> AccountServices:
     """Build the services and pass them their dependencies."""
     secrets = KeypairSecrets(settings.key)
     passwords = PasswordHashes(settings.password_memory_kib, settings.password_rounds)
     lockouts = Lockouts(context.database, settings.key)
+    limits = RequestLimits(context.database, settings.key)
     domains = Domains(context)
     projects = Projects(context, domains)
     users = Users(context, domains, projects, passwords, secrets, lockouts)
@@ -74,4 +79,5 @@ def account_services(
             max_password_age_days=settings.password_max_age_days,
         ),
         token_revocations=token_revocations,
+        password_resets=PasswordResets(context, mails, passwords, limits, token_revocations),
     )
