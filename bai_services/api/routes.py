@@ -11,6 +11,7 @@ from .accounts import (
     password_resets,
     policies,
     projects,
+    sign_ups,
     ssh_keys,
     users,
 )
@@ -36,6 +37,7 @@ ROUTES: list[Route] = [
     *ssh_keys.ROUTES,
     *auth.ROUTES,
     *password_resets.ROUTES,
+    *sign_ups.ROUTES,
     *domains.ROUTES,
     *projects.ROUTES,
     *users.ROUTES,

@@ -78,6 +78,31 @@ TABLE = [
         "403 403 403 403 403 403 403 invalid-request 403",
         {"email": "user@example.com", "token": "x", "new_password": "x"},
     ),
+    Row(
+        "POST /auth/sign-up",
+        "403 403 403 403 403 403 403 ok 403",
+        {
+            "username": "{fresh}",
+            "email": "{fresh}@example.com",
+            "password": "Correct-horse-7",
+            "page": "https://hub.example.org/hub/verify-email",
+            "rules": {
+                "domain": "default",
+                "needs_invitation": False,
+                "verifies_email": False,
+                "needs_approval": True,
+            },
+        },
+    ),
+    Row(
+        "POST /auth/sign-up/verify",
+        "403 403 403 403 403 403 403 invalid-request 403",
+        {"token": "x", "password": "x"},
+    ),
+    Row("GET /sign-up-invitations", "ok ok ok 403 403 403 ok 403 403"),
+    Row("POST /sign-up-invitations", "ok ok ok 403 403 403 403 403 403", {}),
+    Row("GET /sign-up-invitations/{sign_up_invitation}", "ok ok 404 403 403 403 ok 403 403"),
+    Row("DELETE /sign-up-invitations/{sign_up_invitation}", "ok ok 404 403 403 403 403 403 403"),
     Row("GET /auth/accounts/user", "403 403 403 403 403 403 403 ok 403"),
     # Invalid: the users of this test sign with a keypair and have no token to revoke.
     Row("DELETE /auth/token", " ".join([*["invalid-request"] * 7, "403 403"])),
@@ -105,6 +130,8 @@ TABLE = [
     Row("PATCH /users/{other_user}", "ok 403 404 404 404 404 403 403 403", {"role": "admin"}),
     Row("DELETE /users/{other_user}", "ok ok 404 404 404 404 403 403 403"),
     Row("POST /users/user/sign-out", "ok ok 404 ok 404 404 403 403 403"),
+    # Conflict: the account awaits no approval.
+    Row("POST /users/user/approve", "conflict conflict 404 403 404 404 403 403 403"),
     Row("POST /users/user/unlock", "ok ok 404 403 404 404 403 403 403"),
     Row("GET /keypairs", "ok ok ok ok ok ok ok 403 403"),
     Row("POST /keypairs", "ok ok 404 403 403 403 403 403 403", {"user": "user"}),

@@ -117,7 +117,7 @@ async def test_a_secret_is_added_only_at_the_time_of_the_delivery(
         async def add_link(mail: Mail) -> tuple[str, dict[str, str]] | None:
             if mail.recipient.startswith("nobody"):
                 return None
-            return "account_approved", {"link": "https://hub.example.org/#secret"}
+            return "verify_email", {"hours": "24", "link": "https://hub.example.org/#secret"}
 
         manager.mails.prepare("some", add_link)
         for name in ("nobody", "ann"):
@@ -188,8 +188,8 @@ async def test_an_address_cannot_add_a_header(manager: Manager, address: str) ->
 
 def test_values_cannot_add_headers_or_lines(clock: MovableClock) -> None:
     hostile = "x\r\n\r\nBcc: a@b.c\r\n{brand} \u2028 {0.__class__}"
-    mail = Mail("id", clock(), "account_approved", "a@b.c", "xx", clock() + timedelta(days=1))
-    values = {"link": hostile}
+    mail = Mail("id", clock(), "verify_email", "a@b.c", "xx", clock() + timedelta(days=1))
+    values = {"link": hostile, "hours": "1"}
     message = message_of(mail, mail.kind, values, settings_of(25), 'A "B", <c@d.e>')
     text = message.as_bytes().decode()
     head, _, body = text.partition("\r\n\r\n")

@@ -76,6 +76,7 @@ class User:
     description: str
     status: str
     status_info: str
+    awaits_approval: bool
     role: Role
     domain: str
     resource_policy: str

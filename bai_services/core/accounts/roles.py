@@ -185,6 +185,9 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "account.read": _HUB,
     # For users on the Hub's pages who are not signed in.
     "account.reset-password": _HUB,
+    "account.sign-up": _HUB,
+    "sign-up-invitation.read": _ADMIN_READS,
+    "sign-up-invitation.write": _DOMAIN_WRITES,
 }
 
 

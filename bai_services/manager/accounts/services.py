@@ -22,6 +22,8 @@ from .projects import Projects
 from .request_limits import RequestLimits
 from .sign_in import SignIns
 from .sign_outs import TokenRevocations
+from .sign_up_invitations import SignUpInvitations
+from .sign_ups import SignUps
 from .ssh_keys import SshKeys
 from .users import Users
 
@@ -43,6 +45,8 @@ class AccountServices:
     sign_ins: SignIns
     token_revocations: TokenRevocations
     password_resets: PasswordResets
+    sign_ups: SignUps
+    sign_up_invitations: SignUpInvitations
 
 
 def account_services(
@@ -55,7 +59,7 @@ def account_services(
     limits = RequestLimits(context.database, settings.key)
     domains = Domains(context)
     projects = Projects(context, domains)
-    users = Users(context, domains, projects, passwords, secrets, lockouts)
+    users = Users(context, domains, projects, passwords, secrets, lockouts, mails)
     token_revocations = TokenRevocations(context.database, hub)
     return AccountServices(
         callers=Callers(context.database, context.clock, secrets),
@@ -80,4 +84,6 @@ def account_services(
         ),
         token_revocations=token_revocations,
         password_resets=PasswordResets(context, mails, passwords, limits, token_revocations),
+        sign_ups=SignUps(context, mails, passwords, limits, secrets),
+        sign_up_invitations=SignUpInvitations(context, domains, projects),
     )
