@@ -21,7 +21,7 @@ from bai_services.service_client import ServiceClient
 from bai_services.single_flight import FreshSingleFlight
 from bai_services.trusted_proxies import TrustedProxies
 
-from . import browser_sign_ins, handlers, hub_pages, password_resets
+from . import browser_sign_ins, handlers, hub_pages, password_resets, sign_ups
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
 from .failures import PasswordChangeNeeded, sign_in_failed
 from .self_service import SelfService
@@ -167,6 +167,8 @@ class BaiAuthenticator(Authenticator):
         found = [*handlers.HANDLERS, *hub_pages.HANDLERS]
         if self.self_service.password_reset:
             found += password_resets.HANDLERS
+        if self.self_service.sign_up:
+            found += sign_ups.HANDLERS
         return found
 
     async def authenticate(self, handler: BaseHandler, data: Model) -> Model:

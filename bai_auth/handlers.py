@@ -30,7 +30,7 @@ YEAR_SECONDS = 365 * 24 * 3600
 # Cookie that identifies the browser that must confirm a sign-in; see ``PendingKeys.browser``.
 PENDING_COOKIE = "bai_pending"
 # Values of ``?notice=``, with which other pages lead to the sign-in page.
-NOTICES = frozenset({"password_reset"})
+NOTICES = frozenset({"password_reset", "signed_up"})
 
 
 class Page(BaseHandler):

@@ -130,3 +130,18 @@ async def test_mail_settings_are_shown_and_checked(bai: Bai) -> None:
     failed = await bai("admin", "mail", "test", "ann@example.com", "--json")
     assert "BAI_MAIL_HOST" in failed.error["message"]
     assert (await bai("admin", "mail", "test", "x@example.com", by="user")).code == 5
+
+
+async def test_invitations_are_created_listed_and_deleted(bai: Bai, hub_url: str) -> None:
+    group = ("admin", "invitation")
+    made = await bai(*group, "create", "--uses", 3, "--description", "course", "--json")
+    invitation = made.document
+    assert invitation["link"] == f"{hub_url}/hub/sign-up#{invitation['token']}"
+    assert (invitation["domain"], invitation["max_uses"]) == ("default", 3)
+    listed = await bai(*group, "list")
+    assert "course" in listed.stdout and invitation["token"] not in listed.stdout
+    assert (await bai(*group, "create", by="user")).code == 5
+    done = await bai(*group, "delete", invitation["id"])
+    assert (done.code, done.stdout) == (0, "the invitation is deleted\n")
+    assert (await bai(*group, "delete", invitation["id"])).code == 4
+    assert "does not await an approval" in (await bai("admin", "user", "approve", "user")).stderr

@@ -9,6 +9,7 @@ export type Item = Record<string, unknown>;
 /** Paths of the collections of the administration pages. */
 export type EntityPath =
   | '/users'
+  | '/sign-up-invitations'
   | '/keypairs'
   | '/domains'
   | '/projects'
@@ -77,16 +78,21 @@ export function useDeleteEntity(path: EntityPath) {
   });
 }
 
-/** Sign a user out of all browsers, or unlock the account after failed sign-ins. */
-export function useUserAction(action: 'sign-out' | 'unlock') {
+/**
+ * Sign a user out of all browsers, unlock the account after failed sign-ins, or approve the
+ * account of a sign-up.
+ */
+export function useUserAction(action: 'sign-out' | 'unlock' | 'approve') {
   return useMutation({
-    mutationFn: (key: string) => {
+    mutationFn: async (key: string): Promise<void> => {
       const params = { path: { key } };
-      return unwrap(
-        action === 'unlock'
-          ? api.POST('/users/{key}/unlock', { params })
-          : api.POST('/users/{key}/sign-out', { params })
-      );
+      if (action === 'approve') {
+        await unwrap(api.POST('/users/{key}/approve', { params }));
+      } else if (action === 'unlock') {
+        await unwrap(api.POST('/users/{key}/unlock', { params }));
+      } else {
+        await unwrap(api.POST('/users/{key}/sign-out', { params }));
+      }
     },
     onSettled: refresh
   });
