@@ -23,12 +23,13 @@ from bai_services.service_client import ServiceClient
 from bai_services.single_flight import FreshSingleFlight
 from bai_services.trusted_proxies import TrustedProxies
 
-from . import browser_sign_ins, handlers, hub_pages
+from . import browser_sign_ins, handlers, hub_pages, password_resets, sign_ups
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
 from .failures import CodeNeeded, PasswordChangeNeeded, RegistrationNeeded, sign_in_failed
 from .openid import handlers as openid_handlers
 from .openid.client import OpenIdClient
 from .openid.settings import read_providers
+from .self_service import SelfService
 from .sign_in_steps import EXTERNAL_ATTRIBUTE, PROOF_ATTRIBUTE
 
 Model = dict[str, Any]
@@ -103,6 +104,7 @@ class BaiAuthenticator(Authenticator):
         """,
     ).tag(config=True)
 
+    _self_service: SelfService | None = None
     _client: ServiceClient | None = None
     _openid_clients: dict[str, OpenIdClient] | None = None
     _proxies: TrustedProxies | None = None
@@ -176,6 +178,13 @@ class BaiAuthenticator(Authenticator):
         return self._openid_clients
 
     @property
+    def self_service(self) -> SelfService:
+        """Settings of the pages for users who are not signed in."""
+        if self._self_service is None:
+            self._self_service = SelfService(parent=self)
+        return self._self_service
+
+    @property
     def client(self) -> ServiceClient:
         """The client of the manager's API.
 
@@ -218,9 +227,16 @@ class BaiAuthenticator(Authenticator):
         # of failing the first sign-in.
         _ = self.client
         self._trusted_proxies()
+        self.self_service.require_valid(app)
         browser_sign_ins.install()
-        openid = openid_handlers.HANDLERS if self.openid_clients else []
-        return [*handlers.HANDLERS, *hub_pages.HANDLERS, *openid]
+        found = [*handlers.HANDLERS, *hub_pages.HANDLERS]
+        if self.self_service.password_reset:
+            found += password_resets.HANDLERS
+        if self.self_service.sign_up:
+            found += sign_ups.HANDLERS
+        if self.openid_clients:
+            found += openid_handlers.HANDLERS
+        return found
 
     async def authenticate(self, handler: BaseHandler, data: Model) -> Model:
         """Verify the password of a user and return the Hub's authentication model.

@@ -32,6 +32,8 @@ from .pending_sign_ins import Credentials
 from .sign_in_steps import CODE_SECONDS, EXTERNAL_ATTRIBUTE, PROOF_ATTRIBUTE, SignInSteps
 
 YEAR_SECONDS = 365 * 24 * 3600
+# Values of ``?notice=``, with which other pages lead to the sign-in page.
+NOTICES = frozenset({"password_reset", "signed_up"})
 
 
 class Page(BaseHandler):
@@ -120,6 +122,18 @@ class LoginHandler(SignInSteps, Page, HubLoginHandler):
     """
 
     _is_confirmed = False
+    _offers: frozenset[str] = frozenset()
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        auth = self.authenticator
+        self._offers = await auth.self_service.offers(auth.client)
+
+    def render_template(self, name: str, sync: bool = False, **ns: Any) -> Any:
+        ns.setdefault("offers", self._offers)
+        notice = self.get_query_argument("notice", "")
+        ns.setdefault("notice", notice if notice in NOTICES else "")
+        return super().render_template(name, sync=sync, **ns)
 
     async def get(self) -> None:
         self.remember_language()

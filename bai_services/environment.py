@@ -12,6 +12,7 @@ from bai_services.core.accounts.one_time_codes import CodeRules
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.core.user_input import read_whole, shown
 from bai_services.home import Home
+from bai_services.mail_settings import read_mail_server
 from bai_services.manager.settings import Settings, StorageHostSettings
 from bai_services.trusted_proxies import TrustedProxies
 
@@ -51,6 +52,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     if storage_hosts := environ.get("BAI_STORAGE_HOSTS"):
         optional["storage_hosts"] = _storage_hosts(storage_hosts)
     optional["brand"] = read_brand(environ)
+    optional["mail"] = read_mail_server(environ)
     optional["callback_reach"] = _callback_reach(environ)
     if scopes:
         optional["hub_access_scopes"] = _scopes("JUPYTERHUB_OAUTH_ACCESS_SCOPES", scopes)

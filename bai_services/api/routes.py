@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import audit, dashboard, drain, events, health, metrics
+from . import audit, dashboard, drain, events, health, mail, metrics
 from .accounts import (
     auth,
     domains,
@@ -10,8 +10,10 @@ from .accounts import (
     keypairs,
     me,
     one_time_codes,
+    password_resets,
     policies,
     projects,
+    sign_ups,
     ssh_keys,
     users,
 )
@@ -31,12 +33,15 @@ ROUTES: list[Route] = [
     *counter_audit.ROUTES,
     *drain.ROUTES,
     *metrics.ROUTES,
+    *mail.ROUTES,
     *me.ROUTES,
     *dashboard.ROUTES,
     *ssh_keys.ROUTES,
     *one_time_codes.ROUTES,
     *external_identities.ROUTES,
     *auth.ROUTES,
+    *password_resets.ROUTES,
+    *sign_ups.ROUTES,
     *domains.ROUTES,
     *projects.ROUTES,
     *users.ROUTES,

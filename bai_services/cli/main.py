@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, DeferredCommand] = {
     ),
     "whoami": DeferredCommand("accounts.whoami", "whoami", "Show your account, limits and usage."),
     "password": DeferredCommand("accounts.sign_in", "password", "Change your password."),
+    "full-name": DeferredCommand("accounts.whoami", "full_name", "Change your full name."),
     "session": DeferredCommand("sessions.sessions", "session", "Create, watch and stop sessions."),
     "app": DeferredCommand(
         "apps.apps", "app", "Forward a local port to an app or port of a session."

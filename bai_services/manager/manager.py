@@ -20,6 +20,7 @@ from .folders.services import folder_services
 from .health import HealthCheck
 from .hub.client import Hub
 from .hub.services import server_services
+from .mail.mails import Mails
 from .metrics import Metrics, MetricsEndpoint
 from .scheduling.services import scheduling_services
 from .sessions.lifecycle import Lifecycle
@@ -48,7 +49,15 @@ class Manager:
             capacity_changed=self.capacity_changed,
             sign_outs_due=self.sign_outs_due,
         )
-        self.accounts = account_services(context, settings, self.hub, self.metrics)
+        self.mails = Mails(
+            database,
+            settings,
+            clock,
+            self.audit,
+            self.metrics,
+            lambda: self.scheduling.lease.hold(),
+        )
+        self.accounts = account_services(context, settings, self.hub, self.metrics, self.mails)
         self.folders = folder_services(context, settings, self.accounts.projects)
         self.scheduling = scheduling_services(context, settings, self.lifecycle, self.metrics)
         self.sessions = session_services(
@@ -87,11 +96,13 @@ class Manager:
         self.sign_outs.start()
         self.start_session_loops()
         self.cluster.agents.start()
+        self.mails.start()
         self.scheduling.counter_audit.start()
 
     async def stop(self) -> None:
         """Stop the loops, wait for them, and close the connections to the Hub and the database."""
         await self.scheduling.counter_audit.stop()
+        await self.mails.stop()
         await self.cluster.replays.stop()
         await self.cluster.agents.stop()
         await self.stop_session_loops()

@@ -39,6 +39,12 @@ class Metrics:
             ["outcome"],
             registry=self.registry,
         )
+        self.mails = Counter(
+            "bai_mails_total",
+            "Deliveries of mails, by outcome (sent, failed: is retried, given-up).",
+            ["outcome"],
+            registry=self.registry,
+        )
         self.sessions = Gauge(
             "bai_sessions", "Live sessions, by status.", ["status"], registry=self.registry
         )

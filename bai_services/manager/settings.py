@@ -20,6 +20,26 @@ class StorageHostSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MailServer:
+    """The mail server (SMTP) that accepts our mails.
+
+    ``security``: ``starttls``, ``tls`` (from the first byte) or ``none``. ``sender``: address in
+    the header From. Without ``user``, the server needs no sign-in.
+    """
+
+    host: str
+    port: int
+    security: str
+    sender: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of the manager, created once at start.
 
@@ -57,6 +77,8 @@ class Settings:
     # The first storage host is the default. If empty, the only host is ``local`` at
     # ``storage_root``.
     storage_hosts: tuple[StorageHostSettings, ...] = ()
+    # None: bai-hub sends no mails.
+    mail: MailServer | None = None
     # Whether users may list the agents of their resource groups.
     shows_agents: bool = False
     # Days until a folder in the trash is purged automatically; 0: never.

@@ -79,6 +79,9 @@ class ResourceFactory:
         await self._admin.post("/users", {"username": name, "email": f"{name}@example.com"})
         return name
 
+    async def sign_up_invitation(self) -> str:
+        return str((await self._admin.post("/sign-up-invitations", {}))["id"])
+
     async def keypair(self) -> str:
         """A further keypair of ``user``."""
         created = await self._admin.post("/keypairs", {"user": "user"})

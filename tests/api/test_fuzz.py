@@ -62,6 +62,7 @@ CREATORS = {
     "projects": "project",
     "users": "other_user",
     "keypairs": "keypair",
+    "sign-up-invitations": "sign_up_invitation",
     "keypair-policies": "keypair_policy",
     "user-policies": "user_policy",
     "project-policies": "project_policy",

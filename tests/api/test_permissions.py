@@ -55,12 +55,55 @@ TABLE = [
     Row("DELETE /me/ssh-keys/nothing", "404 404 404 404 404 404 404 403 403"),
     Row("GET /metrics", "ok 403 403 403 403 403 ok 403 403"),
     Row("GET /counter-audit", "ok 403 403 403 403 403 ok 403 403"),
+    Row("GET /mail", "ok 403 403 403 403 403 403 ok 403"),
+    # Conflict: no mail server is configured.
+    Row(
+        "POST /mail/test",
+        "conflict 403 403 403 403 403 403 403 403",
+        {"address": "ann@example.com"},
+    ),
     Row("POST /drain", "403 403 403 403 403 403 403 ok 403"),
     Row(
         "POST /auth/verify",
         "403 403 403 403 403 403 403 sign-in-refused 403",
         {"name": "x", "password": "x"},
     ),
+    # Conflict: no mail server is configured.
+    Row(
+        "POST /auth/password-reset",
+        "403 403 403 403 403 403 403 conflict 403",
+        {"email": "user@example.com", "page": "https://hub.example.org/hub/reset-password"},
+    ),
+    Row(
+        "POST /auth/password-reset/redeem",
+        "403 403 403 403 403 403 403 invalid-request 403",
+        {"email": "user@example.com", "token": "x", "new_password": "x"},
+    ),
+    Row(
+        "POST /auth/sign-up",
+        "403 403 403 403 403 403 403 ok 403",
+        {
+            "username": "{fresh}",
+            "email": "{fresh}@example.com",
+            "password": "Correct-horse-7",
+            "page": "https://hub.example.org/hub/verify-email",
+            "rules": {
+                "domain": "default",
+                "needs_invitation": False,
+                "verifies_email": False,
+                "needs_approval": True,
+            },
+        },
+    ),
+    Row(
+        "POST /auth/sign-up/verify",
+        "403 403 403 403 403 403 403 invalid-request 403",
+        {"token": "x", "password": "x"},
+    ),
+    Row("GET /sign-up-invitations", "ok ok ok 403 403 403 ok 403 403"),
+    Row("POST /sign-up-invitations", "ok ok ok 403 403 403 403 403 403", {}),
+    Row("GET /sign-up-invitations/{sign_up_invitation}", "ok ok 404 403 403 403 ok 403 403"),
+    Row("DELETE /sign-up-invitations/{sign_up_invitation}", "ok ok 404 403 403 403 403 403 403"),
     Row("GET /auth/accounts/user", "403 403 403 403 403 403 403 ok 403"),
     # One-time codes are off, so not even the Hub can register an authenticator.
     Row(
@@ -110,6 +153,8 @@ TABLE = [
     Row("PATCH /users/{other_user}", "ok 403 404 404 404 404 403 403 403", {"role": "admin"}),
     Row("DELETE /users/{other_user}", "ok ok 404 404 404 404 403 403 403"),
     Row("POST /users/user/sign-out", "ok ok 404 ok 404 404 403 403 403"),
+    # Conflict: the account awaits no approval.
+    Row("POST /users/user/approve", "conflict conflict 404 403 404 404 403 403 403"),
     Row("POST /users/user/unlock", "ok ok 404 403 404 404 403 403 403"),
     # The user has no authenticator.
     Row("DELETE /users/user/authenticator", "404 404 404 403 404 404 403 403 403"),

@@ -87,8 +87,8 @@ LISTED_RESOURCES = {
 }
 # Routes for resources of the caller, of the installation or of a project.
 UNOWNED = re.compile(
-    r"/(me|dashboard|metrics|counter-audit|drain|domains|projects|(keypair|user|project)-policies|resource-groups"
-    r"|agents|agent-summaries|agent-totals|devices|images|image-aliases|presets|storage-hosts|auth/(verify|token|external))(/.*)?"
+    r"/(me|dashboard|mail|metrics|counter-audit|drain|domains|projects|(keypair|user|project)-policies|resource-groups"
+    r"|agents|agent-summaries|agent-totals|devices|images|image-aliases|presets|storage-hosts|auth/(verify|token|external|password-reset|sign-up)|sign-up-invitations)(/.*)?"
     r"|/(sessions/(options|preview|quotas)|bulk-sessions|events|app-visits)"
 )
 # Metadata that a domain admin may read about each user of the domain, even about superadmins.
@@ -125,6 +125,7 @@ ALWAYS_REJECTED = {
     "POST /sessions/{session}/lifetime",
     "POST /sessions/{session}/started",
     "POST /sessions/{session}/token",
+    "POST /users/{owner}/approve",
     "POST /vfolder-invitations/{invitation}/accept",
     "POST /vfolder-invitations/{invitation}/decline",
     "POST /vfolders/{folder}/clone",

@@ -17,6 +17,16 @@ async def test_whoami_shows_account_and_projects(bai: Bai, hub_url: str) -> None
     assert "user@example.com" in shown.stdout
 
 
+async def test_a_user_changes_the_own_full_name(bai: Bai) -> None:
+    done = await bai("full-name", "Ann Kim", by="user")
+    assert (done.code, done.stdout) == (0, "your full name is now Ann Kim\n")
+    assert (await bai("whoami", "--json", by="user")).document["full_name"] == "Ann Kim"
+    for name in ("A" * 65, "An\u200bn"):
+        assert (await bai("full-name", name, by="user")).code == 2
+    done = await bai("full-name", "", "--json", by="user")
+    assert done.document == {"full_name": ""}
+
+
 async def test_create_list_update_and_delete_a_domain(bai: Bai) -> None:
     made = await bai(
         "admin", "domain", "create", "wing", "--description", "the [red] tenant",
@@ -112,3 +122,26 @@ async def test_audit_counters_reports_matching_counters(bai: Bai) -> None:
     done = await bai("admin", "audit-counters")
     assert (done.code, done.stdout) == (0, "all counters match the allocations\n")
     assert (await bai("admin", "audit-counters", by="user")).code != 0
+
+
+async def test_mail_settings_are_shown_and_checked(bai: Bai) -> None:
+    shown = await bai("admin", "mail", "status", "--json")
+    assert (shown.document["is_configured"], shown.document["pending"]) == (False, 0)
+    failed = await bai("admin", "mail", "test", "ann@example.com", "--json")
+    assert "BAI_MAIL_HOST" in failed.error["message"]
+    assert (await bai("admin", "mail", "test", "x@example.com", by="user")).code == 5
+
+
+async def test_invitations_are_created_listed_and_deleted(bai: Bai, hub_url: str) -> None:
+    group = ("admin", "invitation")
+    made = await bai(*group, "create", "--uses", 3, "--description", "course", "--json")
+    invitation = made.document
+    assert invitation["link"] == f"{hub_url}/hub/sign-up#{invitation['token']}"
+    assert (invitation["domain"], invitation["max_uses"]) == ("default", 3)
+    listed = await bai(*group, "list")
+    assert "course" in listed.stdout and invitation["token"] not in listed.stdout
+    assert (await bai(*group, "create", by="user")).code == 5
+    done = await bai(*group, "delete", invitation["id"])
+    assert (done.code, done.stdout) == (0, "the invitation is deleted\n")
+    assert (await bai(*group, "delete", invitation["id"])).code == 4
+    assert "does not await an approval" in (await bai("admin", "user", "approve", "user")).stderr

@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.sessions import remove_created_since
 from tests.hub import RunningHub
+from tests.testbed.mail_server import MailServerThread, serving_mail
 
 if TYPE_CHECKING:
     from tests.testbed.docker_engine import DockerEngine
@@ -27,11 +28,39 @@ c.JupyterHub.bind_url = f"http://:{os.environ['BAI_PORT']}"
 """
 
 
+# The pages of users who are not signed in, which are switched off by default.
+SELF_SERVICE = """
+import os
+c.SelfService.public_url = f"http://127.0.0.1:{os.environ['BAI_PORT']}/"
+c.SelfService.password_reset = True
+c.SelfService.sign_up = True
+c.SelfService.sign_up_email_domains = ["example.org"]
+c.SelfService.terms_of_service = "https://example.org/terms"
+c.SelfService.privacy_policy = "We keep your <b>name</b>. Nothing else."
+"""
+
+
 @pytest.fixture(scope="session")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+def mail_server() -> Iterator[MailServerThread]:
+    """The mail server of the shared demo."""
+    with serving_mail() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def hub(
+    tmp_path_factory: pytest.TempPathFactory, mail_server: MailServerThread
+) -> Iterator[RunningHub]:
     """The shared demo on the process engine. Each test must remove its sessions."""
-    environment = {"BAI_SHOW_AGENTS": "1", "BAI_ONE_TIME_CODES": "optional,needs-codes=required"}
-    yield from _shared(RunningHub(tmp_path_factory.mktemp("hub"), environment=environment))
+    home = tmp_path_factory.mktemp("hub")
+    further = home / "further.py"
+    further.write_text(SELF_SERVICE)
+    environment = mail_server.environment(
+        BAI_SHOW_AGENTS="1",
+        BAI_CONFIG=str(further),
+        BAI_ONE_TIME_CODES="optional,needs-codes=required",
+    )
+    yield from _shared(RunningHub(home, environment=environment))
 
 
 def _shared(running: RunningHub) -> Iterator[RunningHub]:

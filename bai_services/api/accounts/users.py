@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr
 
 from bai_services.core.accounts import records
 from bai_services.core.listing import ListQuery, Page
+from bai_services.i18n.catalogue import pick_language
 
 from ..base import APIHandler, operation
 from ..fields import Body, Description, FullName, Line, NameText, ResponseModel
@@ -64,6 +65,7 @@ class User(ResponseModel):
     description: str
     status: str
     status_info: str
+    awaits_approval: bool
     role: str
     domain: str
     projects: list[ProjectOfUser]
@@ -130,6 +132,13 @@ class SignOutHandler(APIHandler):
         await self.manager.accounts.users.sign_out(self.caller, key)
 
 
+class ApproveHandler(APIHandler):
+    @operation("Approve an account that was created by a sign-up", tag="users", returns=User)
+    async def post(self, key: str) -> records.User:
+        language = pick_language("", self.request.headers.get("Accept-Language", ""))
+        return await self.manager.accounts.users.approve(self.caller, key, language)
+
+
 class UnlockHandler(APIHandler):
     @operation(
         "Unlock a user: reset the count of failed sign-ins",
@@ -145,4 +154,5 @@ ROUTES = [
     (r"/users/(?P<key>[^/]+)", UserHandler),
     (r"/users/(?P<key>[^/]+)/sign-out", SignOutHandler),
     (r"/users/(?P<key>[^/]+)/unlock", UnlockHandler),
+    (r"/users/(?P<key>[^/]+)/approve", ApproveHandler),
 ]

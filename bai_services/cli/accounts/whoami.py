@@ -1,4 +1,4 @@
-"""`bai whoami`: the signed-in account, its limits and usage on one screen."""
+"""`bai whoami`: the signed-in account, its limits and usage; `bai full-name` changes its name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 from bai_services.core.resources import CPU, MEM
 
 from .. import output, units
-from ..command import Connection, connected, example, json_option, verbose_option
+from ..command import Connection, connected, example, json_option, segment, verbose_option
 from ..screen import Screen
 from ..text import printable
 
@@ -34,6 +34,19 @@ async def whoami(connection: Connection, *, verbose: bool, as_json: bool) -> Non
         output.print_fields({**me, "projects": projects}, as_json=False)
         return
     account_screen(me).print(output.console())
+
+
+@click.command("full-name", epilog=example("bai full-name 'Ann Kim'"))
+@click.argument("name")
+@json_option
+@connected
+async def full_name(connection: Connection, name: str, *, as_json: bool) -> None:
+    """Change your full name to NAME, at most 64 characters; '' deletes it."""
+    me = await connection.client.get("/me")
+    user = await connection.client.patch(f"/users/{segment(me['id'])}", {"full_name": name})
+    stored = user["full_name"]
+    text = f"your full name is now {printable(stored)}" if stored else "your full name is deleted"
+    output.print_done(text, {"full_name": stored}, as_json=as_json)
 
 
 def account_screen(me: Mapping[str, Any]) -> Screen:

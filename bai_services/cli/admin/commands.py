@@ -26,6 +26,8 @@ from ..command import (
 )
 from .entities import AGENT, ENTITIES, USER, Entity
 from .fields import Field, FieldKind, validate_value
+from .invitations import invitation
+from .mail import mail
 from .replay import replay
 from .try_policy import try_policy
 
@@ -438,6 +440,8 @@ async def audit_counters(connection: Connection, *, as_json: bool) -> None:
 
 
 _resource_group_command.add_command(try_policy)
+admin.add_command(mail)
+admin.add_command(invitation)
 
 
 @_user_command.command("sign-out", epilog=example("bai admin user sign-out ann"))
@@ -448,6 +452,16 @@ async def sign_out(connection: Connection, user: str, *, as_json: bool) -> None:
     """Revoke all tokens of a user and stop all their servers."""
     await connection.client.post(f"/users/{segment(user)}/sign-out")
     output.print_done(f"{user} is signed out everywhere", {"username": user}, as_json=as_json)
+
+
+@_user_command.command("approve", epilog=example("bai admin user approve ann"))
+@click.argument("user")
+@json_option
+@connected
+async def approve(connection: Connection, user: str, *, as_json: bool) -> None:
+    """Activate an account that was created by a sign-up."""
+    approved = await connection.client.post(f"/users/{segment(user)}/approve")
+    output.print_done(f"{user} is approved", approved, as_json=as_json)
 
 
 @_user_command.command("unlock", epilog=example("bai admin user unlock ann"))

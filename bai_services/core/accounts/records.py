@@ -78,6 +78,7 @@ class User:
     description: str
     status: str
     status_info: str
+    awaits_approval: bool
     role: Role
     domain: str
     resource_policy: str

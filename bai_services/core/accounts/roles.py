@@ -179,8 +179,15 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "metrics.read": _reaches(R.NONE, R.NONE, R.ALL),
     "counter-audit.read": _reaches(R.NONE, R.NONE, R.ALL),
     "scheduler.drain": _HUB,
+    "mail.read": {**_SUPERADMIN, **_HUB},
+    "mail.test": _SUPERADMIN,
     "account.verify": _HUB,
     "account.read": _HUB,
+    # For users on the Hub's pages who are not signed in.
+    "account.reset-password": _HUB,
+    "account.sign-up": _HUB,
+    "sign-up-invitation.read": _ADMIN_READS,
+    "sign-up-invitation.write": _DOMAIN_WRITES,
 }
 
 

@@ -20,12 +20,14 @@ from bai_services.core.accounts.roles import Role
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, Conflict, NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.mail import Mail
 
 from ..audit import record
 from ..database import Database
 from ..folders.domain_moves import move_folders_of
 from ..integrity import raise_on_violation
 from ..listing import Listing
+from ..mails import enqueue
 from ..records import records
 from ..tables.accounts import domains, keypairs, memberships, projects, users
 from ..tables.apps import app_shares
@@ -60,6 +62,7 @@ class UserChange:
     signs_out: bool = False
     # Revoke all tokens.
     revokes_tokens: bool = False
+    notice: Mail | None = None
 
 
 class UserStore:
@@ -112,14 +115,7 @@ class UserStore:
             If the domain, a policy or a project does not exist.
         """
         async with self._db.write() as tx:
-            await _require_free_names(tx, values["username"], values["email"])
-            uid = values.get("container_uid")
-            uid = await next_container_uid(tx) if uid is None else uid
-            with raise_on_violation(_missing(), _taken()):
-                await tx.execute(users.insert().values({**values, "container_uid": uid}))
-            with raise_on_violation(NotFound("the keypair policy does not exist")):
-                await tx.execute(keypairs.insert().values(keypair))
-            await add_memberships(tx, values["id"], project_ids)
+            await insert_user(tx, values, keypair, project_ids)
             if identity is not None:
                 row = {**identity, "user_id": values["id"]}
                 with raise_on_violation(_missing(), _taken()):
@@ -172,6 +168,8 @@ class UserStore:
                 )
             rows = await tx.execute(sa.select(*_COLUMNS).where(users.c.id == user_id))
             changed = await _with_projects(tx, records(_user, rows))
+            if change.notice is not None:
+                await enqueue(tx, change.notice)
             await record(tx, audit)
         return changed[0], excluded
 
@@ -266,6 +264,23 @@ class UserStore:
                 .where(users.c.id == user_id, users.c.password_hash == old_hash)
                 .values(password_hash=new_hash)
             )
+
+
+async def insert_user(
+    tx: AsyncConnection,
+    values: Mapping[str, Any],
+    keypair: Mapping[str, Any],
+    project_ids: Sequence[str],
+) -> None:
+    """Insert a user as part of ``tx``; see ``UserStore.create``."""
+    await _require_free_names(tx, values["username"], values["email"])
+    uid = values.get("container_uid")
+    uid = await next_container_uid(tx) if uid is None else uid
+    with raise_on_violation(_missing(), _taken()):
+        await tx.execute(users.insert().values({**values, "container_uid": uid}))
+    with raise_on_violation(NotFound("the keypair policy does not exist")):
+        await tx.execute(keypairs.insert().values(keypair))
+    await add_memberships(tx, values["id"], project_ids)
 
 
 async def _end_app_shares(tx: AsyncConnection, user_id: str, domain: str) -> None:

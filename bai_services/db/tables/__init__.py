@@ -7,8 +7,10 @@ from . import (
     cluster,
     external_identities,
     folders,
+    mails,
     one_time_codes,
     scheduling,
+    self_service,
     sessions,
     ssh_keys,
 )
@@ -21,9 +23,11 @@ __all__ = [
     "cluster",
     "external_identities",
     "folders",
+    "mails",
     "metadata",
     "one_time_codes",
     "scheduling",
+    "self_service",
     "sessions",
     "ssh_keys",
 ]

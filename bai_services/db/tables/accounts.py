@@ -112,6 +112,10 @@ users = sa.Table(
     sa.Column("description", sa.String(500), nullable=False, default=""),
     sa.Column("status", sa.String(32), nullable=False, default="active"),
     sa.Column("status_info", sa.String(255), nullable=False, default=""),
+    # True from a sign-up until an administrator approves the account.
+    sa.Column(
+        "awaits_approval", sa.Boolean, nullable=False, default=False, server_default=sa.false()
+    ),
     sa.Column("role", sa.String(16), nullable=False, default="user"),
     sa.Column("domain", sa.ForeignKey("domains.name"), nullable=False, index=True),
     sa.Column("resource_policy", sa.ForeignKey("user_policies.name"), nullable=False),

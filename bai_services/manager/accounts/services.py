@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..context import ManagerContext
 from ..hub.client import Hub
+from ..mail.mails import Mails
 from ..metrics import Metrics
 from ..settings import Settings
 from .callers import Callers
@@ -16,11 +17,15 @@ from .keypairs import Keypairs
 from .lockouts import Lockouts
 from .me import Me
 from .one_time_codes import OneTimeCodes
+from .password_resets import PasswordResets
 from .passwords import PasswordHashes
 from .policies import Policies
 from .projects import Projects
+from .request_limits import RequestLimits
 from .sign_in import SignIns
 from .sign_outs import TokenRevocations
+from .sign_up_invitations import SignUpInvitations
+from .sign_ups import SignUps
 from .ssh_keys import SshKeys
 from .users import Users
 
@@ -43,18 +48,22 @@ class AccountServices:
     one_time_codes: OneTimeCodes
     external_sign_ins: ExternalSignIns
     token_revocations: TokenRevocations
+    password_resets: PasswordResets
+    sign_ups: SignUps
+    sign_up_invitations: SignUpInvitations
 
 
 def account_services(
-    context: ManagerContext, settings: Settings, hub: Hub, metrics: Metrics
+    context: ManagerContext, settings: Settings, hub: Hub, metrics: Metrics, mails: Mails
 ) -> AccountServices:
     """Build the services and pass them their dependencies."""
     secrets = KeypairSecrets(settings.key)
     passwords = PasswordHashes(settings.password_memory_kib, settings.password_rounds)
     lockouts = Lockouts(context.database, settings.key)
+    limits = RequestLimits(context.database, settings.key)
     domains = Domains(context)
     projects = Projects(context, domains)
-    users = Users(context, domains, projects, passwords, secrets, lockouts)
+    users = Users(context, domains, projects, passwords, secrets, lockouts, mails)
     token_revocations = TokenRevocations(context.database, hub)
     one_time_codes = OneTimeCodes(
         context, settings.key, lockouts, settings.one_time_codes, settings.brand.name
@@ -84,4 +93,7 @@ def account_services(
         one_time_codes=one_time_codes,
         external_sign_ins=ExternalSignIns(context, users, one_time_codes, lockouts, metrics),
         token_revocations=token_revocations,
+        password_resets=PasswordResets(context, mails, passwords, limits, token_revocations),
+        sign_ups=SignUps(context, mails, passwords, limits, secrets),
+        sign_up_invitations=SignUpInvitations(context, domains, projects),
     )

@@ -24,6 +24,7 @@ from bai_services.db.accounts.users import UserChange, UserStore
 
 from ..context import ManagerContext
 from ..events import FOLDER, Change
+from ..mail.mails import Mails
 from . import authorizer
 from .domains import DEFAULT_POLICY, Domains
 from .keypair_secrets import KeypairSecrets, new_keypair
@@ -52,6 +53,7 @@ class Users:
         passwords: PasswordHashes,
         secrets: KeypairSecrets,
         lockouts: Lockouts,
+        mails: Mails,
     ) -> None:
         self._store = UserStore(context.database)
         self._codes = OneTimeCodeStore(context.database)
@@ -64,6 +66,7 @@ class Users:
         self._passwords = passwords
         self._secrets = secrets
         self._lockouts = lockouts
+        self._mails = mails
         self._sign_outs_due = context.sign_outs_due
         self._events = context.events
 
@@ -145,6 +148,8 @@ class Users:
         user = await self._require_writable(caller, key, changes)
         values = await self._validated_columns(caller, changes, fields_of(user))
         leaves_domain = "domain" in values and values["domain"] != user.domain
+        if values.get("status") == "active" and user.awaits_approval:
+            values |= {"awaits_approval": False, "status_info": ""}
         is_deactivated = values.get("status", user.status) != "active" and user.status == "active"
         entry = self._entry(caller, "user.update", user, fields=sorted(changes))
         projects = changes.get("projects", () if leaves_domain else None)
@@ -172,9 +177,35 @@ class Users:
         if user.id == caller.user_id:
             raise Conflict("you cannot delete your own account; another administrator can")
         entry = self._entry(caller, "user.delete", user)
-        change = UserChange({"status": "deleted"}, deactivates_keypairs=True, signs_out=True)
+        change = UserChange(
+            {"status": "deleted", "awaits_approval": False},
+            deactivates_keypairs=True,
+            signs_out=True,
+        )
         await self._store.update(_checked(user), change, entry)
         self._sign_outs_due()
+
+    async def approve(self, caller: Caller, key: str, language: str) -> User:
+        """Activate an account that was created by a sign-up; inform the user by mail.
+
+        Raises
+        ------
+        Conflict
+            If the account does not await an approval.
+        """
+        user = await self._require_writable(caller, key, {"status": "active"})
+        if not user.awaits_approval or user.status != "inactive":
+            raise Conflict(f"the account of {user.username} does not await an approval")
+        notice = None
+        if self._mails.is_configured:
+            notice = self._mails.new("account_approved", user.email, language)
+        columns = {"status": "active", "status_info": "", "awaits_approval": False}
+        entry = self._entry(caller, "user.approve", user)
+        changed, _ = await self._store.update(
+            _checked(user), UserChange(columns, notice=notice), entry
+        )
+        self._mails.wake()
+        return (await self._with_sign_in_state([changed]))[0]
 
     async def sign_out(self, caller: Caller, key: str) -> None:
         """Revoke the tokens and stop the servers of a user; an active user may sign in again."""

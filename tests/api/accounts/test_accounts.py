@@ -526,3 +526,18 @@ async def test_domain_admin_cannot_grant_host_permissions_that_the_domain_lacks(
     await domain_admin.patch(path, {"allowed_vfolder_hosts": few})
     with pytest.raises(Forbidden):
         await domain_admin.patch(path, {"allowed_vfolder_hosts": more})
+
+
+@pytest.mark.both_databases
+async def test_a_user_changes_the_own_full_name(api: Api, admin: Client) -> None:
+    user = await api.client("user")
+    me = await user.get("/me")
+    changed = await user.patch(f"/users/{me['id']}", {"full_name": "Ann Kim"})
+    assert (changed["full_name"], (await user.get("/me"))["full_name"]) == ("Ann Kim", "Ann Kim")
+    for name, match in (("A" * 65, "at most 64"), ("An\u200bn", "U\\+200B at position 3")):
+        await expect_error(InvalidRequest, user.patch("/users/user", {"full_name": name}), match)
+    await expect_error(Forbidden, user.patch("/users/user", {"full_name": "A", "role": "admin"}))
+    await expect_error(NotFound, user.patch("/users/user2", {"full_name": "A"}))
+    (entry,) = (await admin.get("/audit-log", actor="user", outcome="done"))["items"]
+    assert (entry["action"], entry["entity_name"]) == ("user.update", "user")
+    assert entry["details"]["fields"] == ["full_name"]

@@ -145,6 +145,31 @@ async def test_keys_are_managed_in_settings(opened: Opener[Shell], hub: RunningH
     await page.get_by_role("button", name="New secret key").first.wait_for()
 
 
+@pytest.mark.checklist("SHELL-08")
+async def test_a_user_changes_the_own_full_name(opened: Opener[Shell], hub: RunningHub) -> None:
+    ui = await opened(Shell, "user2", "/settings?tab=account")
+    page = ui.page
+    edited = dialog(ui, "Edit full name")
+    name = edited.get_by_label("Full name")
+    try:
+        await page.get_by_role("button", name="Edit full name").click()
+        await name.fill("An\u200bn")
+        await edited.get_by_role("button", name="Save").click()
+        await edited.get_by_text("the invisible character U+200B at position 3").wait_for()
+        await name.fill("A" * 65)
+        assert await name.input_value() == "A" * 64
+        await name.fill("Ann Kim")
+        await name.press("Enter")
+        await edited.wait_for(state="detached")
+        await page.locator("#content bdi", has_text="Ann Kim").wait_for()
+        # The password is changed on the Hub's page.
+        await page.get_by_role("link", name="Change password").click()
+        await page.locator("#repeat_password").wait_for()
+    finally:
+        with hub.rest("user2") as client:
+            checked(client.patch("/users/user2", json={"full_name": ""}), 200)
+
+
 @pytest.mark.checklist("SES-03")
 async def test_filters_are_saved_and_lists_are_downloaded(opened: Opener[Shell]) -> None:
     ui = await opened(Shell, "user2", "/sessions?tab=pending&name=webui-none")

@@ -9,6 +9,7 @@ export type Item = Record<string, unknown>;
 /** Paths of the collections of the administration pages. */
 export type EntityPath =
   | '/users'
+  | '/sign-up-invitations'
   | '/keypairs'
   | '/domains'
   | '/projects'
@@ -78,20 +79,26 @@ export function useDeleteEntity(path: EntityPath) {
 }
 
 /**
- * End all sign-ins and tokens of a user, unlock the account after failed sign-ins, or remove the user's
- * authenticator for one-time codes.
+ * End all sign-ins and tokens of a user, unlock the account after failed sign-ins, remove the user's
+ * authenticator for one-time codes, or approve the account of a sign-up.
  */
-export function useUserAction(action: 'sign-out' | 'unlock' | 'reset-authenticator') {
+export function useUserAction(action: 'sign-out' | 'unlock' | 'reset-authenticator' | 'approve') {
   return useMutation({
-    mutationFn: (key: string) => {
+    mutationFn: async (key: string): Promise<void> => {
       const params = { path: { key } };
       switch (action) {
         case 'unlock':
-          return unwrap(api.POST('/users/{key}/unlock', { params }));
+          await unwrap(api.POST('/users/{key}/unlock', { params }));
+          break;
         case 'sign-out':
-          return unwrap(api.POST('/users/{key}/sign-out', { params }));
+          await unwrap(api.POST('/users/{key}/sign-out', { params }));
+          break;
+        case 'approve':
+          await unwrap(api.POST('/users/{key}/approve', { params }));
+          break;
         case 'reset-authenticator':
-          return unwrap(api.DELETE('/users/{key}/authenticator', { params }));
+          await unwrap(api.DELETE('/users/{key}/authenticator', { params }));
+          break;
       }
     },
     onSettled: refresh

@@ -21,7 +21,7 @@ interface EntityPageProps {
   actions?: (entity: Entity, item: Item) => ReactNode;
   onCreated?: (entity: Entity, item: Item) => void;
   /** Additional buttons above the list, for users who may change the collection. */
-  toolbar?: ReactNode;
+  toolbar?: (entity: Entity) => ReactNode;
 }
 
 /** An administration page for one or more collections. */
@@ -59,7 +59,7 @@ export function EntityPage({ path, title, entities, ...props }: EntityPageProps)
         search={search}
         onSearch={change}
         details={details && (item => details(entity, item))}
-        toolbar={props.toolbar}
+        toolbar={props.toolbar?.(entity)}
         actions={actions && (item => actions(entity, item))}
         {...(onCreated ? { onCreated: (item: Item) => onCreated(entity, item) } : {})}
       />

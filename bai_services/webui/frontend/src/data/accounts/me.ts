@@ -1,5 +1,6 @@
-import { queryOptions, useQuery } from '@tanstack/react-query';
+import { queryOptions, useMutation, useQuery } from '@tanstack/react-query';
 import { api, unwrap, type Schemas } from '../client';
+import { queries } from '../queries';
 
 export type Me = Schemas['OwnAccount'];
 
@@ -21,4 +22,15 @@ export function useHasNoProject(): boolean {
 export function useIsReadOnly(): boolean | undefined {
   const { data: me } = useQuery(meQuery);
   return me && isReadOnly(me.role);
+}
+
+/** Change the user's own full name; other fields of the account stay as they are. */
+export function useChangeFullName(userId: string) {
+  return useMutation({
+    mutationFn: (name: string) => {
+      const body = { full_name: name } as Schemas['UserChange'];
+      return unwrap(api.PATCH('/users/{key}', { params: { path: { key: userId } }, body }));
+    },
+    onSuccess: () => queries.invalidateQueries({ queryKey: meQuery.queryKey })
+  });
 }

@@ -7,10 +7,12 @@ import { SecretKey } from '../../components/SecretKey';
 import { useUserAction, type Item } from '../../data/entities';
 import { meQuery } from '../../data/accounts/me';
 import { ImportUsers } from './ImportUsers';
+import { InvitationLink } from './InvitationLink';
+import { INVITATIONS } from './invitations';
 import { NewSeries } from './NewSeries';
 import { USERS } from './users';
 
-/** User accounts: create, change, sign out, unlock, reset the authenticator and delete. */
+/** User accounts: create, change, approve, sign out, unlock, reset the authenticator and delete. */
 export function UsersPage() {
   const { t } = useTranslation();
   const { modal } = App.useApp();
@@ -18,10 +20,18 @@ export function UsersPage() {
     <EntityPage
       path="/users"
       title="pages.users"
-      entities={[USERS]}
-      toolbar={<SeveralUsers />}
-      actions={(_, user) => <UserActions user={user} />}
-      onCreated={(_, user) => {
+      entities={[USERS, INVITATIONS]}
+      toolbar={entity => entity === USERS && <SeveralUsers />}
+      actions={(entity, user) => entity === USERS && <UserActions user={user} />}
+      onCreated={(entity, user) => {
+        if (entity === INVITATIONS) {
+          void modal.success({
+            title: t('sign-up-invitations.created'),
+            width: 640,
+            content: <InvitationLink token={String(user['token'])} />
+          });
+          return;
+        }
         const keypair = user['keypair'] as { access_key: string; secret_key: string };
         void modal.success({
           title: t('users.created', { name: String(user['username']) }),
@@ -55,6 +65,7 @@ function UserActions({ user }: { user: Item }) {
   const signOut = useUserAction('sign-out');
   const unlock = useUserAction('unlock');
   const reset = useUserAction('reset-authenticator');
+  const approve = useUserAction('approve');
   const name = String(user['username']);
   const notify = (text: string) => void message.success(text);
   const fail = (error: Error) => void message.error(error.message);
@@ -63,6 +74,20 @@ function UserActions({ user }: { user: Item }) {
   }
   return (
     <>
+      {user['awaits_approval'] === true && (
+        <Button
+          type="primary"
+          loading={approve.isPending}
+          onClick={() =>
+            approve.mutate(name, {
+              onSuccess: () => notify(t('users.approved', { name })),
+              onError: fail
+            })
+          }
+        >
+          {t('users.approve')}
+        </Button>
+      )}
       {user['is_locked'] === true && (
         <Button
           loading={unlock.isPending}

@@ -28,6 +28,7 @@ export const USERS: Entity = {
     { key: 'projects' },
     { key: 'status', isSortable: true },
     { key: 'resource_policy', isOptional: true },
+    { key: 'awaits_approval', isOptional: true },
     { key: 'is_locked' },
     { key: 'locked_until', isOptional: true },
     { key: 'need_password_change', isOptional: true },
@@ -99,6 +100,9 @@ export const USERS: Entity = {
   canCreate: true,
   canDelete: true,
   Prefill: DefaultProject,
-  views: activationViews(ACTIVATION),
+  views: [
+    ...activationViews(ACTIVATION),
+    { name: 'awaits-approval', filter: 'awaits_approval', value: 'true' }
+  ],
   activation: ACTIVATION
 };

@@ -1,0 +1,1 @@
+"""Outgoing mails: queue, texts and delivery to the mail server."""

@@ -1,0 +1,53 @@
+"""Message of a mail: headers, and the texts of its kind in the recipient's language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP, SMTPUTF8
+
+from bai_services.core.mail import Mail
+from bai_services.i18n.catalogue import DEFAULT, LANGUAGES, translator
+
+from ..settings import MailServer
+
+
+def message_of(
+    mail: Mail, kind: str, values: Mapping[str, str], server: MailServer, brand: str
+) -> EmailMessage:
+    """Return the message of a mail, as plain text.
+
+    ``email`` rejects line breaks in headers, and only ``kind`` and ``brand`` determine the subject:
+    no value can add or change a header.
+
+    Raises
+    ------
+    ValueError
+        If the recipient's address cannot be used in a header.
+    """
+    language = mail.language if mail.language in LANGUAGES else DEFAULT
+    translate = translator(language)
+    is_ascii = mail.recipient.isascii()
+    message = EmailMessage(policy=SMTP if is_ascii else SMTPUTF8)
+    try:
+        recipient = Address(addr_spec=mail.recipient)
+    except Exception as error:
+        # The parser of ``email`` raises various exceptions for invalid addresses.
+        raise ValueError("the recipient's address is not valid in a mail") from error
+    sender = Address(addr_spec=server.sender)
+    message["From"] = Address(brand, sender.username, sender.domain)
+    message["To"] = recipient
+    message["Subject"] = translate(f"mail.{kind}_subject", brand=brand)
+    message["Date"] = mail.created_at
+    # The same for each attempt, so that mail programs recognize a mail that arrives twice.
+    message["Message-ID"] = f"<{mail.id}@{sender.domain}>"
+    message["Auto-Submitted"] = "auto-generated"
+    texts = {name: " ".join(value.split()) for name, value in values.items()}
+    paragraphs = (
+        translate(f"mail.{kind}_text", brand=brand, **texts),
+        translate("mail.footer", brand=brand),
+    )
+    message.set_content("\n\n".join(paragraphs) + "\n")
+    message["Content-Language"] = language  # after the content, which replaces such headers
+    return message
