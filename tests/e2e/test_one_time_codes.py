@@ -160,6 +160,24 @@ async def enter_code(page: Page, code: str) -> None:
         await page.keyboard.press("Enter")
 
 
+async def set_up_authenticator(page: Page) -> Device:
+    """Register an authenticator on the page of the settings."""
+    await page.get_by_role("button", name="Set up authenticator").click()
+    dialog = page.get_by_role("dialog")
+    # `decode` fails if the image cannot be shown.
+    await dialog.get_by_role("img", name="QR code").evaluate("e => e.decode()")
+    device = Device(await dialog.locator("code").inner_text())
+    await dialog.get_by_label("6-digit code").fill("000000")
+    await dialog.get_by_role("button", name="Confirm").click()
+    await dialog.get_by_text("The code is wrong").wait_for()
+    await dialog.get_by_label("6-digit code").fill(device.code())
+    await dialog.get_by_role("button", name="Confirm").click()
+    await page.get_by_text("They are shown only now").wait_for()
+    await page.get_by_role("button", name="I have stored the codes").click()
+    await page.get_by_text("Recovery codes left: 10").wait_for()
+    return device
+
+
 @pytest.mark.browser
 @pytest.mark.checklist("AUTH-07", "SHELL-09")
 async def test_a_user_enables_codes_signs_in_with_one_and_disables_them(
@@ -174,20 +192,7 @@ async def test_a_user_enables_codes_signs_in_with_one_and_disables_them(
     await first.goto(f"{hub.url}/hub/login?next=%2Fhub%2Fhome")
     await submit_sign_in(first, name, PASSWORD)
     await first.goto(f"{hub.url}/services/bai/settings?tab=account")
-    await first.get_by_role("button", name="Set up authenticator").click()
-    dialog = first.get_by_role("dialog")
-    # `decode` fails if the image cannot be shown.
-    await dialog.get_by_role("img", name="QR code").evaluate("e => e.decode()")
-    secret = await dialog.locator("code").inner_text()
-    device = Device(secret)
-    await dialog.get_by_label("6-digit code").fill("000000")
-    await dialog.get_by_role("button", name="Confirm").click()
-    await dialog.get_by_text("The code is wrong").wait_for()
-    await dialog.get_by_label("6-digit code").fill(device.code())
-    await dialog.get_by_role("button", name="Confirm").click()
-    await first.get_by_text("They are shown only now").wait_for()
-    await first.get_by_role("button", name="I have stored the codes").click()
-    await first.get_by_text("Recovery codes left: 10").wait_for()
+    device = await set_up_authenticator(first)
 
     # The code comes before the confirmation that ends the other sign-in.
     second = await browser.new_page()

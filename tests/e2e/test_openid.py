@@ -12,6 +12,7 @@ import pytest
 from bai_services.i18n.catalogue import translator
 from tests.e2e.sessions import checked
 from tests.e2e.test_login_page import submit_sign_in
+from tests.e2e.test_one_time_codes import enter_code, set_up_authenticator
 from tests.hub import RunningHub
 from tests.testbed.openid_provider import CLIENT_ID, CLIENT_SECRET, serve_openid_provider
 
@@ -120,15 +121,25 @@ async def test_users_sign_in_with_an_openid_provider(
         await submit_sign_in(page, "user", hub.password)
         await page.get_by_role("button", name="Link Example University").click()
         await page.get_by_role("button", name=ENGLISH("openid.unlink")).wait_for()
+        # A one-time code is asked for after the provider, too.
+        await page.goto(f"{hub.url}/services/bai/settings?tab=account")
+        device = await set_up_authenticator(page)
         third = await (await browser.new_context()).new_page()
         await sign_in(third, hub)
+        await third.get_by_role("heading", name=ENGLISH("code.title")).wait_for()
+        await third.goto(f"{hub.url}{HOME}")
+        assert "/hub/login" in third.url
+        await sign_in(third, hub)
+        await enter_code(third, "000000")
+        await third.get_by_role("alert").get_by_text(ENGLISH("code.wrong")).wait_for()
+        await enter_code(third, device.code())
         assert third.url == f"{hub.url}{HOME}"
         await third.goto(f"{hub.url}/hub/identities")
         await third.get_by_role("button", name=ENGLISH("openid.unlink")).click()
         await third.get_by_text(ENGLISH("openid.none")).wait_for()
 
         # The setting for one-time codes in the configuration file reaches the manager.
-        with hub.rest("user") as user:
+        with hub.rest("user2") as user:
             assert checked(user.get("/me/authenticator"), 200)["rule"] == "optional"
         log = (hub.home / "hub.log").read_text(errors="replace")
         assert CLIENT_SECRET not in log

@@ -111,6 +111,8 @@ LONGEST_FIRST = (
     "e2e/test_run.py",
     "e2e/webui/test_languages.py",
     "e2e/test_isolation.py",
+    "e2e/test_openid.py",
+    "e2e/test_one_time_codes.py",
     "e2e/test_ssh.py",
     "e2e/test_journey_rest.py",
     "e2e/test_labext_consent.py",
