@@ -21,7 +21,14 @@ from bai_services.service_client import ServiceClient
 from bai_services.single_flight import FreshSingleFlight
 from bai_services.trusted_proxies import TrustedProxies
 
-from . import browser_sign_ins, handlers, hub_pages, password_resets, sign_ups
+from . import (
+    account_deletion,
+    browser_sign_ins,
+    handlers,
+    hub_pages,
+    password_resets,
+    sign_ups,
+)
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
 from .failures import PasswordChangeNeeded, sign_in_failed
 from .self_service import SelfService
@@ -169,6 +176,8 @@ class BaiAuthenticator(Authenticator):
             found += password_resets.HANDLERS
         if self.self_service.sign_up:
             found += sign_ups.HANDLERS
+        if self.self_service.account_deletion:
+            found += account_deletion.HANDLERS
         return found
 
     async def authenticate(self, handler: BaseHandler, data: Model) -> Model:

@@ -30,7 +30,7 @@ YEAR_SECONDS = 365 * 24 * 3600
 # Cookie that identifies the browser that must confirm a sign-in; see ``PendingKeys.browser``.
 PENDING_COOKIE = "bai_pending"
 # Values of ``?notice=``, with which other pages lead to the sign-in page.
-NOTICES = frozenset({"password_reset", "signed_up"})
+NOTICES = frozenset({"password_reset", "signed_up", "account_deleted"})
 
 
 class Page(BaseHandler):
@@ -105,6 +105,7 @@ class Page(BaseHandler):
                 url_path_join(self.hub.base_url, "login"), {"next": target, "username": username}
             ),
             xsrf=self.xsrf_token.decode("ascii"),
+            offers_deletion=self.authenticator.self_service.account_deletion,
             **ns,
         )
         return str(await page)

@@ -9,6 +9,7 @@ from ..hub.client import Hub
 from ..mail.mails import Mails
 from ..metrics import Metrics
 from ..settings import Settings
+from .account_deletion import AccountDeletions
 from .callers import Callers
 from .domains import Domains
 from .keypair_secrets import KeypairSecrets
@@ -46,6 +47,7 @@ class AccountServices:
     token_revocations: TokenRevocations
     password_resets: PasswordResets
     sign_ups: SignUps
+    deletions: AccountDeletions
     sign_up_invitations: SignUpInvitations
 
 
@@ -61,6 +63,16 @@ def account_services(
     projects = Projects(context, domains)
     users = Users(context, domains, projects, passwords, secrets, lockouts, mails)
     token_revocations = TokenRevocations(context.database, hub)
+    sign_ins = SignIns(
+        context,
+        passwords,
+        hub,
+        token_revocations,
+        metrics,
+        lockouts,
+        token_seconds=settings.cli_token_seconds,
+        max_password_age_days=settings.password_max_age_days,
+    )
     return AccountServices(
         callers=Callers(context.database, context.clock, secrets),
         me=Me(context.database),
@@ -72,16 +84,8 @@ def account_services(
         user_policies=Policies("user", context),
         project_policies=Policies("project", context),
         ssh_keys=SshKeys(context),
-        sign_ins=SignIns(
-            context,
-            passwords,
-            hub,
-            token_revocations,
-            metrics,
-            lockouts,
-            token_seconds=settings.cli_token_seconds,
-            max_password_age_days=settings.password_max_age_days,
-        ),
+        sign_ins=sign_ins,
+        deletions=AccountDeletions(sign_ins, users),
         token_revocations=token_revocations,
         password_resets=PasswordResets(context, mails, passwords, limits, token_revocations),
         sign_ups=SignUps(context, mails, passwords, limits, secrets),

@@ -115,6 +115,16 @@ class SignIns:
         fields["need_password_change"] = self._must_change_password(account)
         return VerifiedAccount(**fields, max_concurrent_logins=limit)
 
+    async def confirm_password(
+        self, name: str, password: str, client_ip: str, action: str
+    ) -> Caller:
+        """Return the user with this name and password; raises the errors of ``verify``.
+
+        ``action`` is the action in the audit log.
+        """
+        found = await self._check_password(name, password, client_ip, action)
+        return _as_caller(found.account, client_ip)
+
     async def account(self, caller: Caller, username: str) -> HubAccount:
         """Return the account data that the Hub needs; raise ``NotFound`` for an unknown name."""
         authorizer.require(caller, "account.read")
