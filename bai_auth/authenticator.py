@@ -23,7 +23,14 @@ from bai_services.service_client import ServiceClient
 from bai_services.single_flight import FreshSingleFlight
 from bai_services.trusted_proxies import TrustedProxies
 
-from . import browser_sign_ins, handlers, hub_pages, password_resets, sign_ups
+from . import (
+    account_deletion,
+    browser_sign_ins,
+    handlers,
+    hub_pages,
+    password_resets,
+    sign_ups,
+)
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
 from .failures import CodeNeeded, PasswordChangeNeeded, RegistrationNeeded, sign_in_failed
 from .openid import handlers as openid_handlers
@@ -236,6 +243,8 @@ class BaiAuthenticator(Authenticator):
             found += sign_ups.HANDLERS
         if self.openid_clients:
             found += openid_handlers.HANDLERS
+        if self.self_service.account_deletion:
+            found += account_deletion.HANDLERS
         return found
 
     async def authenticate(self, handler: BaseHandler, data: Model) -> Model:

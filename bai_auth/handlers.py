@@ -33,7 +33,7 @@ from .sign_in_steps import CODE_SECONDS, EXTERNAL_ATTRIBUTE, PROOF_ATTRIBUTE, Si
 
 YEAR_SECONDS = 365 * 24 * 3600
 # Values of ``?notice=``, with which other pages lead to the sign-in page.
-NOTICES = frozenset({"password_reset", "signed_up"})
+NOTICES = frozenset({"password_reset", "signed_up", "account_deleted"})
 
 
 class Page(BaseHandler):
@@ -109,6 +109,7 @@ class Page(BaseHandler):
                 url_path_join(self.hub.base_url, "login"), {"next": target, "username": username}
             ),
             xsrf=self.xsrf_token.decode("ascii"),
+            offers_deletion=self.authenticator.self_service.account_deletion,
             **ns,
         )
         return str(await page)

@@ -35,7 +35,10 @@ class Document:
 
 
 class SelfService(LoggingConfigurable):
-    """Pages for a forgotten password and for sign-up; all are switched off by default."""
+    """Pages for a forgotten password, sign-up and the deletion of the own account.
+
+    All are switched off by default.
+    """
 
     public_url = Unicode(
         help="""
@@ -116,6 +119,15 @@ class SelfService(LoggingConfigurable):
         help="""
         Privacy policy to which users must agree to sign up: a URL or a text. If empty, no consent
         is requested.
+        """,
+    ).tag(config=True)
+
+    account_deletion = Bool(
+        False,
+        help="""
+        Whether users can delete their own accounts, after they have entered their password.
+
+        The page that changes the password then has a link to this page.
         """,
     ).tag(config=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import audit, dashboard, drain, events, health, mail, metrics
 from .accounts import (
+    account_deletion,
     auth,
     domains,
     external_identities,
@@ -42,6 +43,7 @@ ROUTES: list[Route] = [
     *auth.ROUTES,
     *password_resets.ROUTES,
     *sign_ups.ROUTES,
+    *account_deletion.ROUTES,
     *domains.ROUTES,
     *projects.ROUTES,
     *users.ROUTES,

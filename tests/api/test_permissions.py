@@ -100,6 +100,11 @@ TABLE = [
         "403 403 403 403 403 403 403 invalid-request 403",
         {"token": "x", "password": "x"},
     ),
+    Row(
+        "POST /auth/account-deletion",
+        "403 403 403 403 403 403 403 sign-in-refused 403",
+        {"name": "x", "password": "x"},
+    ),
     Row("GET /sign-up-invitations", "ok ok ok 403 403 403 ok 403 403"),
     Row("POST /sign-up-invitations", "ok ok ok 403 403 403 403 403 403", {}),
     Row("GET /sign-up-invitations/{sign_up_invitation}", "ok ok 404 403 403 403 ok 403 403"),

@@ -17,7 +17,7 @@ from bai_services.service_client import ServiceClient
 from tests.testbed.manager import HUB_TOKEN, Api
 from tests.testbed.ports import free_port
 
-PAGES = {"/forgot-password", "/reset-password", "/sign-up", "/verify-email"}
+PAGES = {"/forgot-password", "/reset-password", "/sign-up", "/verify-email", "/delete-account"}
 
 
 def app(public_url: str = "") -> Any:
@@ -48,6 +48,7 @@ def test_pages_that_send_mails_need_the_public_url(tmp_path: Path) -> None:
     with pytest.raises(TraitError, match="public_url"):
         routes(tmp_path, "hub.example.org", password_reset=True)
     url = "https://hub.example.org/base/"
+    assert routes(tmp_path, account_deletion=True) == {"/delete-account"}
     assert routes(tmp_path, url, password_reset=True) == {"/forgot-password", "/reset-password"}
     assert routes(tmp_path, sign_up=True, sign_up_verifies_email=False) == {
         "/sign-up",

@@ -26,7 +26,7 @@ from bai_services.core import (
     resources,
     user_input,
 )
-from bai_services.core.accounts import one_time_codes, passwords, signature, ssh_keys
+from bai_services.core.accounts import one_time_codes, passwords, sign_ups, signature, ssh_keys
 from bai_services.core.apps import shares as app_shares
 from bai_services.core.cluster import (
     device_sharing,
@@ -47,7 +47,7 @@ from bai_services.core.sessions import (
     batch,
     callbacks,
     dependencies,
-    kernel_group,
+    group_request,
     logs,
 )
 from bai_services.core.sessions import (
@@ -114,7 +114,7 @@ PARSERS: dict[str, list[Parser]] = {
         egress.parse_targets,
         lambda t: egress.parse_targets(f"[::1]:{t}"),
     ],
-    "sessions.kernel_group.check_cluster": [lambda t: kernel_group.check_cluster(2, t)],
+    "sessions.group_request.check_cluster": [lambda t: group_request.check_cluster(2, t)],
     "cluster.group_options.GroupOptions.of": [
         lambda t: group_options.GroupOptions.of({"pending_timeout": t}),
         lambda t: group_options.GroupOptions.of({t: t}),
@@ -215,6 +215,9 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: device_sharing.Sharing.from_facts({"enforcement": t, "shares": {"least": t}}),
         lambda t: device_sharing.Sharing.from_facts({"shares": t}),
     ],
+    "accounts.sign_ups.check_email_domain": [
+        lambda t: sign_ups.check_email_domain(t, ["example.org"])
+    ],
     "accounts.signature.parse_authorization": [signature.parse_authorization],
     "accounts.ssh_keys.check_key_name": [ssh_keys.check_key_name],
     "accounts.ssh_keys.parse_public_key": [
@@ -250,6 +253,7 @@ NOT_FROM_USERS = {
     "counts.counted",
     "counts.with_article",
     "record_fields.fields_of",
+    "cluster.image_labels.preferred_shared_memory",
     "cluster.devices.check_exclusive",
     "cluster.devices.check_unique",
     "cluster.devices.max_amount",
@@ -283,10 +287,10 @@ NOT_FROM_USERS = {
     "sessions.callbacks.body_of",
     "sessions.callbacks.secret_of",
     "sessions.callbacks.signature",
+    "sessions.group_request.request_of",
     "sessions.kernel_group.cluster_environ",
     "sessions.kernel_group.folder_name",
     "sessions.kernel_group.kernel_end_text",
-    "sessions.kernel_group.request_of",
     "sessions.kernel_group.total_slots",
     "sessions.launch_plan.Injection.from_json",
     "sessions.launch_plan.LaunchPlan.from_json",

@@ -34,6 +34,7 @@ import os
 c.SelfService.public_url = f"http://127.0.0.1:{os.environ['BAI_PORT']}/"
 c.SelfService.password_reset = True
 c.SelfService.sign_up = True
+c.SelfService.account_deletion = True
 c.SelfService.sign_up_email_domains = ["example.org"]
 c.SelfService.terms_of_service = "https://example.org/terms"
 c.SelfService.privacy_policy = "We keep your <b>name</b>. Nothing else."

@@ -1,4 +1,4 @@
-"""Pages of users who are not signed in: forgotten password and sign-up."""
+"""Pages for a forgotten password, sign-up, and the deletion of the own account."""
 
 from __future__ import annotations
 
@@ -187,3 +187,24 @@ async def test_a_user_signs_up_with_an_invitation_and_is_approved(
     assert [project["name"] for project in user["projects"]] == ["default"]
     logs = hub.logs(lines=10_000)
     assert token not in logs and urlsplit(mail.link).fragment not in logs
+
+
+@pytest.mark.checklist("AUTH-14")
+async def test_a_user_deletes_the_own_account(hub: RunningHub, browser: Browser) -> None:
+    name = new_account(hub)
+    page = await (await browser.new_context(locale="en-US")).new_page()
+    await page.goto(f"{hub.url}/hub/login?next=%2Fhub%2Fchange-password")
+    await sign_in(page, name, PASSWORD)
+    await page.get_by_role("link", name=ENGLISH("self_service.deletion_title")).click()
+    await submit(page, "self_service.deletion_submit", password=PASSWORD)
+    assert await page.locator("input:invalid").count() == 1
+    await page.check("#confirmed")
+    await submit(page, "self_service.deletion_submit", password=NEW)
+    await page.get_by_role("alert").get_by_text(ENGLISH("password.wrong")).wait_for()
+    await page.check("#confirmed")
+    await submit(page, "self_service.deletion_submit", password=PASSWORD)
+    await wait_for_text(page, "self_service.notice_account_deleted")
+    await page.goto(f"{hub.url}/hub/home")
+    await page.get_by_role("heading", name=ENGLISH("sign_in.title")).wait_for()
+    await sign_in(page, name, PASSWORD)
+    await wait_for_text(page, "sign_in.refused")

@@ -231,6 +231,16 @@ async def test_a_password_change_needs_the_code(codes_world: World) -> None:
     assert await sign_in(codes_world, device.code(), password="another horse 2?") == ""
 
 
+async def test_the_deletion_of_the_own_account_needs_the_code(codes_world: World) -> None:
+    device = await register(codes_world)
+    deletions = codes_world.manager.accounts.deletions
+    for factor in (SecondFactor(), SecondFactor("000000")):
+        with pytest.raises(SignInRefused):
+            await deletions.delete(HUB, "user", PASSWORD, IP, factor)
+    await deletions.delete(HUB, "user", PASSWORD, IP, SecondFactor(device.code(30)))
+    assert (await codes_world.manager.accounts.users.get(SUPERADMIN, "user")).status == "deleted"
+
+
 async def test_registration_is_required_in_some_domains(
     demo_database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:

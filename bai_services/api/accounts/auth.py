@@ -119,7 +119,7 @@ class VerifyHandler(APIHandler):
             body.name,
             body.password.get_secret_value(),
             body.client_ip,
-            _factor(body.code, body.code_proof),
+            factor_of(body.code, body.code_proof),
         )
 
 
@@ -140,7 +140,7 @@ class TokenHandler(APIHandler):
     async def post(self, body: Credentials) -> dict[str, str]:
         address = await self.settings["sign_in"].user_ip(self)
         return await self.manager.accounts.sign_ins.create_token(
-            body.name, body.password.get_secret_value(), address, _factor(body.code)
+            body.name, body.password.get_secret_value(), address, factor_of(body.code)
         )
 
     @operation(
@@ -169,7 +169,7 @@ class PasswordHandler(APIHandler):
             body.old_password.get_secret_value(),
             body.new_password.get_secret_value(),
             address,
-            factor=_factor(body.code, body.code_proof if is_hub else None),
+            factor=factor_of(body.code, body.code_proof if is_hub else None),
             keep_session=body.keep_session if is_hub else "",
             revokes_tokens=body.revoke_tokens,
         )
@@ -204,7 +204,7 @@ class RedeemHandler(APIHandler):
         return await self.manager.accounts.sign_ins.redeem_code(body.code, body.verifier, address)
 
 
-def _factor(code: SecretStr, proof: SecretStr | None = None) -> SecondFactor:
+def factor_of(code: SecretStr, proof: SecretStr | None = None) -> SecondFactor:
     return SecondFactor(code.get_secret_value(), "" if proof is None else proof.get_secret_value())
 
 

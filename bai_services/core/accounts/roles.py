@@ -186,6 +186,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     # For users on the Hub's pages who are not signed in.
     "account.reset-password": _HUB,
     "account.sign-up": _HUB,
+    "account.delete": _HUB,
     "sign-up-invitation.read": _ADMIN_READS,
     "sign-up-invitation.write": _DOMAIN_WRITES,
 }

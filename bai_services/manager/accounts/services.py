@@ -9,6 +9,7 @@ from ..hub.client import Hub
 from ..mail.mails import Mails
 from ..metrics import Metrics
 from ..settings import Settings
+from .account_deletion import AccountDeletions
 from .callers import Callers
 from .domains import Domains
 from .external_sign_ins import ExternalSignIns
@@ -50,6 +51,7 @@ class AccountServices:
     token_revocations: TokenRevocations
     password_resets: PasswordResets
     sign_ups: SignUps
+    deletions: AccountDeletions
     sign_up_invitations: SignUpInvitations
 
 
@@ -68,6 +70,17 @@ def account_services(
     one_time_codes = OneTimeCodes(
         context, settings.key, lockouts, settings.one_time_codes, settings.brand.name
     )
+    sign_ins = SignIns(
+        context,
+        passwords,
+        hub,
+        token_revocations,
+        metrics,
+        lockouts,
+        one_time_codes,
+        token_seconds=settings.cli_token_seconds,
+        max_password_age_days=settings.password_max_age_days,
+    )
     return AccountServices(
         callers=Callers(context.database, context.clock, secrets),
         me=Me(context.database),
@@ -79,19 +92,10 @@ def account_services(
         user_policies=Policies("user", context),
         project_policies=Policies("project", context),
         ssh_keys=SshKeys(context),
-        sign_ins=SignIns(
-            context,
-            passwords,
-            hub,
-            token_revocations,
-            metrics,
-            lockouts,
-            one_time_codes,
-            token_seconds=settings.cli_token_seconds,
-            max_password_age_days=settings.password_max_age_days,
-        ),
+        sign_ins=sign_ins,
         one_time_codes=one_time_codes,
         external_sign_ins=ExternalSignIns(context, users, one_time_codes, lockouts, metrics),
+        deletions=AccountDeletions(sign_ins, users),
         token_revocations=token_revocations,
         password_resets=PasswordResets(context, mails, passwords, limits, token_revocations),
         sign_ups=SignUps(context, mails, passwords, limits, secrets),

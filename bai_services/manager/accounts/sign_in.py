@@ -149,6 +149,16 @@ class SignIns:
             code_proof=accepted.factor.proof,
         )
 
+    async def confirm_password(
+        self, name: str, password: str, client_ip: str, action: str, factor: SecondFactor
+    ) -> Caller:
+        """Return the user with this name and password; raises the errors of ``verify``.
+
+        ``action`` is the action in the audit log.
+        """
+        found = await self._check_password(name, password, client_ip, action, factor)
+        return _as_caller(found.account, client_ip)
+
     async def account(self, caller: Caller, username: str) -> HubAccount:
         """Return the account data that the Hub needs; raise ``NotFound`` for an unknown name."""
         authorizer.require(caller, "account.read")

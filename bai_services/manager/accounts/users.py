@@ -176,7 +176,23 @@ class Users:
         user = await self._require_writable(caller, key, {"status": "deleted"})
         if user.id == caller.user_id:
             raise Conflict("you cannot delete your own account; another administrator can")
-        entry = self._entry(caller, "user.delete", user)
+        await self._delete(user, self._entry(caller, "user.delete", user))
+
+    async def delete_own(self, caller: Caller) -> None:
+        """Delete the account of the caller, like ``delete``.
+
+        Raises
+        ------
+        Conflict
+            If this is the last active superadmin.
+        """
+        user = await self.get(caller, caller.user_id or "")
+        authorizer.require(
+            caller, "user.change-own", Target(domain=user.domain, owner=Owner(user.id, user.role))
+        )
+        await self._delete(user, self._entry(caller, "user.delete-own", user))
+
+    async def _delete(self, user: User, entry: AuditEntry) -> None:
         change = UserChange(
             {"status": "deleted", "awaits_approval": False},
             deactivates_keypairs=True,

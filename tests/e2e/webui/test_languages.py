@@ -294,3 +294,6 @@ async def test_texts_of_the_hub(tour: Tour, hub: RunningHub) -> None:
         await tour.page.goto(f"{hub.url}/hub/login")
         await tour.page.locator("#username_input").wait_for()
         await tour.check_language("hub: login", texts)
+        for name in ("forgot-password", "reset-password#x", "sign-up", "verify-email#x"):
+            await tour.page.goto(f"{hub.url}/hub/{name}")
+            await tour.check_language(f"hub: {name}", texts)

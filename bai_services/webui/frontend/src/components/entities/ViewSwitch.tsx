@@ -40,6 +40,7 @@ export function ViewSwitch({ views, filters, onChange }: ViewSwitchProps) {
   return (
     <Segmented
       aria-label={t('entities.view')}
+      style={{ maxWidth: '100%', overflowX: 'auto' }}
       value={current?.name ?? ALL}
       onChange={choose}
       options={[ALL, ...views.map(({ name }) => name)].map(name => ({

@@ -1,0 +1,36 @@
+"""Users delete their own accounts, with the same effects as a deletion by an administrator."""
+
+from __future__ import annotations
+
+from bai_services.core.accounts.one_time_codes import SecondFactor
+from bai_services.core.accounts.roles import Caller
+
+from . import authorizer
+from .sign_in import SignIns
+from .users import Users
+
+
+class AccountDeletions:
+    """Only the Hub may call it, for a user who is signed in there."""
+
+    def __init__(self, sign_ins: SignIns, users: Users) -> None:
+        self._sign_ins = sign_ins
+        self._users = users
+
+    async def delete(
+        self, caller: Caller, name: str, password: str, client_ip: str, factor: SecondFactor
+    ) -> None:
+        """Delete the account of a user name and its password; the lockout of sign-ins applies.
+
+        Raises
+        ------
+        SignInRefused, SignInBlocked, Unavailable
+            As in ``SignIns.verify``.
+        Conflict
+            If this is the last active superadmin.
+        """
+        authorizer.require(caller, "account.delete")
+        owner = await self._sign_ins.confirm_password(
+            name, password, client_ip, "sign-in.account-deletion", factor
+        )
+        await self._users.delete_own(owner)
