@@ -1,6 +1,6 @@
 """All tables of bai-hub; importing this package registers them in ``metadata``."""
 
-from . import accounts, apps, callbacks, cluster, folders, scheduling, sessions, ssh_keys
+from . import accounts, apps, callbacks, cluster, folders, scheduling, sessions, ssh_keys, usage
 from .base import metadata
 
 __all__ = [
@@ -13,4 +13,5 @@ __all__ = [
     "scheduling",
     "sessions",
     "ssh_keys",
+    "usage",
 ]
