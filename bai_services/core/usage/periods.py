@@ -16,6 +16,7 @@ from .model import DAY, HOUR
 KEPT_FOR = timedelta(days=400)
 MAX_HOURS = 31 * 24
 _MAX_ZONE_NAME = 64
+_MAX_TIME = 40
 
 
 class Every(StrEnum):
@@ -51,6 +52,29 @@ def zone_of(name: str) -> ZoneInfo:
         raise InvalidRequest(
             f"{shown(name)!r} is not a time zone; use a name such as UTC or Asia/Seoul",
             field="time_zone",
+        ) from None
+
+
+def read_time(name: str, text: str, zone: ZoneInfo) -> datetime:
+    """Read a parameter: a date, which means its beginning in ``zone``, or a date with a time.
+
+    A time without a zone is in ``zone``.
+
+    Raises
+    ------
+    InvalidRequest
+        If the text is not a date, or cannot be converted to UTC.
+    """
+    try:
+        if len(text) > _MAX_TIME or text.isdigit():
+            raise ValueError(text)
+        at = datetime.fromisoformat(text)
+        return (at if at.tzinfo else at.replace(tzinfo=zone)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidRequest(
+            f"{name}={shown(text)!r} is not a date; use the form 2026-01-31 or "
+            "2026-01-31T08:00:00+00:00",
+            field=name,
         ) from None
 
 

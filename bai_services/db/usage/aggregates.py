@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.usage.model import (
     DAY,
     HOUR,
     MEASURES,
     STORED_DIMENSIONS,
+    WAITING,
     FactKey,
     Holder,
     Measures,
@@ -22,7 +25,8 @@ from bai_services.core.usage.model import (
 
 from ..database import Database
 from ..scheduling import lease
-from ..tables.sessions import allocations, counters, status_history
+from ..sqlite_driver import LONG
+from ..tables.sessions import allocations, counters, sessions, status_history
 from ..tables.usage import usage_hours, usage_records, usage_totals
 from . import record_writes
 
@@ -64,16 +68,16 @@ class UsageAggregateStore:
     async def first_record(self) -> int | None:
         """Return the start of the oldest record, None if there are no records."""
         async with self._db.read() as tx:
-            first: int | None = await tx.scalar(sa.select(sa.func.min(_record.started_at)))
-            return first
+            return await first_record(tx)
 
     async def records_between(self, start: int, end: int) -> list[UsageRecord]:
-        """Return the records that overlap a period."""
+        """Return the records that overlap a period, and pending sessions as open records."""
         records: list[UsageRecord] = []
         async with self._db.read_one_state() as tx:
-            rows = await tx.stream(overlapping(start, end))
-            async for page in rows.partitions(_PAGE):
+            async for page in pages(tx, overlapping(start, end)):
                 records += [record_of(row) for row in page]
+            async for page in pages(tx, pending_sessions()):
+                records += [waiting_record(row) for row in page]
         return records
 
     async def write_hour(
@@ -93,7 +97,7 @@ class UsageAggregateStore:
         async with self._db.write() as tx:
             if token is not None:
                 await lease.require(tx, token)
-            await tx.execute(sa.delete(usage_hours).where(usage_hours.c.start == hour))
+            await tx.execute(_long(sa.delete(usage_hours)).where(usage_hours.c.start == hour))
             await _delete_totals(tx, HOUR, usage_totals.c.start == hour)
             if facts:
                 await tx.execute(sa.insert(usage_hours), [_fact(hour, *it) for it in facts.items()])
@@ -133,10 +137,22 @@ class UsageAggregateStore:
     async def delete_before(self, at: int) -> None:
         """Delete records that ended, and totals of hours that began, before a time."""
         async with self._db.write() as tx:
-            await tx.execute(sa.delete(usage_records).where(_record.ended_at < at))
-            await tx.execute(sa.delete(usage_hours).where(usage_hours.c.start < at))
+            await tx.execute(_long(sa.delete(usage_records)).where(_record.ended_at < at))
+            await tx.execute(_long(sa.delete(usage_hours)).where(usage_hours.c.start < at))
             for interval in (HOUR, DAY):
                 await _delete_totals(tx, interval, usage_totals.c.start < at)
+
+
+def _long(statement: Any) -> Any:
+    """Let SQLite run a statement in a thread: it changes many rows."""
+    return statement.prefix_with(LONG, dialect="sqlite")
+
+
+async def pages(tx: AsyncConnection, query: sa.Select[Any]) -> AsyncIterator[Sequence[Any]]:
+    """Yield the rows of a query in pages; other tasks run between two pages."""
+    for page in (await tx.execute(query)).partitions(_PAGE):
+        yield page
+        await asyncio.sleep(0)
 
 
 def overlapping(start: int, end: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
@@ -150,6 +166,27 @@ def overlapping(start: int, end: int, *conditions: sa.ColumnElement[bool]) -> sa
 
 def record_of(row: Sequence[Any]) -> UsageRecord:
     return UsageRecord(*row[:7], Holder(*row[7:]))
+
+
+def pending_sessions(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Select pending sessions, for ``waiting_record``; they have no record before the wait ends."""
+    s = sessions.c
+    seconds = record_writes.seconds_of
+    earliest, since = sa.func.coalesce(seconds(s.starts_at), 0), seconds(s.status_changed_at)
+    start = sa.case((earliest > since, earliest), else_=since)
+    holder = (s.owner_id, s.project_id, s.domain, s.resource_group, s.image)
+    is_pending = (s.live_name.is_not(None), s.status == Status.PENDING)
+    return sa.select(s.id, start, *holder).where(*is_pending, *conditions)
+
+
+def waiting_record(row: Sequence[Any]) -> UsageRecord:
+    session_id, start, *holder = row
+    return UsageRecord(session_id, "", WAITING, "", 1, start, None, Holder(*holder))
+
+
+async def first_record(tx: AsyncConnection) -> int | None:
+    first: int | None = await tx.scalar(sa.select(sa.func.min(_record.started_at)))
+    return first
 
 
 async def read_done_until(tx: AsyncConnection) -> int | None:
@@ -193,7 +230,7 @@ async def _delete_totals(
     tx: AsyncConnection, interval: int, condition: sa.ColumnElement[bool]
 ) -> None:
     await tx.execute(
-        sa.delete(usage_totals).where(
+        _long(sa.delete(usage_totals)).where(
             usage_totals.c.dimension.in_(STORED_DIMENSIONS),
             usage_totals.c.interval_seconds == interval,
             condition,
@@ -217,7 +254,7 @@ async def _write_day(tx: AsyncConnection, day: int) -> None:
         t.start >= day,
         t.start < day + DAY,
     )
-    await tx.execute(sa.insert(usage_totals).from_select(names, sums.group_by(*group)))
+    await tx.execute(_long(sa.insert(usage_totals)).from_select(names, sums.group_by(*group)))
 
 
 def _fact(hour: int, key: FactKey, measures: Measures) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from bai_services.core.usage.model import SESSIONS, WAITING
 
 from .. import bulk
 from ..scheduling.caps import CHUNK
+from ..sqlite_driver import LONG
 from ..tables.cluster import devices
 from ..tables.sessions import allocations, sessions, status_history
 from ..tables.usage import usage_records
@@ -143,7 +144,9 @@ def _insert(is_postgres: bool, select: Any, returns: bool) -> Any:
             _records.ended_at == _records.started_at,
         ),
     )
-    return insert.returning(_records.started_at) if returns else insert
+    if not returns:
+        return insert
+    return insert.prefix_with(LONG, dialect="sqlite").returning(_records.started_at)
 
 
 _COLUMNS_IN_ORDER = [
