@@ -66,7 +66,7 @@ class UsageAggregateStore:
             return await read_done_until(tx)
 
     async def first_record(self) -> int | None:
-        """Return the start of the oldest record, None if there are no records."""
+        """Return the start of the oldest record, or wait of a pending session, None: neither."""
         async with self._db.read() as tx:
             return await first_record(tx)
 
@@ -176,7 +176,7 @@ def pending_sessions(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     start = sa.case((earliest > since, earliest), else_=since)
     holder = (s.owner_id, s.project_id, s.domain, s.resource_group, s.image)
     is_pending = (s.live_name.is_not(None), s.status == Status.PENDING)
-    return sa.select(s.id, start, *holder).where(*is_pending, *conditions)
+    return sa.select(s.id, start.label("start"), *holder).where(*is_pending, *conditions)
 
 
 def waiting_record(row: Sequence[Any]) -> UsageRecord:
@@ -185,8 +185,13 @@ def waiting_record(row: Sequence[Any]) -> UsageRecord:
 
 
 async def first_record(tx: AsyncConnection) -> int | None:
-    first: int | None = await tx.scalar(sa.select(sa.func.min(_record.started_at)))
-    return first
+    """Return the start of the oldest record or wait of a pending session, None if there is none."""
+    waits = pending_sessions().subquery()
+    starts = [
+        await tx.scalar(sa.select(sa.func.min(_record.started_at))),
+        await tx.scalar(sa.select(sa.func.min(waits.c.start))),
+    ]
+    return min((start for start in starts if start is not None), default=None)
 
 
 async def read_done_until(tx: AsyncConnection) -> int | None:
