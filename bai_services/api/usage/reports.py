@@ -119,6 +119,7 @@ class UsageHandler(APIHandler):
             "limit": f"maximum number of groups, 1 to {MAX_KEYS}, default {DEFAULT_KEYS}: those "
             "with the largest usage of the slot",
             "format": "csv: the rows as a CSV file; default: json",
+            "filename": "name of the file for format=csv; default: usage.csv",
         },
     )
     async def get(self) -> records.UsageReport | None:
@@ -128,7 +129,9 @@ class UsageHandler(APIHandler):
         if as_format is _Format.JSON:
             return report
         self.set_header("Content-Type", "text/csv; charset=utf-8")
-        self.set_header("Content-Disposition", content_disposition("usage.csv"))
+        self.set_header(
+            "Content-Disposition", content_disposition(given.get("filename", "usage.csv"))
+        )
         await self.finish(csv_of(report.rows, columns_of(UsageRow), to_json))
         return None
 

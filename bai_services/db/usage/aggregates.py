@@ -165,7 +165,9 @@ def overlapping(start: int, end: int, *conditions: sa.ColumnElement[bool]) -> sa
 
 
 def record_of(row: Sequence[Any]) -> UsageRecord:
-    return UsageRecord(*row[:7], Holder(*row[7:]))
+    *values, owner_id, project_id, domain, resource_group, image, model = row
+    holder = Holder(owner_id, project_id, domain, resource_group, image, model)
+    return UsageRecord(*values, holder=holder)
 
 
 def pending_sessions(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:

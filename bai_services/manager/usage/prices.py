@@ -49,8 +49,13 @@ class PriceList:
             raise InvalidRequest(
                 "two prices have the same resource group and slot; remove one", field="prices"
             )
-        details = {"prices": len(new.prices), "currency": currency}
-        entry = self._audit.entry(caller, "usage-price.replace", "usage-prices", **details)
+        entry = self._audit.entry(
+            caller,
+            "usage-price.replace",
+            "usage-prices",
+            prices=len(new.prices),
+            currency=currency,
+        )
         await self._store.replace(new, entry)
         return _view(new)
 

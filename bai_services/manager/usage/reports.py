@@ -120,7 +120,7 @@ class UsageReports:
         groups = len({key for _, key, _ in totals})
         chosen = set(keys)
         _check_rows(len(intervals) * sum(key in chosen for _, key, _ in totals))
-        if request.every is Every.PERIOD:
+        if len(intervals) == 1:
             sums = totals
         else:
             narrow = replace(scope, keys=() if scope.by is Dimension.TOTAL else tuple(keys))
@@ -302,7 +302,7 @@ def _rows(
     wanted = [item for item in sums.items() if item[0][1] in places]
     wanted.sort(key=lambda item: (item[0][0], places[item[0][1]], item[0][2]))
     return [
-        _row(intervals[index if len(intervals) > 1 else 0], key, names.get(key, key), slot, found)
+        _row(intervals[index], key, names.get(key, key), slot, found)
         for (index, key, slot), found in wanted
     ]
 
