@@ -107,7 +107,7 @@ class UsageAggregateStore:
                 await _write_day(tx, hour + HOUR - DAY)
             await _set_done(tx, hour + HOUR)
 
-    async def rebuild(self, token: int | None, since: int | None = None) -> int:
+    async def rebuild(self, token: int | None, since: int = 0) -> int:
         """Write missing records and ends, and repeat the totals of hours that they change.
 
         ``since`` limits the check to resources that are in use or were released after this time.
@@ -118,17 +118,17 @@ class UsageAggregateStore:
             first_row, last_row = await _ledger_range(tx, since)
             first_step, last_step = await _history_range(tx, since)
         for start in range(first_row, last_row + 1, _REBUILD_PAGE):
-            count += await self._rebuild_page(record_writes.rebuild_held, start, token)
+            count += await self._rebuild_page(record_writes.rebuild_held, start, since, token)
         for start in range(first_step, last_step + 1, _REBUILD_PAGE):
-            count += await self._rebuild_page(record_writes.rebuild_waits, start, token)
+            count += await self._rebuild_page(record_writes.rebuild_waits, start, since, token)
         return count
 
-    async def _rebuild_page(self, rebuild: Any, first: int, token: int | None) -> int:
+    async def _rebuild_page(self, rebuild: Any, first: int, since: int, token: int | None) -> int:
         last = first + _REBUILD_PAGE - 1
         async with self._db.write() as tx:
             if token is not None:
                 await lease.require(tx, token)
-            changed: list[int] = await rebuild(tx, first, last)
+            changed: list[int] = await rebuild(tx, first, last, since)
             done = await read_done_until(tx)
             if changed and done is not None and min(changed) < done:
                 await _set_done(tx, min(changed) // HOUR * HOUR)
@@ -211,10 +211,10 @@ async def _set_done(tx: AsyncConnection, at: int) -> None:
         await tx.execute(sa.insert(counters).values(name=_DONE_UNTIL, value=at))
 
 
-async def _ledger_range(tx: AsyncConnection, since: int | None) -> tuple[int, int]:
+async def _ledger_range(tx: AsyncConnection, since: int) -> tuple[int, int]:
     row = allocations.c
     last = await tx.scalar(sa.select(sa.func.max(row.id))) or 0
-    if since is None:
+    if not since:
         return 1, last
     # Two queries, because each can use an index.
     recent = (row.freed_at >= record_writes.time_of(since), row.freed_at.is_(None))
@@ -222,10 +222,10 @@ async def _ledger_range(tx: AsyncConnection, since: int | None) -> tuple[int, in
     return min((first for first in firsts if first is not None), default=last + 1), last
 
 
-async def _history_range(tx: AsyncConnection, since: int | None) -> tuple[int, int]:
+async def _history_range(tx: AsyncConnection, since: int) -> tuple[int, int]:
     step = status_history.c
     last = await tx.scalar(sa.select(sa.func.max(step.id))) or 0
-    if since is None:
+    if not since:
         return 1, last
     # The newest earlier step is found from the end of the table, without an index.
     earlier = sa.select(step.id).where(step.at < record_writes.time_of(since))

@@ -22,6 +22,7 @@ from bai_services.core.usage.model import SESSIONS, WAITING
 from .. import bulk
 from ..scheduling.caps import CHUNK
 from ..sqlite_driver import LONG
+from ..tables.base import UtcDateTime
 from ..tables.cluster import devices
 from ..tables.sessions import allocations, sessions, status_history
 from ..tables.usage import usage_records
@@ -187,10 +188,17 @@ _CLOSE = (
     )
 )
 _WAITED = _statements(_waits(bulk.Among(status_history.c.session_id, "ids")))
-_LEDGER_RANGE = allocations.c.id.between(sa.bindparam("first"), sa.bindparam("last"))
+_SINCE: sa.BindParameter[Any] = sa.bindparam("since", type_=UtcDateTime())
+_LEDGER_RANGE = sa.and_(
+    allocations.c.id.between(sa.bindparam("first"), sa.bindparam("last")),
+    sa.or_(allocations.c.freed_at.is_(None), allocations.c.freed_at >= _SINCE),
+)
 _REBUILD_HELD = _statements(_of_kernels(_LEDGER_RANGE), _of_sessions(_LEDGER_RANGE), returns=True)
 _REBUILD_WAITS = _statements(
-    _waits(status_history.c.id.between(sa.bindparam("first"), sa.bindparam("last"))),
+    _waits(
+        status_history.c.id.between(sa.bindparam("first"), sa.bindparam("last")),
+        status_history.c.at >= _SINCE,
+    ),
     returns=True,
 )
 
@@ -215,17 +223,20 @@ async def write_waits(tx: AsyncConnection, session_ids: Sequence[str]) -> None:
         await _run(tx, _WAITED, {"ids": list(session_ids[start : start + CHUNK])})
 
 
-async def rebuild_held(tx: AsyncConnection, first: int, last: int) -> list[int]:
+async def rebuild_held(tx: AsyncConnection, first: int, last: int, since: int) -> list[int]:
     """Write the missing records, and the missing ends, of a range of rows of the ledger.
 
-    Idempotent. Return the starts of the records that were missing or not ended.
+    Rows that were released before ``since`` are skipped. Idempotent. Return the starts of the
+    records that were missing or not ended.
     """
-    return await _run(tx, _REBUILD_HELD, {"first": first, "last": last})
+    values = {"first": first, "last": last, "since": time_of(since)}
+    return await _run(tx, _REBUILD_HELD, values)
 
 
-async def rebuild_waits(tx: AsyncConnection, first: int, last: int) -> list[int]:
+async def rebuild_waits(tx: AsyncConnection, first: int, last: int, since: int) -> list[int]:
     """Like ``rebuild_held``, for the time in the queue and a range of rows of the history."""
-    return await _run(tx, _REBUILD_WAITS, {"first": first, "last": last})
+    values = {"first": first, "last": last, "since": time_of(since)}
+    return await _run(tx, _REBUILD_WAITS, values)
 
 
 def time_of(seconds: int) -> datetime:

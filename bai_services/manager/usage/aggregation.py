@@ -68,14 +68,15 @@ class UsageAggregation:
             self._is_checked = False
 
     async def _compute(self, token: int | None) -> None:
-        done = await self._store.done_until()
-        if not self._is_checked:
-            await self._store.rebuild(token, None if done is None else done - _CHECKED)
-            self._is_checked = True
-            done = await self._store.done_until()
         now = self._clock()
         last = full_hour((now - DELAY).timestamp())
         oldest = full_hour((now - KEPT_FOR).timestamp())
+        done = await self._store.done_until()
+        if not self._is_checked:
+            since = oldest if done is None else max(oldest, done - _CHECKED)
+            await self._store.rebuild(token, since)
+            self._is_checked = True
+            done = await self._store.done_until()
         if done is None:
             first = await self._store.first_record()
             done = last - HOUR if first is None else max(full_hour(first), oldest)
