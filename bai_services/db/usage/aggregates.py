@@ -165,9 +165,10 @@ def overlapping(start: int, end: int, *conditions: sa.ColumnElement[bool]) -> sa
 
 
 def record_of(row: Sequence[Any]) -> UsageRecord:
-    *values, owner_id, project_id, domain, resource_group, image, model = row
-    holder = Holder(owner_id, project_id, domain, resource_group, image, model)
-    return UsageRecord(*values, holder=holder)
+    session_id, kernel_id, slot, device_id, amount, started_at, ended_at, *holder = row
+    return UsageRecord(
+        session_id, kernel_id, slot, device_id, amount, started_at, ended_at, Holder(*holder)
+    )
 
 
 def pending_sessions(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:

@@ -105,7 +105,7 @@ function Statistics({ search, change, isOwn }: StatisticsProps) {
           aria-label={t('usage.period')}
           style={{ maxWidth: 260 }}
         />
-        {slots.length > 0 && (
+        {slot !== undefined && (
           <Select
             value={slot}
             onChange={value => change({ slot: value })}
