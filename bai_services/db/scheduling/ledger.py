@@ -89,7 +89,7 @@ async def allocate(
     await _AGENT_SLOTS.increase(tx, changes.agent_rows())
     await _DEVICES.increase(tx, changes.device_rows())
     await _LEDGER.run(tx, rows, allocated_at=at)
-    await record_writes.open_records(tx, sorted(holder.session_id for holder in holders))
+    await record_writes.open_records(tx, sorted(holder.session_id for holder in holders), at)
     shared = {device for _, _, _, device, slot, _ in rows if device and slot.endswith(f".{SHARES}")}
     if mixed := await read_mixed_shares(tx, changes.agents, shared):
         raise LostRace(f"device {mixed[0]} is now used with another share")

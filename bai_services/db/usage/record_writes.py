@@ -60,6 +60,12 @@ _LEDGER = allocations.join(sessions, allocations.c.session_id == sessions.c.id).
     devices,
     sa.and_(devices.c.id == allocations.c.device_id, devices.c.agent_id == allocations.c.agent_id),
 )
+_HELD = (
+    allocations.c.session_id,
+    allocations.c.kernel_id,
+    allocations.c.slot,
+    sa.func.coalesce(allocations.c.device_id, _NONE),
+)
 _ALLOCATED = seconds_of(allocations.c.allocated_at)
 _FREED = seconds_of(allocations.c.freed_at)
 # Several rows of the ledger for the same key are possible only if the clock was set back.
@@ -70,12 +76,9 @@ _HAS_LENGTH = sa.or_(allocations.c.freed_at.is_(None), _FREED > _ALLOCATED)
 
 
 def _of_kernels(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    a = allocations.c
-    device = sa.func.coalesce(a.device_id, _NONE)
-    held = [a.session_id, a.kernel_id, a.slot, device, _ALLOCATED]
-    holder = _holder(_MODEL)
+    held, holder = [*_HELD, _ALLOCATED], _holder(_MODEL)
     return (
-        sa.select(*held, _ENDED, sa.func.max(a.amount), *holder)
+        sa.select(*held, _ENDED, sa.func.max(allocations.c.amount), *holder)
         .select_from(_LEDGER)
         .where(_HAS_LENGTH, *conditions)
         .group_by(*held, *holder)
@@ -175,8 +178,24 @@ def _statements(*selects: Any, returns: bool = False) -> tuple[list[Any], list[A
 
 
 # Built at import, because building a statement takes longer than running it.
-_OPEN_OF = (bulk.Among(allocations.c.session_id, "ids"), allocations.c.freed_at.is_(None))
-_OPEN = _statements(_of_kernels(*_OPEN_OF), _of_sessions(*_OPEN_OF))
+_START: sa.BindParameter[int] = sa.bindparam("start", type_=sa.BigInteger())
+_OPEN = _statements(
+    # Grouped, because PostgreSQL rejects an INSERT that contains the same key twice.
+    sa.select(*_HELD, _START, sa.null(), sa.func.max(allocations.c.amount), *_holder(_MODEL))
+    .select_from(_LEDGER)
+    .where(bulk.Among(allocations.c.session_id, "ids"), allocations.c.freed_at.is_(None))
+    .group_by(*_HELD, *_holder(_MODEL)),
+    sa.select(
+        sessions.c.id,
+        _NONE,
+        sa.literal(SESSIONS),
+        _NONE,
+        _START,
+        sa.null(),
+        sa.literal(1),
+        *_holder(_NONE),
+    ).where(bulk.Among(sessions.c.id, "ids")),
+)
 _CLOSE = (
     sa.update(usage_records)
     .where(_records.session_id == sa.bindparam("of_session"), _records.ended_at.is_(None))
@@ -203,10 +222,11 @@ _REBUILD_WAITS = _statements(
 )
 
 
-async def open_records(tx: AsyncConnection, session_ids: Sequence[str]) -> None:
-    """Insert the records of sessions whose resources were just allocated."""
+async def open_records(tx: AsyncConnection, session_ids: Sequence[str], at: datetime) -> None:
+    """Insert the records of sessions whose resources were allocated at this time."""
     for start in range(0, len(session_ids), CHUNK):
-        await _run(tx, _OPEN, {"ids": list(session_ids[start : start + CHUNK])})
+        part = list(session_ids[start : start + CHUNK])
+        await _run(tx, _OPEN, {"ids": part, "start": int(at.timestamp())})
 
 
 async def close_records(tx: AsyncConnection, session_id: str, at: datetime) -> None:
