@@ -67,6 +67,11 @@ async def write_csv(
         query = replace(query, offset=query.offset + MAX_LIMIT)
 
 
+def csv_of(rows: Sequence[Any], columns: Sequence[str], encode: Callable[[Any], Any]) -> str:
+    """Return a short table as the text of a CSV file."""
+    return BYTE_ORDER_MARK + _lines([columns, *(_fields(row, columns, encode) for row in rows)])
+
+
 def content_disposition(filename: str) -> str:
     """Return a Content-Disposition header; with it, a browser saves the response as ``filename``.
 

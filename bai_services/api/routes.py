@@ -25,6 +25,7 @@ from .cluster import agents, devices, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .scheduling import counter_audit
 from .sessions import launch, logs, records, sessions, templates
+from .usage import reports as usage_reports
 
 Route = tuple[str, type[APIHandler]]
 
@@ -69,4 +70,5 @@ ROUTES: list[Route] = [
     *session_apps.ROUTES,
     *app_shares.ROUTES,
     *templates.ROUTES,
+    *usage_reports.ROUTES,
 ]

@@ -25,6 +25,7 @@ PAGE_NAMES = frozenset(
         "sessions",
         "launch",
         "data",
+        "statistics",
         "users",
         "credentials",
         "projects",

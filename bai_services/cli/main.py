@@ -57,6 +57,7 @@ COMMANDS: Mapping[str, DeferredCommand] = {
         "cluster.images", "preset", "List the resource presets for sessions."
     ),
     "agent": DeferredCommand("cluster.agents", "agent", "Show agents and their accelerators."),
+    "usage": DeferredCommand("usage.reports", "usage", "Report your usage of resources."),
     "admin": DeferredCommand(
         "admin.commands", "admin", "Manage domains, users, policies and agents."
     ),

@@ -28,6 +28,8 @@ T = TypeVar("T")
 # SELECT. A budget in steps instead of time does not depend on the load of the machine.
 STEPS_PER_CALLBACK = 1000
 MAX_CALLBACKS = 20
+# A statement with this prefix after its first word runs in a thread.
+LONG = "/* long */"
 # A statement with more bound values runs in a thread, because it reads or writes many rows.
 MAX_INLINE_VALUES = 400
 # When the set of slow statements has this size, it is cleared.
@@ -169,6 +171,7 @@ class Connection:
         elif word not in _READS:
             self._has_written = True
         is_slow = n_values > MAX_INLINE_VALUES or statement in self._shared.slow
+        is_slow |= statement.startswith(LONG, len(word) + 1)
         if word not in _INLINE or is_slow:
             return False
         self._statements_in_turn += 1

@@ -26,6 +26,7 @@ from .scheduling.services import scheduling_services
 from .sessions.lifecycle import Lifecycle
 from .sessions.services import session_services
 from .settings import Settings
+from .usage.services import usage_services
 
 
 class Manager:
@@ -76,6 +77,7 @@ class Manager:
             sessions=self.sessions.sessions,
             lease=self.scheduling.lease,
         )
+        self.usage = usage_services(context, self.scheduling.lease)
         self.cluster = cluster_services(context, settings, self.sessions, self.scheduling)
         self.dashboards = Dashboards(
             self.sessions.sessions, self.sessions.options, self.folders.quotas, self.cluster.agents
@@ -119,9 +121,11 @@ class Manager:
         self.sessions.deadlines.start()
         self.sessions.callbacks.start()
         self.sessions.usage_sampling.start()
+        self.usage.aggregation.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
+        await self.usage.aggregation.stop()
         await self.sessions.usage_sampling.stop()
         await self.sessions.callbacks.stop()
         await self.sessions.deadlines.stop()

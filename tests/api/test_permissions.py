@@ -53,6 +53,10 @@ TABLE = [
     Row("POST /me/ssh-keys", "ok ok ok ok ok ok ok 403 403", {"name": "{fresh}"}),
     # The key does not exist. Users have access only to their own keys.
     Row("DELETE /me/ssh-keys/nothing", "404 404 404 404 404 404 404 403 403"),
+    Row("GET /usage", "ok ok ok ok ok ok ok 403 403"),
+    Row("GET /usage?user=user", "ok ok 404 ok 404 404 ok 403 403"),
+    Row("GET /usage-prices", "ok ok ok ok ok ok ok 403 403"),
+    Row("PUT /usage-prices", "ok 403 403 403 403 403 403 403 403", {"prices": []}),
     Row("GET /metrics", "ok 403 403 403 403 403 ok 403 403"),
     Row("GET /counter-audit", "ok 403 403 403 403 403 ok 403 403"),
     Row("GET /mail", "ok 403 403 403 403 403 403 ok 403"),

@@ -16,6 +16,7 @@ from bai_services.core.sessions.lifecycle import OCCUPYING, Event, Status
 from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.db.scheduling.queue import WaitState
 
+from .usage_oracle import check_usage
 from .world import NOW, World, make_world
 
 TOKEN = 1
@@ -109,6 +110,7 @@ def test_transactions_are_atomic_if_the_process_is_killed_before_any_statement(
         held = await world.sessions.in_status(*OCCUPYING)
         for row in held:
             assert [step.event for step in await world.sessions.history(row.id)] == ["placed"]
+        await check_usage(world)
         await world.close()
 
     decisions = asyncio.run(prepare())

@@ -21,6 +21,7 @@ from bai_services.core.sessions.lifecycle import ENDED, OCCUPYING, Event, Status
 from bai_services.db.tables import cluster
 from bai_services.db.tables.sessions import allocations
 
+from .usage_oracle import check_usage
 from .world import GIB, World, make_world
 
 T = TypeVar("T")
@@ -83,7 +84,10 @@ class SessionMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "world"):
-            self.run(self.world.close())
+            try:
+                self.run(check_usage(self.world))
+            finally:
+                self.run(self.world.close())
         self.runner.close()
         shutil.rmtree(self.folder)
 

@@ -24,6 +24,7 @@ from ..command import (
     parse_pairs,
     segment,
 )
+from ..usage.reports import admin_usage, price
 from .entities import AGENT, ENTITIES, USER, Entity
 from .fields import Field, FieldKind, validate_value
 from .invitations import invitation
@@ -259,6 +260,8 @@ def _entity_group(entity: Entity) -> click.Group:
 
 
 admin.add_command(replay)
+admin.add_command(admin_usage)
+admin.add_command(price)
 for _entity in ENTITIES:
     _command_group = _entity_group(_entity)
     admin.add_command(_command_group)

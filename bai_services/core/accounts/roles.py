@@ -175,6 +175,9 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "template.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
     "template.write": _reaches(R.OWN, R.DOMAIN, R.NONE),
     "allocation.read": _OWN_READS,
+    "usage.read": _OWN_READS,
+    "price.read": _EVERYONE,
+    "price.write": _SUPERADMIN,
     "audit.read": _ADMIN_READS,
     "metrics.read": _reaches(R.NONE, R.NONE, R.ALL),
     "counter-audit.read": _reaches(R.NONE, R.NONE, R.ALL),
@@ -201,7 +204,7 @@ def reach(role: Role, action: str) -> Reach:
 _RANKS: Mapping[Role, int] = {Role.USER: 0, Role.MONITOR: 0, Role.ADMIN: 1, Role.SUPERADMIN: 2}
 # Actions to which ranks do not apply: these reads contain no files, environments or secrets, and
 # administrators need them for the accounts of their domain.
-_METADATA_READS = frozenset({"user.read", "keypair.read", "quota.read"})
+_METADATA_READS = frozenset({"user.read", "keypair.read", "quota.read", "usage.read"})
 # A caller who can change an account or a keypair can sign in as its owner. A monitor reads every
 # domain, so for these actions it ranks above a domain admin.
 _CREDENTIAL_WRITES = frozenset({"user.write", "keypair.write"})

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from ..errors import InvalidRequest
+from ..user_input import shown
 
 MAX_INVITATION_DAYS = 365
 MAX_INVITATION_USES = 10_000
@@ -94,5 +95,7 @@ def check_email_domain(email: str, allowed: Sequence[str]) -> None:
             return
     if allowed:
         raise InvalidRequest(
-            f"addresses at {domain} may not sign up here", field="email", reason="email-domain"
+            f"addresses at {shown(domain)} may not sign up here",
+            field="email",
+            reason="email-domain",
         )

@@ -25,6 +25,7 @@ from .. import bulk
 from ..cluster.shares_in_force import read_mixed_shares
 from ..tables.cluster import agent_slots, agents, devices
 from ..tables.sessions import allocations, scope_usage, sessions
+from ..usage import record_writes
 from .caps import CHUNK
 
 
@@ -88,6 +89,7 @@ async def allocate(
     await _AGENT_SLOTS.increase(tx, changes.agent_rows())
     await _DEVICES.increase(tx, changes.device_rows())
     await _LEDGER.run(tx, rows, allocated_at=at)
+    await record_writes.open_records(tx, sorted(holder.session_id for holder in holders), at)
     shared = {device for _, _, _, device, slot, _ in rows if device and slot.endswith(f".{SHARES}")}
     if mixed := await read_mixed_shares(tx, changes.agents, shared):
         raise LostRace(f"device {mixed[0]} is now used with another share")
@@ -113,6 +115,7 @@ async def release(tx: AsyncConnection, session_id: str, at: datetime) -> bool:
     ).all()
     if not freed:
         return False
+    await record_writes.close_records(tx, session_id, at)
     owner = (
         await tx.execute(
             sa.select(

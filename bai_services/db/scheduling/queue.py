@@ -20,6 +20,7 @@ from bai_services.core.sessions.lifecycle import Event, Status, next_status
 from .. import bulk
 from ..database import Database
 from ..tables.sessions import kernels, sessions, status_history
+from ..usage import record_writes
 from . import lease, ledger
 from .agent_states import read_agents, read_agents_of
 from .caps import CHUNK, read_caps, read_usage
@@ -302,6 +303,7 @@ async def _place(tx: AsyncConnection, decisions: Sequence[Decision], at: datetim
         await _move_sessions(tx, ids, at)
         await _write_kernels(tx, holders)
         await _write_history(tx, wanted, at)
+        await record_writes.write_waits(tx, ids)
         caps = await read_caps(tx, {scope for of in scopes.values() for scope in of})
         await ledger.allocate(tx, holders, caps, at)
     return {d.session_id for d in decisions} - set(scopes)

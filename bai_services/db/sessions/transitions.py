@@ -26,6 +26,7 @@ from bai_services.core.sessions.lifecycle import (
 from ..scheduling import ledger
 from ..tables.folders import vfolder_mounts
 from ..tables.sessions import kernels, sessions, status_history
+from ..usage import record_writes
 from .rows import SessionRow, require_by_id, stored_log
 
 # Length of the columns for reasons and status texts.
@@ -98,6 +99,8 @@ async def apply(
         if moved.rowcount == 1:
             break
     await _write_step(tx, session_id, (event, row.status, after), at, facts.reason)
+    if row.status is Status.PENDING:
+        await record_writes.write_waits(tx, [session_id])
     if kernel := _kernel_values(facts):
         await tx.execute(_MAIN_KERNEL, {"of_session": session_id, **kernel})
     is_freed = await _release(tx, session_id, after, at)

@@ -13,6 +13,7 @@ from . import (
     self_service,
     sessions,
     ssh_keys,
+    usage,
 )
 from .base import metadata
 
@@ -30,4 +31,5 @@ __all__ = [
     "self_service",
     "sessions",
     "ssh_keys",
+    "usage",
 ]

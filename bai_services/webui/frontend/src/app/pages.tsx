@@ -1,6 +1,7 @@
 import {
   AppstoreOutlined,
   AuditOutlined,
+  BarChartOutlined,
   BlockOutlined,
   CloudOutlined,
   ClusterOutlined,
@@ -29,6 +30,7 @@ export type PagePath =
   | '/sessions'
   | '/launch'
   | '/data'
+  | '/statistics'
   | '/agent-summary'
   | '/users'
   | '/credentials'
@@ -74,6 +76,7 @@ export const PAGES: readonly Page[] = [
   { path: '/sessions', title: 'pages.sessions', icon: <CloudOutlined /> },
   { path: '/launch', title: 'pages.launch', icon: <PlusCircleOutlined />, isForWriters: true },
   { path: '/data', title: 'pages.data', icon: <FolderOutlined /> },
+  { path: '/statistics', title: 'pages.statistics', icon: <BarChartOutlined /> },
   {
     path: '/agent-summary',
     title: 'pages.agent-summary',

@@ -17,6 +17,7 @@ import { readLauncherSearch } from '../pages/launcher/search';
 import { readSessionsSearch } from '../pages/sessions/search';
 import { readSchedulerSearch } from '../pages/scheduler/search';
 import { readSettingsSearch } from '../pages/settings/search';
+import { readStatisticsSearch } from '../pages/statistics/search';
 import { StartPage } from '../pages/start/StartPage';
 import { PagePending } from './PagePending';
 import { root } from './root';
@@ -72,6 +73,16 @@ const data = createRoute({
     'DataPage'
   ),
   validateSearch: readDataSearch
+});
+
+const statistics = createRoute({
+  getParentRoute: () => root,
+  path: '/statistics',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/statistics/StatisticsPage')),
+    'StatisticsPage'
+  ),
+  validateSearch: readStatisticsSearch
 });
 
 const users = createRoute({
@@ -213,6 +224,7 @@ export const router = createRouter({
     sessions,
     launch,
     data,
+    statistics,
     users,
     credentials,
     projects,

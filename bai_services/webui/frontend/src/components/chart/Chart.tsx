@@ -1,12 +1,13 @@
 import { useEffect, useRef } from 'react';
 import { theme } from 'antd';
-import { BarChart, CustomChart, GaugeChart, LineChart } from 'echarts/charts';
+import { BarChart, CustomChart, GaugeChart, HeatmapChart, LineChart } from 'echarts/charts';
 import {
   AriaComponent,
   DataZoomComponent,
   GridComponent,
   LegendComponent,
-  TooltipComponent
+  TooltipComponent,
+  VisualMapComponent
 } from 'echarts/components';
 import { init, use as register, type EChartsCoreOption } from 'echarts/core';
 import { SVGRenderer } from 'echarts/renderers';
@@ -19,10 +20,12 @@ register([
   DataZoomComponent,
   GaugeChart,
   GridComponent,
+  HeatmapChart,
   LegendComponent,
   LineChart,
   SVGRenderer,
-  TooltipComponent
+  TooltipComponent,
+  VisualMapComponent
 ]);
 
 interface ChartProps {

@@ -1,0 +1,1 @@
+"""Usage statistics: reports and prices."""

@@ -1,0 +1,188 @@
+"""`/usage` and `/usage-prices`: usage reports, and the prices of slots."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, TypeVar
+
+from pydantic import Field, StringConstraints
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.usage import records
+from bai_services.core.usage.model import Dimension
+from bai_services.core.usage.periods import Every, read_time, zone_of
+from bai_services.core.user_input import shown
+from bai_services.manager.usage.reports import DEFAULT_KEYS, MAX_KEYS, ReportRequest
+
+from ..base import APIHandler, operation, to_json
+from ..csv_export import columns_of, content_disposition, csv_of
+from ..fields import Body, NameText, ResponseModel
+
+_TAG = "usage"
+_DEFAULT_PERIOD = timedelta(days=30)
+MAX_PRICES = 1000
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class UsageRow(ResponseModel):
+    """Usage of one slot by one group in one interval.
+
+    The amounts are in cores, GiB, devices or sessions, times seconds. ``measured_seconds``: the
+    part of ``allocated_seconds`` whose utilization is known. ``used_seconds``: that part, weighted
+    with the utilization. ``wasted_seconds``: its idle part, with a utilization below 5 %. Both are
+    null if nothing was measured. ``waited_seconds``: time in the queue, only for the slot
+    *sessions*. ``energy_joules`` is null if no device reported its power, ``cost`` if the slot has
+    no price.
+    """
+
+    start: datetime
+    end: datetime
+    key: str
+    name: str
+    slot: str
+    allocated_seconds: float
+    waited_seconds: float | None
+    measured_seconds: float
+    used_seconds: float | None
+    wasted_seconds: float | None
+    energy_joules: float | None
+    cost: float | None
+
+
+class UsageReport(ResponseModel):
+    """Oldest interval first, and in each interval the group with the largest usage first.
+
+    ``measured_until``: the utilization of later usage is not counted yet. ``groups``: number of
+    groups with usage, which is larger than the number of groups in ``rows`` if ``limit`` is
+    smaller.
+    """
+
+    since: datetime
+    until: datetime
+    time_zone: str
+    every: Every
+    by: Dimension
+    measured_until: datetime
+    groups: int
+    currency: str
+    rows: list[UsageRow]
+
+
+class UsagePrice(ResponseModel):
+    resource_group: str | None
+    slot: str
+    per_hour: float
+
+
+class UsagePrices(ResponseModel):
+    currency: str
+    prices: list[UsagePrice]
+
+
+class NewUsagePrice(Body):
+    """Price of one core, GiB, device or session for one hour.
+
+    Without ``resource_group``, it applies to all groups without a price for the slot.
+    """
+
+    resource_group: NameText | None = None
+    slot: NameText
+    per_hour: Annotated[float, Field(ge=0, le=1e9)]
+
+
+class NewUsagePrices(Body):
+    currency: Annotated[str, StringConstraints(max_length=16, pattern=r"^[^\x00-\x1f]*$")] = ""
+    prices: Annotated[list[NewUsagePrice], Field(max_length=MAX_PRICES)]
+
+
+class UsageHandler(APIHandler):
+    @operation(
+        "Report the usage of resources in a period: as a user, the own usage; as a domain admin, "
+        "that of the domain; otherwise of all",
+        tag=_TAG,
+        returns=UsageReport,
+        is_expensive=True,
+        parameters={
+            "since": "date or time, at most 400 days ago; default: 30 days ago. A report begins at "
+            "a full hour",
+            "until": "date or time, excluded; default: now",
+            "every": "length of the intervals: hour (at most 31 days), day, month or period; "
+            "default: period",
+            "by": "total, user, project, domain, resource-group, image or device-model; default: "
+            "total",
+            "time_zone": "IANA name; days and months begin in this zone; default: UTC",
+            "slot": "only this slot, for example cpu, cuda.shares or sessions; default: all",
+            "user": "only the usage of the user with this name",
+            "own": "true: only your own usage",
+            "limit": f"maximum number of groups, 1 to {MAX_KEYS}, default {DEFAULT_KEYS}: those "
+            "with the largest usage of the slot",
+            "format": "csv: the rows as a CSV file; default: json",
+            "filename": "name of the file for format=csv; default: usage.csv",
+        },
+    )
+    async def get(self) -> records.UsageReport | None:
+        given = self.query_arguments()
+        as_format = _choice("format", given.get("format", _Format.JSON), _Format)
+        report = await self.manager.usage.reports.read(self.caller, self._request(given))
+        if as_format is _Format.JSON:
+            return report
+        self.set_header("Content-Type", "text/csv; charset=utf-8")
+        self.set_header(
+            "Content-Disposition", content_disposition(given.get("filename", "usage.csv"))
+        )
+        await self.finish(csv_of(report.rows, columns_of(UsageRow), to_json))
+        return None
+
+    def _request(self, given: dict[str, str]) -> ReportRequest:
+        time_zone = given.get("time_zone", "UTC")
+        zone, now = zone_of(time_zone), self.manager.clock()
+        since, until, limit = given.get("since"), given.get("until"), given.get("limit")
+        if limit is not None and not (limit.isascii() and limit.isdigit() and len(limit) < 6):
+            raise InvalidRequest(f"limit={shown(limit)!r} is not a number", field="limit")
+        return ReportRequest(
+            since=now - _DEFAULT_PERIOD if since is None else read_time("since", since, zone),
+            until=None if until is None else read_time("until", until, zone),
+            every=_choice("every", given.get("every", Every.PERIOD), Every),
+            by=_choice("by", given.get("by", Dimension.TOTAL), Dimension),
+            time_zone=time_zone,
+            slot=given.get("slot", ""),
+            user=given.get("user", ""),
+            is_own=given.get("own", "false").lower() == "true",
+            limit=DEFAULT_KEYS if limit is None else int(limit),
+        )
+
+
+class UsagePricesHandler(APIHandler):
+    @operation("Read the prices of slots", tag=_TAG, returns=UsagePrices)
+    async def get(self) -> records.UsagePrices:
+        return await self.manager.usage.prices.read(self.caller)
+
+    @operation(
+        "Replace the prices of slots; they apply to usage from the last full hours on",
+        tag=_TAG,
+        body=NewUsagePrices,
+        returns=UsagePrices,
+    )
+    async def put(self, body: NewUsagePrices) -> records.UsagePrices:
+        prices = [price.model_dump() for price in body.prices]
+        return await self.manager.usage.prices.replace(self.caller, body.currency, prices)
+
+
+class _Format(StrEnum):
+    JSON = "json"
+    CSV = "csv"
+
+
+def _choice(name: str, text: str, kind: type[Choice]) -> Choice:
+    try:
+        return kind(text)
+    except ValueError:
+        values = ", ".join(kind)
+        raise InvalidRequest(
+            f"{name}={shown(text)!r} must be one of {values}", field=name
+        ) from None
+
+
+ROUTES = [("/usage", UsageHandler), ("/usage-prices", UsagePricesHandler)]

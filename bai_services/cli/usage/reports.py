@@ -1,0 +1,196 @@
+"""`bai usage`, `bai admin usage` and `bai admin price`: usage reports, and the prices of slots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
+
+import click
+
+from bai_services.core.usage.model import HOUR, Dimension
+from bai_services.core.usage.periods import Every
+
+from .. import output
+from ..command import Choice, Connection, connected, example, json_option
+
+# In this order: on a narrow terminal, the last ones are omitted.
+_COLUMNS = ("start", "name", "slot", "allocated", "used", "wasted", "waited", "cost", "energy")
+_UNKNOWN = "unknown"
+_JOULES_PER_KWH = 3_600_000
+_FORMATS = {Every.HOUR: "%Y-%m-%d %H:%M", Every.DAY: "%Y-%m-%d", Every.MONTH: "%Y-%m"}
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _report_options(command: _Command) -> _Command:
+    """Add the options of a report."""
+    options = (
+        click.option("--since", metavar="DATE", help="Begin of the period. Default: 30 days ago."),
+        click.option("--until", metavar="DATE", help="End of the period. Default: now."),
+        click.option(
+            "--every",
+            type=Choice([every.value for every in Every]),
+            default=Every.PERIOD.value,
+            show_default=True,
+            help="Length of the intervals.",
+        ),
+        click.option("--time-zone", default="UTC", show_default=True, help="For days and months."),
+        click.option("--slot", help="Only this slot, for example cuda.shares or sessions."),
+        click.option(
+            "--limit",
+            type=click.IntRange(1, 1000),
+            default=20,
+            show_default=True,
+            help="Maximum number of groups: those with the largest usage.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _by_option(default: Dimension) -> Callable[[_Command], _Command]:
+    return click.option(
+        "--by",
+        type=Choice([dimension.value for dimension in Dimension]),
+        default=default.value,
+        show_default=True,
+        help="Group the usage.",
+    )
+
+
+@click.command(epilog=example("bai usage", "bai usage --by image --every day --slot cpu"))
+@_by_option(Dimension.TOTAL)
+@_report_options
+@json_option
+@connected
+async def usage(connection: Connection, *, as_json: bool, **query: Any) -> None:
+    """Report your usage of resources, in hours of a core, GiB, device or session.
+
+    USED is the mean utilization of the measured part, WASTED the idle hours, and WAITED the time
+    in the queue.
+    """
+    await _report(connection, {**query, "own": "true"}, as_json=as_json)
+
+
+@click.command(
+    "usage",
+    epilog=example(
+        "bai admin usage", "bai admin usage --by project --every month --time-zone Asia/Seoul"
+    ),
+)
+@_by_option(Dimension.USER)
+@click.option("--user", metavar="USER", help="Only the usage of this user.")
+@_report_options
+@json_option
+@connected
+async def admin_usage(connection: Connection, *, as_json: bool, **query: Any) -> None:
+    """Report the usage of all users that you may see; see `bai usage --help`."""
+    await _report(connection, query, as_json=as_json)
+
+
+async def _report(connection: Connection, query: Mapping[str, Any], *, as_json: bool) -> None:
+    given = {name: value for name, value in query.items() if value is not None}
+    report = await connection.client.get("/usage", **given)
+    if as_json:
+        output.print_json(report)
+        return
+    every, is_total = report["every"], report["by"] == Dimension.TOTAL
+    columns = [
+        column
+        for column in _COLUMNS
+        if not (column == "start" and every == Every.PERIOD)
+        and not (column == "name" and is_total)
+        and not (column == "cost" and all(row["cost"] is None for row in report["rows"]))
+    ]
+    zone = ZoneInfo(report["time_zone"])
+    rows = [_texts(row, report, zone) for row in report["rows"]]
+    output.print_table(rows, columns, empty="no usage in this period")
+    shown = len({row["key"] for row in report["rows"]})
+    if shown < report["groups"]:
+        output.note(f"{shown} of {report['groups']} groups; show more with --limit")
+
+
+def _texts(row: Mapping[str, Any], report: Mapping[str, Any], zone: ZoneInfo) -> dict[str, str]:
+    start = datetime.fromisoformat(row["start"]).astimezone(zone)
+    measured, energy, cost = row["measured_seconds"], row["energy_joules"], row["cost"]
+    return {
+        "start": start.strftime(_FORMATS.get(Every(report["every"]), "%Y-%m-%d")),
+        "name": row["name"] or "-",
+        "slot": row["slot"],
+        "allocated": _hours(row["allocated_seconds"]),
+        "used": f"{row['used_seconds'] / measured:.0%}" if measured else _UNKNOWN,
+        "wasted": _hours(row["wasted_seconds"]),
+        "waited": "" if row["waited_seconds"] is None else _hours(row["waited_seconds"]),
+        "cost": _UNKNOWN if cost is None else f"{cost:.2f} {report['currency']}".strip(),
+        "energy": _UNKNOWN if energy is None else f"{energy / _JOULES_PER_KWH:.2f} kWh",
+    }
+
+
+def _hours(seconds: float | None) -> str:
+    return _UNKNOWN if seconds is None else f"{seconds / HOUR:.2f} h"
+
+
+@click.group(epilog=example("bai admin price list"))
+def price() -> None:
+    """Set the prices from which costs in usage reports are computed."""
+
+
+@price.command("list", epilog=example("bai admin price list"))
+@json_option
+@connected
+async def list_prices(connection: Connection, *, as_json: bool) -> None:
+    """List the prices of one core, GiB, device or session for one hour."""
+    _show(await connection.client.get("/usage-prices"), as_json=as_json)
+
+
+@price.command(
+    "set",
+    epilog=example(
+        "bai admin price set cpu=0.02 cuda.device=2.5 gold/cuda.device=4 --currency EUR"
+    ),
+)
+@click.argument("prices", nargs=-1, metavar="[GROUP/]SLOT=PRICE...")
+@click.option("--currency", default="", help="Text that is shown behind costs.")
+@json_option
+@connected
+async def set_prices(
+    connection: Connection, prices: tuple[str, ...], *, currency: str, as_json: bool
+) -> None:
+    """Replace all prices; without PRICES, remove them.
+
+    A price without GROUP applies to all resource groups without a price of their own.
+    """
+    body = {"currency": currency, "prices": [_price(text) for text in prices]}
+    _show(await connection.client.put("/usage-prices", body), as_json=as_json)
+
+
+def _price(text: str) -> dict[str, Any]:
+    target, _, number = text.rpartition("=")
+    group, _, slot = target.rpartition("/")
+    try:
+        per_hour = float(number)
+        if not slot or not math.isfinite(per_hour):
+            raise ValueError(text)
+    except ValueError:
+        raise click.UsageError(f"{text!r} is not a price; write for example cpu=0.02") from None
+    return {"resource_group": group or None, "slot": slot, "per_hour": per_hour}
+
+
+def _show(found: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        output.print_json(found)
+        return
+    rows = [
+        {
+            "resource_group": price["resource_group"] or "all",
+            "slot": price["slot"],
+            "per_hour": f"{price['per_hour']:g} {found['currency']}".strip(),
+        }
+        for price in found["prices"]
+    ]
+    empty = "no prices; set them with: bai admin price set cpu=0.02"
+    output.print_table(rows, ("resource_group", "slot", "per_hour"), empty=empty)

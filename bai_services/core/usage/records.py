@@ -1,0 +1,67 @@
+"""Records of the REST API for usage statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """Usage of one slot by one group in one interval.
+
+    The amounts are in units (cores, GiB, devices, sessions) times seconds. ``measured_seconds`` is
+    the part of ``allocated_seconds`` whose utilization is known. ``used_seconds`` is that part
+    weighted with the utilization, and ``wasted_seconds`` is its idle part; both are None if nothing
+    was measured. ``waited_seconds`` is the time in the queue; only the slot *sessions* has it.
+    ``energy_joules`` is None if no device reported its power, ``cost`` if the slot has no price.
+    """
+
+    start: datetime
+    end: datetime
+    key: str
+    name: str
+    slot: str
+    allocated_seconds: float
+    waited_seconds: float | None
+    measured_seconds: float
+    used_seconds: float | None
+    wasted_seconds: float | None
+    energy_joules: float | None
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReport:
+    """Usage in the intervals of a period, the oldest first, and in each the largest first.
+
+    ``measured_until`` is the end of the time whose utilization is already counted; later usage is
+    allocated, but not measured. ``groups`` is the number of groups with usage; the rows contain
+    only the largest of them.
+    """
+
+    since: datetime
+    until: datetime
+    time_zone: str
+    every: str
+    by: str
+    measured_until: datetime
+    groups: int
+    currency: str
+    rows: Sequence[UsageRow]
+
+
+@dataclass(frozen=True, slots=True)
+class UsagePrice:
+    """Price of one unit of a slot for one hour; without a resource group, the default."""
+
+    resource_group: str | None
+    slot: str
+    per_hour: float
+
+
+@dataclass(frozen=True, slots=True)
+class UsagePrices:
+    currency: str
+    prices: Sequence[UsagePrice]

@@ -1,0 +1,1 @@
+"""Usage statistics: records, hourly and daily totals, reports and prices."""

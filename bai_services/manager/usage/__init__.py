@@ -1,0 +1,1 @@
+"""Usage statistics: hourly totals, reports and prices."""

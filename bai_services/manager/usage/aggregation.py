@@ -1,0 +1,114 @@
+"""Computes the totals of each hour from records and samples, and deletes old statistics."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+
+from bai_services.core.sessions.usage_history import COARSE, Sample
+from bai_services.core.usage.model import HOUR, HourTotals
+from bai_services.core.usage.periods import KEPT_FOR, full_hour
+from bai_services.db.scheduling.lease import StaleLease
+from bai_services.db.sessions.usage_samples import UsageSampleStore
+from bai_services.db.usage.aggregates import UsageAggregateStore
+from bai_services.db.usage.prices import UsagePriceStore
+from bai_services.db.usage.record_writes import time_of
+
+from ..clock import Clock
+from ..loop import Loop
+from ..scheduling.lease import Lease
+
+TICK_SECONDS = 60.0
+# After the end of an hour, its last samples are stored and downsampled within this time.
+DELAY = timedelta(seconds=COARSE.interval_seconds + 120)
+# Number of kernels whose samples are read at a time.
+_KERNELS = 50
+# At the start, resources that were released this long before the last totals are checked.
+_CHECKED = 24 * HOUR
+# Number of hours that one step computes at most.
+_HOURS_PER_STEP = 500
+
+
+class UsageAggregation:
+    """Writes the totals of hours that have ended. Only the holder of the lease does so."""
+
+    def __init__(
+        self,
+        store: UsageAggregateStore,
+        samples: UsageSampleStore,
+        prices: UsagePriceStore,
+        lease: Lease,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._samples = samples
+        self._prices = prices
+        self._lease = lease
+        self._clock = clock
+        self._is_checked = False
+        self._loop = Loop("usage statistics", self.step, TICK_SECONDS)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+
+    async def step(self) -> None:
+        """Compute the totals of all hours that have ended."""
+        token = await self._lease.hold()
+        if token is None:
+            self._is_checked = False
+            return
+        try:
+            await self._compute(token)
+        except StaleLease:
+            self._lease.lost()
+            self._is_checked = False
+
+    async def _compute(self, token: int | None) -> None:
+        now = self._clock()
+        last = full_hour((now - DELAY).timestamp())
+        oldest = full_hour((now - KEPT_FOR).timestamp())
+        done = await self._store.done_until()
+        if not self._is_checked:
+            since = oldest if done is None else max(oldest, done - _CHECKED)
+            await self._store.rebuild(token, since)
+            self._is_checked = True
+            done = await self._store.done_until()
+        if done is None:
+            first = await self._store.first_record()
+            done = last - HOUR if first is None else max(full_hour(first), oldest)
+        if done >= last:
+            return
+        for hour in range(done, min(last, done + _HOURS_PER_STEP * HOUR), HOUR):
+            await self._compute_hour(hour, token)
+        await self._store.delete_before(oldest)
+
+    async def _compute_hour(self, hour: int, token: int | None) -> None:
+        totals = HourTotals(hour, await self._prices.read())
+        records = await self._store.records_between(hour, hour + HOUR)
+        by_kernel = defaultdict(list)
+        for record in records:
+            by_kernel[record.kernel_id].append(record)
+        for record in by_kernel.pop("", ()):
+            totals.add(record)
+        kernel_ids = sorted(by_kernel)
+        for start in range(0, len(kernel_ids), _KERNELS):
+            part = kernel_ids[start : start + _KERNELS]
+            samples = await self._samples_of(part, hour)
+            for kernel_id in part:
+                for record in by_kernel[kernel_id]:
+                    totals.add(record, samples[kernel_id])
+        await self._store.write_hour(hour, totals.facts, totals.totals(), token)
+
+    async def _samples_of(self, kernel_ids: Sequence[str], hour: int) -> dict[str, list[Sample]]:
+        """Return the samples in an hour; none for hours from which samples are no longer kept."""
+        by_kernel: dict[str, list[Sample]] = defaultdict(list)
+        start = time_of(hour)
+        if start >= self._clock() - COARSE.kept_for:
+            end = start + timedelta(seconds=HOUR)
+            for sample in await self._samples.between(kernel_ids, COARSE, start, end):
+                by_kernel[sample.kernel_id].append(sample)
+        return by_kernel

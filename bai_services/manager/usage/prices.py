@@ -1,0 +1,67 @@
+"""Prices of slots, from which the costs in usage reports are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.resources import slot_type
+from bai_services.core.usage.model import SESSIONS, Price, Prices
+from bai_services.core.usage.records import UsagePrice, UsagePrices
+from bai_services.db.usage.prices import UsagePriceStore
+
+from ..accounts import authorizer
+from ..audit import Audit
+
+
+class PriceList:
+    """Reads and replaces the prices. A new price applies to hours that are not yet computed."""
+
+    def __init__(self, store: UsagePriceStore, audit: Audit) -> None:
+        self._store = store
+        self._audit = audit
+
+    async def read(self, caller: Caller) -> UsagePrices:
+        authorizer.require(caller, "price.read")
+        return _view(await self._store.read())
+
+    async def replace(
+        self, caller: Caller, currency: str, prices: Sequence[Mapping[str, Any]]
+    ) -> UsagePrices:
+        """Store these prices instead of all others.
+
+        Raises
+        ------
+        InvalidRequest
+            If a slot is invalid, or two prices have the same resource group and slot.
+        """
+        authorizer.require(caller, "price.write")
+        new = Prices(
+            currency,
+            tuple(Price(p.get("resource_group") or "", p["slot"], p["per_hour"]) for p in prices),
+        )
+        for price in new.prices:
+            if price.slot != SESSIONS:
+                slot_type(price.slot)
+        if len({(price.resource_group, price.slot) for price in new.prices}) < len(new.prices):
+            raise InvalidRequest(
+                "two prices have the same resource group and slot; remove one", field="prices"
+            )
+        entry = self._audit.entry(
+            caller,
+            "usage-price.replace",
+            "usage-prices",
+            prices=len(new.prices),
+            currency=currency,
+        )
+        await self._store.replace(new, entry)
+        return _view(new)
+
+
+def _view(prices: Prices) -> UsagePrices:
+    return UsagePrices(
+        prices.currency,
+        tuple(UsagePrice(p.resource_group or None, p.slot, p.per_hour) for p in prices.prices),
+    )

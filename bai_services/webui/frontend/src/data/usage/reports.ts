@@ -1,0 +1,46 @@
+import { keepPreviousData, queryOptions } from '@tanstack/react-query';
+import { config } from '../../config';
+import { api, unwrap, type Schemas } from '../client';
+
+export type UsageReport = Schemas['UsageReport'];
+export type UsageRow = Schemas['UsageRow'];
+export type Every = UsageReport['every'];
+export type By = UsageReport['by'];
+
+/** What a usage report contains; `since` and `until` are dates in the browser's time zone. */
+export interface ReportRequest {
+  since: string;
+  until?: string;
+  every: Every;
+  by: By;
+  slot?: string;
+  isOwn: boolean;
+}
+
+export const timeZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || 'UTC';
+
+const parametersOf = ({ since, until, every, by, slot, isOwn }: ReportRequest) => ({
+  since,
+  every,
+  by,
+  time_zone: timeZone(),
+  ...(until && { until }),
+  ...(slot && { slot }),
+  ...(isOwn && { own: 'true' })
+});
+
+/** A usage report; new every few minutes. */
+export const reportQuery = (request: ReportRequest) =>
+  queryOptions({
+    queryKey: ['usage', 'report', request],
+    staleTime: 60_000,
+    placeholderData: keepPreviousData,
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/usage', { signal, params: { query: parametersOf(request) } }))
+  });
+
+/** URL of a report as a CSV file. */
+export function reportCsvUrl(request: ReportRequest) {
+  const query = new URLSearchParams({ ...parametersOf(request), limit: '1000', format: 'csv' });
+  return `${config.api}/usage?${query.toString()}`;
+}

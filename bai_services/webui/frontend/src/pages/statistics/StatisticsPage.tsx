@@ -1,0 +1,147 @@
+import { useMemo } from 'react';
+import { DatePicker, Flex, Segmented, Select, Skeleton, Typography } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { getRouteApi } from '@tanstack/react-router';
+import dayjs from 'dayjs';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../components/ErrorNotice';
+import { CsvExport } from '../../components/list/CsvExport';
+import { defined } from '../../components/list/listSearch';
+import { meQuery } from '../../data/accounts/me';
+import { reportCsvUrl, reportQuery, type ReportRequest } from '../../data/usage/reports';
+import { Ranking } from './Ranking';
+import {
+  everyOf,
+  GROUPS,
+  PERIODS,
+  periodOf,
+  type Group,
+  type Period,
+  type StatisticsSearch
+} from './search';
+import { HeatMap, OverTime, QueueWait } from './UsageCharts';
+
+const route = getRouteApi('/statistics');
+const ADMINS: readonly string[] = ['admin', 'superadmin', 'monitor'];
+// A user is in one domain, and the own usage has one user.
+const OWN_GROUPS: readonly Group[] = ['project', 'image', 'resource-group', 'device-model'];
+
+/** Usage of resources over time and by group: the own one, or that of all visible users. */
+export function StatisticsPage() {
+  const { t } = useTranslation();
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const { data: me } = useQuery(meQuery);
+  const change = (changes: Changes) =>
+    void navigate({ search: old => defined({ ...old, ...changes }) });
+  if (me === undefined) {
+    return <Skeleton active />;
+  }
+  const isAdmin = ADMINS.includes(me.role);
+  return (
+    <>
+      <Flex wrap gap="small" align="center" style={{ marginBottom: 12 }}>
+        <Typography.Title level={1} className="bai-title">
+          {t('pages.statistics')}
+        </Typography.Title>
+        {isAdmin && (
+          <Segmented<string>
+            value={search.view ?? 'all'}
+            onChange={view => change({ view: view === 'own' ? 'own' : undefined, by: undefined })}
+            aria-label={t('statistics.view')}
+            options={['all', 'own'].map(value => ({
+              value,
+              label: t(`statistics.view-${value}`)
+            }))}
+          />
+        )}
+      </Flex>
+      <Statistics search={search} change={change} isOwn={!isAdmin || search.view === 'own'} />
+    </>
+  );
+}
+
+/** New values of the state in the URL; undefined removes a value. */
+type Changes = { [K in keyof StatisticsSearch]?: StatisticsSearch[K] | undefined };
+
+interface StatisticsProps {
+  search: StatisticsSearch;
+  change: (changes: Changes) => void;
+  isOwn: boolean;
+}
+
+function Statistics({ search, change, isOwn }: StatisticsProps) {
+  const { t } = useTranslation();
+  const period = useMemo(() => periodOf(search, new Date()), [search]);
+  const groups = isOwn ? OWN_GROUPS : GROUPS;
+  const by = groups.find(group => group === search.by) ?? groups[0] ?? 'project';
+  const { since, until } = period;
+  const base = { since, ...(until && { until }), isOwn };
+  const totals = useQuery(reportQuery({ ...base, every: 'period', by: 'total' }));
+  const slots = [...new Set((totals.data?.rows ?? []).map(row => row.slot))];
+  const slot = slots.find(name => name === search.slot) ?? preferred(slots);
+  const ranking: ReportRequest = { ...base, every: 'period', by };
+  return (
+    <>
+      <Flex wrap gap="small" style={{ marginBottom: 16 }}>
+        <Segmented<Period>
+          value={search.since ? ('' as Period) : (search.period ?? '30d')}
+          onChange={value => change({ period: value, since: undefined, until: undefined })}
+          aria-label={t('usage.period')}
+          options={(Object.keys(PERIODS) as Period[]).map(value => ({
+            value,
+            label: t('statistics.days', { count: PERIODS[value] })
+          }))}
+        />
+        <DatePicker.RangePicker
+          value={search.since && search.until ? [dayjs(search.since), dayjs(search.until)] : null}
+          onChange={range =>
+            change({
+              since: range?.[0]?.format('YYYY-MM-DD'),
+              until: range?.[1]?.format('YYYY-MM-DD')
+            })
+          }
+          disabledDate={date => date.isAfter(dayjs()) || date.isBefore(dayjs().subtract(399, 'd'))}
+          aria-label={t('usage.period')}
+          style={{ maxWidth: 260 }}
+        />
+        {slot !== undefined && (
+          <Select
+            value={slot}
+            onChange={value => change({ slot: value })}
+            aria-label={t('statistics.slot')}
+            options={slots.map(name => ({
+              value: name,
+              label: name === 'sessions' ? t('pages.sessions') : name
+            }))}
+            style={{ minWidth: 130 }}
+          />
+        )}
+        <CsvExport url={reportCsvUrl({ ...ranking, every: everyOf(period) })} />
+      </Flex>
+      {totals.error && <ErrorNotice error={totals.error} onRetry={() => void totals.refetch()} />}
+      {!totals.data && !totals.error && <Skeleton active />}
+      {totals.data && slots.length === 0 && (
+        <Typography.Paragraph type="secondary">{t('statistics.none')}</Typography.Paragraph>
+      )}
+      {slot !== undefined && (
+        <>
+          <OverTime period={period} slot={slot} isOwn={isOwn} />
+          <Ranking
+            request={ranking}
+            slot={slot}
+            by={by}
+            groups={groups}
+            onBy={value => change({ by: value })}
+          />
+          {!isOwn && <HeatMap period={period} slot={slot} />}
+          {!isOwn && <QueueWait period={period} />}
+        </>
+      )}
+    </>
+  );
+}
+
+/** The slot that is shown first: that of a device, or cpu. */
+const preferred = (slots: readonly string[]) =>
+  slots.find(name => name.includes('.')) ?? slots.find(name => name === 'cpu') ?? slots[0];

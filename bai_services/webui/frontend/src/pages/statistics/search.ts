@@ -1,0 +1,95 @@
+import { defined, textIn } from '../../components/list/listSearch';
+import type { By, Every } from '../../data/usage/reports';
+
+/** Selectable periods in days; each ends now. */
+export const PERIODS = { '7d': 7, '30d': 30, '90d': 90, '365d': 365 } as const;
+export type Period = keyof typeof PERIODS;
+export const isPeriod = (text: string): text is Period => Object.hasOwn(PERIODS, text);
+
+export const GROUPS = [
+  'user',
+  'project',
+  'domain',
+  'resource-group',
+  'image',
+  'device-model'
+] as const satisfies readonly By[];
+export type Group = (typeof GROUPS)[number];
+
+/** State of the page *Statistics* in the URL. */
+export interface StatisticsSearch {
+  /** Administrators: `own` shows only the own usage. */
+  view?: 'own';
+  period?: Period;
+  /** First and last day of a chosen period; they take precedence over `period`. */
+  since?: string;
+  until?: string;
+  by?: Group;
+  slot?: string;
+}
+
+const DATE = /^\d{4}-\d{2}-\d{2}$/;
+
+function dateIn(value: unknown) {
+  const text = textIn(value);
+  return text !== undefined && DATE.test(text) && !Number.isNaN(Date.parse(text))
+    ? text
+    : undefined;
+}
+
+export function readStatisticsSearch(search: Record<string, unknown>): StatisticsSearch {
+  const period = textIn(search['period']);
+  const since = dateIn(search['since']);
+  const until = dateIn(search['until']);
+  const isRange = since !== undefined && until !== undefined && since <= until;
+  return defined({
+    view: search['view'] === 'own' ? ('own' as const) : undefined,
+    period: period !== undefined && isPeriod(period) ? period : undefined,
+    since: isRange ? since : undefined,
+    until: isRange ? until : undefined,
+    by: GROUPS.find(group => group === search['by']),
+    slot: textIn(search['slot'])
+  });
+}
+
+const DAY_MILLIS = 86_400_000;
+const MAX_DAYS_BY_HOUR = 3;
+const MAX_DAYS_BY_DAY = 100;
+
+/** A period as parameters of a report: `until` is the day after the last day. */
+export interface ReportPeriod {
+  since: string;
+  until?: string;
+  days: number;
+}
+
+export function periodOf(search: StatisticsSearch, now: Date): ReportPeriod {
+  if (search.since && search.until) {
+    const days = Math.round((Date.parse(search.until) - Date.parse(search.since)) / DAY_MILLIS) + 1;
+    return { since: search.since, until: dayAfter(search.until), days };
+  }
+  const days = PERIODS[search.period ?? '30d'];
+  return { since: localDate(new Date(now.getTime() - (days - 1) * DAY_MILLIS)), days };
+}
+
+/** The latest part of a period with at most so many days. */
+export function latestDays(period: ReportPeriod, days: number): ReportPeriod {
+  if (period.days <= days) {
+    return period;
+  }
+  const since = new Date(Date.parse(period.since) + (period.days - days) * DAY_MILLIS);
+  return { ...period, since: since.toISOString().slice(0, 10), days };
+}
+
+/** The length of the intervals with which a period has a readable number of bars. */
+export const everyOf = ({ days }: ReportPeriod): Every =>
+  days <= MAX_DAYS_BY_HOUR ? 'hour' : days <= MAX_DAYS_BY_DAY ? 'day' : 'month';
+
+const dayAfter = (date: string) =>
+  new Date(Date.parse(date) + DAY_MILLIS).toISOString().slice(0, 10);
+
+/** The date in the browser's time zone, for example 2026-01-31. */
+export function localDate(at: Date): string {
+  const two = (number: number) => String(number).padStart(2, '0');
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+}

@@ -1,0 +1,74 @@
+import { describe, expect, test } from 'vitest';
+import type { UsageRow } from '../src/data/usage/reports';
+import { pointsOf, utilizationByHour, waitingByHour } from '../src/pages/statistics/charts';
+import {
+  everyOf,
+  latestDays,
+  periodOf,
+  readStatisticsSearch
+} from '../src/pages/statistics/search';
+
+const row = (values: Partial<UsageRow>): UsageRow => ({
+  start: '2026-01-05T08:00:00',
+  end: '2026-01-05T09:00:00',
+  key: '',
+  name: '',
+  slot: 'cpu',
+  allocated_seconds: 7200,
+  waited_seconds: null,
+  measured_seconds: 0,
+  used_seconds: null,
+  wasted_seconds: null,
+  energy_joules: null,
+  cost: null,
+  ...values
+});
+
+describe('state of the page', () => {
+  test('invalid values are ignored', () => {
+    expect(
+      readStatisticsSearch({ period: '8d', by: 'colour', since: '2026-02-01', until: '2026-01-01' })
+    ).toEqual({});
+  });
+
+  test('a chosen period ends after its last day', () => {
+    const chosen = periodOf({ since: '2026-01-30', until: '2026-02-01' }, new Date());
+    expect(chosen).toEqual({ since: '2026-01-30', until: '2026-02-02', days: 3 });
+    expect(everyOf(chosen)).toBe('hour');
+    expect(latestDays(chosen, 1)).toEqual({ since: '2026-02-01', until: '2026-02-02', days: 1 });
+  });
+
+  test('a period includes today', () => {
+    const week = periodOf({ period: '7d' }, new Date(2026, 0, 7, 12));
+    expect(week).toEqual({ since: '2026-01-01', days: 7 });
+    expect(everyOf(week)).toBe('day');
+  });
+});
+
+describe('charts', () => {
+  test('unmeasured usage is unknown, not zero', () => {
+    const [point] = pointsOf([row({}), row({ slot: 'mem' })], 'cpu');
+    expect(point).toMatchObject({ allocated: 2, used: null, wasted: null });
+    expect(
+      utilizationByHour([row({})], 'cpu')
+        .flat()
+        .every(value => value === null)
+    ).toBe(true);
+  });
+
+  test('the heat map weights hours by their measured time', () => {
+    const utilization = utilizationByHour(
+      [
+        row({ measured_seconds: 3600, used_seconds: 3600 }),
+        row({ start: '2026-01-12T08:00:00', measured_seconds: 10800, used_seconds: 0 })
+      ],
+      'cpu'
+    );
+    expect(utilization[0]?.[8]).toBe(25);
+  });
+
+  test('waiting sessions are a mean over the days', () => {
+    const waiting = waitingByHour([row({ slot: 'sessions', waited_seconds: 7200 })], 4);
+    expect(waiting[8]).toBe(0.5);
+  });
+});

@@ -1,0 +1,107 @@
+"""Usage records: written with each change, complete after a crash, rebuilt from the history."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from bai_services.core.sessions.lifecycle import Event
+from bai_services.db.tables.usage import usage_records
+from bai_services.db.usage.aggregates import UsageAggregateStore
+
+from .world import GIB, NOW, World, make_world
+
+T0 = int(NOW.timestamp())
+
+
+@pytest.fixture
+async def world(database_url: str) -> AsyncIterator[World]:
+    made = await make_world(database_url)
+    yield made
+    await made.close()
+
+
+async def records(world: World) -> list[tuple[Any, ...]]:
+    """Return (kernel or session, slot, device, model, amount, start, end) of each record."""
+    c = usage_records.c
+    columns = (c.kernel_id, c.slot, c.device_id, c.device_model, c.amount, c.started_at, c.ended_at)
+    async with world.database.read() as tx:
+        rows = await tx.execute(sa.select(*columns).order_by(c.session_id, c.started_at, c.slot))
+        return [
+            (bool(row[0]), *row[1:5], row[5] - T0, None if row[6] is None else row[6] - T0)
+            for row in rows
+        ]
+
+
+async def run_life(world: World) -> None:
+    """Wait 10 s, hold resources for 60 s, are displaced, wait 5 s, and hold them for 20 s."""
+    row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
+    world.advance(10)
+    await world.run_pass()
+    await world.sessions.move(row.id, Event.DISPLACED, world.advance(60))
+    world.advance(5.5)
+    await world.run_pass()
+    for event in (Event.DISPATCHED, Event.PREPARED, Event.STARTED):
+        await world.sessions.move(row.id, event, world.now)
+    await world.sessions.move(row.id, Event.EXITED, world.advance(20))
+
+
+LIFE = sorted(
+    [
+        (False, "waiting", "", "", 1, 0, 10),
+        (False, "waiting", "", "", 1, 70, 75),
+        *(
+            (is_kernel, slot, device, model, amount, start, end)
+            for start, end in ((10, 70), (75, 95))
+            for is_kernel, slot, device, model, amount in (
+                (True, "cpu", "", "", 1000),
+                (True, "mem", "", "", GIB),
+                (True, "cuda.shares", "a1-g0", "Simulated", 250),
+                (False, "sessions", "", "", 1),
+            )
+        ),
+    ]
+)
+
+
+async def test_each_change_is_recorded_exactly(world: World) -> None:
+    await run_life(world)
+    assert sorted(await records(world)) == LIFE
+
+
+async def test_wait_of_cancelled_session_is_recorded(world: World) -> None:
+    row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
+    await world.sessions.move(row.id, Event.STOP_REQUESTED, world.advance(7))
+    assert await records(world) == [(False, "waiting", "", "", 1, 0, 7)]
+
+
+async def test_rebuild_writes_missing_records_and_ends_once(world: World) -> None:
+    await run_life(world)
+    row, _ = await world.sessions.enqueue(world.new_session("open"), world.now)
+    await world.run_pass()
+    complete = await records(world)
+    await world.write(
+        sa.delete(usage_records).where(usage_records.c.slot.in_(["cpu", "waiting"])),
+        sa.update(usage_records).where(usage_records.c.slot == "mem").values(ended_at=None),
+    )
+    store = UsageAggregateStore(world.database)
+    assert await store.rebuild(None) > 0
+    assert await records(world) == complete
+    assert await store.rebuild(None) == 0
+
+
+async def test_zero_length_record_is_replaced_in_the_same_second(world: World) -> None:
+    row, _ = await world.sessions.enqueue(world.new_session("lab", {"cpu": "1"}), NOW)
+    await world.run_pass()
+    await world.sessions.move(row.id, Event.DISPLACED, NOW + timedelta(seconds=0.1))
+    world.now += timedelta(seconds=0.2)
+    await world.run_pass()
+    await world.sessions.move(row.id, Event.STOP_REQUESTED, world.advance(9))
+    assert [r[1:] for r in await records(world)] == [
+        ("cpu", "", "", 1000, 0, 9),
+        ("sessions", "", "", 1, 0, 9),
+    ]
