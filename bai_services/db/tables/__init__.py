@@ -1,6 +1,16 @@
 """All tables of bai-hub; importing this package registers them in ``metadata``."""
 
-from . import accounts, apps, callbacks, cluster, folders, scheduling, sessions, ssh_keys
+from . import (
+    accounts,
+    apps,
+    callbacks,
+    cluster,
+    folders,
+    idle_checks,
+    scheduling,
+    sessions,
+    ssh_keys,
+)
 from .base import metadata
 
 __all__ = [
@@ -9,6 +19,7 @@ __all__ = [
     "callbacks",
     "cluster",
     "folders",
+    "idle_checks",
     "metadata",
     "scheduling",
     "sessions",
