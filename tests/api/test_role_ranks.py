@@ -88,7 +88,7 @@ LISTED_RESOURCES = {
 # Routes for resources of the caller, of the installation or of a project.
 UNOWNED = re.compile(
     r"/(me|dashboard|metrics|counter-audit|drain|domains|projects|(keypair|user|project)-policies|resource-groups"
-    r"|agents|agent-summaries|agent-totals|devices|images|image-aliases|presets|storage-hosts|auth/(verify|token))(/.*)?"
+    r"|agents|agent-summaries|agent-totals|devices|images|image-aliases|presets|idle-checkers|idle-checker-bindings|idle-decisions|idle-replays|storage-hosts|auth/(verify|token))(/.*)?"
     r"|/(sessions/(options|preview|quotas)|bulk-sessions|events|app-visits)"
 )
 # Metadata that a domain admin may read about each user of the domain, even about superadmins.
@@ -113,6 +113,7 @@ ALWAYS_REJECTED = {
     "POST /sessions/{session}/app-shares",
     "POST /sessions/{session}/detach",
     "POST /sessions/{session}/exited",
+    "POST /sessions/{session}/idle-checks/keep-alive",
     "POST /sessions/{session}/launch",
     "POST /sessions/{session}/lifetime",
     "POST /sessions/{session}/started",
@@ -122,6 +123,7 @@ ALWAYS_REJECTED = {
     "POST /vfolders/{folder}/clone",
     "POST /vfolders/{folder}/uploads",
     "PUT /vfolders/{folder}/archive",
+    "PUT /sessions/{session}/idle-checks/exclusion",
 }
 
 
