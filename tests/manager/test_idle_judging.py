@@ -21,7 +21,7 @@ from bai_services.db.sessions.idle_checks.checkers import IdleCheckerStore
 from bai_services.db.sessions.idle_checks.store import IdleCheckStore
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
-from bai_services.db.tables import idle_checks
+from bai_services.db.tables import accounts, idle_checks
 from bai_services.manager.events import Events
 from bai_services.manager.scheduling.lease import Lease
 from bai_services.manager.sessions.idle_checks.judging import IdleJudging
@@ -355,6 +355,33 @@ async def test_long_window_uses_the_coarse_samples(office: Office) -> None:
     office.advance(130)
     await office.judging.step()
     assert await office.status(session) is Status.TERMINATING
+
+
+async def test_bindings_that_are_no_longer_valid_are_deleted(office: Office) -> None:
+    await office.add_checker(scope=("user", "u1"), domain="d")
+    other = {"id": "e", "name": "e", "type": "session-lifetime", "settings": {"max_seconds": 60}}
+    await office.world.write(
+        sa.insert(accounts.domains).values(
+            name="new", created_at=NOW, total_resource_slots={}, allowed_vfolder_hosts={}
+        ),
+        sa.update(accounts.users).where(accounts.users.c.id == "u1").values(domain="new"),
+        idle_checks.idle_checkers.insert().values(created_at=NOW, **other),
+        *(
+            idle_checks.idle_checker_bindings.insert().values(
+                id=f"{scope}-{key}",
+                created_at=NOW,
+                checker_id="e",
+                scope=scope,
+                scope_id=key,
+                domain=domain,
+                changed_by_role="admin",
+            )
+            for scope, key, domain in (("user", "u1", "d"), ("project", "gone", "d"))
+        ),
+    )
+    await office.judging.step()
+    page = await office.checkers.bindings(ListQuery())
+    assert [(binding.scope_id, binding.domain) for binding in page.items] == [("u1", "new")]
 
 
 AFTER_WINDOW = NOW + timedelta(seconds=600)

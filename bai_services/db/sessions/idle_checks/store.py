@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from bai_services.core.accounts.roles import Visibility
+from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.cluster.devices import is_device_slot, thousandths
 from bai_services.core.errors import Conflict
 from bai_services.core.resources import CPU, MEM, ResourceSlots, family_of
@@ -43,6 +43,8 @@ from .results import CHECK_COLUMNS, Key, StoredCheck, checker_of, read_checks
 _CORE = 1000
 # Kernels whose injections are read in one query: they are large.
 _KERNELS_PER_QUERY = 100
+# Sessions that one query reads, so that the event loop is not blocked for long.
+_SESSIONS_PER_QUERY = 500
 # Maximum number of pending sessions that count as pressure.
 MAX_WAITING = 1000
 
@@ -99,37 +101,22 @@ class IdleCheckStore:
             if not by_scope:
                 return []
             set_by_users = await self._set_by_users(tx)
-            kernel_ids: dict[str, list[str]] = defaultdict(list)
-            for session_id, kernel_id in await tx.execute(_RUNNING_KERNELS):
-                kernel_ids[session_id].append(kernel_id)
-            found = []
-            for row in await tx.execute(_RUNNING):
-                scopes = (
-                    (BindingScope.DOMAIN, row.domain),
-                    (BindingScope.PROJECT, row.project_id),
-                    (BindingScope.RESOURCE_GROUP, row.resource_group),
-                    (BindingScope.USER, row.owner_id),
-                    (BindingScope.KEYPAIR_POLICY, row.resource_policy),
-                )
-                applied = _applied(row.id, scopes, by_scope, set_by_users)
-                if applied:
-                    found.append(
-                        RunningSession(
-                            row.id,
-                            row.name,
-                            SessionType(row.type),
-                            row.username,
-                            row.domain,
-                            row.resource_group,
-                            families_of(row.requested_slots),
-                            row.started_at,
-                            row.used_at,
-                            row.use_heard_at,
-                            tuple(kernel_ids[row.id]),
-                            applied,
-                        )
-                    )
-            return found
+            found: list[RunningSession] = []
+            last = -1
+            while True:
+                rows = (await tx.execute(_RUNNING, {"last": last})).all()
+                if not rows:
+                    return found
+                kernel_ids: dict[str, list[str]] = defaultdict(list)
+                of_page = {"last": last, "until": rows[-1].sequence}
+                for session_id, kernel_id in await tx.execute(_RUNNING_KERNELS, of_page):
+                    kernel_ids[session_id].append(kernel_id)
+                found += [
+                    _running_session(row, kernel_ids[row.id], applied)
+                    for row in rows
+                    if (applied := _applied(row, by_scope, set_by_users))
+                ]
+                last = rows[-1].sequence
 
     async def _set_by_users(self, tx: AsyncConnection) -> Mapping[Key, Any]:
         columns = session_idle_checks.c
@@ -181,12 +168,13 @@ class IdleCheckStore:
         if not (changed or removed or decisions):
             return
         async with self._db.write() as tx:
-            for session_id, checker_id in removed:
+            if removed:
                 await tx.execute(
                     session_idle_checks.delete().where(
-                        session_idle_checks.c.session_id == session_id,
-                        session_idle_checks.c.checker_id == checker_id,
-                    )
+                        session_idle_checks.c.session_id == sa.bindparam("of_session"),
+                        session_idle_checks.c.checker_id == sa.bindparam("of_checker"),
+                    ),
+                    [{"of_session": key[0], "of_checker": key[1]} for key in sorted(removed)],
                 )
             if changed:
                 # A session or checker may have been deleted since it was judged.
@@ -214,7 +202,15 @@ class IdleCheckStore:
                 )
 
     async def clean_up(self, before: datetime) -> None:
-        """Delete the decisions before a time, and the bindings of scopes that no longer exist."""
+        """Delete the decisions before a time, and bindings that are no longer valid.
+
+        Those are the bindings of scopes that no longer exist, and bindings by domain admins of
+        users who have moved to another domain.
+        """
+        domain = sa.select(users.c.domain).where(users.c.id == bindings.c.scope_id)
+        has_moved = sa.and_(
+            bindings.c.scope == BindingScope.USER, bindings.c.domain != domain.scalar_subquery()
+        )
         async with self._db.write() as tx:
             await tx.execute(idle_decisions.delete().where(idle_decisions.c.at < before))
             for scope, column in SCOPE_IDS.items():
@@ -223,6 +219,12 @@ class IdleCheckStore:
                         bindings.c.scope == scope, bindings.c.scope_id.not_in(sa.select(column))
                     )
                 )
+            await tx.execute(
+                bindings.delete().where(has_moved, bindings.c.changed_by_role == Role.ADMIN)
+            )
+            await tx.execute(
+                bindings.update().where(has_moved).values(domain=domain.scalar_subquery())
+            )
 
     async def is_unchanged(self, session_id: str, applied: AppliedChecker) -> bool:
         """Return whether no user has kept the session alive or excluded it in the meantime."""
@@ -357,6 +359,7 @@ class IdleCheckStore:
 _RUNNING = (
     sa.select(
         sessions.c.id,
+        sessions.c.sequence,
         sessions.c.name,
         sessions.c.type,
         users.c.username,
@@ -372,13 +375,22 @@ _RUNNING = (
     )
     .join_from(sessions, users, sessions.c.owner_id == users.c.id)
     .outerjoin(keypairs, sessions.c.access_key == keypairs.c.access_key)
-    .where(sessions.c.status == Status.RUNNING, sessions.c.started_at.is_not(None))
+    .where(
+        sessions.c.status == Status.RUNNING,
+        sessions.c.started_at.is_not(None),
+        sessions.c.sequence > sa.bindparam("last"),
+    )
     .order_by(sessions.c.sequence)
+    .limit(_SESSIONS_PER_QUERY)
 )
 _RUNNING_KERNELS = (
     sa.select(kernels.c.session_id, kernels.c.id)
     .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
-    .where(sessions.c.status == Status.RUNNING)
+    .where(
+        sessions.c.status == Status.RUNNING,
+        sessions.c.sequence > sa.bindparam("last"),
+        sessions.c.sequence <= sa.bindparam("until"),
+    )
     .order_by(kernels.c.session_id, kernels.c.index)
 )
 _FACTS = sa.select(
@@ -401,12 +413,38 @@ async def _bound_checkers(tx: AsyncConnection) -> dict[Key, list[tuple[Checker, 
     return by_scope
 
 
+def _running_session(
+    row: Any, kernel_ids: Sequence[str], applied: tuple[AppliedChecker, ...]
+) -> RunningSession:
+    return RunningSession(
+        row.id,
+        row.name,
+        SessionType(row.type),
+        row.username,
+        row.domain,
+        row.resource_group,
+        families_of(row.requested_slots),
+        row.started_at,
+        row.used_at,
+        row.use_heard_at,
+        tuple(kernel_ids),
+        applied,
+    )
+
+
 def _applied(
-    session_id: str,
-    scopes: Iterable[Key],
+    row: Any,
     by_scope: Mapping[Key, Sequence[tuple[Checker, bool]]],
     set_by_users: Mapping[Key, Any],
 ) -> tuple[AppliedChecker, ...]:
+    """Return the checkers that apply to a session; a dry run only if all its bindings are one."""
+    scopes = (
+        (BindingScope.DOMAIN, row.domain),
+        (BindingScope.PROJECT, row.project_id),
+        (BindingScope.RESOURCE_GROUP, row.resource_group),
+        (BindingScope.USER, row.owner_id),
+        (BindingScope.KEYPAIR_POLICY, row.resource_policy),
+    )
     found: dict[str, tuple[Checker, bool]] = {}
     for scope in scopes:
         for checker, is_dry_run in by_scope.get(scope, ()):
@@ -414,11 +452,13 @@ def _applied(
             found[checker.id] = (checker, is_dry_run and was_dry_run)
     applied = []
     for checker, is_dry_run in found.values():
-        row = set_by_users.get((session_id, checker.id))
-        if row is None:
+        set_for = set_by_users.get((row.id, checker.id))
+        if set_for is None:
             applied.append(AppliedChecker(checker, is_dry_run))
         else:
-            applied.append(AppliedChecker(checker, is_dry_run, row.is_excluded, row.kept_alive_at))
+            applied.append(
+                AppliedChecker(checker, is_dry_run, set_for.is_excluded, set_for.kept_alive_at)
+            )
     return tuple(applied)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from bai_services.core.sessions.idle_checks.checkers import MAX_WINDOW_SECONDS, CheckerType
@@ -45,6 +45,17 @@ _KERNELS_PER_QUERY = 2
 _UPDATED_KERNELS_PER_QUERY = 50
 # Intervals that are read again, because other managers may store samples late.
 _LATE_INTERVALS = 2
+
+
+@dataclass(slots=True)
+class _Results:
+    """Results of a step by session and checker, what must be stored, and sessions to stop."""
+
+    current: dict[Key, StoredCheck] = field(default_factory=dict)
+    changed: list[StoredCheck] = field(default_factory=list)
+    removed: Collection[Key] = ()
+    decisions: list[Decision] = field(default_factory=list)
+    due: dict[str, tuple[RunningSession, list[Judgement]]] = field(default_factory=dict)
 
 
 class IdleJudging:
@@ -114,13 +125,40 @@ class IdleJudging:
             self._stored = {check.key: check for check in await self._store.stored()}
         await self._read_kernels(sessions)
         await self._read_samples(sessions, now)
-        judged = await self._judged_sessions(sessions)
-        judgements = await asyncio.to_thread(judge, judged, self._tables, now, self._trusted_since)
-        judgements = [self._after_warning(each, now, monotonic) for each in judgements]
-        by_id = {session.id: session for session in sessions}
-        await self._write(judgements, by_id, now)
-        await self._stop_due(judgements, by_id, now)
+        waiting = await self._waiting(sessions)
+        results = await asyncio.to_thread(self._judge, sessions, waiting, now, monotonic)
+        await self._store.write(results.changed, results.removed, results.decisions)
+        self._stored = results.current
+        await self._stop_due(results.due)
         await self._clean_up(now, monotonic)
+
+    def _judge(
+        self,
+        sessions: Sequence[RunningSession],
+        waiting: Mapping[tuple[str, str], int],
+        now: datetime,
+        monotonic: float,
+    ) -> _Results:
+        """Judge sessions, and compare the results with the stored ones; runs in a thread."""
+        by_id = {session.id: session for session in sessions}
+        judged = [self._judged_session(session, waiting) for session in sessions]
+        stored, results = self._stored or {}, _Results()
+        for raw in judge(judged, self._tables, now, self._trusted_since):
+            judgement = self._after_warning(raw, now, monotonic)
+            session = by_id[judgement.session_id]
+            check = _check_of(judgement)
+            before = stored.get(check.key)
+            if before is None or _differs(before, check):
+                results.changed.append(check)
+            else:
+                check = before
+            results.current[check.key] = check
+            if judgement.is_due and not (before is not None and before.is_due):
+                results.decisions.append(_decision_of(judgement, check, session, now))
+            if judgement.is_due and not judgement.is_dry_run:
+                results.due.setdefault(session.id, (session, []))[1].append(judgement)
+        results.removed = stored.keys() - results.current.keys()
+        return results
 
     def _notice_clock_change(self, now: datetime, monotonic: float) -> None:
         """Start all windows again if the clock was changed."""
@@ -181,28 +219,26 @@ class IdleJudging:
             found = await self._samples.between(chunk, resolution, start, end)
             await asyncio.to_thread(self._tables[resolution].add, found, self._kernels)
 
-    async def _judged_sessions(self, sessions: Sequence[RunningSession]) -> list[JudgedSession]:
-        waiting = await self._waiting(sessions)
-        return [
-            JudgedSession(
-                session.id,
-                session.type,
-                session.started_at,
-                session.used_at,
-                session.reported_at,
-                session.kernel_ids,
-                session.families
-                | {
-                    device.family
-                    for key in session.kernel_ids
-                    if key in self._kernels
-                    for device in self._kernels[key].devices.values()
-                },
-                waiting_for(session.resource_group, session.families, waiting),
-                session.checkers,
-            )
-            for session in sessions
-        ]
+    def _judged_session(
+        self, session: RunningSession, waiting: Mapping[tuple[str, str], int]
+    ) -> JudgedSession:
+        families = {
+            device.family
+            for key in session.kernel_ids
+            if key in self._kernels
+            for device in self._kernels[key].devices.values()
+        }
+        return JudgedSession(
+            session.id,
+            session.type,
+            session.started_at,
+            session.used_at,
+            session.reported_at,
+            session.kernel_ids,
+            session.families | families,
+            waiting_for(session.resource_group, session.families, waiting),
+            session.checkers,
+        )
 
     async def _waiting(self, sessions: Iterable[RunningSession]) -> Mapping[tuple[str, str], int]:
         uses_pressure = any(
@@ -230,70 +266,16 @@ class IdleJudging:
             is_due=judgement.is_due and (is_shown or judgement.is_dry_run),
         )
 
-    async def _write(
-        self, judgements: Sequence[Judgement], sessions: Mapping[str, RunningSession], now: datetime
-    ) -> None:
-        """Store the results that have changed, and the decisions."""
-        stored = self._stored or {}
-        current: dict[Key, StoredCheck] = {}
-        changed: list[StoredCheck] = []
-        decisions: list[Decision] = []
-        for judgement in judgements:
-            key = (judgement.session_id, judgement.checker.id)
-            rule = None if judgement.rule is None else judgement.rule.as_json()
-            check = StoredCheck(
-                *key,
-                judgement.status,
-                judgement.is_dry_run,
-                judgement.is_due,
-                judgement.ends_at,
-                rule,
-            )
-            before = stored.get(key)
-            if before is None or _differs(before, check):
-                changed.append(check)
-            else:
-                check = before
-            current[key] = check
-            if judgement.is_due and not (before is not None and before.is_due):
-                session = sessions[judgement.session_id]
-                decisions.append(
-                    Decision(
-                        now,
-                        judgement.checker.id,
-                        judgement.checker.name,
-                        session.id,
-                        session.name,
-                        session.owner,
-                        session.domain,
-                        judgement.is_dry_run,
-                        rule,
-                    )
-                )
-        removed = stored.keys() - current.keys()
-        await self._store.write(changed, removed, decisions)
-        self._stored = current
-
-    async def _stop_due(
-        self, judgements: Iterable[Judgement], sessions: Mapping[str, RunningSession], now: datetime
-    ) -> None:
-        due: dict[str, list[Judgement]] = {}
-        for judgement in judgements:
-            if judgement.is_due and not judgement.is_dry_run:
-                due.setdefault(judgement.session_id, []).append(judgement)
-        for session_id, reasons in due.items():
-            first = strictest(reasons)
+    async def _stop_due(self, due: Mapping[str, tuple[RunningSession, list[Judgement]]]) -> None:
+        for session, judgements in due.values():
+            first = strictest(judgements)
             if first is None or first.rule is None or await self._lease.hold() is None:
                 continue
-            applied = next(
-                each
-                for each in sessions[session_id].checkers
-                if each.checker.id == first.checker.id
-            )
-            if not await self._store.is_unchanged(session_id, applied):
+            applied = next(each for each in session.checkers if each.checker == first.checker)
+            if not await self._store.is_unchanged(session.id, applied):
                 continue
             await self._lifecycle.try_apply(
-                session_id,
+                session.id,
                 Event.STOP_REQUESTED,
                 first.rule,
                 expected=Status.RUNNING,
@@ -308,6 +290,34 @@ class IdleJudging:
             return
         self._cleaned_at = monotonic
         await self._store.clean_up(now - _DECISIONS_KEPT_FOR)
+
+
+def _check_of(judgement: Judgement) -> StoredCheck:
+    return StoredCheck(
+        judgement.session_id,
+        judgement.checker.id,
+        judgement.status,
+        judgement.is_dry_run,
+        judgement.is_due,
+        judgement.ends_at,
+        None if judgement.rule is None else judgement.rule.as_json(),
+    )
+
+
+def _decision_of(
+    judgement: Judgement, check: StoredCheck, session: RunningSession, now: datetime
+) -> Decision:
+    return Decision(
+        now,
+        judgement.checker.id,
+        judgement.checker.name,
+        session.id,
+        session.name,
+        session.owner,
+        session.domain,
+        judgement.is_dry_run,
+        check.rule,
+    )
 
 
 def _differs(before: StoredCheck, after: StoredCheck) -> bool:

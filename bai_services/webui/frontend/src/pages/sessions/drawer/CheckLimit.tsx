@@ -57,7 +57,10 @@ export function CheckLimit({ check, session }: { check: IdleCheck; session: Sess
           <Button
             size="small"
             loading={change.isPending}
-            onClick={run({ kind: 'exclusion', isExcluded: !isExcluded }, 'sessions.checker-changed')}
+            onClick={run(
+              { kind: 'exclusion', isExcluded: !isExcluded },
+              'sessions.checker-changed'
+            )}
           >
             {t(isExcluded ? 'sessions.checker-include' : 'sessions.checker-exclude')}
           </Button>
