@@ -230,11 +230,7 @@ class IdleBindingHandler(APIHandler):
         returns=IdleCheckerBinding,
     )
     async def patch(self, key: str, body: IdleBindingChange) -> records.IdleCheckerBinding:
-        changes = {
-            name: getattr(body, name)
-            for name in ("is_enabled", "is_dry_run")
-            if name in body.model_fields_set
-        }
+        changes: dict[str, bool] = body.model_dump(exclude_unset=True)
         return await self.manager.sessions.idle_checkers.change_binding(self.caller, key, changes)
 
     @operation("Delete a binding of an idle checker", tag=_TAG, status=HTTPStatus.NO_CONTENT)
