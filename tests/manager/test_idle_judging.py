@@ -22,6 +22,7 @@ from bai_services.db.sessions.idle_checks.store import IdleCheckStore
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
 from bai_services.db.tables import accounts, idle_checks
+from bai_services.db.tables import sessions as tables
 from bai_services.manager.events import Events
 from bai_services.manager.scheduling.lease import Lease
 from bai_services.manager.sessions.idle_checks.judging import IdleJudging
@@ -337,6 +338,28 @@ async def test_lifetime_checker_names_the_strictest_rule(office: Office) -> None
     assert await office.status(session) is Status.TERMINATING
     row = await office.world.sessions.find(session)
     assert row.status_info.endswith("the maximum of idle checker session-lifetime-domain")
+
+
+@pytest.mark.parametrize(("check", "is_stopped"), [("resources", True), ("policy", False)])
+async def test_window_shrinks_only_while_a_session_waits_for_the_same_resources(
+    office: Office, check: str, is_stopped: bool
+) -> None:
+    session = await office.add_session("lab")
+    settings = CheckerSettings(
+        1800, thresholds={"cpu_util": 5}, min_seconds_under_pressure=300, only_under_pressure=True
+    )
+    await office.add_checker(settings)
+    await office.use(360, lab=1)
+    assert [each.ends_at for each in await office.checks(session)] == [None]
+    waiting = office.world.new_session("waits", {"cpu": "1", "mem": "1g", "cuda.device": "2"})
+    await office.world.sessions.enqueue(waiting, NOW)
+    reasons = [{"check": check, "passed": False}]
+    await office.world.write(
+        sa.update(tables.sessions).where(tables.sessions.c.name == "waits").values(reasons=reasons)
+    )
+    # One waiting session halves the window.
+    await office.use(600, lab=1)
+    assert (await office.status(session) is Status.TERMINATING) == is_stopped
 
 
 async def test_long_window_uses_the_coarse_samples(office: Office) -> None:
