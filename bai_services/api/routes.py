@@ -24,7 +24,7 @@ from .base import APIHandler
 from .cluster import agents, devices, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .scheduling import counter_audit
-from .sessions import launch, logs, records, sessions, templates
+from .sessions import idle_checkers, launch, logs, records, sessions, templates
 from .usage import reports as usage_reports
 
 Route = tuple[str, type[APIHandler]]
@@ -65,6 +65,7 @@ ROUTES: list[Route] = [
     *events.ROUTES,
     *records.ROUTES,
     *launch.ROUTES,
+    *idle_checkers.ROUTES,
     *sessions.ROUTES,
     *logs.ROUTES,
     *session_apps.ROUTES,

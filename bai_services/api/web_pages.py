@@ -31,6 +31,7 @@ PAGE_NAMES = frozenset(
         "projects",
         "policies",
         "presets",
+        "idle-checkers",
         "images",
         "agents",
         "agent-summary",

@@ -223,6 +223,16 @@ class TextTemplate(Enum):
     IDLE_TIMEOUT = (
         "idle-timeout: unused for {maximum_seconds}, the maximum of keypair policy {name}"
     )
+    IDLE_UTILIZATION = (
+        "idle-utilization: {parts:, } in {percent}% of the samples of {window_seconds}; idle "
+        "checker {name}"
+    )
+    METRIC_BELOW = "{metric} {value} (threshold {limit})"
+    IDLE_NETWORK = "idle-timeout: unused for {maximum_seconds}, the maximum of idle checker {name}"
+    IDLE_LIFETIME = (
+        "SESSION_LIFETIME_EXCEEDED: ran for more than {maximum_seconds}, the maximum of idle "
+        "checker {name}"
+    )
     DEPENDENCY_FAILED = (
         "DEPENDENCY_FAILED: its dependency, session {name}, is TERMINATED with failure"
     )

@@ -69,6 +69,7 @@ class Manager:
             scheduling=self.scheduling,
             folders=self.folders.mounts,
             projects=self.accounts.projects,
+            users=self.accounts.users,
         )
         self.servers = server_services(
             context,
@@ -122,10 +123,12 @@ class Manager:
         self.sessions.callbacks.start()
         self.sessions.usage_sampling.start()
         self.usage.aggregation.start()
+        self.sessions.idle_judging.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
         await self.usage.aggregation.stop()
+        await self.sessions.idle_judging.stop()
         await self.sessions.usage_sampling.stop()
         await self.sessions.callbacks.stop()
         await self.sessions.deadlines.stop()

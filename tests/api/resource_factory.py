@@ -124,6 +124,24 @@ class ResourceFactory:
         spec = {"name": await self.fresh(), "resource_slots": {"cpu": "1", "mem": "1g"}}
         return str((await self._admin.post("/presets", spec))["id"])
 
+    async def idle_checker(self) -> str:
+        name = await self.fresh()
+        body = {"name": name, "type": "utilization", "max_seconds": 600}
+        await self._admin.post("/idle-checkers", {**body, "thresholds": {"cpu_util": 5}})
+        return name
+
+    async def idle_binding(self) -> str:
+        """A binding to domain ``default`` by a superadmin."""
+        return await self._bind(self._admin)
+
+    async def idle_binding_of_admin(self) -> str:
+        """A binding to domain ``default`` by its domain admin."""
+        return await self._bind(await self._api.client("domain-admin"))
+
+    async def _bind(self, client: Client) -> str:
+        body = {"checker": await self.idle_checker(), "scope": "domain", "scope_key": "default"}
+        return str((await client.post("/idle-checker-bindings", body))["id"])
+
     async def folder(self) -> str:
         created = await self._user.post("/vfolders", {"name": await self.fresh()})
         return str(created["id"])

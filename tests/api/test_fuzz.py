@@ -71,6 +71,8 @@ CREATORS = {
     "images": "image",
     "image-aliases": "alias",
     "presets": "preset",
+    "idle-checkers": "idle_checker",
+    "idle-checker-bindings": "idle_binding",
     "vfolders": "folder_with_file",
     "sessions": "session",
     "session-templates": "template",

@@ -257,6 +257,57 @@ TABLE = [
     Row("GET /image-aliases/{alias}", "ok ok ok ok ok ok ok 403 403"),
     Row("PATCH /image-aliases/{alias}", "ok 403 403 403 403 403 403 403 403", {"image": "{image}"}),
     Row("DELETE /image-aliases/{alias}", "ok 403 403 403 403 403 403 403 403"),
+    Row("GET /idle-checkers", "ok ok ok 403 403 403 ok 403 403"),
+    Row(
+        "POST /idle-checkers",
+        "ok 403 403 403 403 403 403 403 403",
+        {"name": "{fresh}", "type": "network", "max_seconds": 600},
+    ),
+    Row("GET /idle-checkers/{idle_checker}", "ok ok ok 403 403 403 ok 403 403"),
+    Row(
+        "PATCH /idle-checkers/{idle_checker}",
+        "ok 403 403 403 403 403 403 403 403",
+        {"max_seconds": 900},
+    ),
+    Row("DELETE /idle-checkers/{idle_checker}", "ok 403 403 403 403 403 403 403 403"),
+    Row("GET /idle-checker-bindings", "ok ok ok 403 403 403 ok 403 403"),
+    *(
+        Row(
+            "POST /idle-checker-bindings",
+            outcomes,
+            {"checker": "{idle_checker}", "scope": scope, "scope_key": key},
+        )
+        for scope, key, outcomes in (
+            ("domain", "default", "ok ok 404 403 403 403 403 403 403"),
+            ("project", "{project}", "ok ok 404 403 403 403 403 403 403"),
+            ("user", "user", "ok ok 404 403 403 403 403 403 403"),
+            ("user", "admin", "ok 403 404 403 403 403 403 403 403"),
+            ("resource-group", "default", "ok 403 403 403 403 403 403 403 403"),
+            ("keypair-policy", "default", "ok 403 403 403 403 403 403 403 403"),
+        )
+    ),
+    # Superadmins made the first binding, a domain admin the second one.
+    Row(
+        "PATCH /idle-checker-bindings/{idle_binding}",
+        "ok 403 404 403 403 403 403 403 403",
+        {"is_enabled": False},
+    ),
+    Row(
+        "PATCH /idle-checker-bindings/{idle_binding_of_admin}",
+        "ok ok 404 403 403 403 403 403 403",
+        {"is_dry_run": True},
+    ),
+    Row("DELETE /idle-checker-bindings/{idle_binding}", "ok 403 404 403 403 403 403 403 403"),
+    Row(
+        "DELETE /idle-checker-bindings/{idle_binding_of_admin}",
+        "ok ok 404 403 403 403 403 403 403",
+    ),
+    Row("GET /idle-decisions", "ok ok ok 403 403 403 ok 403 403"),
+    Row(
+        "POST /idle-replays",
+        "ok ok ok 403 403 403 ok 403 403",
+        {"max_seconds": 600, "thresholds": {"cpu_util": 5}, "period_seconds": 3600},
+    ),
     Row("GET /presets", "ok ok ok ok ok ok ok 403 403"),
     Row(
         "POST /presets",
@@ -380,6 +431,15 @@ TABLE = [
     ),
     Row(
         "POST /sessions/{session}/activity",
+        "conflict conflict 404 conflict 404 404 403 conflict 403",
+        {},
+    ),
+    Row(
+        "POST /sessions/{session}/idle-checks/keep-alive",
+        "conflict conflict 404 conflict 404 404 403 conflict 403",
+    ),
+    Row(
+        "PUT /sessions/{session}/idle-checks/exclusion",
         "conflict conflict 404 conflict 404 404 403 conflict 403",
         {},
     ),

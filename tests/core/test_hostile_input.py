@@ -311,6 +311,18 @@ NOT_FROM_USERS = {
     "sessions.usage_history.device_series_of",
     "sessions.usage_history.series_of",
     "user_input.number_text",
+    "sessions.idle_checks.checkers.CheckerSettings.from_json",
+    "sessions.idle_checks.checkers.metric_family",
+    "sessions.idle_checks.checkers.metric_value_text",
+    "sessions.idle_checks.judging.judge",
+    "sessions.idle_checks.judging.utilization_rule",
+    "sessions.idle_checks.pressure.waiting_for",
+    "sessions.idle_checks.usage_table.UsageTable.add",
+    "sessions.idle_checks.usage_table.UsageTable.has_metric",
+    "sessions.idle_checks.usage_table.UsageTable.keep",
+    "sessions.idle_checks.usage_table.UsageTable.rows_of",
+    "sessions.idle_checks.usage_table.UsageTable.window",
+    "sessions.idle_checks.utilization.SessionRows.window",
 }
 
 DIGITS = "9" * 100_000

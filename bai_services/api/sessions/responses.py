@@ -122,6 +122,36 @@ class Check(ResponseModel):
     coded: CodedText
 
 
+class SessionIdleCheck(ResponseModel):
+    """The last result of an idle checker for a session.
+
+    ``status``: not-checked (activity is unknown), active, idle (the end approaches) or excluded.
+    ``ends_at``: when the checker stops the session unless it is used; a dry run stops nothing.
+    ``warning_seconds``: the latest warning whose time has come, in seconds before the end.
+    """
+
+    checker_id: str
+    checker: str
+    type: str
+    status: str
+    is_dry_run: bool
+    ends_at: datetime | None
+    warning_seconds: int | None
+    reason: str
+    coded: CodedText | None
+    keep_alives_left: int
+    allows_exclusion: bool
+    is_excluded: bool
+
+
+class SessionEndRule(ResponseModel):
+    """The limit that ends a running session first, and its text."""
+
+    ends_at: datetime
+    reason: str
+    coded: CodedText
+
+
 class Session(ResponseModel):
     """``status_info``: the reason for the status in English. ``status_coded``: the same text as a
     code with values, if it has a code. ``hidden_fields``: fields that are empty because the caller
@@ -163,6 +193,8 @@ class Session(ResponseModel):
     ends_at: datetime | None
     idle_since: datetime | None
     idle_ends_at: datetime | None
+    idle_checks: list[SessionIdleCheck]
+    end_rule: SessionEndRule | None
     is_draining: bool
     dependencies: list[SessionDependency]
     callback: SessionCallback | None

@@ -27,6 +27,7 @@ from ..command import (
 from ..usage.reports import admin_usage, price
 from .entities import AGENT, ENTITIES, USER, Entity
 from .fields import Field, FieldKind, validate_value
+from .idle_checkers import IDLE_CHECKER_COMMANDS
 from .invitations import invitation
 from .mail import mail
 from .replay import replay
@@ -37,6 +38,7 @@ _EMPTY: Mapping[FieldKind, Any] = {
     FieldKind.SLOTS: {},
     FieldKind.CAPS: {},
     FieldKind.LIST: [],
+    FieldKind.NUMBERS: [],
     FieldKind.HOSTS: {},
     FieldKind.MAP: {},
     FieldKind.OPTIONS: {},
@@ -92,6 +94,8 @@ def option_of(field: Field, *, is_required: bool = False) -> click.Option:
             settings = {"metavar": "SLOT=AMOUNT", "multiple": True}
         case FieldKind.LIST:
             settings = {"metavar": "VALUE", "multiple": True}
+        case FieldKind.NUMBERS:
+            settings = {"metavar": "NUMBER", "multiple": True, "type": _Number()}
     if settings.get("multiple"):
         text += " May be repeated."
     return click.Option([name, field.name], help=text, required=is_required, **settings)
@@ -267,6 +271,12 @@ for _entity in ENTITIES:
     admin.add_command(_command_group)
     if _entity.alias:
         admin.add_command(_command_group, _entity.alias)
+
+
+for _command_of_checkers in IDLE_CHECKER_COMMANDS:
+    _checker_group = admin.commands["idle-checker"]
+    assert isinstance(_checker_group, click.Group)
+    _checker_group.add_command(_command_of_checkers)
 
 
 _project_command, _resource_group_command, _user_command, _agent_command = (

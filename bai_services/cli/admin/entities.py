@@ -389,7 +389,78 @@ AGENT = Entity(
     example_update="--resource-group gpu",
 )
 
+IDLE_CHECKER = Entity(
+    command="idle-checker",
+    noun="idle checker",
+    path="/idle-checkers",
+    key="name",
+    summary="Manage idle checkers: rules that stop sessions that are not used.",
+    fields=(
+        _DESCRIPTION,
+        Field(
+            "type",
+            "Type: network (inactivity), session-lifetime or utilization.",
+            is_required=True,
+            is_immutable=True,
+        ),
+        Field(
+            "max_seconds",
+            "Maximum inactivity or lifetime, or the length of the window, in seconds.",
+            FieldKind.NUMBER,
+            is_required=True,
+        ),
+        Field(
+            "session_types",
+            "Session type that is judged: interactive (the default), batch or inference.",
+            FieldKind.LIST,
+        ),
+        Field(
+            "initial_grace_seconds",
+            "Time in seconds after the start that does not count.",
+            FieldKind.NUMBER,
+        ),
+        Field(
+            "thresholds",
+            "Utilization below which a session is idle: percent of cpu_util, mem, FAMILY_util and "
+            "FAMILY_mem; bytes per second of net and io.",
+            FieldKind.MAP,
+        ),
+        Field("operator", "Whether all metrics must be below (and), or any (or)."),
+        Field(
+            "idle_percent",
+            "Percentage of the samples in the window that must be idle. Default: 90.",
+            FieldKind.NUMBER,
+        ),
+        Field(
+            "min_seconds_under_pressure",
+            "Shortest window in seconds while other sessions wait for the resources; 0 = the "
+            "window does not shrink.",
+            FieldKind.NUMBER,
+        ),
+        Field(
+            "only_under_pressure",
+            "Stop sessions only while other sessions wait for their resources.",
+            FieldKind.FLAG,
+        ),
+        Field(
+            "warnings_seconds",
+            "Time of a warning in seconds before the end. Default: 600 and 120.",
+            FieldKind.NUMBERS,
+        ),
+        Field(
+            "max_keep_alives",
+            "Maximum number of keep-alives of a session. Default: 3.",
+            FieldKind.NUMBER,
+        ),
+        Field("allows_exclusion", "Allow users to exclude their sessions.", FieldKind.FLAG),
+    ),
+    columns=("name", "type", "max_seconds", "thresholds", "session_types", "bindings"),
+    example_key="idle-gpu",
+    example_create="--type utilization --max-seconds 3600 --thresholds '{\"cuda_util\": 5}'",
+    example_update="--idle-percent 80",
+)
+
 ENTITIES = (
     DOMAIN, PROJECT, USER, KEYPAIR, KEYPAIR_POLICY, USER_POLICY, PROJECT_POLICY,
-    RESOURCE_GROUP, IMAGE, IMAGE_ALIAS, PRESET, AGENT,
+    RESOURCE_GROUP, IMAGE, IMAGE_ALIAS, PRESET, AGENT, IDLE_CHECKER,
 )  # fmt: skip

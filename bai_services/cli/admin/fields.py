@@ -24,6 +24,7 @@ class FieldKind(Enum):
     CAPS = auto()  # mapping of slot to limit; 0 forbids the slot, "unlimited" or -1: no limit
     MEMORY = auto()  # amount of memory as a string: 64m
     LIST = auto()  # list of strings
+    NUMBERS = auto()  # list of whole numbers
     HOSTS = auto()  # mapping of storage host to list of permissions
     MAP = auto()  # any JSON object
     OPTIONS = auto()  # scheduler options of a resource group
@@ -73,7 +74,7 @@ def comparable(field: Field, value: Any) -> Any:
         return (Caps if field.kind is FieldKind.CAPS else ResourceSlots).parse(value)
     if field.kind is FieldKind.MEMORY:
         return parse_amount("mem", value)
-    if field.kind is FieldKind.LIST:
+    if field.kind in (FieldKind.LIST, FieldKind.NUMBERS):
         return sorted(value)
     if field.kind is FieldKind.HOSTS:
         return check_hosts(value)
@@ -127,6 +128,12 @@ def _list(value: Any) -> list[str]:
     return [_text(item) for item in value]
 
 
+def _numbers(value: Any) -> list[int]:
+    if not isinstance(value, (list, tuple)):
+        raise TypeError
+    return [_number(item) for item in value]
+
+
 def _hosts(value: Any) -> dict[str, list[str]]:
     return check_hosts({_text(host): _list(names) for host, names in _map(value).items()})
 
@@ -149,6 +156,7 @@ _READERS = {
     FieldKind.CAPS: _cap_texts,
     FieldKind.MEMORY: _memory,
     FieldKind.LIST: _list,
+    FieldKind.NUMBERS: _numbers,
     FieldKind.HOSTS: _hosts,
     FieldKind.MAP: _map,
     FieldKind.OPTIONS: _options,
@@ -161,6 +169,7 @@ _NOUNS = {
     FieldKind.CAPS: "a mapping of slot to limit",
     FieldKind.MEMORY: "an amount of memory",
     FieldKind.LIST: "a list of strings",
+    FieldKind.NUMBERS: "a list of whole numbers",
     FieldKind.HOSTS: "a mapping of storage host to permissions",
     FieldKind.MAP: "a mapping",
     FieldKind.OPTIONS: "a mapping",

@@ -124,11 +124,38 @@ async def set_priority(connection: Connection, name: str, priority: int, *, as_j
 @json_option
 @connected
 async def keep_alive(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Restart the idle timeout of a session."""
-    found = await connection.client.post(f"/sessions/{segment(name)}/activity", {})
+    """Restart the idle timeout of a session, and the windows of its idle checkers."""
+    path = f"/sessions/{segment(name)}"
+    found = await connection.client.post(f"{path}/activity", {})
+    session = await connection.client.get(path)
+    if any(check["type"] != "session-lifetime" for check in session["idle_checks"]):
+        session = await connection.client.post(f"{path}/idle-checks/keep-alive")
     ends_at = found["idle_ends_at"]
     effect = f"is stopped at {ends_at} unless it is used" if ends_at else "has no idle timeout"
+    for check in session["idle_checks"]:
+        effect += f"; {check['keep_alives_left']} keep-alives left for {check['checker']}"
     output.print_done(f"{name} {effect}", found, as_json=as_json)
+
+
+@click.command(
+    "exclude-idle-checks",
+    epilog=example(
+        "bai session exclude-idle-checks my-lab", "bai session exclude-idle-checks my-lab --undo"
+    ),
+)
+@click.argument("name")
+@click.option("--undo", is_flag=True, help="Include the session again.")
+@json_option
+@connected
+async def exclude_idle_checks(
+    connection: Connection, name: str, *, undo: bool, as_json: bool
+) -> None:
+    """Exclude a session from the idle checkers that allow it."""
+    path = f"/sessions/{segment(name)}/idle-checks/exclusion"
+    session = await connection.client.put(path, {"is_excluded": not undo})
+    names = [c["checker"] for c in session["idle_checks"] if c["allows_exclusion"]]
+    verb = "judged by" if undo else "excluded from"
+    output.print_done(f"{name} is {verb} {', '.join(names)}", session, as_json=as_json)
 
 
 @click.command("callback-secret", epilog=example("bai session callback-secret"))

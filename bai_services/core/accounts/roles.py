@@ -181,6 +181,13 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "audit.read": _ADMIN_READS,
     "metrics.read": _reaches(R.NONE, R.NONE, R.ALL),
     "counter-audit.read": _reaches(R.NONE, R.NONE, R.ALL),
+    # Idle checkers are rules for all domains; superadmins define them.
+    "idle-checker.read": _reaches(R.NONE, R.ALL, R.ALL),
+    "idle-checker.write": _SUPERADMIN,
+    # Bindings of scopes, and decisions about sessions.
+    "idle-checker.read-bindings": _ADMIN_READS,
+    "idle-checker.bind": _DOMAIN_WRITES,
+    "idle-checker.replay": _ADMIN_READS,
     "scheduler.drain": _HUB,
     "mail.read": {**_SUPERADMIN, **_HUB},
     "mail.test": _SUPERADMIN,

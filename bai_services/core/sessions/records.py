@@ -9,6 +9,7 @@ from typing import Any, NotRequired, TypedDict
 
 from ..resources import ResourceSlots
 from .dependencies import Dependency
+from .idle_checks.records import SessionEndRule, SessionIdleCheck
 from .lifecycle import Status
 
 
@@ -198,6 +199,8 @@ class Session:
     ends_at: datetime | None
     idle_since: datetime | None
     idle_ends_at: datetime | None
+    idle_checks: Sequence[SessionIdleCheck]
+    end_rule: SessionEndRule | None
     is_draining: bool
     dependencies: Sequence[Dependency]
     callback: SessionCallback | None

@@ -23,7 +23,14 @@ from ..tables.callbacks import session_callbacks
 from ..tables.cluster import devices
 from ..tables.sessions import allocations, kernels, sessions
 from .dependencies import read_dependencies
-from .time_limits import TimeLimit, read_draining, read_idle_timeouts, read_time_limits
+from .idle_checks.results import ViewedCheck, read_checks
+from .time_limits import (
+    IdleTimeout,
+    TimeLimit,
+    read_draining,
+    read_idle_timeouts,
+    read_time_limits,
+)
 
 # Maximum number of characters of a kernel's output that are stored when the kernel ends.
 LOG_LIMIT = 256 * 1024
@@ -119,7 +126,8 @@ class SessionView(SessionKernels):
     callback: CallbackState | None = None
     time_limit: TimeLimit | None = None
     is_draining: bool = False
-    idle_timeout_seconds: int = 0
+    idle_timeout: IdleTimeout | None = None
+    idle_checks: tuple[ViewedCheck, ...] = ()
 
 
 _NAMES = {
@@ -273,6 +281,7 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
     limits = await read_time_limits(tx, running) if running else {}
     draining = await read_draining(tx, running) if running else frozenset()
     timeouts = await read_idle_timeouts(tx, running) if running else {}
+    checks = await read_checks(tx, running) if running else {}
     callbacks = await _callbacks_of(tx, [row.id for row in rows if row.callback_url])
     return [
         SessionView(
@@ -284,7 +293,8 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
             callbacks.get(row.id),
             limits.get(row.id),
             row.id in draining,
-            timeouts.get(row.id, 0),
+            timeouts.get(row.id),
+            tuple(checks.get(row.id, ())),
         )
         for row in rows
     ]

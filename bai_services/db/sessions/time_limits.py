@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.errors import Conflict, InvalidRequest
+from bai_services.core.sessions.idle_checks.checkers import CheckerType
+from bai_services.core.sessions.idle_checks.judging import CheckStatus
 from bai_services.core.sessions.lifecycle import Status
 
 from ..database import Database
@@ -17,6 +19,7 @@ from ..tables.accounts import keypair_policies, keypairs
 from ..tables.base import UtcDateTime
 from ..tables.cluster import agents
 from ..tables.sessions import kernels, sessions
+from .idle_checks.results import read_checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class TimeLimit:
     policy_seconds: int
     added_seconds: int
     max_added_seconds: int
+    policy: str = ""
 
     @property
     def seconds(self) -> int:
@@ -37,12 +41,21 @@ class TimeLimit:
         return max(self.max_added_seconds - self.added_seconds, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class IdleTimeout:
+    """Idle timeout of a session, and the keypair policy that sets it."""
+
+    seconds: int
+    policy: str
+
+
 _LIMITS = (
     sa.select(
         sessions.c.id,
         keypair_policies.c.max_session_lifetime_seconds.label("most"),
         sessions.c.lifetime_extension_seconds.label("added"),
         keypair_policies.c.max_lifetime_extension_seconds.label("addable"),
+        keypair_policies.c.name.label("policy"),
     )
     .join_from(sessions, keypairs, sessions.c.access_key == keypairs.c.access_key)
     .join(keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
@@ -52,7 +65,7 @@ _LIMITS = (
     )
 )
 _IDLE_TIMEOUTS = (
-    sa.select(sessions.c.id, keypair_policies.c.idle_timeout_seconds)
+    sa.select(sessions.c.id, keypair_policies.c.idle_timeout_seconds, keypair_policies.c.name)
     .join_from(sessions, keypairs, sessions.c.access_key == keypairs.c.access_key)
     .join(keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
     .where(
@@ -73,13 +86,13 @@ _DRAINING = (
 async def read_time_limits(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, TimeLimit]:
     """Return the time limit of each session with a limited lifetime."""
     found = await tx.execute(_LIMITS, {"ids": list(ids)})
-    return {row.id: TimeLimit(row.most, row.added, row.addable) for row in found}
+    return {row.id: TimeLimit(row.most, row.added, row.addable, row.policy) for row in found}
 
 
-async def read_idle_timeouts(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, int]:
-    """Return the idle timeout in seconds of each session with an idle timeout."""
+async def read_idle_timeouts(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, IdleTimeout]:
+    """Return the idle timeout of each session with an idle timeout."""
     found = await tx.execute(_IDLE_TIMEOUTS, {"ids": list(ids)})
-    return {row.id: row.idle_timeout_seconds for row in found}
+    return {row.id: IdleTimeout(row.idle_timeout_seconds, row.name) for row in found}
 
 
 async def read_draining(tx: AsyncConnection, ids: Sequence[str]) -> frozenset[str]:
@@ -129,10 +142,30 @@ class TimeLimitStore:
                     left=left,
                 )
 
-    async def idle_timeout(self, session_id: str) -> int:
-        """Return the idle timeout of a session in seconds, 0 for no timeout."""
+    async def idle_timeouts(self, session_id: str) -> tuple[int, int]:
+        """Return the idle timeout of a session in seconds, and the one for its reports.
+
+        0: no timeout. The first is the shortest maximum of the keypair's policy and of the network
+        checkers that stop the session. Dry runs also need reports.
+        """
         async with self._db.read() as tx:
-            return (await read_idle_timeouts(tx, [session_id])).get(session_id, 0)
+            timeout = (await read_idle_timeouts(tx, [session_id])).get(session_id)
+            checks = (await read_checks(tx, [session_id])).get(session_id, [])
+        of_policy = [] if timeout is None else [timeout.seconds]
+        networks = [
+            (check.checker.settings.max_seconds, check.stored)
+            for check in checks
+            if check.checker.type is CheckerType.NETWORK
+        ]
+        stopping = [
+            seconds
+            for seconds, stored in networks
+            if not (stored.is_dry_run or stored.status == CheckStatus.EXCLUDED)
+        ]
+        return (
+            min([*of_policy, *stopping], default=0),
+            min([*of_policy, *(seconds for seconds, _ in networks)], default=0),
+        )
 
     async def record_activity(
         self, session_id: str, used_at: datetime, reported_at: datetime | None

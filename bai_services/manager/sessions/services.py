@@ -8,6 +8,7 @@ from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.sessions.callbacks import CallbackStore
 from bai_services.db.sessions.deadlines import DeadlineStore
 from bai_services.db.sessions.dependencies import DependencyStore
+from bai_services.db.sessions.idle_checks.store import IdleCheckStore
 from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.sessions.store import SessionStore
@@ -16,6 +17,7 @@ from bai_services.db.sessions.usage_samples import UsageSampleStore
 
 from ..accounts.keypair_secrets import KeypairSecrets
 from ..accounts.projects import Projects
+from ..accounts.users import Users
 from ..context import ManagerContext
 from ..events import Events
 from ..scheduling.admission_checks import FittingAgents
@@ -24,6 +26,10 @@ from ..scheduling.start_explanations import StartExplanations
 from ..settings import Settings
 from .callback_calls import CallbackCalls
 from .callbacks import Callbacks
+from .idle_checks.checkers import IdleCheckers
+from .idle_checks.judging import IdleJudging
+from .idle_checks.replays import IdleReplays
+from .idle_checks.requests import IdleCheckRequests
 from .kernels import Kernels
 from .launch import Launch, LaunchPlans
 from .lifecycle import Lifecycle
@@ -60,6 +66,10 @@ class SessionServices:
     callbacks: Callbacks
     usage_sampling: UsageSampling
     usage_histories: UsageHistories
+    idle_checkers: IdleCheckers
+    idle_judging: IdleJudging
+    idle_replays: IdleReplays
+    idle_requests: IdleCheckRequests
 
 
 def session_services(
@@ -71,12 +81,14 @@ def session_services(
     scheduling: SchedulingServices,
     folders: Folders,
     projects: Projects,
+    users: Users,
 ) -> SessionServices:
     """Build the services and pass them their dependencies."""
     database, clock, audit = context.database, context.clock, context.audit
     store, kernel_store = SessionStore(database), KernelStore(database)
     request_store, time_limits = RequestStore(database), TimeLimitStore(database)
     dependencies, samples = DependencyStore(database), UsageSampleStore(database)
+    idle_store, idle_checkers = IdleCheckStore(database), IdleCheckers(context, projects, users)
     usage_sampling = UsageSampling(samples, scheduling.lease, clock)
     secret_environ = SecretEnviron(settings.key)
     plans = LaunchPlans(kernel_store, folders, secret_environ)
@@ -126,4 +138,8 @@ def session_services(
         ),
         usage_sampling=usage_sampling,
         usage_histories=UsageHistories(sessions, store, samples, usage_sampling, clock),
+        idle_checkers=idle_checkers,
+        idle_judging=IdleJudging(idle_store, samples, lifecycle, clock, lease=scheduling.lease),
+        idle_replays=IdleReplays(idle_checkers, idle_store, samples, clock),
+        idle_requests=IdleCheckRequests(sessions, idle_store, clock, audit),
     )

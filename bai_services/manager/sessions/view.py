@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
+from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.durations import format_duration
 from bai_services.core.resources import MEM, format_amount
 from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.idle import Idleness, idleness_of
+from bai_services.core.sessions.idle_checks.records import SessionEndRule
 from bai_services.core.sessions.lifecycle import SessionType, Status
 from bai_services.core.sessions.records import (
     Session,
@@ -25,6 +27,7 @@ from bai_services.db.sessions.rows import CallbackState, SessionRow, SessionView
 
 from ..settings import Settings
 from .devices import devices_of, enforcement_of
+from .idle_checks.results import check_warnings, idle_checks_of
 from .requests.requests import PREOPEN_PORTS
 from .requests.secret_environ import masked, secret_names
 
@@ -37,6 +40,7 @@ def describe(
     ``state`` is the current wait state of a pending session; None: use the stored one.
     """
     idleness = _idleness(view)
+    checks = idle_checks_of(view.idle_checks, now)
     row = view.row
     position = view.queue_position if state is None else state.position
     estimate = row.estimate if state is None else state.estimate
@@ -71,13 +75,15 @@ def describe(
         status_info=row.status_info,
         status_coded=_status_coded(row),
         reasons=row.reasons,
-        notices=[*row.notices, *_warnings(idleness, now)],
+        notices=[*row.notices, *_warnings(idleness, now), *check_warnings(checks)],
         result=row.result,
         exit_code=row.exit_code,
         lifetime=_lifetime(view),
         ends_at=_end_of(view),
         idle_since=None if idleness is None else idleness.since,
         idle_ends_at=None if idleness is None else idleness.ends_at,
+        idle_checks=checks,
+        end_rule=_end_rule(view, idleness),
         is_draining=view.is_draining,
         dependencies=view.dependencies,
         callback=_callback(view),
@@ -136,7 +142,7 @@ def _idleness(view: SessionView) -> Idleness | None:
         row.started_at if row.status is Status.RUNNING else None,
         row.used_at,
         row.use_heard_at,
-        view.idle_timeout_seconds,
+        0 if view.idle_timeout is None else view.idle_timeout.seconds,
     )
 
 
@@ -148,6 +154,34 @@ def _warnings(idleness: Idleness | None, now: datetime) -> list[str]:
         f"{EndReason.IDLE_TIMEOUT}: unused since {idleness.since.isoformat(timespec='seconds')}; "
         f"the session is stopped after {limit} without use. Use it or keep it alive"
     ]
+
+
+def _end_rule(view: SessionView, idleness: Idleness | None) -> SessionEndRule | None:
+    """Return the limit that ends a running session first, with the rule in words."""
+    row, limit, timeout = view.row, view.time_limit, view.idle_timeout
+    if row.status is not Status.RUNNING or row.started_at is None:
+        return None
+    ends: list[tuple[datetime, CodedText]] = []
+    if limit is not None:
+        rule = TextTemplate.LIFETIME.text(maximum_seconds=limit.seconds, name=limit.policy)
+        ends.append((row.started_at + timedelta(seconds=limit.seconds), rule))
+    if row.batch_timeout_seconds:
+        rule = TextTemplate.BATCH_TIMEOUT.text(maximum_seconds=row.batch_timeout_seconds, name="")
+        ends.append((row.started_at + timedelta(seconds=row.batch_timeout_seconds), rule))
+    if timeout is not None and idleness is not None:
+        rule = TextTemplate.IDLE_TIMEOUT.text(maximum_seconds=timeout.seconds, name=timeout.policy)
+        ends.append((idleness.ends_at, rule))
+    ends += [
+        (check.stored.ends_at, CodedText.from_json(check.stored.rule))
+        for check in view.idle_checks
+        if check.stored.ends_at is not None
+        and check.stored.rule is not None
+        and not check.stored.is_dry_run
+    ]
+    if not ends:
+        return None
+    ends_at, first = min(ends, key=lambda end: end[0])
+    return SessionEndRule(ends_at, str(first), first.as_json())
 
 
 def _callback(view: SessionView) -> SessionCallback | None:

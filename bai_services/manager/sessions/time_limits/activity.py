@@ -53,8 +53,8 @@ class SessionActivity:
             raise Conflict(
                 f"session {row.name} is {row.status}; only a running session can be kept alive"
             )
-        seconds = await self._limits.idle_timeout(row.id)
-        if seconds:
+        seconds, report_seconds = await self._limits.idle_timeouts(row.id)
+        if report_seconds:
             used_at = now - timedelta(seconds=idle_seconds)
             await self._limits.record_activity(row.id, used_at, now if is_own_report else None)
             row = await self._store.find(row.id)
@@ -66,8 +66,9 @@ class SessionActivity:
         started_at = row.started_at if row.status is Status.RUNNING else None
         kind = SessionType(row.type)
         idleness = idleness_of(kind, started_at, row.used_at, row.use_heard_at, seconds)
+        reported = idleness_of(kind, started_at, row.used_at, row.use_heard_at, report_seconds)
         return IdleDeadline(
             idle_since=None if idleness is None else idleness.since,
             idle_ends_at=None if idleness is None else idleness.ends_at,
-            next_report_seconds=next_report_seconds(kind, idleness, seconds, now),
+            next_report_seconds=next_report_seconds(kind, reported, report_seconds, now),
         )

@@ -8,6 +8,7 @@ import {
   DashboardOutlined,
   DatabaseOutlined,
   DeploymentUnitOutlined,
+  FieldTimeOutlined,
   FolderOutlined,
   HomeOutlined,
   KeyOutlined,
@@ -43,6 +44,7 @@ export type PagePath =
   | '/scheduler'
   | '/storage'
   | '/audit'
+  | '/idle-checkers'
   | '/settings';
 
 const ADMINS: readonly Role[] = ['admin', 'superadmin', 'monitor'];
@@ -87,6 +89,12 @@ export const PAGES: readonly Page[] = [
   { path: '/credentials', title: 'pages.credentials', icon: <KeyOutlined />, roles: ADMINS },
   { path: '/projects', title: 'pages.projects', icon: <ProjectOutlined />, roles: ADMINS },
   { path: '/policies', title: 'pages.policies', icon: <SafetyOutlined />, roles: ADMINS },
+  {
+    path: '/idle-checkers',
+    title: 'pages.idle-checkers',
+    icon: <FieldTimeOutlined />,
+    roles: ADMINS
+  },
   { path: '/presets', title: 'pages.presets', icon: <AppstoreOutlined />, roles: SUPERADMINS },
   { path: '/images', title: 'pages.images', icon: <BlockOutlined />, roles: SUPERADMINS },
   { path: '/agents', title: 'pages.agents', icon: <ClusterOutlined />, roles: ADMINS },

@@ -135,6 +135,16 @@ const presets = createRoute({
   validateSearch: readEntitySearch
 });
 
+const idleCheckers = createRoute({
+  getParentRoute: () => root,
+  path: '/idle-checkers',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/idleCheckers/IdleCheckersPage')),
+    'IdleCheckersPage'
+  ),
+  validateSearch: readEntitySearch
+});
+
 const images = createRoute({
   getParentRoute: () => root,
   path: '/images',
@@ -230,6 +240,7 @@ export const router = createRouter({
     projects,
     policies,
     presets,
+    idleCheckers,
     images,
     agents,
     agentSummary,

@@ -24,7 +24,10 @@ export type EntityPath =
   | '/devices'
   | '/storage-hosts'
   | '/quota-scopes'
-  | '/audit-log';
+  | '/audit-log'
+  | '/idle-checkers'
+  | '/idle-checker-bindings'
+  | '/idle-decisions';
 
 export interface ItemPage {
   items: Item[];

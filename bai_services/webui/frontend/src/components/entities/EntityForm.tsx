@@ -8,7 +8,7 @@ import { useSaveEntity, type Item } from '../../data/entities';
 import { meQuery, type Me } from '../../data/accounts/me';
 import { fieldsFor, idOf, labelKey, nameOf, type Entity, type Field } from './entity';
 import { FieldControl } from './FieldControl';
-import { changedValues, newValues, textToSlots, toControl } from './values';
+import { changedValues, newValues, textToNumbers, textToSlots, toControl } from './values';
 
 interface EntityFormProps {
   entity: Entity;
@@ -103,12 +103,15 @@ function placeholderOf(field: Field, me: Me | undefined, t: TFunction) {
   return { placeholder: t('entities.default', { value }) };
 }
 
-const HINTED = ['slots', 'hosts', 'words', 'json', 'password'];
+const HINTED = ['slots', 'numbers', 'hosts', 'words', 'json', 'password'];
 
 function rulesOf(entity: Entity, field: Field, t: (key: string) => string) {
   const rules = field.isRequired ? [{ required: true, message: t('entities.required') }] : [];
   if (field.kind === 'slots') {
     return [...rules, { validator: (_: unknown, text?: string) => checkSlots(text, t) }];
+  }
+  if (field.kind === 'numbers') {
+    return [...rules, { validator: (_: unknown, text?: string) => checkNumbers(text, t) }];
   }
   const { warnBelow } = field;
   if (warnBelow !== undefined) {
@@ -124,6 +127,11 @@ function rulesOf(entity: Entity, field: Field, t: (key: string) => string) {
 const checkSlots = (text: string | undefined, t: (key: string) => string) =>
   textToSlots(text ?? '') === undefined
     ? Promise.reject(new Error(t('entities.hint-slots')))
+    : Promise.resolve();
+
+const checkNumbers = (text: string | undefined, t: (key: string) => string) =>
+  textToNumbers(text ?? '') === undefined
+    ? Promise.reject(new Error(t('entities.hint-numbers')))
     : Promise.resolve();
 
 function checkJson(text: string | undefined, t: (key: string) => string) {

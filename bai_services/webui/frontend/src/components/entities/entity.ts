@@ -10,6 +10,7 @@ export type Role = 'user' | 'admin' | 'superadmin' | 'monitor';
  * Kind of a field, which determines its control in a form. The values of some kinds:
  *
  * - `slots`: quantities, such as `cpu=8 mem=16g`
+ * - `numbers`: whole numbers by name, such as `cpu_util=5`
  * - `hosts`: storage hosts with permissions, one host per line, such as `local: mount create`
  * - `words`: a list of texts
  * - `reference`: the name of an object of another collection
@@ -22,6 +23,7 @@ export type FieldKind =
   | 'choice'
   | 'choices'
   | 'slots'
+  | 'numbers'
   | 'hosts'
   | 'words'
   | 'json'

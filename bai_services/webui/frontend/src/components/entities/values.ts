@@ -19,6 +19,14 @@ export function textToSlots(text: string): Slots | undefined {
   return Object.fromEntries(pairs as [string, string][]);
 }
 
+/** Parse whole numbers by name; undefined if a part is not `NAME=NUMBER`. */
+export function textToNumbers(text: string): Record<string, number> | undefined {
+  const entries = Object.entries(textToSlots(text) ?? { invalid: '' });
+  return entries.every(([, number]) => /^\d{1,15}$/.test(number))
+    ? Object.fromEntries(entries.map(([name, number]) => [name, Number(number)]))
+    : undefined;
+}
+
 /**
  * Format hosts with permissions, one per line: `{local: ['mount', 'create']}` becomes `local: mount
  * create`.
@@ -49,6 +57,7 @@ const nameOf = (word: unknown) =>
 export function toControl(field: Field, value: unknown): unknown {
   switch (field.kind) {
     case 'slots':
+    case 'numbers':
       return slotsToText(value);
     case 'hosts':
       return hostsToText(value);
@@ -74,6 +83,8 @@ export function fromControl(field: Field, shown: unknown): unknown {
   switch (field.kind) {
     case 'slots':
       return textToSlots(textOf(shown));
+    case 'numbers':
+      return textToNumbers(textOf(shown));
     case 'hosts':
       return textToHosts(textOf(shown));
     case 'json':

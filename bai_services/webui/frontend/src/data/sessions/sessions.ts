@@ -40,9 +40,27 @@ export const isOnlyRead = (session: Session) => session.hidden_fields.length > 0
 export const serverUrl = (session: Session) =>
   session.type === 'interactive' && session.status === 'RUNNING' ? session.url : null;
 
+export type IdleCheck = Session['idle_checks'][number];
+
+/** The results of the idle checkers that stop a session; a dry run stops nothing. */
+export const stoppingChecks = ({ idle_checks: checks }: Session) =>
+  checks.filter(check => !check.is_dry_run);
+
 /** The time at which a session is stopped if it is not used or extended; undefined: never. */
-export const endOf = ({ idle_ends_at: idle, ends_at: end }: Session) =>
-  [idle, end].filter(time => time !== null).sort()[0];
+export const endOf = (session: Session) =>
+  [session.idle_ends_at, session.ends_at, ...stoppingChecks(session).map(check => check.ends_at)]
+    .filter(time => time !== null)
+    .sort()[0];
+
+/** Why a session ends first: because it is idle, or because its lifetime ends. */
+export const endKind = (session: Session): 'idle' | 'checker' | 'lifetime' => {
+  const end = endOf(session);
+  const check = stoppingChecks(session).find(({ ends_at }) => ends_at === end);
+  if (end === session.ends_at || check?.type === 'session-lifetime') {
+    return 'lifetime';
+  }
+  return end === session.idle_ends_at ? 'idle' : 'checker';
+};
 
 /** Query of a page of the list. The keys of filters are fields of the API, or `field__operator`. */
 export interface SessionList {
@@ -146,9 +164,11 @@ export const graphQuery = (id: string) =>
 
 type FieldChanges = paths['/sessions/{key}']['patch']['requestBody']['content']['application/json'];
 
-type SessionChange =
+export type SessionChange =
   | { kind: 'fields'; values: { name?: string; priority?: number } }
   | { kind: 'activity' }
+  | { kind: 'keep-alive' }
+  | { kind: 'exclusion'; isExcluded: boolean }
   | { kind: 'lifetime'; seconds: number };
 
 /** Rename a session, change its priority, restart its idle timeout, or extend its lifetime. */
@@ -161,6 +181,11 @@ export function useChangeSession(id: string) {
         await unwrap(api.PATCH('/sessions/{key}', { params, body }));
       } else if (change.kind === 'activity') {
         await unwrap(api.POST('/sessions/{key}/activity', { params, body: { idle_seconds: 0 } }));
+      } else if (change.kind === 'keep-alive') {
+        await unwrap(api.POST('/sessions/{key}/idle-checks/keep-alive', { params }));
+      } else if (change.kind === 'exclusion') {
+        const body = { is_excluded: change.isExcluded };
+        await unwrap(api.PUT('/sessions/{key}/idle-checks/exclusion', { params, body }));
       } else {
         const body = { seconds: change.seconds };
         await unwrap(api.POST('/sessions/{key}/lifetime', { params, body }));

@@ -9,6 +9,7 @@ import { meQuery } from '../../data/accounts/me';
 import { ownQuotasQuery } from '../../data/folders/folders';
 import { quotasQuery } from '../../data/sessions/quotas';
 import {
+  endKind,
   endOf,
   runningSessionsQuery,
   useChangeSession,
@@ -51,11 +52,12 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
   const { t, i18n } = useTranslation();
   const { message } = App.useApp();
   const change = useChangeSession(session.id);
-  const isIdle = session.idle_ends_at !== null && session.idle_ends_at === endOf(session);
+  const kind = endKind(session);
+  const isIdle = kind !== 'lifetime';
   // This notice is removed when the session no longer ends soon, so callbacks of `mutate` would not
   // be called.
   const keep = () =>
-    change.mutateAsync({ kind: 'activity' }).then(
+    change.mutateAsync({ kind: kind === 'checker' ? 'keep-alive' : 'activity' }).then(
       () => void message.success(t('sessions.kept-alive')),
       (error: unknown) => void message.error((error as Error).message)
     );

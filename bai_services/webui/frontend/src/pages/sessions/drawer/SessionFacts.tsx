@@ -11,6 +11,7 @@ import { statusText } from '../../../i18n/reasonText';
 import { readDataSearch } from '../../data/search';
 import { DeviceTags } from '../list/DeviceTags';
 import { readSessionsSearch } from '../search';
+import { hasLimits } from './CheckLimit';
 import { TimeLimits } from './TimeLimits';
 
 /** Notices about a session, and its fields that have a value. */
@@ -52,7 +53,7 @@ export function SessionFacts({ session }: { session: Session }) {
     },
     {
       key: 'idle',
-      children: session.status === 'RUNNING' && (session.idle_ends_at ?? session.ends_at) && (
+      children: session.status === 'RUNNING' && hasLimits(session) && (
         <TimeLimits session={session} />
       )
     },

@@ -2,8 +2,9 @@ import type { ReactNode } from 'react';
 import { App, Button, Flex, Popover, Typography } from 'antd';
 import { QuestionCircleOutlined } from '@ant-design/icons';
 import { useTranslation } from 'react-i18next';
+import { CheckLimit, isShown } from './CheckLimit';
 import { formatSeconds, formatTime, useNow } from '../../../components/time';
-import { useChangeSession, type Session } from '../../../data/sessions/sessions';
+import { stoppingChecks, useChangeSession, type Session } from '../../../data/sessions/sessions';
 
 const WARNING_SECONDS = 600;
 const HOUR = 3600;
@@ -14,7 +15,8 @@ export function TimeLimits({ session }: { session: Session }) {
   const { message } = App.useApp();
   const change = useChangeSession(session.id);
   const { idle_ends_at: idleEnd, ends_at: end, lifetime } = session;
-  if (session.status !== 'RUNNING' || (!idleEnd && !end)) {
+  const checks = stoppingChecks(session).filter(isShown);
+  if (session.status !== 'RUNNING' || (!idleEnd && !end && checks.length === 0)) {
     return null;
   }
   const addable = Math.min(lifetime?.addable_seconds ?? 0, HOUR);
@@ -48,6 +50,9 @@ export function TimeLimits({ session }: { session: Session }) {
           )}
         </Limit>
       )}
+      {checks.map(check => (
+        <CheckLimit key={check.checker_id} check={check} session={session} />
+      ))}
     </Flex>
   );
 }

@@ -1,6 +1,6 @@
 import { useTranslation } from 'react-i18next';
 import { formatSeconds, useNow } from '../../../components/time';
-import { endOf, type Session } from '../../../data/sessions/sessions';
+import { endKind, endOf, type Session } from '../../../data/sessions/sessions';
 
 const WARNING_SECONDS = 600;
 
@@ -9,7 +9,7 @@ const WARNING_SECONDS = 600;
  */
 export function IdleCountdown({ session }: { session: Session }) {
   const end = session.status === 'RUNNING' ? endOf(session) : undefined;
-  return end && <Countdown end={end} isIdle={end === session.idle_ends_at} />;
+  return end && <Countdown end={end} isIdle={endKind(session) !== 'lifetime'} />;
 }
 
 function Countdown({ end, isIdle }: { end: string; isIdle: boolean }) {

@@ -1,0 +1,213 @@
+"""Idle checkers and their bindings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from ...errors import InvalidRequest
+from ...user_input import shown
+from ..lifecycle import SessionType
+from ..usage_history import COARSE, FINE, Resolution
+
+MIN_SECONDS = 60
+MAX_SECONDS = 10 * 365 * 86400
+# Longest window of a utilization checker: 288 coarse samples.
+MAX_WINDOW_SECONDS = 86400
+MAX_THRESHOLDS = 20
+MAX_WARNINGS = 5
+MAX_KEEP_ALIVES = 1000
+
+CPU_UTIL, MEM, NET, IO = "cpu_util", "mem", "net", "io"
+# Metrics of every session; the others are ``<family>_util`` and ``<family>_mem``.
+COMMON_METRICS = (CPU_UTIL, MEM, NET, IO)
+# Metrics in bytes per second; the others are in percent.
+RATES = frozenset({NET, IO})
+UTIL_SUFFIX, MEM_SUFFIX = "_util", "_mem"
+_DEVICE_METRIC = re.compile(r"[a-z][a-z0-9-]{0,31}(?:_util|_mem)")
+
+
+class CheckerType(StrEnum):
+    NETWORK = "network"
+    LIFETIME = "session-lifetime"
+    UTILIZATION = "utilization"
+
+
+class Operator(StrEnum):
+    AND = "and"  # idle if every metric is below its threshold
+    OR = "or"  # idle if any metric is below its threshold
+
+
+class BindingScope(StrEnum):
+    DOMAIN = "domain"
+    PROJECT = "project"
+    RESOURCE_GROUP = "resource-group"
+    USER = "user"
+    KEYPAIR_POLICY = "keypair-policy"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckerSettings:
+    """Settings of a checker, with the field names of the REST API.
+
+    ``max_seconds`` is the maximum inactivity, the maximum lifetime, or the length of the window.
+    ``thresholds``, ``operator`` and ``idle_percent`` apply to utilization only: a session is idle
+    if at least ``idle_percent`` of the samples in the window are idle.
+    ``min_seconds_under_pressure`` is the shortest window while other sessions wait for the same
+    resources; 0: the window does not shrink.
+    """
+
+    max_seconds: int
+    session_types: tuple[SessionType, ...] = (SessionType.INTERACTIVE,)
+    initial_grace_seconds: int = 0
+    thresholds: Mapping[str, int] = field(default_factory=dict)
+    operator: Operator = Operator.AND
+    idle_percent: int = 90
+    min_seconds_under_pressure: int = 0
+    only_under_pressure: bool = False
+    warnings_seconds: tuple[int, ...] = (600, 120)
+    max_keep_alives: int = 3
+    allows_exclusion: bool = False
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> CheckerSettings:
+        """Return the settings of a JSON object that ``as_json`` returned."""
+        values = {f.name: stored[f.name] for f in fields(cls) if f.name in stored}
+        for name, convert in _CONVERTERS.items():
+            if name in values:
+                values[name] = convert(values[name])
+        return cls(**values)
+
+    def as_json(self) -> dict[str, Any]:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {
+            **values,
+            "session_types": list(self.session_types),
+            "thresholds": dict(self.thresholds),
+            "warnings_seconds": list(self.warnings_seconds),
+        }
+
+    @property
+    def resolution(self) -> Resolution:
+        """The samples that a utilization checker uses."""
+        return FINE if timedelta(seconds=self.max_seconds) <= FINE.kept_for else COARSE
+
+    @property
+    def final_warning_seconds(self) -> int:
+        """The time that users have at least after the warning and before the end."""
+        return min(self.warnings_seconds, default=0)
+
+
+_CONVERTERS: Mapping[str, Any] = {
+    "session_types": lambda names: tuple(SessionType(name) for name in names),
+    "operator": Operator,
+    "warnings_seconds": tuple,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Checker:
+    id: str
+    name: str
+    type: CheckerType
+    settings: CheckerSettings
+
+    def applies_to(self, kind: SessionType) -> bool:
+        """Return whether sessions of a type are judged; batch sessions use no network."""
+        if self.type is CheckerType.NETWORK and kind is SessionType.BATCH:
+            return False
+        return kind in self.settings.session_types
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedChecker:
+    """A checker that is bound to a scope of a session.
+
+    ``is_dry_run``: every binding is a dry run, so the checker stops nothing. ``excluded`` and
+    ``kept_alive_at`` were set by a user of the session.
+    """
+
+    checker: Checker
+    is_dry_run: bool
+    is_excluded: bool = False
+    kept_alive_at: datetime | None = None
+
+
+def check_settings(kind: CheckerType, settings: CheckerSettings) -> CheckerSettings:
+    """Return the settings; raise ``InvalidRequest`` if a value is not valid for this type."""
+    most = MAX_WINDOW_SECONDS if kind is CheckerType.UTILIZATION else MAX_SECONDS
+    _check_range("max_seconds", settings.max_seconds, MIN_SECONDS, most)
+    _check_range("initial_grace_seconds", settings.initial_grace_seconds, 0, MAX_SECONDS)
+    _check_range("idle_percent", settings.idle_percent, 1, 100)
+    _check_range("max_keep_alives", settings.max_keep_alives, 0, MAX_KEEP_ALIVES)
+    if not settings.session_types:
+        raise InvalidRequest("session_types must not be empty", field="session_types")
+    if kind is CheckerType.UTILIZATION:
+        _check_thresholds(settings.thresholds)
+    elif settings.thresholds:
+        raise InvalidRequest(f"a checker of type {kind} has no thresholds", field="thresholds")
+    if kind is CheckerType.NETWORK and set(settings.session_types) == {SessionType.BATCH}:
+        raise InvalidRequest(
+            "a checker of type network does not judge batch sessions", field="session_types"
+        )
+    _check_pressure(kind, settings)
+    _check_warnings(settings.warnings_seconds)
+    return settings
+
+
+def metric_family(metric: str) -> str | None:
+    """Return the device family of a metric, None for a metric that every session has."""
+    if metric in COMMON_METRICS:
+        return None
+    return metric.rpartition("_")[0]
+
+
+def metric_value_text(metric: str, value: float) -> str:
+    """Return a value with its unit: ``3.4%``, ``1200 B/s``."""
+    if metric in RATES:
+        return f"{value:.0f} B/s"
+    return f"{value:.1f}".removesuffix(".0") + "%"
+
+
+def _check_thresholds(thresholds: Mapping[str, int]) -> None:
+    if not thresholds:
+        raise InvalidRequest("a utilization checker needs thresholds", field="thresholds")
+    if len(thresholds) > MAX_THRESHOLDS:
+        raise InvalidRequest(f"at most {MAX_THRESHOLDS} thresholds", field="thresholds")
+    for metric, limit in thresholds.items():
+        if metric not in COMMON_METRICS and not _DEVICE_METRIC.fullmatch(metric):
+            raise InvalidRequest(
+                f"{shown(metric)!r} is not a metric: use {', '.join(COMMON_METRICS)}, "
+                "FAMILY_util or FAMILY_mem",
+                field="thresholds",
+            )
+        _check_range(f"thresholds.{metric}", limit, 1, 2**50 if metric in RATES else 100)
+
+
+def _check_pressure(kind: CheckerType, settings: CheckerSettings) -> None:
+    floor = settings.min_seconds_under_pressure
+    if kind is not CheckerType.UTILIZATION and (floor or settings.only_under_pressure):
+        raise InvalidRequest(
+            f"a checker of type {kind} does not depend on waiting sessions",
+            field="min_seconds_under_pressure" if floor else "only_under_pressure",
+        )
+    if floor:
+        _check_range("min_seconds_under_pressure", floor, MIN_SECONDS, settings.max_seconds)
+
+
+def _check_warnings(warnings: Sequence[int]) -> None:
+    if len(warnings) > MAX_WARNINGS:
+        raise InvalidRequest(f"at most {MAX_WARNINGS} warnings", field="warnings_seconds")
+    for seconds in warnings:
+        _check_range("warnings_seconds", seconds, 0, MAX_WINDOW_SECONDS)
+
+
+def _check_range(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise InvalidRequest(
+            f"{name}={value} must be from {least} to {most}", field=name.partition(".")[0]
+        )

@@ -1,0 +1,1 @@
+"""Stores of idle checkers and of their results."""

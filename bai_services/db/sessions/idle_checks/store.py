@@ -1,0 +1,502 @@
+"""Read what idle checkers judge, and store their results."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.roles import Role, Visibility
+from bai_services.core.cluster.devices import is_device_slot, thousandths
+from bai_services.core.errors import Conflict
+from bai_services.core.resources import CPU, MEM, ResourceSlots, family_of
+from bai_services.core.sessions.idle_checks.checkers import (
+    AppliedChecker,
+    BindingScope,
+    Checker,
+    CheckerType,
+)
+from bai_services.core.sessions.idle_checks.judging import CheckStatus
+from bai_services.core.sessions.idle_checks.pressure import WaitingSession
+from bai_services.core.sessions.idle_checks.replay import RecordedSession
+from bai_services.core.sessions.idle_checks.usage_table import DeviceFacts, KernelFacts
+from bai_services.core.sessions.lifecycle import SessionType, Status
+
+from ...database import Database
+from ...integrity import insert_ignoring
+from ...tables.accounts import keypairs, projects, users
+from ...tables.idle_checks import idle_checker_bindings as bindings
+from ...tables.idle_checks import idle_checkers as checkers
+from ...tables.idle_checks import idle_decisions, session_idle_checks
+from ...tables.sessions import kernels, sessions
+from ..store import visible_to
+from .checkers import SCOPE_IDS
+from .results import CHECK_COLUMNS, Key, StoredCheck, checker_of, read_checks
+
+# CPU amounts are integers in thousandths of a core.
+_CORE = 1000
+# Kernels whose injections are read in one query: they are large.
+_KERNELS_PER_QUERY = 100
+# Sessions that one query reads, so that the event loop is not blocked for long.
+_SESSIONS_PER_QUERY = 500
+# Maximum number of pending sessions that count as pressure.
+MAX_WAITING = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSession:
+    """A running session of a scope with a checker."""
+
+    id: str
+    name: str
+    type: SessionType
+    owner: str
+    domain: str
+    resource_group: str
+    families: frozenset[str]
+    started_at: datetime
+    used_at: datetime | None
+    reported_at: datetime | None
+    kernel_ids: tuple[str, ...]
+    checkers: tuple[AppliedChecker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A session that a checker stops now, or would stop in a dry run."""
+
+    at: datetime
+    checker_id: str
+    checker: str
+    session_id: str
+    session: str
+    owner: str
+    domain: str
+    is_dry_run: bool
+    rule: Mapping[str, Any] | None
+
+
+class IdleCheckStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def has_bindings(self) -> bool:
+        """Return whether any binding is enabled."""
+        async with self._db.read() as tx:
+            enabled = sa.select(sa.literal(1)).where(bindings.c.is_enabled).limit(1)
+            return bool(await tx.scalar(enabled))
+
+    async def running(self) -> list[RunningSession]:
+        """Return the running sessions to which at least one enabled binding applies."""
+        async with self._db.read() as tx:
+            by_scope = await _bound_checkers(tx)
+            if not by_scope:
+                return []
+            set_by_users = await self._set_by_users(tx)
+            found: list[RunningSession] = []
+            last = -1
+            while True:
+                rows = (await tx.execute(_RUNNING, {"last": last})).all()
+                if not rows:
+                    return found
+                kernel_ids: dict[str, list[str]] = defaultdict(list)
+                of_page = {"last": last, "until": rows[-1].sequence}
+                for session_id, kernel_id in await tx.execute(_RUNNING_KERNELS, of_page):
+                    kernel_ids[session_id].append(kernel_id)
+                found += [
+                    _running_session(row, kernel_ids[row.id], applied)
+                    for row in rows
+                    if (applied := _applied(row, by_scope, set_by_users))
+                ]
+                last = rows[-1].sequence
+
+    async def _set_by_users(self, tx: AsyncConnection) -> Mapping[Key, Any]:
+        columns = session_idle_checks.c
+        rows = await tx.execute(
+            sa.select(
+                columns.session_id, columns.checker_id, columns.kept_alive_at, columns.is_excluded
+            ).where(sa.or_(columns.kept_alive_at.is_not(None), columns.is_excluded))
+        )
+        return {(row.session_id, row.checker_id): row for row in rows}
+
+    async def kernel_facts(self, kernel_ids: Sequence[str]) -> list[KernelFacts]:
+        """Return the limits and devices of kernels, at most ``_KERNELS_PER_QUERY`` per query."""
+        found: list[KernelFacts] = []
+        for start in range(0, len(kernel_ids), _KERNELS_PER_QUERY):
+            chunk = kernel_ids[start : start + _KERNELS_PER_QUERY]
+            async with self._db.read() as tx:
+                rows = await tx.execute(_FACTS.where(kernels.c.id.in_(chunk)))
+                found += [_facts(row) for row in rows]
+        return found
+
+    async def waiting(self) -> list[WaitingSession]:
+        """Return the oldest pending sessions, at most ``MAX_WAITING``."""
+        async with self._db.read() as tx:
+            rows = await tx.execute(
+                sa.select(sessions.c.resource_group, sessions.c.requested_slots, sessions.c.reasons)
+                .where(sessions.c.status == Status.PENDING)
+                .order_by(sessions.c.sequence)
+                .limit(MAX_WAITING)
+            )
+            return [
+                WaitingSession(row.resource_group, families_of(row.requested_slots), row.reasons)
+                for row in rows
+            ]
+
+    async def stored(self) -> list[StoredCheck]:
+        async with self._db.read() as tx:
+            return [StoredCheck(*row) for row in await tx.execute(sa.select(*CHECK_COLUMNS))]
+
+    async def write(
+        self,
+        changed: Sequence[StoredCheck],
+        removed: Collection[Key],
+        decisions: Sequence[Decision],
+    ) -> None:
+        """Store results, delete others, and add decisions; keep what users set.
+
+        Of several decisions of a checker for a session, the first one is kept.
+        """
+        if not (changed or removed or decisions):
+            return
+        async with self._db.write() as tx:
+            if removed:
+                await tx.execute(
+                    session_idle_checks.delete().where(
+                        session_idle_checks.c.session_id == sa.bindparam("of_session"),
+                        session_idle_checks.c.checker_id == sa.bindparam("of_checker"),
+                    ),
+                    [{"of_session": key[0], "of_checker": key[1]} for key in sorted(removed)],
+                )
+            if changed:
+                # A session or checker may have been deleted since it was judged.
+                live_sessions = set(
+                    await tx.scalars(
+                        sa.select(sessions.c.id).where(
+                            sessions.c.id.in_(sorted({check.session_id for check in changed}))
+                        )
+                    )
+                )
+                live_checkers = set(await tx.scalars(sa.select(checkers.c.id).with_for_update()))
+                await _upsert(
+                    tx,
+                    [
+                        check
+                        for check in changed
+                        if check.session_id in live_sessions and check.checker_id in live_checkers
+                    ],
+                )
+            if decisions:
+                names = Decision.__dataclass_fields__
+                await tx.execute(
+                    insert_ignoring(tx, idle_decisions),
+                    [{name: getattr(each, name) for name in names} for each in decisions],
+                )
+
+    async def clean_up(self, before: datetime) -> None:
+        """Delete the decisions before a time, and bindings that are no longer valid.
+
+        Those are the bindings of scopes that no longer exist, and bindings by domain admins of
+        users who have moved to another domain.
+        """
+        domain = sa.select(users.c.domain).where(users.c.id == bindings.c.scope_id)
+        has_moved = sa.and_(
+            bindings.c.scope == BindingScope.USER, bindings.c.domain != domain.scalar_subquery()
+        )
+        async with self._db.write() as tx:
+            await tx.execute(idle_decisions.delete().where(idle_decisions.c.at < before))
+            for scope, column in SCOPE_IDS.items():
+                await tx.execute(
+                    bindings.delete().where(
+                        bindings.c.scope == scope, bindings.c.scope_id.not_in(sa.select(column))
+                    )
+                )
+            await tx.execute(
+                bindings.delete().where(has_moved, bindings.c.changed_by_role == Role.ADMIN)
+            )
+            await tx.execute(
+                bindings.update().where(has_moved).values(domain=domain.scalar_subquery())
+            )
+
+    async def is_unchanged(self, session_id: str, applied: AppliedChecker) -> bool:
+        """Return whether no user has kept the session alive or excluded it in the meantime."""
+        columns = session_idle_checks.c
+        async with self._db.read() as tx:
+            found = await tx.execute(
+                sa.select(columns.kept_alive_at, columns.is_excluded).where(
+                    columns.session_id == session_id,
+                    columns.checker_id == applied.checker.id,
+                )
+            )
+            row = found.one_or_none()
+        return row is not None and tuple(row) == (applied.kept_alive_at, applied.is_excluded)
+
+    async def keep_alive(self, session_id: str, at: datetime) -> int:
+        """Start the windows of a session again; return the number of checkers that allow it.
+
+        Raises
+        ------
+        Conflict
+            If no checker allows another keep-alive.
+        """
+        async with self._db.write() as tx:
+            viewed = (await read_checks(tx, [session_id])).get(session_id, [])
+            kept = 0
+            for check in viewed:
+                most = check.checker.settings.max_keep_alives
+                if check.checker.type is CheckerType.LIFETIME:
+                    continue
+                changed = await tx.execute(
+                    session_idle_checks.update()
+                    .where(
+                        session_idle_checks.c.session_id == session_id,
+                        session_idle_checks.c.checker_id == check.checker.id,
+                        session_idle_checks.c.keep_alives < most,
+                    )
+                    .values(
+                        kept_alive_at=at,
+                        keep_alives=session_idle_checks.c.keep_alives + 1,
+                        status=CheckStatus.ACTIVE,
+                        ends_at=None,
+                        is_due=False,
+                    )
+                )
+                kept += changed.rowcount
+            if not kept:
+                raise Conflict(
+                    "no idle checker of the session allows another keep-alive"
+                    if viewed
+                    else "no idle checker applies to the session"
+                )
+            return kept
+
+    async def exclude(self, session_id: str, is_excluded: bool) -> int:
+        """Exclude a session from the checkers that allow it, or include it again.
+
+        Raises
+        ------
+        Conflict
+            If no checker of the session allows it.
+        """
+        async with self._db.write() as tx:
+            viewed = (await read_checks(tx, [session_id])).get(session_id, [])
+            ids = [each.checker.id for each in viewed if each.checker.settings.allows_exclusion]
+            if not ids:
+                raise Conflict("no idle checker of the session allows its exclusion")
+            status = CheckStatus.EXCLUDED if is_excluded else CheckStatus.NOT_CHECKED
+            changed = await tx.execute(
+                session_idle_checks.update()
+                .where(
+                    session_idle_checks.c.session_id == session_id,
+                    session_idle_checks.c.checker_id.in_(ids),
+                )
+                .values(is_excluded=is_excluded, status=status, ends_at=None, is_due=False)
+            )
+            return changed.rowcount
+
+    async def recorded(
+        self, visible: Visibility, start: datetime, end: datetime, limit: int
+    ) -> list[RecordedSession]:
+        """Return the newest sessions that ran in a period, at most ``limit``."""
+        async with self._db.read() as tx:
+            rows = (
+                await tx.execute(
+                    sa.select(
+                        sessions.c.id,
+                        sessions.c.name,
+                        users.c.username,
+                        projects.c.name.label("project"),
+                        sessions.c.type,
+                        sessions.c.started_at,
+                        sessions.c.terminated_at,
+                        sessions.c.requested_slots,
+                        sessions.c.cluster_size,
+                    )
+                    .join_from(sessions, users, sessions.c.owner_id == users.c.id)
+                    .join(projects, sessions.c.project_id == projects.c.id)
+                    .where(
+                        sessions.c.started_at < end,
+                        sa.or_(
+                            sessions.c.terminated_at.is_(None), sessions.c.terminated_at > start
+                        ),
+                        *visible_to(visible),
+                    )
+                    .order_by(sessions.c.started_at.desc(), sessions.c.id)
+                    .limit(limit)
+                )
+            ).all()
+        ids = [row.id for row in rows]
+        of_session: dict[str, list[KernelFacts]] = defaultdict(list)
+        for first in range(0, len(ids), _KERNELS_PER_QUERY):
+            async with self._db.read() as tx:
+                chunk = ids[first : first + _KERNELS_PER_QUERY]
+                for row in await tx.execute(_FACTS.where(kernels.c.session_id.in_(chunk))):
+                    of_session[row.session_id].append(_facts(row))
+        return [
+            RecordedSession(
+                id=row.id,
+                name=row.name,
+                owner=row.username,
+                project=row.project,
+                type=SessionType(row.type),
+                started_at=row.started_at,
+                ended_at=min(row.terminated_at or end, end),
+                devices=_device_count(row.requested_slots) * row.cluster_size,
+                kernels=tuple(of_session[row.id]),
+            )
+            for row in rows
+        ]
+
+
+_RUNNING = (
+    sa.select(
+        sessions.c.id,
+        sessions.c.sequence,
+        sessions.c.name,
+        sessions.c.type,
+        users.c.username,
+        sessions.c.domain,
+        sessions.c.project_id,
+        sessions.c.owner_id,
+        sessions.c.resource_group,
+        sessions.c.requested_slots,
+        sessions.c.started_at,
+        sessions.c.used_at,
+        sessions.c.use_heard_at,
+        keypairs.c.resource_policy,
+    )
+    .join_from(sessions, users, sessions.c.owner_id == users.c.id)
+    .outerjoin(keypairs, sessions.c.access_key == keypairs.c.access_key)
+    .where(
+        sessions.c.status == Status.RUNNING,
+        sessions.c.started_at.is_not(None),
+        sessions.c.sequence > sa.bindparam("last"),
+    )
+    .order_by(sessions.c.sequence)
+    .limit(_SESSIONS_PER_QUERY)
+)
+_RUNNING_KERNELS = (
+    sa.select(kernels.c.session_id, kernels.c.id)
+    .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+    .where(
+        sessions.c.status == Status.RUNNING,
+        sessions.c.sequence > sa.bindparam("last"),
+        sessions.c.sequence <= sa.bindparam("until"),
+    )
+    .order_by(kernels.c.session_id, kernels.c.index)
+)
+_FACTS = sa.select(
+    kernels.c.id, kernels.c.session_id, kernels.c.injection, sessions.c.requested_slots
+).join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+
+
+async def _bound_checkers(tx: AsyncConnection) -> dict[Key, list[tuple[Checker, bool]]]:
+    """Return the checkers of the enabled bindings by scope, and whether each is a dry run."""
+    by_id = {
+        row.id: checker_of(row.id, row.name, row.type, row.settings)
+        for row in await tx.execute(
+            sa.select(checkers.c.id, checkers.c.name, checkers.c.type, checkers.c.settings)
+        )
+    }
+    by_scope: dict[Key, list[tuple[Checker, bool]]] = defaultdict(list)
+    for row in await tx.execute(sa.select(bindings).where(bindings.c.is_enabled)):
+        if row.checker_id in by_id:
+            by_scope[row.scope, row.scope_id].append((by_id[row.checker_id], row.is_dry_run))
+    return by_scope
+
+
+def _running_session(
+    row: Any, kernel_ids: Sequence[str], applied: tuple[AppliedChecker, ...]
+) -> RunningSession:
+    return RunningSession(
+        row.id,
+        row.name,
+        SessionType(row.type),
+        row.username,
+        row.domain,
+        row.resource_group,
+        families_of(row.requested_slots),
+        row.started_at,
+        row.used_at,
+        row.use_heard_at,
+        tuple(kernel_ids),
+        applied,
+    )
+
+
+def _applied(
+    row: Any,
+    by_scope: Mapping[Key, Sequence[tuple[Checker, bool]]],
+    set_by_users: Mapping[Key, Any],
+) -> tuple[AppliedChecker, ...]:
+    """Return the checkers that apply to a session; a dry run only if all its bindings are one."""
+    scopes = (
+        (BindingScope.DOMAIN, row.domain),
+        (BindingScope.PROJECT, row.project_id),
+        (BindingScope.RESOURCE_GROUP, row.resource_group),
+        (BindingScope.USER, row.owner_id),
+        (BindingScope.KEYPAIR_POLICY, row.resource_policy),
+    )
+    found: dict[str, tuple[Checker, bool]] = {}
+    for scope in scopes:
+        for checker, is_dry_run in by_scope.get(scope, ()):
+            _, was_dry_run = found.get(checker.id, (checker, True))
+            found[checker.id] = (checker, is_dry_run and was_dry_run)
+    applied = []
+    for checker, is_dry_run in found.values():
+        set_for = set_by_users.get((row.id, checker.id))
+        if set_for is None:
+            applied.append(AppliedChecker(checker, is_dry_run))
+        else:
+            applied.append(
+                AppliedChecker(checker, is_dry_run, set_for.is_excluded, set_for.kept_alive_at)
+            )
+    return tuple(applied)
+
+
+def _facts(row: Any) -> KernelFacts:
+    slots = row.requested_slots
+    devices = {
+        device["id"]: DeviceFacts(device.get("family") or "", device.get("memory_bytes"))
+        for device in (row.injection or {}).get("devices") or ()
+        if isinstance(device, Mapping) and isinstance(device.get("id"), str)
+    }
+    cores = slots.get(CPU, 0) / _CORE
+    return KernelFacts(row.id, row.session_id, cores, slots.get(MEM, 0), devices)
+
+
+def families_of(slots: Mapping[str, int]) -> frozenset[str]:
+    """Return the device families of requested resources."""
+    return frozenset(family for slot in slots if (family := family_of(slot)) is not None)
+
+
+def _device_count(slots: ResourceSlots) -> float:
+    return sum(thousandths(slot, slots[slot]) for slot in slots if is_device_slot(slot)) / 1000
+
+
+async def _upsert(tx: AsyncConnection, checks: Sequence[StoredCheck]) -> None:
+    if not checks:
+        return
+    insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(session_idle_checks)
+    names = ("status", "is_dry_run", "is_due", "ends_at", "rule")
+    newest = {name: insert.excluded[name] for name in names}
+    await tx.execute(
+        insert.on_conflict_do_update(index_elements=session_idle_checks.primary_key, set_=newest),
+        [
+            {
+                "session_id": check.session_id,
+                "checker_id": check.checker_id,
+                **{name: getattr(check, name) for name in names},
+            }
+            # Sorted, because managers that lock the rows in different orders could deadlock.
+            for check in sorted(checks, key=lambda check: check.key)
+        ],
+    )

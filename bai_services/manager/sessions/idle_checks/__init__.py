@@ -1,0 +1,1 @@
+"""Idle checkers: administration, judging of sessions, and what users set for their sessions."""

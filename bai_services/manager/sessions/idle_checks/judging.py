@@ -1,0 +1,333 @@
+"""Judge running sessions by their idle checkers, and stop those that are idle for too long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from bai_services.core.sessions.idle_checks.checkers import MAX_WINDOW_SECONDS, CheckerType
+from bai_services.core.sessions.idle_checks.judging import (
+    LAGS,
+    JudgedSession,
+    Judgement,
+    judge,
+    strictest,
+)
+from bai_services.core.sessions.idle_checks.pressure import count_waiting, waiting_for
+from bai_services.core.sessions.idle_checks.usage_table import KernelFacts, UsageTable
+from bai_services.core.sessions.lifecycle import Event, Result, Status
+from bai_services.core.sessions.usage_history import COARSE, FINE, Resolution
+from bai_services.db.sessions.idle_checks.results import Key, StoredCheck
+from bai_services.db.sessions.idle_checks.store import Decision, IdleCheckStore, RunningSession
+from bai_services.db.sessions.usage_samples import UsageSampleStore
+
+from ...clock import Clock
+from ...loop import Loop
+from ...scheduling.lease import Lease
+from ..lifecycle import Lifecycle
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 15.0
+# A difference between the clock and the monotonic clock that is a change of the clock.
+_CLOCK_TOLERANCE = timedelta(seconds=10)
+# Ends that differ by less are not stored again.
+_END_TOLERANCE = timedelta(seconds=FINE.interval_seconds)
+_DECISIONS_KEPT_FOR = timedelta(days=30)
+_CLEANUP_INTERVAL_SECONDS = 3600.0
+# Kernels whose samples are read in one query: a query returns at most about 600 samples.
+_KERNELS_PER_QUERY = 2
+# Kernels whose newest samples are read in one query.
+_UPDATED_KERNELS_PER_QUERY = 50
+# Intervals that are read again, because other managers may store samples late.
+_LATE_INTERVALS = 2
+
+
+@dataclass(slots=True)
+class _Results:
+    """Results of a step by session and checker, what must be stored, and sessions to stop."""
+
+    current: dict[Key, StoredCheck] = field(default_factory=dict)
+    changed: list[StoredCheck] = field(default_factory=list)
+    removed: Collection[Key] = ()
+    decisions: list[Decision] = field(default_factory=list)
+    due: dict[str, tuple[RunningSession, list[Judgement]]] = field(default_factory=dict)
+
+
+class IdleJudging:
+    """Judges every ``TICK_SECONDS`` while this manager holds the lease.
+
+    The arrays with the samples are built again after a start, a takeover of the lease and a change
+    of the clock. A session is stopped only if this manager has shown its end for at least the time
+    of the final warning, measured by the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        store: IdleCheckStore,
+        samples: UsageSampleStore,
+        lifecycle: Lifecycle,
+        clock: Clock,
+        *,
+        lease: Lease,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._samples = samples
+        self._lifecycle = lifecycle
+        self._clock = clock
+        self._lease = lease
+        self._monotonic = monotonic
+        self._loop = Loop("idle checks", self.step, TICK_SECONDS)
+        self._cleaned_at: float | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        """Forget everything, as after a start."""
+        self._tables = {
+            resolution: UsageTable(resolution, int(seconds) // resolution.interval_seconds)
+            for resolution, seconds in (
+                (FINE, FINE.kept_for.total_seconds()),
+                (COARSE, MAX_WINDOW_SECONDS),
+            )
+        }
+        self._read_until: dict[Resolution, datetime] = {}
+        self._kernels: dict[str, KernelFacts] = {}
+        self._started: dict[str, datetime] = {}
+        self._loaded: dict[Resolution, set[str]] = {FINE: set(), COARSE: set()}
+        self._stored: dict[Key, StoredCheck] | None = None
+        # When the end of a session was first shown: by the monotonic clock, and by the clock.
+        self._shown_since: dict[Key, tuple[float, datetime]] = {}
+        self._last: tuple[datetime, float] | None = None
+        self._trusted_since: datetime | None = None
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+
+    async def step(self) -> None:
+        """Judge all sessions once."""
+        if await self._lease.hold() is None:
+            self._reset()
+            return
+        now, monotonic = self._clock(), self._monotonic()
+        self._notice_clock_change(now, monotonic)
+        sessions = await self._store.running() if await self._store.has_bindings() else []
+        if self._stored is None:
+            if await self._clock_was_set_back(now):
+                self._trusted_since = now
+            self._stored = {check.key: check for check in await self._store.stored()}
+        await self._read_kernels(sessions)
+        await self._read_samples(sessions, now)
+        waiting = await self._waiting(sessions)
+        results = await asyncio.to_thread(self._judge, sessions, waiting, now, monotonic)
+        await self._store.write(results.changed, results.removed, results.decisions)
+        self._stored = results.current
+        await self._stop_due(results.due)
+        await self._clean_up(now, monotonic)
+
+    def _judge(
+        self,
+        sessions: Sequence[RunningSession],
+        waiting: Mapping[tuple[str, str], int],
+        now: datetime,
+        monotonic: float,
+    ) -> _Results:
+        """Judge sessions, and compare the results with the stored ones; runs in a thread."""
+        by_id = {session.id: session for session in sessions}
+        judged = [self._judged_session(session, waiting) for session in sessions]
+        stored, results = self._stored or {}, _Results()
+        for raw in judge(judged, self._tables, now, self._trusted_since):
+            judgement = self._after_warning(raw, now, monotonic)
+            session = by_id[judgement.session_id]
+            check = _check_of(judgement)
+            before = stored.get(check.key)
+            if before is None or _differs(before, check):
+                results.changed.append(check)
+            else:
+                check = before
+            results.current[check.key] = check
+            if judgement.is_due and not (before is not None and before.is_due):
+                results.decisions.append(_decision_of(judgement, check, session, now))
+            if judgement.is_due and not judgement.is_dry_run:
+                results.due.setdefault(session.id, (session, []))[1].append(judgement)
+        results.removed = stored.keys() - results.current.keys()
+        return results
+
+    def _notice_clock_change(self, now: datetime, monotonic: float) -> None:
+        """Start all windows again if the clock was changed."""
+        last, self._last = self._last, (now, monotonic)
+        if last is None:
+            return
+        expected = last[0] + timedelta(seconds=monotonic - last[1])
+        if abs(now - expected) > _CLOCK_TOLERANCE:
+            log.warning("the clock was changed by %s; idle checks start again", now - expected)
+            self._reset()
+            self._last, self._trusted_since = (now, monotonic), now
+
+    async def _read_kernels(self, sessions: Sequence[RunningSession]) -> None:
+        """Read the limits of new kernels, and forget kernels that ended or were started again."""
+        started = {key: session.started_at for session in sessions for key in session.kernel_ids}
+        kept = {key for key, at in self._started.items() if started.get(key) == at}
+        for table in self._tables.values():
+            table.keep(kept)
+        for loaded in self._loaded.values():
+            loaded &= kept
+        self._kernels = {key: facts for key, facts in self._kernels.items() if key in kept}
+        new = [key for key in started if key not in self._kernels]
+        self._kernels |= {facts.id: facts for facts in await self._store.kernel_facts(new)}
+        self._started = {key: started[key] for key in self._kernels}
+
+    async def _read_samples(self, sessions: Sequence[RunningSession], now: datetime) -> None:
+        needed: dict[Resolution, set[str]] = {FINE: set(), COARSE: set()}
+        for session in sessions:
+            for applied in session.checkers:
+                if applied.checker.type is CheckerType.UTILIZATION:
+                    needed[applied.checker.settings.resolution] |= {*session.kernel_ids}
+        for resolution, kernel_ids in needed.items():
+            table, loaded = self._tables[resolution], self._loaded[resolution]
+            length = timedelta(seconds=resolution.interval_seconds)
+            start = now - table.points * length - LAGS[resolution] - length
+            # After a clock change, older samples do not count.
+            if self._trusted_since is not None:
+                start = max(start, self._trusted_since)
+            new = sorted((kernel_ids & self._kernels.keys()) - loaded)
+            since = self._read_until.get(resolution, start)
+            await self._add(resolution, sorted(loaded), since, now)
+            for first in range(0, len(new), _KERNELS_PER_QUERY):
+                chunk = new[first : first + _KERNELS_PER_QUERY]
+                await self._add(resolution, chunk, start, now)
+                loaded |= {*chunk}
+            self._read_until[resolution] = max(start, now - _LATE_INTERVALS * length)
+
+    async def _clock_was_set_back(self, now: datetime) -> bool:
+        """Return whether stored samples are in the future."""
+        last = await self._samples.last(FINE, datetime.max.replace(tzinfo=now.tzinfo))
+        return last is not None and last > now + timedelta(seconds=FINE.interval_seconds)
+
+    async def _add(
+        self, resolution: Resolution, kernel_ids: Sequence[str], start: datetime, end: datetime
+    ) -> None:
+        for first in range(0, len(kernel_ids), _UPDATED_KERNELS_PER_QUERY):
+            chunk = kernel_ids[first : first + _UPDATED_KERNELS_PER_QUERY]
+            found = await self._samples.between(chunk, resolution, start, end)
+            await asyncio.to_thread(self._tables[resolution].add, found, self._kernels)
+
+    def _judged_session(
+        self, session: RunningSession, waiting: Mapping[tuple[str, str], int]
+    ) -> JudgedSession:
+        families = {
+            device.family
+            for key in session.kernel_ids
+            if key in self._kernels
+            for device in self._kernels[key].devices.values()
+        }
+        return JudgedSession(
+            session.id,
+            session.type,
+            session.started_at,
+            session.used_at,
+            session.reported_at,
+            session.kernel_ids,
+            session.families | families,
+            waiting_for(session.resource_group, session.families, waiting),
+            session.checkers,
+        )
+
+    async def _waiting(self, sessions: Iterable[RunningSession]) -> Mapping[tuple[str, str], int]:
+        uses_pressure = any(
+            applied.checker.settings.min_seconds_under_pressure
+            or applied.checker.settings.only_under_pressure
+            for session in sessions
+            for applied in session.checkers
+        )
+        return count_waiting(await self._store.waiting()) if uses_pressure else {}
+
+    def _after_warning(self, judgement: Judgement, now: datetime, monotonic: float) -> Judgement:
+        """Postpone the end until the final warning has been shown for long enough."""
+        key = (judgement.session_id, judgement.checker.id)
+        settings = judgement.checker.settings
+        warning = timedelta(seconds=settings.final_warning_seconds)
+        if judgement.ends_at is None or judgement.ends_at - now > warning:
+            self._shown_since.pop(key, None)
+            return judgement
+        shown_since, shown_at = self._shown_since.setdefault(key, (monotonic, now))
+        is_shown = monotonic - shown_since >= settings.final_warning_seconds
+        ends_at = max(judgement.ends_at, shown_at + warning)
+        return replace(
+            judgement,
+            ends_at=ends_at,
+            is_due=judgement.is_due and (is_shown or judgement.is_dry_run),
+        )
+
+    async def _stop_due(self, due: Mapping[str, tuple[RunningSession, list[Judgement]]]) -> None:
+        for session, judgements in due.values():
+            first = strictest(judgements)
+            if first is None or first.rule is None or await self._lease.hold() is None:
+                continue
+            applied = next(each for each in session.checkers if each.checker == first.checker)
+            if not await self._store.is_unchanged(session.id, applied):
+                continue
+            await self._lifecycle.try_apply(
+                session.id,
+                Event.STOP_REQUESTED,
+                first.rule,
+                expected=Status.RUNNING,
+                result=Result.FAILURE,
+            )
+
+    async def _clean_up(self, now: datetime, monotonic: float) -> None:
+        if (
+            self._cleaned_at is not None
+            and monotonic - self._cleaned_at < _CLEANUP_INTERVAL_SECONDS
+        ):
+            return
+        self._cleaned_at = monotonic
+        await self._store.clean_up(now - _DECISIONS_KEPT_FOR)
+
+
+def _check_of(judgement: Judgement) -> StoredCheck:
+    return StoredCheck(
+        judgement.session_id,
+        judgement.checker.id,
+        judgement.status,
+        judgement.is_dry_run,
+        judgement.is_due,
+        judgement.ends_at,
+        None if judgement.rule is None else judgement.rule.as_json(),
+    )
+
+
+def _decision_of(
+    judgement: Judgement, check: StoredCheck, session: RunningSession, now: datetime
+) -> Decision:
+    return Decision(
+        now,
+        judgement.checker.id,
+        judgement.checker.name,
+        session.id,
+        session.name,
+        session.owner,
+        session.domain,
+        judgement.is_dry_run,
+        check.rule,
+    )
+
+
+def _differs(before: StoredCheck, after: StoredCheck) -> bool:
+    """Return whether a result must be stored again; the numbers of the rule may be older."""
+    if (before.status, before.is_dry_run, before.is_due) != (
+        after.status,
+        after.is_dry_run,
+        after.is_due,
+    ):
+        return True
+    if before.ends_at is None or after.ends_at is None:
+        return before.ends_at is not after.ends_at
+    return abs(before.ends_at - after.ends_at) >= _END_TOLERANCE

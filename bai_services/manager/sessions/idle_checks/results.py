@@ -1,0 +1,53 @@
+"""The results of idle checkers as the REST API returns them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from bai_services.core.coded_text import CodedText
+from bai_services.core.sessions.idle_checks.records import SessionIdleCheck
+from bai_services.db.sessions.idle_checks.results import ViewedCheck
+
+
+def idle_checks_of(checks: Iterable[ViewedCheck], now: datetime) -> list[SessionIdleCheck]:
+    """Return the results of the checkers of a session."""
+    return [_check(check, now) for check in checks]
+
+
+def check_warnings(checks: Sequence[SessionIdleCheck]) -> list[str]:
+    """Return a warning for each checker that soon stops the session."""
+    return [
+        f"{check.reason}; the session is stopped at {check.ends_at.isoformat(timespec='seconds')} "
+        "unless it is used"
+        for check in checks
+        if check.ends_at is not None and check.warning_seconds is not None and not check.is_dry_run
+    ]
+
+
+def _check(viewed: ViewedCheck, now: datetime) -> SessionIdleCheck:
+    stored, checker = viewed.stored, viewed.checker
+    settings = checker.settings
+    return SessionIdleCheck(
+        checker_id=checker.id,
+        checker=checker.name,
+        type=checker.type,
+        status=stored.status,
+        is_dry_run=stored.is_dry_run,
+        ends_at=stored.ends_at,
+        warning_seconds=_warning(stored.ends_at, settings.warnings_seconds, now),
+        reason="" if stored.rule is None else str(CodedText.from_json(stored.rule)),
+        coded=stored.rule,
+        keep_alives_left=max(settings.max_keep_alives - stored.keep_alives, 0),
+        allows_exclusion=settings.allows_exclusion,
+        is_excluded=stored.is_excluded,
+    )
+
+
+def _warning(
+    ends_at: datetime | None, warnings_seconds: Iterable[int], now: datetime
+) -> int | None:
+    if ends_at is None:
+        return None
+    left = (ends_at - now).total_seconds()
+    return min((seconds for seconds in warnings_seconds if left <= seconds), default=None)

@@ -1,0 +1,19 @@
+import { EntityPage } from '../../components/entities/EntityPage';
+import { IDLE_ENTITIES } from './entities';
+import { ReplayPanel } from './ReplayPanel';
+
+/** Idle checkers, the scopes to which they are bound, and the sessions that they stopped. */
+export function IdleCheckersPage() {
+  return (
+    <EntityPage
+      path="/idle-checkers"
+      title="pages.idle-checkers"
+      entities={IDLE_ENTITIES}
+      details={(entity, item) =>
+        entity.name === 'idle-checkers' && item['type'] === 'utilization' ? (
+          <ReplayPanel checker={String(item['id'])} />
+        ) : null
+      }
+    />
+  );
+}

@@ -1,0 +1,88 @@
+"""`bai admin idle-checker` and the idle checks of `bai session`, against a real manager."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bai_services.core.sessions.usage_history import FINE, Sample
+from bai_services.db.sessions.usage_samples import UsageSampleStore
+from tests.api.sessions.test_idle_checkers import judging_of
+from tests.testbed.fake_agent import FakeAgent
+from tests.testbed.manager import Api
+
+from .conftest import Bai
+from .test_golden import compare, normalized
+from .test_sessions import bring_to_running
+
+CREATE = (
+    "admin", "idle-checker", "create", "idle-cpu", "--type", "utilization",
+    "--max-seconds", 300, "--thresholds", '{"cpu_util": 5}', "--warnings-seconds", 300,
+    "--warnings-seconds", 60, "--allows-exclusion",
+)  # fmt: skip
+
+
+async def test_checker_is_created_bound_and_unbound(bai: Bai) -> None:
+    made = await bai(*CREATE, "--json")
+    assert (made.code, made.stderr) == (0, "")
+    assert made.document["warnings_seconds"] == [300, 60]
+    bound = await bai("admin", "idle-checker", "bind", "idle-cpu", "domain", "default", "--dry-run")
+    assert bound.stdout == "idle-cpu judges the sessions of domain default as a dry run\n"
+    refused = await bai(
+        "admin", "idle-checker", "bind", "idle-cpu", "resource-group", "default", by="domain-admin"
+    )
+    assert refused.code != 0
+    (binding,) = (await bai("admin", "idle-checker", "bindings", "idle-cpu", "--json")).document[
+        "items"
+    ]
+    assert binding["is_dry_run"] is True
+    changed = await bai(
+        "admin", "idle-checker", "set-binding", binding["id"], "--no-dry-run", "--json"
+    )
+    assert changed.document["is_dry_run"] is False
+    assert (await bai("admin", "idle-checker", "set-binding", binding["id"])).code == 2
+    assert (await bai("admin", "idle-checker", "unbind", binding["id"])).code == 0
+    empty = await bai("admin", "idle-checker", "bindings")
+    assert "no bindings" in empty.stderr
+
+
+async def test_idle_session_is_shown_kept_alive_and_replayed(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    await bai(*CREATE)
+    await bai("admin", "idle-checker", "bind", "idle-cpu", "domain", "default")
+    await bai("session", "create", "my-lab", "-r", "cpu=1", "-r", "mem=1g", by="user")
+    await bring_to_running(api, agent, "my-lab")
+    session = (await bai("session", "info", "my-lab", "--json", by="user")).document
+    clock, judging = api.world.clock, judging_of(api)
+    start = FINE.start_of(clock())
+    samples = [
+        Sample(session["kernel_id"], start + timedelta(seconds=15 * n), {"cpu_cores": 0.01})
+        for n in range(30)
+    ]
+    await UsageSampleStore(api.world.manager.database).add(samples, FINE)
+    await judging.step()
+    clock.advance(seconds=240)
+    await judging.step()
+    info = await bai("session", "info", "my-lab", by="user")
+    assert "idle-utilization: cpu_util 1% (threshold 5%)" in " ".join(info.stdout.split())
+    kept = await bai("session", "keep-alive", "my-lab", by="user")
+    assert kept.stdout == "my-lab has no idle timeout; 2 keep-alives left for idle-cpu\n"
+    out = await bai("session", "exclude-idle-checks", "my-lab", by="user")
+    assert out.stdout == "my-lab is excluded from idle-cpu\n"
+    again = await bai("session", "exclude-idle-checks", "my-lab", "--undo", by="user")
+    assert again.stdout == "my-lab is judged by idle-cpu\n"
+    clock.advance(seconds=210)
+    replay = await bai("admin", "idle-checker", "replay", "idle-cpu", "--period", "1h")
+    assert (replay.code, replay.stderr) == (0, "")
+    last = replay.stdout.splitlines()[-1]
+    assert last.startswith("1 of 1 sessions stopped, 0 of them wrongly")
+    other = await bai(
+        "admin", "idle-checker", "replay", "idle-cpu", "--threshold", "cpu_util=1", "--json"
+    )
+    assert other.document["stopped"] == 0
+    wrong = await bai("admin", "idle-checker", "replay", "--threshold", "cpu_util")
+    assert wrong.code == 2
+    listed = await bai("admin", "idle-checker", "list")
+    compare("idle-checker-list", normalized(listed.stdout))
+    decided = await bai("admin", "idle-checker", "decisions")
+    assert "no idle checker has stopped a session" in decided.stderr

@@ -1,0 +1,393 @@
+"""Judging of sessions by idle checkers, compared with a reference in plain Python."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.sessions.idle_checks.checkers import (
+    AppliedChecker,
+    Checker,
+    CheckerSettings,
+    CheckerType,
+    Operator,
+    check_settings,
+)
+from bai_services.core.sessions.idle_checks.judging import (
+    CheckStatus,
+    JudgedSession,
+    Judgement,
+    judge,
+    strictest,
+    window_seconds,
+)
+from bai_services.core.sessions.idle_checks.replay import (
+    RecordedSession,
+    replayed_stops,
+    summary,
+)
+from bai_services.core.sessions.idle_checks.usage_table import (
+    DeviceFacts,
+    KernelFacts,
+    UsageTable,
+    measured,
+)
+from bai_services.core.sessions.lifecycle import SessionType
+from bai_services.core.sessions.usage_history import COARSE, FINE, Grid, Sample
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+GPU = {"g0": DeviceFacts("cuda", 1000)}
+NOW = START + timedelta(minutes=10, seconds=40)
+# The last interval that is complete at NOW begins 40 s earlier.
+LAST = 40
+POINTS = 240
+
+
+def settings(**values: object) -> CheckerSettings:
+    given_values = {"max_seconds": 300, "thresholds": {"cuda_util": 5}, **values}
+    return CheckerSettings(**given_values)  # type: ignore[arg-type]
+
+
+def checker(kind: CheckerType = CheckerType.UTILIZATION, **values: object) -> Checker:
+    if kind is not CheckerType.UTILIZATION:
+        values = {"thresholds": {}, **values}
+    return Checker("c1", "gpu", kind, settings(**values))
+
+
+def session(*applied: AppliedChecker, **values: object) -> JudgedSession:
+    fields = {
+        "id": "s1",
+        "type": SessionType.INTERACTIVE,
+        "started_at": START - timedelta(hours=2),
+        "used_at": None,
+        "reported_at": None,
+        "kernel_ids": ("k1",),
+        "families": frozenset({"cuda"}),
+        "waiting": 0,
+        "checkers": applied,
+    }
+    return JudgedSession(**{**fields, **values})  # type: ignore[arg-type]
+
+
+def kernel(name: str = "k1", devices: Mapping[str, DeviceFacts] = GPU) -> KernelFacts:
+    return KernelFacts(name, "s1", 2.0, 1000, devices)
+
+
+def sample(
+    number: int, utilization: float | None, memory: float | None = None, name: str = "k1"
+) -> Sample:
+    """Return the sample of the interval with a number, counted from START."""
+    found = {"utilization_percent": utilization, "memory_bytes": memory}
+    device = {key: value for key, value in found.items() if value is not None}
+    at = START + timedelta(seconds=15 * number)
+    return Sample(name, at, {"cpu_cores": 0.1}, {"g0": device})
+
+
+def table_of(samples: Sequence[Sample], *kernels: KernelFacts) -> UsageTable:
+    table = UsageTable(FINE, POINTS)
+    table.add(samples, {k.id: k for k in kernels or (kernel(),)})
+    return table
+
+
+def judged(
+    found: JudgedSession, samples: Sequence[Sample], now: datetime = NOW, *kernels: KernelFacts
+) -> Judgement:
+    tables = {FINE: table_of(samples, *kernels), COARSE: UsageTable(COARSE, 288)}
+    (judgement,) = judge([found], tables, now)
+    return judgement
+
+
+def applied(**values: object) -> AppliedChecker:
+    return AppliedChecker(checker(**values), is_dry_run=False)
+
+
+readings = st.lists(
+    st.one_of(st.none(), st.integers(0, 10), st.just(0), st.just(0)), min_size=41, max_size=41
+)
+
+
+@given(
+    util=readings,
+    mem=readings,
+    operator=st.sampled_from(Operator),
+    percent=st.sampled_from([50, 80, 100]),
+    seconds=st.sampled_from([60, 120, 300]),
+    grace=st.sampled_from([0, 7200 + 400]),
+    has_device=st.booleans(),
+)
+def test_judgement_equals_the_reference(
+    util: list[int | None],
+    mem: list[int | None],
+    operator: Operator,
+    percent: int,
+    seconds: int,
+    grace: int,
+    has_device: bool,
+) -> None:
+    limits = {"cuda_util": 5, "cuda_mem": 5, "cpu_util": 50}
+    rule = applied(
+        thresholds=limits,
+        operator=operator,
+        idle_percent=percent,
+        max_seconds=seconds,
+        initial_grace_seconds=grace,
+        warnings_seconds=(86400,),
+    )
+    families = frozenset({"cuda"}) if has_device else frozenset()
+    samples = [
+        sample(n, u, None if m is None else 10 * m)
+        for n, (u, m) in enumerate(zip(util, mem, strict=True))
+    ]
+    facts = kernel(devices=GPU if has_device else {})
+    result = judged(session(rule, families=families), samples, NOW, facts)
+
+    skips_util = all(u is None for u in util) and any(m is not None for m in mem)
+
+    def is_idle(number: int) -> bool:
+        if number > LAST:
+            return True
+        if not number >= 0 or START + timedelta(seconds=15 * number) < begin:
+            return False
+        values = [(5.0, limits["cpu_util"])]
+        if has_device:
+            values += [] if skips_util else [(util[number], limits["cuda_util"])]
+            values += [(mem[number], limits["cuda_mem"])]
+        below = [value is not None and value < limit for value, limit in values]
+        return all(below) if operator is Operator.AND else any(below)
+
+    begin = START - timedelta(hours=2) + timedelta(seconds=grace)
+    points = math.ceil(seconds / 15)
+    if not is_idle(LAST):
+        assert result.status is not CheckStatus.IDLE
+        assert not result.is_due
+        return
+    end = LAST
+    while sum(map(is_idle, range(end - points + 1, end + 1))) < math.ceil(points * percent / 100):
+        end += 1
+    expected = max(START + timedelta(seconds=15 * (end + 1)), begin + timedelta(seconds=seconds))
+    assert result.status is CheckStatus.IDLE
+    assert result.ends_at == expected
+    assert result.is_due == (expected <= NOW and end == LAST)
+
+
+def test_idle_session_is_due_after_the_whole_window() -> None:
+    result = judged(session(applied()), [sample(n, 1) for n in range(41)])
+    assert result.is_due
+    assert str(result.rule) == (
+        "idle-utilization: cuda_util 1% (threshold 5%) in 90% of the samples of 5min; "
+        "idle checker gpu"
+    )
+
+
+@pytest.mark.parametrize("missing", [range(38, 41), range(25, 30), range(41)])
+def test_missing_samples_never_count_as_idle(missing: range) -> None:
+    samples = [sample(n, 0) for n in range(41) if n not in missing]
+    assert not judged(session(applied()), samples).is_due
+
+
+def test_family_that_reports_only_memory_is_judged_by_memory() -> None:
+    samples = [sample(n, None, 10) for n in range(41)]
+    both = applied(thresholds={"cuda_util": 5, "cuda_mem": 5})
+    assert judged(session(both), samples).is_due
+    assert not judged(session(applied()), samples).is_due
+    # Another device of the family reports its utilization: here, the metric is only missing.
+    others = [sample(n, 50, 10, "k2") for n in range(41)]
+    assert not judged(session(both), samples + others, NOW, kernel(), kernel("k2")).is_due
+
+
+def test_resource_that_the_session_does_not_have_is_skipped() -> None:
+    samples = [sample(n, None) for n in range(41)]
+    rule = applied(thresholds={"cuda_util": 5, "cpu_util": 50})
+    without = session(rule, families=frozenset())
+    assert judged(without, samples, NOW, kernel(devices={})).is_due
+    only_gpu = session(applied(), families=frozenset())
+    assert not judged(only_gpu, samples, NOW, kernel(devices={})).is_due
+
+
+def test_kernels_of_a_cluster_are_averaged() -> None:
+    cluster = session(applied(thresholds={"cuda_util": 5}), kernel_ids=("k1", "k2"))
+    facts = (kernel("k1"), kernel("k2"))
+
+    def samples(second: float | None) -> list[Sample]:
+        return [
+            sample(n, value, name=name)
+            for n in range(41)
+            for name, value in (("k1", 0.0), ("k2", second))
+            if value is not None
+        ]
+
+    assert judged(cluster, samples(9), NOW, *facts).is_due
+    assert not judged(cluster, samples(11), NOW, *facts).is_due
+    assert not judged(cluster, samples(None), NOW, *facts).is_due
+
+
+def test_device_that_reports_nothing_makes_the_family_unknown() -> None:
+    two = KernelFacts("k1", "s1", 2.0, 1000, {**GPU, "g1": DeviceFacts("cuda", 1000)})
+    assert "cuda_util" not in measured(sample(0, 3), two)
+
+
+def test_window_shrinks_under_pressure_but_not_below_the_floor() -> None:
+    rule = settings(max_seconds=1200, min_seconds_under_pressure=300)
+    assert [window_seconds(rule, n) for n in (0, 1, 2, 9)] == [1200, 600, 400, 300]
+    samples = [sample(n, 0) for n in range(21, 41)]
+    found = applied(max_seconds=1200, min_seconds_under_pressure=300)
+    assert not judged(session(found), samples).is_due
+    assert judged(session(found, waiting=3), samples).is_due
+
+
+def test_checker_for_pressure_stops_nothing_while_nobody_waits() -> None:
+    samples = [sample(n, 0) for n in range(41)]
+    found = applied(only_under_pressure=True)
+    result = judged(session(found), samples)
+    assert (result.status, result.ends_at, result.is_due) == (CheckStatus.IDLE, None, False)
+    assert judged(session(found, waiting=1), samples).is_due
+
+
+def test_keep_alive_starts_the_window_again() -> None:
+    samples = [sample(n, 0) for n in range(41)]
+    kept = replace(applied(), kept_alive_at=NOW - timedelta(seconds=60))
+    result = judged(session(kept), samples)
+    assert not result.is_due
+    later = judged(session(kept), [sample(n, 0) for n in range(60)], NOW + timedelta(seconds=285))
+    assert later.is_due
+
+
+def test_nothing_before_a_change_of_the_clock_counts() -> None:
+    samples = [sample(n, 0) for n in range(41)]
+    tables = {FINE: table_of(samples), COARSE: UsageTable(COARSE, 288)}
+    (result,) = judge([session(applied())], tables, NOW, NOW - timedelta(seconds=60))
+    assert not result.is_due
+
+
+def test_network_checker_needs_a_recent_report_and_exempts_batch() -> None:
+    rule = AppliedChecker(checker(CheckerType.NETWORK), is_dry_run=False)
+    used = {"used_at": NOW - timedelta(seconds=301)}
+    assert judged(session(rule, **used, reported_at=NOW), []).is_due
+    stale = judged(session(rule, **used, reported_at=NOW - timedelta(seconds=61)), [])
+    assert not stale.is_due
+    assert judged(session(rule, **used), []).status is CheckStatus.NOT_CHECKED
+    batch = replace(rule.checker.settings, session_types=tuple(SessionType))
+    found = replace(rule, checker=replace(rule.checker, settings=batch))
+    tables = {FINE: table_of([]), COARSE: UsageTable(COARSE, 288)}
+    assert judge([session(found, type=SessionType.BATCH, **used)], tables, NOW) == []
+
+
+def test_strictest_judgement_is_the_earliest_end_that_is_not_a_dry_run() -> None:
+    dry = Checker("d", "dry", CheckerType.LIFETIME, settings(max_seconds=60, thresholds={}))
+    long = Checker("l", "long", CheckerType.LIFETIME, settings(max_seconds=9000, thresholds={}))
+    short = Checker("s", "short", CheckerType.LIFETIME, settings(max_seconds=7800, thresholds={}))
+    found = session(
+        AppliedChecker(dry, is_dry_run=True),
+        AppliedChecker(long, is_dry_run=False),
+        AppliedChecker(short, is_dry_run=False),
+    )
+    first = strictest(judge([found], {}, NOW))
+    assert first is not None
+    assert first.checker.name == "short"
+    assert first.ends_at == found.started_at + timedelta(seconds=7800)
+
+
+def test_usage_table_forgets_intervals_that_are_too_old() -> None:
+    table = table_of([sample(n, n) for n in range(POINTS + 10)])
+    last = table.number_of(START) + POINTS + 9
+    (row,) = table.rows_of(["k1"])
+    assert list(table.window("cuda_util", [row], last)[0]) == list(range(10, POINTS + 10))
+    earlier = table.window("cuda_util", [row], last - 5)[0]
+    assert math.isnan(earlier[4])
+    assert list(earlier[5:]) == list(range(10, POINTS + 5))
+    after = table.window("cuda_util", [row], last + 3)[0]
+    assert [math.isnan(value) for value in after[-4:]] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "field"),
+    [
+        (CheckerType.UTILIZATION, {"thresholds": {}}, "thresholds"),
+        (CheckerType.UTILIZATION, {"thresholds": {"gpu": 5}}, "thresholds"),
+        (CheckerType.UTILIZATION, {"thresholds": {"cpu_util": 101}}, "thresholds"),
+        (CheckerType.UTILIZATION, {"max_seconds": 86401}, "max_seconds"),
+        (CheckerType.UTILIZATION, {"idle_percent": 0}, "idle_percent"),
+        (CheckerType.UTILIZATION, {"session_types": ()}, "session_types"),
+        (
+            CheckerType.UTILIZATION,
+            {"min_seconds_under_pressure": 301},
+            "min_seconds_under_pressure",
+        ),
+        (CheckerType.LIFETIME, {"thresholds": {"mem": 5}}, "thresholds"),
+        (
+            CheckerType.NETWORK,
+            {"only_under_pressure": True, "thresholds": {}},
+            "only_under_pressure",
+        ),
+        (
+            CheckerType.NETWORK,
+            {"session_types": (SessionType.BATCH,), "thresholds": {}},
+            "session_types",
+        ),
+        (CheckerType.UTILIZATION, {"warnings_seconds": (-1,)}, "warnings_seconds"),
+    ],
+)
+def test_settings_that_are_not_valid(
+    kind: CheckerType, values: dict[str, object], field: str
+) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        check_settings(kind, settings(**values))
+    assert raised.value.details["field"] == field
+
+
+def test_settings_survive_storage() -> None:
+    stored = settings(session_types=(SessionType.BATCH,), operator=Operator.OR)
+    assert CheckerSettings.from_json(stored.as_json()) == stored
+
+
+def recorded(**values: object) -> RecordedSession:
+    fields = {
+        "id": "s1",
+        "name": "lab",
+        "owner": "ann",
+        "project": "vision",
+        "type": SessionType.INTERACTIVE,
+        "started_at": START,
+        "ended_at": START + timedelta(minutes=50),
+        "devices": 2.0,
+        "kernels": (kernel(),),
+    }
+    return RecordedSession(**{**fields, **values})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("used_at", "is_wrong"), [(None, False), (100, True), (170, False)])
+def test_replay_finds_the_stop_that_judging_would_have_made(
+    used_at: int | None, is_wrong: bool
+) -> None:
+    busy = {*range(20), used_at}
+    samples = [sample(n, 90 if n in busy else 0) for n in range(200)]
+    grid = Grid(START, 15, 200)
+    rule = checker()
+    (stop,) = replayed_stops(rule, [recorded()], samples, grid, reuse=timedelta(minutes=30))
+    live = next(
+        now
+        for now in (START + timedelta(seconds=15 * n) for n in range(200))
+        if judged(session(AppliedChecker(rule, False), started_at=START), samples, now).is_due
+    )
+    # Judging waits until the samples of the last interval are stored.
+    assert timedelta(0) < live - stop.stopped_at <= timedelta(seconds=35)
+    assert stop.stopped_at == START + timedelta(seconds=15 * 38)
+    assert (stop.used_again_at is not None) == is_wrong
+    assert stop.device_hours == round(2 * (3000 - 570) / 3600, 2)
+    total = summary([recorded()], [stop], grid, is_complete=True, max_stops=10)
+    assert (total.stopped, total.stopped_wrongly) == (1, int(is_wrong))
+    assert total.device_hours_freed == (0 if is_wrong else stop.device_hours)
+
+
+def test_replay_stops_no_session_because_of_missing_samples() -> None:
+    samples = [sample(n, 0) for n in range(0, 200, 2)]
+    assert not replayed_stops(
+        checker(), [recorded()], samples, Grid(START, 15, 200), reuse=timedelta(hours=1)
+    )
