@@ -62,6 +62,8 @@ class DeviceUsage:
     utilization_percent: float | None = None
     # Time of the last check that found activity, in ISO 8601; None: no check has found any.
     active_at: str | None = None
+    # Power of the device; None also for a part of a device.
+    power_watts: float | None = None
 
     @property
     def is_over_limit(self) -> bool:
@@ -170,7 +172,8 @@ class Watchdog:
             # Devices of such a family are not shared, so all used memory belongs to this session.
             usage = replace(usage, memory_bytes=sample.get("memory_used_bytes"))
         if usage.limit_bytes == device.memory_bytes:
-            usage = replace(usage, utilization_percent=utilization)
+            watts = sample.get("power_watts")
+            usage = replace(usage, utilization_percent=utilization, power_watts=watts)
         own = utilization if usage.utilization_percent is None else usage.utilization_percent
         # If the utilization is unknown, each use of the device counts as activity.
         is_active = (own is None or own > 0) and _is_using(usage)

@@ -24,7 +24,7 @@ COUNTERS = {
     "io_write_bytes": "io_write_bytes_per_second",
 }
 KERNEL_METRICS = (*GAUGES.values(), *COUNTERS.values())
-DEVICE_METRICS = ("utilization_percent", "memory_bytes")
+DEVICE_METRICS = ("utilization_percent", "memory_bytes", "power_watts")
 MAX_POINTS = 300
 # Maximum number of devices in the sample of a kernel; other devices are ignored.
 MAX_DEVICES = 64
