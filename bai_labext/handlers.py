@@ -159,6 +159,14 @@ class LifetimeHandler(PanelHandler):
         self.write_json(await self.link.extend(seconds))
 
 
+class KeepAliveHandler(PanelHandler):
+    """POST starts the windows of the session's idle checkers again."""
+
+    @web.authenticated
+    async def post(self) -> None:
+        self.write_json(await self.link.keep_alive())
+
+
 class OtherSessionHandler(PanelHandler):
     @web.authenticated
     async def delete(self, session_id: str) -> None:
@@ -230,6 +238,7 @@ ROUTES = [
     ("session", SessionHandler),
     ("session/log", LogHandler),
     ("session/lifetime", LifetimeHandler),
+    ("session/keep-alive", KeepAliveHandler),
     ("poll", PollHandler),
     ("sessions/([^/]+)", OtherSessionHandler),
     ("apps", AppsHandler),

@@ -32,6 +32,7 @@ SESSION_FIELDS = (
     *("resource_group", "agent", "requested", "shared_memory", "mounts", "notices", "page"),
     *("started_at", "created_at", "cluster_size", "enforcement", "result"),
     *("ends_at", "lifetime", "idle_since", "idle_ends_at", "is_draining"),
+    "idle_checks",
 )
 OTHER_SESSION_FIELDS = (
     *("id", "name", "type", "status", "status_info", "image", "requested", "queue_position"),
@@ -190,6 +191,11 @@ class ManagerLink:
         """
         path = self._path(self.session_id) + "/activity"
         return dict(await self._client.post(path, {"idle_seconds": idle_seconds}))
+
+    async def keep_alive(self) -> dict[str, Any]:
+        """Start the windows of this session's idle checkers again; return the session."""
+        path = self._path(self.session_id) + "/idle-checks/keep-alive"
+        return self._panel_session(await self._client.post(path))
 
     async def rename(self, name: str) -> dict[str, Any]:
         """Rename this session and return it."""

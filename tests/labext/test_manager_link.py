@@ -12,6 +12,7 @@ import sqlalchemy as sa
 import bai_labext.manager_link
 from bai_labext.manager_link import ManagerLink
 from bai_services.core.accounts.roles import SESSION_SCOPE
+from bai_services.core.errors import Conflict
 from bai_services.db.tables.folders import vfolders
 from bai_services.db.tables.sessions import sessions as sessions_table
 from tests.testbed.fake_hub import manager_with_hub
@@ -71,3 +72,9 @@ async def test_pending_sessions_do_not_displace_others(
     sessions = await link.sessions()
     assert "running" in [item["name"] for item in sessions["items"]]
     assert (len(sessions["items"]), sessions["total"]) == (3, 6)
+
+
+async def test_session_can_be_kept_alive_only_while_it_runs(link: ManagerLink) -> None:
+    assert (await link.session())["idle_checks"] == []
+    with pytest.raises(Conflict, match="only running sessions are judged"):
+        await link.keep_alive()

@@ -211,6 +211,14 @@ export class Actions {
     });
   }
 
+  /** Start the windows of the idle checkers again; the number of times is limited. */
+  keepAlive(): void {
+    void this.showErrors(async () => {
+      this.model.session = await this.model.api.keepAlive();
+      this.model.refresh();
+    });
+  }
+
   openPage(): void {
     window.open(this.model.session?.page ?? '/', '_blank', 'noopener');
   }

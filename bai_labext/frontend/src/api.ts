@@ -56,6 +56,9 @@ export class Api {
   extend = (seconds: number): Promise<Session> =>
     this.call('session/lifetime', 'POST', { seconds });
 
+  /** Start the windows of the session's idle checkers again. */
+  keepAlive = (): Promise<Session> => this.call('session/keep-alive', 'POST');
+
   /** Report that the session is in use now. */
   reportActivity = (): Promise<unknown> => this.call('session/activity', 'POST');
 

@@ -5,7 +5,7 @@ import type { Actions } from './actions';
 import { Apps } from './apps';
 import { Button } from './button';
 import { Charts } from './charts';
-import { idleSecondsLeft, idleStepReached, secondsLeft } from './stopTimes';
+import { endingCheck, idleSecondsLeft, idleStepReached, secondsLeft } from './stopTimes';
 import { Details } from './details';
 import { Folders } from './folders';
 import { duration } from './format';
@@ -139,6 +139,7 @@ function StopNotice({ model, actions, t }: Props): React.ReactElement {
   const { session } = model;
   const left = session ? secondsLeft(session) : null;
   const addable = session?.lifetime?.addable_seconds ?? 0;
+  const check = endingCheck(session?.idle_checks);
   return (
     <>
       {left !== null && left < STOP_NOTICE_SECONDS && (
@@ -157,6 +158,19 @@ function StopNotice({ model, actions, t }: Props): React.ReactElement {
           <div className="bai-Buttons">
             <Button label={t('still-here')} onClick={() => actions.resetIdleTime()} />
           </div>
+        </div>
+      )}
+      {check && (
+        <div className="bai-Notice bai-mod-alarm">
+          <p>{t('idle-stops-in', { time: duration(secondsLeft(check) ?? 0) })}</p>
+          {check.keep_alives_left > 0 && (
+            <div className="bai-Buttons">
+              <Button
+                label={`${t('still-here')} (${check.keep_alives_left})`}
+                onClick={() => actions.keepAlive()}
+              />
+            </div>
+          )}
         </div>
       )}
       {session?.is_draining && <p className="bai-Notice">{t('draining')}</p>}

@@ -27,6 +27,21 @@ export function idleSecondsLeft(session: Idleness, now = Date.now()): number | n
   return secondsLeft({ ends_at: session.idle_ends_at }, now);
 }
 
+/**
+ * The idle checker that stops the session first, if a warning is due. Lifetimes are left out: use
+ * does not postpone them.
+ */
+export function endingCheck<
+  Check extends { type: string; is_dry_run: boolean; ends_at: string | null }
+>(checks: readonly Check[] | null | undefined, now = Date.now()): Check | null {
+  const ending = (checks ?? [])
+    .filter(check => !check.is_dry_run && check.type !== 'session-lifetime')
+    .map(check => ({ check, left: secondsLeft(check, now) ?? Infinity }))
+    .filter(({ left }) => left <= FIRST_WARNING_SECONDS)
+    .sort((one, other) => one.left - other.left);
+  return ending[0]?.check ?? null;
+}
+
 /** The lowest warning step that the remaining time has reached; null if it has reached none. */
 export function stepReached(left: number): number | null {
   return lowestStep(left, WARNING_STEPS_SECONDS);

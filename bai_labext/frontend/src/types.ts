@@ -60,6 +60,17 @@ export interface Session {
   /** When the session is stopped if it remains idle; null: never. */
   idle_ends_at: string | null;
   is_draining: boolean | null;
+  /** The last results of the idle checkers; a manager without idle checkers omits them. */
+  idle_checks?: IdleCheck[] | null;
+}
+
+export interface IdleCheck {
+  checker: string;
+  type: string;
+  is_dry_run: boolean;
+  /** When the checker stops the session unless it is used; null: not foreseeable. */
+  ends_at: string | null;
+  keep_alives_left: number;
 }
 
 export interface DeviceUsage {

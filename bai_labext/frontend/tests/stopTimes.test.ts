@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 
 import {
+  endingCheck,
   idleSecondsLeft,
   idleStepReached,
   isEnded,
@@ -54,4 +55,23 @@ test('idleSecondsLeft is null without an idle timeout and never negative', () =>
   assert.equal(idleSecondsLeft(ends, NOW), 600);
   assert.equal(idleSecondsLeft(ends, NOW + 700_000), 0);
   assert.equal(idleSecondsLeft({ idle_since: null, idle_ends_at: null }, NOW), null);
+});
+
+test('endingCheck is the first idle check whose end is near', () => {
+  const check = (type: string, ends_at: string | null, is_dry_run = false) => ({
+    type,
+    ends_at,
+    is_dry_run
+  });
+  const soon = check('utilization', '2030-01-01T00:10:00Z');
+  const checks = [
+    check('utilization', '2030-01-01T00:20:00Z'),
+    soon,
+    check('network', '2030-01-01T00:05:00Z', true),
+    check('session-lifetime', '2030-01-01T00:01:00Z'),
+    check('network', null)
+  ];
+  assert.equal(endingCheck(checks, NOW), soon);
+  assert.equal(endingCheck([check('network', '2030-01-01T01:00:00Z')], NOW), null);
+  assert.equal(endingCheck(undefined, NOW), null);
 });

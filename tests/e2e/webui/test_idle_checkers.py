@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 
-from tests.e2e.sessions import checked
+from tests.e2e.sessions import checked, start, stop
 from tests.hub import RunningHub
+from tests.testbed.wait import wait_until
 
 from .conftest import Opener
 from .entities_page import Entities
+from .pages import Sessions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -24,9 +27,41 @@ def admin(hub: RunningHub) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.fixture
+def rest(hub: RunningHub) -> Iterator[httpx.Client]:
+    with hub.rest("user2") as client:
+        yield client
+
+
+async def check_drawer(opened: Opener[Sessions], rest: httpx.Client, admin: httpx.Client) -> None:
+    """The drawer of a session shows its end, and excludes it from a checker that allows it."""
+    name = f"life-{secrets.token_hex(3)}"
+    checker = {"name": name, "type": "session-lifetime", "max_seconds": 7200}
+    checked(admin.post("/idle-checkers", json={**checker, "allows_exclusion": True}), 201)
+    binding = {"checker": name, "scope": "user", "scope_key": "user2"}
+    checked(admin.post("/idle-checker-bindings", json=binding), 201)
+    session = start(rest, "idle-drawer")
+    try:
+        ui = await opened(Sessions, "user2", f"/sessions?session={session['id']}")
+        wait_until(
+            lambda: bool(checked(rest.get(f"/sessions/{session['id']}"), 200)["idle_checks"]),
+            60,
+            "the result of the checker",
+        )
+        await ui.page.reload()
+        limits = ui.fact("Ends in")
+        await limits.get_by_text(f"({name})").wait_for()
+        await limits.get_by_role("button", name="Exclude").click()
+        await limits.get_by_text(f"Excluded from idle checker {name}").wait_for()
+    finally:
+        admin.delete(f"/idle-checkers/{name}")
+        stop(rest, session["id"])
+
+
 async def test_checker_is_created_bound_as_a_dry_run_and_replayed(
-    opened: Opener[Entities], admin: httpx.Client
+    opened: Opener[Any], admin: httpx.Client, rest: httpx.Client
 ) -> None:
+    await check_drawer(opened, rest, admin)
     name = f"idle-{secrets.token_hex(3)}"
     ui = await opened(Entities, "admin", "/idle-checkers")
     try:

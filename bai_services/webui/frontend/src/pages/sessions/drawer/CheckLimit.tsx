@@ -66,7 +66,7 @@ export function CheckLimit({ check, session }: { check: IdleCheck; session: Sess
           </Button>
         )}
       </Flex>
-      {check.ends_at !== null && (
+      {check.status === 'idle' && (
         <Typography.Text type="secondary">
           {reasonText(i18n, { message: check.reason, coded: check.coded })}
         </Typography.Text>
