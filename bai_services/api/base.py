@@ -24,7 +24,7 @@ from bai_services.core.user_input import shown
 from bai_services.manager.manager import Manager
 
 from .caller_limit import CallerLimit
-from .csv_export import columns_of, content_disposition, write_csv
+from .csv_export import columns_of, content_disposition, write_csv, write_json_lines
 
 MAX_BODY_BYTES = 2**20
 # Size of the chunks in which the HTTP server reads bodies.
@@ -181,15 +181,15 @@ async def _call(
     arguments: dict[str, Any] = dict(path)
     if declared.body is not None:
         arguments["body"] = handler.parse_body(declared.body)
-    is_csv, filename = False, None
+    form, filename = "json", None
     if declared.is_list:
         given = handler.query_arguments()
-        is_csv = _is_csv(given.pop("format", "json"))
+        form = _export_format(given.pop("format", "json"))
         filename = given.pop("filename", None)
         arguments["query"] = ListQuery.parse(given)
     try:
-        if is_csv:
-            await _call_for_csv(handler, method, declared, arguments, filename)
+        if form != "json":
+            await _call_for_export(handler, method, declared, arguments, form, filename)
             return
         result = await _result(handler, method, declared, arguments)
     except errors.Forbidden as error:
@@ -216,19 +216,20 @@ async def _result(
         return await method(handler, **arguments)
 
 
-def _is_csv(text: str) -> bool:
-    if text not in ("json", "csv"):
+def _export_format(text: str) -> str:
+    if text not in ("json", "csv", "jsonl"):
         raise errors.InvalidRequest(
-            f"format={shown(text)!r} must be one of json, csv", field="format"
+            f"format={shown(text)!r} must be one of json, csv, jsonl", field="format"
         )
-    return text == "csv"
+    return text
 
 
-async def _call_for_csv(
+async def _call_for_export(
     handler: APIHandler,
     method: Callable[..., Awaitable[Any]],
     declared: Operation,
     arguments: Mapping[str, Any],
+    form: str,
     filename: str | None,
 ) -> None:
     first: ListQuery = arguments["query"]
@@ -240,11 +241,14 @@ async def _call_for_csv(
         return await _result(handler, method, declared, {**arguments, "query": query})
 
     name = (handler.request.path or "").rstrip("/").rpartition("/")[2]
-    disposition = content_disposition(f"{name}.csv" if filename is None else filename)
+    disposition = content_disposition(f"{name}.{form}" if filename is None else filename)
     handler.set_header("Content-Disposition", disposition)
     columns = columns_of(declared.returns)
     try:
-        await write_csv(handler, columns, first, page_of, to_json)
+        if form == "jsonl":
+            await write_json_lines(handler, first, page_of, to_json)
+        else:
+            await write_csv(handler, columns, first, page_of, to_json)
     except errors.BaiError:
         if not handler._headers_written:
             raise

@@ -10,6 +10,7 @@ from .accounts.sign_outs import SignOuts
 from .apps.session_apps import SessionApps
 from .apps.shares import AppShares
 from .audit import Audit
+from .audit_chain import AuditChain
 from .clock import Clock, utcnow
 from .cluster.services import cluster_services
 from .context import ManagerContext
@@ -51,6 +52,7 @@ class Manager:
         self.accounts = account_services(context, settings, self.hub, self.metrics)
         self.folders = folder_services(context, settings, self.accounts.projects)
         self.scheduling = scheduling_services(context, settings, self.lifecycle, self.metrics)
+        self.audit_chain = AuditChain(database, clock, self.scheduling.lease, settings.audit_days)
         self.sessions = session_services(
             context,
             settings,
@@ -88,9 +90,11 @@ class Manager:
         self.start_session_loops()
         self.cluster.agents.start()
         self.scheduling.counter_audit.start()
+        self.audit_chain.start()
 
     async def stop(self) -> None:
         """Stop the loops, wait for them, and close the connections to the Hub and the database."""
+        await self.audit_chain.stop()
         await self.scheduling.counter_audit.stop()
         await self.cluster.replays.stop()
         await self.cluster.agents.stop()

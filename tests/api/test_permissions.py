@@ -113,6 +113,8 @@ TABLE = [
         )
     ),
     Row("GET /audit-log", "ok ok ok 403 403 403 ok 403 403"),
+    Row("GET /audit-log/mine", "ok ok ok ok ok ok ok 403 403"),
+    Row("GET /audit-log/verification", "ok 403 403 403 403 403 ok 403 403"),
     Row("GET /resource-groups", "ok ok ok ok ok ok ok 403 403"),
     Row("POST /resource-groups", "ok 403 403 403 403 403 403 403 403", {"name": "{fresh}"}),
     Row("GET /resource-groups/default", "ok ok ok ok ok ok ok 403 403"),

@@ -176,6 +176,9 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "template.write": _reaches(R.OWN, R.DOMAIN, R.NONE),
     "allocation.read": _OWN_READS,
     "audit.read": _ADMIN_READS,
+    # Read the entries of other actors about one's own sessions, folders and account.
+    "audit.read-own": _EVERYONE,
+    "audit.verify": _reaches(R.NONE, R.NONE, R.ALL),
     "metrics.read": _reaches(R.NONE, R.NONE, R.ALL),
     "counter-audit.read": _reaches(R.NONE, R.NONE, R.ALL),
     "scheduler.drain": _HUB,

@@ -23,7 +23,8 @@ export type EntityPath =
   | '/devices'
   | '/storage-hosts'
   | '/quota-scopes'
-  | '/audit-log';
+  | '/audit-log'
+  | '/audit-log/mine';
 
 export interface ItemPage {
   items: Item[];
