@@ -9,6 +9,7 @@ from .apps import shares as app_shares
 from .base import APIHandler
 from .cluster import agents, devices, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
+from .operations import announcements
 from .scheduling import counter_audit
 from .sessions import launch, logs, records, sessions, templates
 
@@ -30,6 +31,7 @@ ROUTES: list[Route] = [
     *keypairs.ROUTES,
     *policies.ROUTES,
     *audit.ROUTES,
+    *announcements.ROUTES,
     *vfolders.ROUTES,
     *files.ROUTES,
     *uploads.ROUTES,

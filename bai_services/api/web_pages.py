@@ -36,6 +36,7 @@ PAGE_NAMES = frozenset(
         "storage",
         "resource-groups",
         "scheduler",
+        "announcements",
         "audit",
         "settings",
     }

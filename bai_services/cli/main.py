@@ -56,6 +56,9 @@ COMMANDS: Mapping[str, DeferredCommand] = {
         "cluster.images", "preset", "List the resource presets for sessions."
     ),
     "agent": DeferredCommand("cluster.agents", "agent", "Show the accelerators of agents."),
+    "announcements": DeferredCommand(
+        "operations.announcements", "announcements", "Show the announcements of administrators."
+    ),
     "audit": DeferredCommand(
         "accounts.audit", "audit", "List the actions of others on your sessions and folders."
     ),

@@ -22,6 +22,7 @@ from .health import HealthCheck
 from .hub.client import Hub
 from .hub.services import server_services
 from .metrics import Metrics, MetricsEndpoint
+from .operations.services import operation_services
 from .scheduling.services import scheduling_services
 from .sessions.lifecycle import Lifecycle
 from .sessions.services import session_services
@@ -50,6 +51,7 @@ class Manager:
             sign_outs_due=self.sign_outs_due,
         )
         self.accounts = account_services(context, settings, self.hub, self.metrics)
+        self.operations = operation_services(context, self.accounts)
         self.folders = folder_services(context, settings, self.accounts.projects)
         self.scheduling = scheduling_services(context, settings, self.lifecycle, self.metrics)
         self.audit_chain = AuditChain(database, clock, self.scheduling.lease, settings.audit_days)

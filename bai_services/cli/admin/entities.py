@@ -389,7 +389,33 @@ AGENT = Entity(
     example_update="--resource-group gpu",
 )
 
+ANNOUNCEMENT = Entity(
+    command="announcement",
+    noun="announcement",
+    path="/announcements",
+    key="id",
+    summary="Manage announcements: texts that users see during a period.",
+    fields=(
+        Field("title", "Title, one line.", is_required=True),
+        Field("text", "Text in Markdown."),
+        Field("level", "Level: info (the default), warning or critical."),
+        Field(
+            "audience",
+            "Audience: everyone (the default), domain, project or role.",
+            is_immutable=True,
+        ),
+        Field("target", "The domain, project or role of the audience.", is_immutable=True),
+        Field("starts_at", "Start of the period, such as 2026-12-01T08:00Z. Default: now."),
+        Field("ends_at", "End of the period. Default: no end.", is_nullable=True),
+    ),
+    columns=("title", "level", "audience", "target_name", "starts_at", "ends_at", "id"),
+    has_generated_key=True,
+    example_key="3f6c1d8e",
+    example_create='--title "New GPUs" --text "Group **gpu**." --ends-at 2026-12-01T00:00Z',
+    example_update="--level warning",
+)
+
 ENTITIES = (
     DOMAIN, PROJECT, USER, KEYPAIR, KEYPAIR_POLICY, USER_POLICY, PROJECT_POLICY,
-    RESOURCE_GROUP, IMAGE, IMAGE_ALIAS, PRESET, AGENT,
+    RESOURCE_GROUP, IMAGE, IMAGE_ALIAS, PRESET, AGENT, ANNOUNCEMENT,
 )  # fmt: skip

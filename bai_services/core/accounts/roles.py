@@ -179,6 +179,10 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     # Read the entries of other actors about one's own sessions, folders and account.
     "audit.read-own": _EVERYONE,
     "audit.verify": _reaches(R.NONE, R.NONE, R.ALL),
+    "announcement.read": _ADMIN_READS,
+    "announcement.write": _DOMAIN_WRITES,
+    "announcement.read-current": {**_EVERYONE, **_SESSION},
+    "announcement.dismiss": _EVERYONE,
     "metrics.read": _reaches(R.NONE, R.NONE, R.ALL),
     "counter-audit.read": _reaches(R.NONE, R.NONE, R.ALL),
     "scheduler.drain": _HUB,

@@ -1,6 +1,16 @@
 """All tables of bai-hub; importing this package registers them in ``metadata``."""
 
-from . import accounts, apps, callbacks, cluster, folders, scheduling, sessions, ssh_keys
+from . import (
+    accounts,
+    apps,
+    callbacks,
+    cluster,
+    folders,
+    operations,
+    scheduling,
+    sessions,
+    ssh_keys,
+)
 from .base import metadata
 
 __all__ = [
@@ -10,6 +20,7 @@ __all__ = [
     "cluster",
     "folders",
     "metadata",
+    "operations",
     "scheduling",
     "sessions",
     "ssh_keys",

@@ -6,6 +6,7 @@ import { LazyDialog } from '../components/LazyDialog';
 import { useConnection } from '../data/connection';
 import { changePreferences } from '../data/accounts/preferences';
 import { loadScript } from '../data/scripts';
+import { AnnouncementBanner } from './AnnouncementBanner';
 import { Breadcrumbs } from './Breadcrumbs';
 import { CommandPalette } from './palette/CommandPalette';
 import { ConnectionNotice } from './ConnectionNotice';
@@ -71,6 +72,7 @@ function Frame() {
         )}
         <Layout.Content id="content" tabIndex={-1} className="bai-page">
           <ConnectionNotice />
+          <AnnouncementBanner />
           <Breadcrumbs />
           <Outlet />
         </Layout.Content>

@@ -10,6 +10,7 @@ import {
   FolderOutlined,
   HomeOutlined,
   KeyOutlined,
+  NotificationOutlined,
   PlusCircleOutlined,
   ProjectOutlined,
   SafetyOutlined,
@@ -40,6 +41,7 @@ export type PagePath =
   | '/resource-groups'
   | '/scheduler'
   | '/storage'
+  | '/announcements'
   | '/audit'
   | '/settings';
 
@@ -95,6 +97,12 @@ export const PAGES: readonly Page[] = [
   },
   { path: '/scheduler', title: 'pages.scheduler', icon: <ScheduleOutlined />, roles: ADMINS },
   { path: '/storage', title: 'pages.storage', icon: <DatabaseOutlined />, roles: ADMINS },
+  {
+    path: '/announcements',
+    title: 'pages.announcements',
+    icon: <NotificationOutlined />,
+    roles: ADMINS
+  },
   { path: '/audit', title: 'pages.audit', icon: <AuditOutlined />, roles: ADMINS },
   { path: '/settings', title: 'pages.settings', icon: <SettingOutlined />, isInAccountMenu: true }
 ];

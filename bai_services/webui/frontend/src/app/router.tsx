@@ -184,6 +184,16 @@ const storage = createRoute({
   validateSearch: readEntitySearch
 });
 
+const announcements = createRoute({
+  getParentRoute: () => root,
+  path: '/announcements',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/announcements/AnnouncementsPage')),
+    'AnnouncementsPage'
+  ),
+  validateSearch: readEntitySearch
+});
+
 const audit = createRoute({
   getParentRoute: () => root,
   path: '/audit',
@@ -224,6 +234,7 @@ export const router = createRouter({
     resourceGroups,
     scheduler,
     storage,
+    announcements,
     audit,
     settings
   ]),

@@ -23,6 +23,7 @@ export type EntityPath =
   | '/devices'
   | '/storage-hosts'
   | '/quota-scopes'
+  | '/announcements'
   | '/audit-log'
   | '/audit-log/mine';
 
