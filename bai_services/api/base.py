@@ -92,6 +92,7 @@ class Operation:
     media_types: Collection[str]
     is_for_sessions: bool
     is_expensive: bool
+    works_when_read_only: bool
 
 
 def operation(
@@ -109,6 +110,7 @@ def operation(
     media_types: Collection[str] = ("application/octet-stream",),
     is_for_sessions: bool = False,
     is_expensive: bool = False,
+    works_when_read_only: bool = False,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[None]]]:
     """Declare a handler's method as an operation of the API.
 
@@ -134,6 +136,8 @@ def operation(
         The operation accepts session tokens. Operations without this flag reject them.
     is_expensive
         At most two expensive operations of a caller run at a time. Lists are always expensive.
+    works_when_read_only
+        Users can perform the operation during read-only maintenance although it changes data.
     """
     declared = Operation(
         summary,
@@ -149,6 +153,7 @@ def operation(
         media_types,
         is_for_sessions,
         is_expensive or is_list,
+        works_when_read_only,
     )
 
     def decorate(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]]:
@@ -207,8 +212,18 @@ async def _result(
     declared: Operation,
     arguments: Mapping[str, Any],
 ) -> Any:
-    """Call the method and return its result; an expensive call first waits for a free slot."""
+    """Call the method and return its result; an expensive call first waits for a free slot.
+
+    Raises
+    ------
+    Unavailable
+        If the call may change data, and the installation is read-only because of maintenance.
+    """
     caller: Caller | None = getattr(handler, "caller", None)
+    if caller is not None and not (
+        declared.works_when_read_only or handler.request.method in READ_METHODS
+    ):
+        handler.manager.operations.maintenances.require_writable(caller)
     if not declared.is_expensive or caller is None or caller.user_id is None:
         return await method(handler, **arguments)
     limit: CallerLimit = handler.settings.setdefault("expensive_calls", CallerLimit())

@@ -9,7 +9,7 @@ from .apps import shares as app_shares
 from .base import APIHandler
 from .cluster import agents, devices, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
-from .operations import announcements
+from .operations import announcements, maintenances
 from .scheduling import counter_audit
 from .sessions import launch, logs, records, sessions, templates
 
@@ -32,6 +32,7 @@ ROUTES: list[Route] = [
     *policies.ROUTES,
     *audit.ROUTES,
     *announcements.ROUTES,
+    *maintenances.ROUTES,
     *vfolders.ROUTES,
     *files.ROUTES,
     *uploads.ROUTES,

@@ -37,6 +37,7 @@ PAGE_NAMES = frozenset(
         "resource-groups",
         "scheduler",
         "announcements",
+        "maintenance",
         "audit",
         "settings",
     }

@@ -93,9 +93,11 @@ class Manager:
         self.cluster.agents.start()
         self.scheduling.counter_audit.start()
         self.audit_chain.start()
+        self.operations.maintenances.start()
 
     async def stop(self) -> None:
         """Stop the loops, wait for them, and close the connections to the Hub and the database."""
+        await self.operations.maintenances.stop()
         await self.audit_chain.stop()
         await self.scheduling.counter_audit.stop()
         await self.cluster.replays.stop()

@@ -183,6 +183,11 @@ class ResourceFactory:
         spec = {"title": await self.fresh(), "audience": "domain", "target": "default"}
         return str((await self._admin.post("/announcements", spec))["id"])
 
+    async def maintenance(self) -> str:
+        """A maintenance of a new resource group."""
+        spec = {"reason": "x", "scope": "group", "target": await self.group()}
+        return str((await self._admin.post("/maintenances", spec))["id"])
+
     async def _named(self, path: str, facts: dict[str, Any]) -> str:
         name = await self.fresh()
         await self._admin.post(path, {"name": name, **facts})

@@ -131,6 +131,21 @@ TABLE = [
     ),
     Row("PUT /announcements/{announcement}/dismissal", "ok ok 404 ok ok 404 ok 403 403"),
     Row("DELETE /announcements/{announcement}", "ok ok 404 403 403 403 403 403 403"),
+    Row("GET /maintenances", "ok ok ok 403 403 403 ok 403 403"),
+    # The agent does not exist, so that the maintenance does not affect other requests.
+    Row(
+        "POST /maintenances",
+        "404 403 403 403 403 403 403 403 403",
+        {"reason": "x", "scope": "agent", "target": "nothing"},
+    ),
+    Row("GET /maintenances/current", "ok ok ok ok ok ok ok 403 403"),
+    Row("GET /maintenances/{maintenance}", "ok ok ok 403 403 403 ok 403 403"),
+    Row(
+        "PATCH /maintenances/{maintenance}",
+        "ok 403 403 403 403 403 403 403 403",
+        {"reason": "y"},
+    ),
+    Row("DELETE /maintenances/{maintenance}", "ok 403 403 403 403 403 403 403 403"),
     Row("GET /resource-groups", "ok ok ok ok ok ok ok 403 403"),
     Row("POST /resource-groups", "ok 403 403 403 403 403 403 403 403", {"name": "{fresh}"}),
     Row("GET /resource-groups/default", "ok ok ok ok ok ok ok 403 403"),

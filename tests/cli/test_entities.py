@@ -65,7 +65,7 @@ def test_nouns_have_the_expected_plurals() -> None:
     assert [entity.plural for entity in ENTITIES] == [
         "domains", "projects", "users", "keypairs", "keypair policies", "user policies",
         "project policies", "resource groups", "images", "image aliases", "presets", "agents",
-        "announcements",
+        "announcements", "maintenances",
     ]  # fmt: skip
 
 

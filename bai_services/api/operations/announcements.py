@@ -124,7 +124,12 @@ class AnnouncementHandler(APIHandler):
 
 
 class DismissalHandler(APIHandler):
-    @operation("Dismiss an announcement for the caller", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    @operation(
+        "Dismiss an announcement for the caller",
+        tag=_TAG,
+        status=HTTPStatus.NO_CONTENT,
+        works_when_read_only=True,
+    )
     async def put(self, key: str) -> None:
         await self.manager.operations.announcements.dismiss(self.caller, key)
 

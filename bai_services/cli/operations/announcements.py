@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from .. import output
@@ -26,7 +28,7 @@ async def announcements(
         await connection.client.call("PUT", f"/announcements/{segment(dismiss)}/dismissal")
         output.print_done(f"dismissed announcement {dismiss}", {"id": dismiss}, as_json=as_json)
         return
-    query = {} if is_all else {"is_dismissed": "false"}
+    query: dict[str, Any] = {} if is_all else {"is_dismissed": "false"}
     page = await connection.client.get("/announcements/current", limit=200, **query)
     if as_json:
         output.print_json(page)

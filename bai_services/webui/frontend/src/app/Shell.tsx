@@ -11,6 +11,7 @@ import { Breadcrumbs } from './Breadcrumbs';
 import { CommandPalette } from './palette/CommandPalette';
 import { ConnectionNotice } from './ConnectionNotice';
 import { Header } from './Header';
+import { MaintenanceBanner } from './MaintenanceBanner';
 import { Navigation } from './Navigation';
 import { SignedOut } from './SignedOut';
 import { useSidebar } from './sidebar';
@@ -72,6 +73,7 @@ function Frame() {
         )}
         <Layout.Content id="content" tabIndex={-1} className="bai-page">
           <ConnectionNotice />
+          <MaintenanceBanner />
           <AnnouncementBanner />
           <Breadcrumbs />
           <Outlet />

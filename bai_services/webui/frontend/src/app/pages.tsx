@@ -16,7 +16,8 @@ import {
   SafetyOutlined,
   ScheduleOutlined,
   SettingOutlined,
-  TeamOutlined
+  TeamOutlined,
+  ToolOutlined
 } from '@ant-design/icons';
 import type { ReactNode } from 'react';
 import { config } from '../config';
@@ -42,6 +43,7 @@ export type PagePath =
   | '/scheduler'
   | '/storage'
   | '/announcements'
+  | '/maintenance'
   | '/audit'
   | '/settings';
 
@@ -101,6 +103,12 @@ export const PAGES: readonly Page[] = [
     path: '/announcements',
     title: 'pages.announcements',
     icon: <NotificationOutlined />,
+    roles: ADMINS
+  },
+  {
+    path: '/maintenance',
+    title: 'pages.maintenance',
+    icon: <ToolOutlined />,
     roles: ADMINS
   },
   { path: '/audit', title: 'pages.audit', icon: <AuditOutlined />, roles: ADMINS },

@@ -194,6 +194,16 @@ const announcements = createRoute({
   validateSearch: readEntitySearch
 });
 
+const maintenance = createRoute({
+  getParentRoute: () => root,
+  path: '/maintenance',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/maintenance/MaintenancePage')),
+    'MaintenancePage'
+  ),
+  validateSearch: readEntitySearch
+});
+
 const audit = createRoute({
   getParentRoute: () => root,
   path: '/audit',
@@ -235,6 +245,7 @@ export const router = createRouter({
     scheduler,
     storage,
     announcements,
+    maintenance,
     audit,
     settings
   ]),

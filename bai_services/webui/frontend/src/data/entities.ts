@@ -24,6 +24,7 @@ export type EntityPath =
   | '/storage-hosts'
   | '/quota-scopes'
   | '/announcements'
+  | '/maintenances'
   | '/audit-log'
   | '/audit-log/mine';
 
