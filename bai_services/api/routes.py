@@ -9,7 +9,7 @@ from .apps import shares as app_shares
 from .base import APIHandler
 from .cluster import agents, devices, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
-from .operations import announcements, maintenances
+from .operations import announcements, maintenances, system
 from .scheduling import counter_audit
 from .sessions import launch, logs, records, sessions, templates
 
@@ -33,6 +33,7 @@ ROUTES: list[Route] = [
     *audit.ROUTES,
     *announcements.ROUTES,
     *maintenances.ROUTES,
+    *system.ROUTES,
     *vfolders.ROUTES,
     *files.ROUTES,
     *uploads.ROUTES,

@@ -40,6 +40,7 @@ PAGE_NAMES = frozenset(
         "maintenance",
         "audit",
         "settings",
+        "system",
     }
 )
 # 'unsafe-inline' is needed because Ant Design creates style elements. Other content comes from this

@@ -23,6 +23,7 @@ from .hub.client import Hub
 from .hub.services import server_services
 from .metrics import Metrics, MetricsEndpoint
 from .operations.services import operation_services
+from .operations.system import System
 from .scheduling.services import scheduling_services
 from .sessions.lifecycle import Lifecycle
 from .sessions.services import session_services
@@ -82,6 +83,7 @@ class Manager:
         )
         self.drain = Drain(self.scheduling.scheduler, self.servers.starter)
         self.health = HealthCheck(database, self.hub, self.scheduling.lease)
+        self.system = System(database, self.health, clock)
         self.metrics_endpoint = MetricsEndpoint(database, self.metrics)
         self.lifecycle.listen(self.metrics.count_status_change)
 

@@ -131,6 +131,7 @@ TABLE = [
     ),
     Row("PUT /announcements/{announcement}/dismissal", "ok ok 404 ok ok 404 ok 403 403"),
     Row("DELETE /announcements/{announcement}", "ok ok 404 403 403 403 403 403 403"),
+    Row("GET /system", "ok 403 403 403 403 403 ok 403 403"),
     Row("GET /maintenances", "ok ok ok 403 403 403 ok 403 403"),
     # The agent does not exist, so that the maintenance does not affect other requests.
     Row(

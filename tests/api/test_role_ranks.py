@@ -87,7 +87,7 @@ LISTED_RESOURCES = {
 }
 # Routes for resources of the caller, of the installation or of a project.
 UNOWNED = re.compile(
-    r"/(me|dashboard|metrics|counter-audit|audit-log/(mine|verification)|announcements|maintenances|drain|domains|projects|(keypair|user|project)-policies|resource-groups"
+    r"/(me|dashboard|metrics|counter-audit|audit-log/(mine|verification)|announcements|maintenances|system|drain|domains|projects|(keypair|user|project)-policies|resource-groups"
     r"|agents|agent-summaries|agent-totals|devices|images|image-aliases|presets|storage-hosts|auth/(verify|token))(/.*)?"
     r"|/(sessions/(options|preview|quotas)|bulk-sessions|events|app-visits)"
 )

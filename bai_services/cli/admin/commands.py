@@ -24,6 +24,7 @@ from ..command import (
     parse_pairs,
     segment,
 )
+from ..operations.diagnostics import diagnostics
 from .audit import audit
 from .entities import AGENT, ENTITIES, USER, Entity
 from .fields import Field, FieldKind, validate_value
@@ -440,6 +441,7 @@ async def audit_counters(connection: Connection, *, as_json: bool) -> None:
 
 _resource_group_command.add_command(try_policy)
 admin.add_command(audit)
+admin.add_command(diagnostics)
 
 
 @_user_command.command("sign-out", epilog=example("bai admin user sign-out ann"))

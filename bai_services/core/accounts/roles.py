@@ -186,6 +186,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "maintenance.read": _reaches(R.NONE, R.ALL, R.ALL),
     "maintenance.write": _SUPERADMIN,
     "maintenance.read-current": _EVERYONE,
+    "system.read": _reaches(R.NONE, R.NONE, R.ALL),
     "metrics.read": _reaches(R.NONE, R.NONE, R.ALL),
     "counter-audit.read": _reaches(R.NONE, R.NONE, R.ALL),
     "scheduler.drain": _HUB,

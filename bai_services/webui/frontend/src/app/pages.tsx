@@ -9,6 +9,7 @@ import {
   DeploymentUnitOutlined,
   FolderOutlined,
   HomeOutlined,
+  InfoCircleOutlined,
   KeyOutlined,
   NotificationOutlined,
   PlusCircleOutlined,
@@ -45,6 +46,7 @@ export type PagePath =
   | '/announcements'
   | '/maintenance'
   | '/audit'
+  | '/system'
   | '/settings';
 
 const ADMINS: readonly Role[] = ['admin', 'superadmin', 'monitor'];
@@ -112,6 +114,7 @@ export const PAGES: readonly Page[] = [
     roles: ADMINS
   },
   { path: '/audit', title: 'pages.audit', icon: <AuditOutlined />, roles: ADMINS },
+  { path: '/system', title: 'pages.system', icon: <InfoCircleOutlined />, roles: SUPERADMINS },
   { path: '/settings', title: 'pages.settings', icon: <SettingOutlined />, isInAccountMenu: true }
 ];
 

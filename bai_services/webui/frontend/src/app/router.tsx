@@ -204,6 +204,15 @@ const maintenance = createRoute({
   validateSearch: readEntitySearch
 });
 
+const system = createRoute({
+  getParentRoute: () => root,
+  path: '/system',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/system/SystemPage')),
+    'SystemPage'
+  )
+});
+
 const audit = createRoute({
   getParentRoute: () => root,
   path: '/audit',
@@ -247,6 +256,7 @@ export const router = createRouter({
     announcements,
     maintenance,
     audit,
+    system,
     settings
   ]),
   basepath: config.base,
