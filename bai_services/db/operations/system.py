@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from ..database import Database
 from ..tables.accounts import audit_log, users
@@ -40,21 +41,23 @@ class SystemStore:
                 version = await tx.scalar(sa.text("SHOW server_version"))
                 size = await tx.scalar(sa.text("SELECT pg_database_size(current_database())"))
             revision = await tx.scalar(sa.text("SELECT version_num FROM alembic_version"))
-            by_status = [
-                dict(
-                    (row.status, row.count)
-                    for row in await tx.execute(
-                        sa.select(column.label("status"), sa.func.count().label("count")).group_by(
-                            column
-                        )
-                    )
-                )
-                for column in (sessions.c.status, agents.c.status)
-            ]
-            counts = [
-                int(await tx.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
-                for table in (users, audit_log)
-            ]
+            of_sessions = await _by_status(tx, sessions.c.status)
+            of_agents = await _by_status(tx, agents.c.status)
+            user_count = await tx.scalar(sa.select(sa.func.count()).select_from(users))
+            entry_count = await tx.scalar(sa.select(sa.func.count()).select_from(audit_log))
         return DatabaseFacts(
-            tx.dialect.name, str(version), int(size), str(revision), *by_status, *counts
+            kind=tx.dialect.name,
+            version=str(version),
+            size_bytes=int(size),
+            revision=str(revision),
+            sessions=of_sessions,
+            agents=of_agents,
+            users=int(user_count or 0),
+            audit_entries=int(entry_count or 0),
         )
+
+
+async def _by_status(tx: AsyncConnection, status: sa.Column[str]) -> dict[str, int]:
+    """Return the number of rows with each status."""
+    counts = sa.select(status.label("status"), sa.func.count().label("number")).group_by(status)
+    return {row.status: row.number for row in await tx.execute(counts)}

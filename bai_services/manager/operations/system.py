@@ -71,5 +71,6 @@ def _licence(facts: metadata.PackageMetadata) -> str:
         for text in facts.get_all("Classifier") or ()
         if text.startswith(_LICENCE_CLASSIFIER)
     ]
-    stated = facts.get("License-Expression") or "; ".join(classifiers) or facts.get("License") or ""
+    fields = [(facts.get_all(name) or [""])[0] for name in ("License-Expression", "License")]
+    stated = str(fields[0] or "; ".join(classifiers) or fields[1])
     return stated.strip().partition("\n")[0][:_MAX_LICENCE_CHARS]
