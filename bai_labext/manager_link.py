@@ -21,6 +21,8 @@ from bai_services.core.user_input import read_whole
 CALL_TIMEOUT_SECONDS = 8.0
 # Statuses of live sessions that are not pending.
 ACTIVE = "SCHEDULED,PREPARING,PREPARED,RUNNING,TERMINATING"
+ANNOUNCEMENT_FIELDS = ("id", "title", "level")
+MAX_ANNOUNCEMENTS = 5
 MAX_SESSIONS = 50
 # Fields that are sent to the panel. Environment variables are excluded, because they can contain
 # secrets.
@@ -80,7 +82,7 @@ class ManagerLink:
         return [key["public_key"] for key in (await self._client.get("/me/ssh-keys"))["items"]]
 
     async def read_sections(self, names: Collection[str]) -> tuple[dict[str, Any], BaiError | None]:
-        """Read the named sections. The possible names are session, usage, folders and sessions.
+        """Read the named sections. The names are those of ``readers``.
 
         If a section cannot be read, return the sections before it, and the error.
         """
@@ -90,6 +92,7 @@ class ManagerLink:
             "usage": self.usage,
             "folders": self.folders,
             "sessions": self.sessions,
+            "announcements": self.announcements,
         }
         for name in (name for name in readers if name in names):
             try:
@@ -141,6 +144,19 @@ class ManagerLink:
             "items": [{**_pick(i, OTHER_SESSION_FIELDS), **_reason(i)} for i in others],
             "total": max(total - 1, 0),
         }
+
+    async def announcements(self) -> dict[str, Any]:
+        """Return the current announcements for the owner that the owner has not dismissed.
+
+        A manager of an older version has none.
+        """
+        try:
+            page = await self._client.get(
+                "/announcements/current", is_dismissed="false", limit=MAX_ANNOUNCEMENTS
+            )
+        except NotFound:
+            return {"items": []}
+        return {"items": [_pick(item, ANNOUNCEMENT_FIELDS) for item in page["items"]]}
 
     async def log(self, kernel: str, mark: str, has_times: bool = False) -> dict[str, Any]:
         """Return the output of a kernel.

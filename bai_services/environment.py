@@ -41,6 +41,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         ("BAI_MAX_FILE_BYTES", "max_file_bytes", 0),
         ("BAI_MAX_OPEN_UPLOADS", "max_open_uploads", 1),
         ("BAI_TRASH_DAYS", "trash_days", 0),
+        ("BAI_AUDIT_DAYS", "audit_days", 0),
         ("BAI_PASSWORD_MAX_AGE_DAYS", "password_max_age_days", 0),
     ):
         if text := environ.get(variable):

@@ -24,7 +24,7 @@ from bai_services.core.user_input import shown
 from bai_services.manager.manager import Manager
 
 from .caller_limit import CallerLimit
-from .csv_export import columns_of, content_disposition, write_csv
+from .csv_export import columns_of, content_disposition, write_csv, write_json_lines
 
 MAX_BODY_BYTES = 2**20
 # Size of the chunks in which the HTTP server reads bodies.
@@ -92,6 +92,7 @@ class Operation:
     media_types: Collection[str]
     is_for_sessions: bool
     is_expensive: bool
+    works_when_read_only: bool
 
 
 def operation(
@@ -109,6 +110,7 @@ def operation(
     media_types: Collection[str] = ("application/octet-stream",),
     is_for_sessions: bool = False,
     is_expensive: bool = False,
+    works_when_read_only: bool = False,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[None]]]:
     """Declare a handler's method as an operation of the API.
 
@@ -134,6 +136,8 @@ def operation(
         The operation accepts session tokens. Operations without this flag reject them.
     is_expensive
         At most two expensive operations of a caller run at a time. Lists are always expensive.
+    works_when_read_only
+        Users can perform the operation during read-only maintenance although it changes data.
     """
     declared = Operation(
         summary,
@@ -149,6 +153,7 @@ def operation(
         media_types,
         is_for_sessions,
         is_expensive or is_list,
+        works_when_read_only,
     )
 
     def decorate(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]]:
@@ -181,15 +186,15 @@ async def _call(
     arguments: dict[str, Any] = dict(path)
     if declared.body is not None:
         arguments["body"] = handler.parse_body(declared.body)
-    is_csv, filename = False, None
+    form, filename = "json", None
     if declared.is_list:
         given = handler.query_arguments()
-        is_csv = _is_csv(given.pop("format", "json"))
+        form = _export_format(given.pop("format", "json"))
         filename = given.pop("filename", None)
         arguments["query"] = ListQuery.parse(given)
     try:
-        if is_csv:
-            await _call_for_csv(handler, method, declared, arguments, filename)
+        if form != "json":
+            await _call_for_export(handler, method, declared, arguments, form, filename)
             return
         result = await _result(handler, method, declared, arguments)
     except errors.Forbidden as error:
@@ -207,8 +212,18 @@ async def _result(
     declared: Operation,
     arguments: Mapping[str, Any],
 ) -> Any:
-    """Call the method and return its result; an expensive call first waits for a free slot."""
+    """Call the method and return its result; an expensive call first waits for a free slot.
+
+    Raises
+    ------
+    Unavailable
+        If the call may change data, and the installation is read-only because of maintenance.
+    """
     caller: Caller | None = getattr(handler, "caller", None)
+    if caller is not None and not (
+        declared.works_when_read_only or handler.request.method in READ_METHODS
+    ):
+        handler.manager.operations.maintenances.require_writable(caller)
     if not declared.is_expensive or caller is None or caller.user_id is None:
         return await method(handler, **arguments)
     limit: CallerLimit = handler.settings.setdefault("expensive_calls", CallerLimit())
@@ -216,19 +231,20 @@ async def _result(
         return await method(handler, **arguments)
 
 
-def _is_csv(text: str) -> bool:
-    if text not in ("json", "csv"):
+def _export_format(text: str) -> str:
+    if text not in ("json", "csv", "jsonl"):
         raise errors.InvalidRequest(
-            f"format={shown(text)!r} must be one of json, csv", field="format"
+            f"format={shown(text)!r} must be one of json, csv, jsonl", field="format"
         )
-    return text == "csv"
+    return text
 
 
-async def _call_for_csv(
+async def _call_for_export(
     handler: APIHandler,
     method: Callable[..., Awaitable[Any]],
     declared: Operation,
     arguments: Mapping[str, Any],
+    form: str,
     filename: str | None,
 ) -> None:
     first: ListQuery = arguments["query"]
@@ -240,11 +256,14 @@ async def _call_for_csv(
         return await _result(handler, method, declared, {**arguments, "query": query})
 
     name = (handler.request.path or "").rstrip("/").rpartition("/")[2]
-    disposition = content_disposition(f"{name}.csv" if filename is None else filename)
+    disposition = content_disposition(f"{name}.{form}" if filename is None else filename)
     handler.set_header("Content-Disposition", disposition)
     columns = columns_of(declared.returns)
     try:
-        await write_csv(handler, columns, first, page_of, to_json)
+        if form == "jsonl":
+            await write_json_lines(handler, first, page_of, to_json)
+        else:
+            await write_csv(handler, columns, first, page_of, to_json)
     except errors.BaiError:
         if not handler._headers_written:
             raise

@@ -1,4 +1,4 @@
-"""Lists as CSV: all rows that match the filters, read page by page."""
+"""Lists as CSV or JSON lines: all rows that match the filters, read page by page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import quote
 from pydantic import BaseModel
 from tornado.web import RequestHandler
 
-from bai_services.core.errors import InvalidRequest
+from bai_services.core.errors import InvalidRequest, TooLarge
 from bai_services.core.listing import MAX_LIMIT, ListQuery
 from bai_services.core.user_input import shown
 
@@ -35,6 +35,8 @@ _SEPARATOR = re.compile(r"[;\x00-\x1f]")
 # Without this mark, spreadsheets use the encoding of the system instead of UTF-8.
 BYTE_ORDER_MARK = "\ufeff"
 MAX_FILENAME_LENGTH = 255
+# Each page costs more than the one before, because the database skips the rows before it.
+MAX_EXPORTED_ROWS = 200_000
 _FILENAME = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f-\x9f]+")
 _NOT_PLAIN = re.compile(r'[^ -~]|["%]')
 
@@ -51,16 +53,53 @@ async def write_csv(
     ``encode`` converts values that ``json`` cannot serialize. An error on the first page is raised
     before anything is sent.
     """
+
+    def lines_of(items: Sequence[Any]) -> str:
+        return _lines([_fields(item, columns, encode) for item in items])
+
+    head = BYTE_ORDER_MARK + _lines([columns])
+    await _write_pages(handler, query, page_of, lines_of, "text/csv", head)
+
+
+async def write_json_lines(
+    handler: RequestHandler,
+    query: ListQuery,
+    page_of: Callable[[ListQuery], Awaitable[Any]],
+    encode: Callable[[Any], Any],
+) -> None:
+    """Send all rows of a list, each as a JSON object on a line; otherwise as ``write_csv``."""
+
+    def lines_of(items: Sequence[Any]) -> str:
+        return "".join(
+            json.dumps(item, default=encode, ensure_ascii=False, allow_nan=False) + "\n"
+            for item in items
+        )
+
+    await _write_pages(handler, query, page_of, lines_of, "application/x-ndjson", "")
+
+
+async def _write_pages(
+    handler: RequestHandler,
+    query: ListQuery,
+    page_of: Callable[[ListQuery], Awaitable[Any]],
+    lines_of: Callable[[Sequence[Any]], str],
+    media_type: str,
+    head: str,
+) -> None:
     query = replace(query, limit=MAX_LIMIT)
-    text = BYTE_ORDER_MARK + _lines([columns])
+    first, text = query.offset, head
     while True:
+        if query.offset - first >= MAX_EXPORTED_ROWS:
+            raise TooLarge(
+                f"an export has at most {MAX_EXPORTED_ROWS} rows; use filters, for example on a "
+                "time, to export the list in parts"
+            )
         page = await page_of(query)
-        rows = [_fields(item, columns, encode) for item in page.items]
-        handler.set_header("Content-Type", "text/csv; charset=utf-8")
-        handler.write(text + _lines(rows))
+        handler.set_header("Content-Type", f"{media_type}; charset=utf-8")
+        handler.write(text + lines_of(page.items))
         # Back-pressure: read the next page only when this one has been written to the socket.
         await handler.flush()
-        if len(rows) < MAX_LIMIT:
+        if len(page.items) < MAX_LIMIT:
             await handler.finish()
             return
         text = ""

@@ -26,11 +26,11 @@ ShortText = Annotated[str, StringConstraints(max_length=255, pattern=_WITHOUT_NU
 LongText = Annotated[str, StringConstraints(max_length=500, pattern=_WITHOUT_NUL)]
 
 
-def _readable(text: str) -> str:
+def readable(text: str) -> str:
     return _checked(text, text_problem(text))
 
 
-def _readable_lines(text: str) -> str:
+def readable_lines(text: str) -> str:
     return _checked(text, text_problem(text, has_lines=True))
 
 
@@ -41,9 +41,9 @@ def _checked(text: str, problem: str) -> str:
 
 
 # Free texts that other users read.
-FullName = Annotated[NameText, AfterValidator(_readable)]
-Line = Annotated[ShortText, AfterValidator(_readable)]
-Description = Annotated[LongText, AfterValidator(_readable_lines)]
+FullName = Annotated[NameText, AfterValidator(readable)]
+Line = Annotated[ShortText, AfterValidator(readable)]
+Description = Annotated[LongText, AfterValidator(readable_lines)]
 
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 MAX_SLOTS = 100

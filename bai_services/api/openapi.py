@@ -49,14 +49,15 @@ _LIST_PARAMETERS = [
     {
         "name": "format",
         "in": "query",
-        "schema": {"type": "string", "enum": ["json", "csv"]},
-        "description": "csv: a file with all rows from offset to the end; limit has no effect",
+        "schema": {"type": "string", "enum": ["json", "csv", "jsonl"]},
+        "description": "csv, jsonl (JSON lines): a file with all rows from offset to the end, at "
+        "most 200,000; limit has no effect",
     },
     {
         "name": "filename",
         "in": "query",
         "schema": {"type": "string", "maxLength": 255},
-        "description": "name of the file for format=csv; default: the name of the list",
+        "description": "name of the file for csv and jsonl; default: the name of the list",
     },
 ]
 
@@ -121,6 +122,7 @@ def _operation(
         }
     if op.is_list:
         response["content"]["text/csv"] = {"schema": {"type": "string"}}
+        response["content"]["application/x-ndjson"] = {"schema": {"type": "string"}}
     if op.is_file and method == "get":
         response["content"] = dict.fromkeys(op.media_types, _BINARY)
     described: dict[str, Any] = {

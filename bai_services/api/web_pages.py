@@ -38,8 +38,11 @@ PAGE_NAMES = frozenset(
         "storage",
         "resource-groups",
         "scheduler",
+        "announcements",
+        "maintenance",
         "audit",
         "settings",
+        "system",
     }
 )
 # 'unsafe-inline' is needed because Ant Design creates style elements. Other content comes from this

@@ -16,7 +16,7 @@ import click
 from bai_services.client import Client
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound
 
-from . import profile
+from . import announcement_notice, profile
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print exactly one JSON document."
@@ -113,6 +113,9 @@ def connected(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
             async with Client(current.service_url, current.credential) as client:
                 try:
                     await function(Connection(current, client), *args, **kwargs)
+                    await announcement_notice.show(
+                        current, client, is_json=bool(kwargs.get("as_json"))
+                    )
                 except NotFound as error:
                     error.message += await _similar_sessions(client, error)
                     raise

@@ -58,6 +58,12 @@ COMMANDS: Mapping[str, DeferredCommand] = {
     ),
     "agent": DeferredCommand("cluster.agents", "agent", "Show agents and their accelerators."),
     "usage": DeferredCommand("usage.reports", "usage", "Report your usage of resources."),
+    "announcements": DeferredCommand(
+        "operations.announcements", "announcements", "Show the announcements of administrators."
+    ),
+    "audit": DeferredCommand(
+        "accounts.audit", "audit", "List the actions of others on your sessions and folders."
+    ),
     "admin": DeferredCommand(
         "admin.commands", "admin", "Manage domains, users, policies and agents."
     ),

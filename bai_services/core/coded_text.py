@@ -122,6 +122,12 @@ class TextTemplate(Enum):
         "fits now, but would delay an earlier session, for which capacity is reserved from "
         "{starts_at}"
     )
+    MAINTENANCE = "maintenance: {reason}"
+    MAINTENANCE_UNTIL = "maintenance until {ends_at}: {reason}"
+    MAINTENANCE_AHEAD = (
+        "its maximum run time of {maximum_seconds} reaches into the maintenance planned from "
+        "{starts_at}: {reason}"
+    )
 
     # Quotas; the part is the scope
     SCOPE_DOMAIN = "domain {name}"

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role
-from bai_services.core.audit import AuditEntry, LoggedEntry
+from bai_services.core.audit import AuditEntry, LoggedEntry, OwnerEntry
 from bai_services.core.listing import ListQuery, Page
 
 from .accounts.owner_visibility import is_owner_visible
@@ -35,11 +35,26 @@ _LISTING = Listing(
     default_sort=("-id",),
 )
 
+# Columns of ``LoggedEntry``.
+ENTRY_COLUMNS = (*audit_log.columns, _ENTITY_NAME.label("entity_name"))
+_OWNER_COLUMNS = tuple(
+    column for column in ENTRY_COLUMNS if column.name in OwnerEntry.__dataclass_fields__
+)
+_OWNER_LISTING = Listing(
+    columns={
+        name: column
+        for name, column in _LISTING.columns.items()
+        if name in OwnerEntry.__dataclass_fields__
+    },
+    default_sort=("-id",),
+)
+
 
 async def record(tx: AsyncConnection, entry: AuditEntry) -> None:
     """Insert one entry as part of ``tx``."""
     values = {name: getattr(entry, name) for name in entry.__dataclass_fields__}
     values["entity_id"] = entry.entity_id[:255]
+    values["on_behalf_of"] = entry.on_behalf_of[:64]
     await tx.execute(_ENTRY, values)
 
 
@@ -60,9 +75,18 @@ class AuditStore:
 
         Entries whose actor currently has one of ``hidden_roles`` are omitted.
         """
-        columns = (*audit_log.columns, _ENTITY_NAME.label("entity_name"))
-        rows = sa.select(*columns).where(is_owner_visible(audit_log.c.actor_id, hidden_roles))
+        rows = sa.select(*ENTRY_COLUMNS)
+        rows = rows.where(is_owner_visible(audit_log.c.actor_id, hidden_roles))
         if domain is not None:
             rows = rows.where(audit_log.c.domain == domain)
         async with self._db.read() as tx:
             return await _LISTING.page(tx, rows, query, LoggedEntry)
+
+    async def page_of_owner(self, query: ListQuery, owner_id: str) -> Page[OwnerEntry]:
+        """Return a page of the entries of other actors about objects of ``owner_id``."""
+        rows = sa.select(*_OWNER_COLUMNS).where(
+            audit_log.c.owner_id == owner_id,
+            sa.or_(audit_log.c.actor_id.is_(None), audit_log.c.actor_id != owner_id),
+        )
+        async with self._db.read() as tx:
+            return await _OWNER_LISTING.page(tx, rows, query, OwnerEntry)

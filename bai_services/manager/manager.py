@@ -10,6 +10,7 @@ from .accounts.sign_outs import SignOuts
 from .apps.session_apps import SessionApps
 from .apps.shares import AppShares
 from .audit import Audit
+from .audit_chain import AuditChain
 from .clock import Clock, utcnow
 from .cluster.services import cluster_services
 from .context import ManagerContext
@@ -22,6 +23,8 @@ from .hub.client import Hub
 from .hub.services import server_services
 from .mail.mails import Mails
 from .metrics import Metrics, MetricsEndpoint
+from .operations.services import operation_services
+from .operations.system import System
 from .scheduling.services import scheduling_services
 from .sessions.lifecycle import Lifecycle
 from .sessions.services import session_services
@@ -59,8 +62,10 @@ class Manager:
             lambda: self.scheduling.lease.hold(),
         )
         self.accounts = account_services(context, settings, self.hub, self.metrics, self.mails)
+        self.operations = operation_services(context, self.accounts)
         self.folders = folder_services(context, settings, self.accounts.projects)
         self.scheduling = scheduling_services(context, settings, self.lifecycle, self.metrics)
+        self.audit_chain = AuditChain(database, clock, self.scheduling.lease, settings.audit_days)
         self.sessions = session_services(
             context,
             settings,
@@ -90,6 +95,7 @@ class Manager:
         )
         self.drain = Drain(self.scheduling.scheduler, self.servers.starter)
         self.health = HealthCheck(database, self.hub, self.scheduling.lease)
+        self.system = System(database, self.health, clock)
         self.metrics_endpoint = MetricsEndpoint(database, self.metrics)
         self.lifecycle.listen(self.metrics.count_status_change)
 
@@ -101,9 +107,13 @@ class Manager:
         self.cluster.agents.start()
         self.mails.start()
         self.scheduling.counter_audit.start()
+        self.audit_chain.start()
+        self.operations.maintenances.start()
 
     async def stop(self) -> None:
         """Stop the loops, wait for them, and close the connections to the Hub and the database."""
+        await self.operations.maintenances.stop()
+        await self.audit_chain.stop()
         await self.scheduling.counter_audit.stop()
         await self.mails.stop()
         await self.cluster.replays.stop()

@@ -83,6 +83,8 @@ class Settings:
     shows_agents: bool = False
     # Days until a folder in the trash is purged automatically; 0: never.
     trash_days: int = 30
+    # Days until an entry of the audit log is removed; 0: never.
+    audit_days: int = 730
     # An unfinished upload expires this many seconds after its start or its last received byte.
     upload_expiry_seconds: int = 24 * 3600
     # Maximum number of unfinished uploads of a user; each part of a split upload counts.

@@ -199,6 +199,16 @@ class ResourceFactory:
         created = await self._user.post("/sessions", {"name": await self.fresh()})
         return str(created["id"])
 
+    async def announcement(self) -> str:
+        """An announcement for domain ``default``."""
+        spec = {"title": await self.fresh(), "audience": "domain", "target": "default"}
+        return str((await self._admin.post("/announcements", spec))["id"])
+
+    async def maintenance(self) -> str:
+        """A maintenance of a new resource group."""
+        spec = {"reason": "x", "scope": "group", "target": await self.group()}
+        return str((await self._admin.post("/maintenances", spec))["id"])
+
     async def _named(self, path: str, facts: dict[str, Any]) -> str:
         name = await self.fresh()
         await self._admin.post(path, {"name": name, **facts})

@@ -4,6 +4,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { Api, ApiError, Trouble } from './api';
 import { Series } from './samples';
 import type {
+  Announcement,
   App,
   Folder,
   Marks,
@@ -25,6 +26,7 @@ export class Model {
   session: Session | null = null;
   usage: Usage | null = null;
   apps: App[] = [];
+  announcements: Announcement[] = [];
   folders: Folder[] | null = null;
   quotas: Quota[] = [];
   sessions: OtherSession[] | null = null;
@@ -120,7 +122,9 @@ export class Model {
         'usage',
         ...(includesRare || !this.session ? (['session'] as const) : []),
         ...(this.isPanelShown ? (['apps'] as const) : []),
-        ...(this.isPanelShown && includesRare ? (['folders', 'sessions'] as const) : [])
+        ...(this.isPanelShown && includesRare
+          ? (['folders', 'sessions', 'announcements'] as const)
+          : [])
       ]);
       this.trouble = null;
     } catch (error) {
@@ -153,6 +157,7 @@ export class Model {
     this.folders = response.folders?.items ?? this.folders;
     this.quotas = response.folders?.quotas ?? this.quotas;
     this.sessions = response.sessions?.items ?? this.sessions;
+    this.announcements = response.announcements?.items ?? this.announcements;
     if (response.usage) {
       this.usage = response.usage;
       this.series.add(response.usage);

@@ -73,6 +73,7 @@ function Content(props: Props): React.ReactElement {
         {status && <span className={`bai-State bai-mod-${status}`}>{t(status)}</span>}
       </header>
       <TroubleNotice {...props} />
+      <Announcements {...props} />
       {!hasEnded && <StopNotice {...props} />}
       {session && !hasEnded && (
         <div className="bai-Buttons bai-mod-wide">
@@ -131,6 +132,22 @@ function TroubleNotice({ model, actions, t }: Props): React.ReactElement {
         <Button label={t('try-now')} onClick={() => model.refresh()} />
       </div>
     </div>
+  );
+}
+
+/** Titles of announcements, with a button to read them in the web UI. */
+function Announcements({ model, actions, t }: Props): React.ReactElement {
+  return (
+    <>
+      {model.announcements.map(({ id, title, level }) => (
+        <div key={id} className={`bai-Notice ${level === 'info' ? '' : 'bai-mod-alarm'}`}>
+          <p>{title}</p>
+          <div className="bai-Buttons">
+            <Button label={t('read-announcement')} onClick={() => actions.openPage()} />
+          </div>
+        </div>
+      ))}
+    </>
   );
 }
 

@@ -201,12 +201,20 @@ export interface Items<T> {
 }
 
 /** The sections of data that the panel polls. */
+/** An announcement of an administrator; its text is in the web UI. */
+export interface Announcement {
+  id: string;
+  title: string;
+  level: string;
+}
+
 export interface Sections {
   apps: Items<App>;
   session: Session;
   usage: Usage;
   folders: Items<Folder> & { quotas: Quota[] };
   sessions: Items<OtherSession>;
+  announcements: Items<Announcement>;
 }
 
 /** Hash of each section; the server omits sections whose hash has not changed. */

@@ -145,6 +145,7 @@ class TokenHandler(APIHandler):
 
     @operation(
         "Revoke the Hub token that authenticates the request",
+        works_when_read_only=True,
         tag="auth",
         status=HTTPStatus.NO_CONTENT,
     )

@@ -86,6 +86,7 @@ class PreviewHandler(APIHandler):
         "Check a session request; return the expected start and the resources of the session",
         tag="sessions",
         body=TemplatedSession,
+        works_when_read_only=True,
         returns=SessionPreview,
         is_expensive=True,
     )
@@ -149,6 +150,7 @@ class SessionHandler(APIHandler):
         tag="sessions",
         returns=Session,
         status=HTTPStatus.ACCEPTED,
+        works_when_read_only=True,
         is_for_sessions=True,
         parameters={"force": "true: remove the kernels now, without waiting for the Hub"},
     )

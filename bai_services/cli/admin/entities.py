@@ -460,7 +460,60 @@ IDLE_CHECKER = Entity(
     example_update="--idle-percent 80",
 )
 
+ANNOUNCEMENT = Entity(
+    command="announcement",
+    noun="announcement",
+    path="/announcements",
+    key="id",
+    summary="Manage announcements: texts that users see during a period.",
+    fields=(
+        Field("title", "Title, one line.", is_required=True),
+        Field("text", "Text in Markdown."),
+        Field("level", "Level: info (the default), warning or critical."),
+        Field(
+            "audience",
+            "Audience: everyone (the default), domain, project or role.",
+            is_immutable=True,
+        ),
+        Field("target", "The domain, project or role of the audience.", is_immutable=True),
+        Field("starts_at", "Start of the period, such as 2026-12-01T08:00Z. Default: now."),
+        Field("ends_at", "End of the period. Default: no end.", is_nullable=True),
+    ),
+    columns=("title", "level", "audience", "target_name", "starts_at", "ends_at", "id"),
+    has_generated_key=True,
+    example_key="3f6c1d8e",
+    example_create='--title "New GPUs" --text "Group **gpu**." --ends-at 2026-12-01T00:00Z',
+    example_update="--level warning",
+)
+
+MAINTENANCE = Entity(
+    command="maintenance",
+    noun="maintenance",
+    path="/maintenances",
+    key="id",
+    summary="Plan maintenance: periods in which sessions do not start.",
+    fields=(
+        Field("scope", "Scope: all (the default), group or agent.", is_immutable=True),
+        Field("target", "The resource group or agent of the scope.", is_immutable=True),
+        Field(
+            "mode",
+            "no-starts: no session starts in the period. drain (the default): in addition, no "
+            "session whose maximum run time reaches into it. read-only: as no-starts, and users "
+            "can change nothing.",
+            is_immutable=True,
+        ),
+        Field("reason", "Reason, which users see.", is_required=True),
+        Field("starts_at", "Start of the period, such as 2026-12-01T08:00Z. Default: now."),
+        Field("ends_at", "End of the period. Default: no end.", is_nullable=True),
+    ),
+    columns=("scope", "target", "mode", "starts_at", "ends_at", "reason", "id"),
+    has_generated_key=True,
+    example_key="3f6c1d8e",
+    example_create='--scope group --target gpu --reason "New disks"',
+    example_update="--ends-at 2026-12-01T12:00Z",
+)
+
 ENTITIES = (
     DOMAIN, PROJECT, USER, KEYPAIR, KEYPAIR_POLICY, USER_POLICY, PROJECT_POLICY,
-    RESOURCE_GROUP, IMAGE, IMAGE_ALIAS, PRESET, AGENT, IDLE_CHECKER,
+    RESOURCE_GROUP, IMAGE, IMAGE_ALIAS, PRESET, AGENT, IDLE_CHECKER, ANNOUNCEMENT, MAINTENANCE,
 )  # fmt: skip

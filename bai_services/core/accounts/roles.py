@@ -179,6 +179,17 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "price.read": _EVERYONE,
     "price.write": _SUPERADMIN,
     "audit.read": _ADMIN_READS,
+    # Read the entries of other actors about one's own sessions, folders and account.
+    "audit.read-own": _EVERYONE,
+    "audit.verify": _reaches(R.NONE, R.NONE, R.ALL),
+    "announcement.read": _ADMIN_READS,
+    "announcement.write": _DOMAIN_WRITES,
+    "announcement.read-current": {**_EVERYONE, **_SESSION},
+    "announcement.dismiss": _EVERYONE,
+    "maintenance.read": _reaches(R.NONE, R.ALL, R.ALL),
+    "maintenance.write": _SUPERADMIN,
+    "maintenance.read-current": _EVERYONE,
+    "system.read": _reaches(R.NONE, R.NONE, R.ALL),
     "metrics.read": _reaches(R.NONE, R.NONE, R.ALL),
     "counter-audit.read": _reaches(R.NONE, R.NONE, R.ALL),
     # Idle checkers are rules for all domains; superadmins define them.

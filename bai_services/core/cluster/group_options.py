@@ -10,6 +10,7 @@ from typing import Any
 from ..durations import parse_duration
 from ..errors import InvalidRequest
 from ..scheduling.caps import Scope, ScopeKind
+from ..scheduling.maintenance import MaintenanceWindow
 from ..scheduling.placement import Policy, Strategy
 from ..scheduling.queue import Backfill, FairShare, GroupState, Order
 from ..user_input import shown
@@ -49,7 +50,13 @@ class GroupOptions:
         _check_known("option of a resource group", options, _PARSERS)
         return cls(**{name: _PARSERS[name](name, value) for name, value in options.items()})
 
-    def state(self, name: str, order: str, is_active: bool) -> GroupState:
+    def state(
+        self,
+        name: str,
+        order: str,
+        is_active: bool,
+        maintenance: tuple[MaintenanceWindow, ...] = (),
+    ) -> GroupState:
         """Return the group as input of a scheduling pass."""
         return GroupState(
             name=name,
@@ -58,6 +65,7 @@ class GroupOptions:
             placement=self.placement,
             backfill=self.backfill,
             fair_share=self.fair_share,
+            maintenance=maintenance,
         )
 
 

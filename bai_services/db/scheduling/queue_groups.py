@@ -8,12 +8,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.cluster.group_options import GroupOptions
 from bai_services.core.scheduling.queue import GroupState
 
+from ..operations.maintenances import read_windows
 from ..tables.cluster import resource_groups
 
 
 async def read_groups(tx: AsyncConnection) -> dict[str, GroupState]:
     """Return every resource group by its name."""
-    rows = await tx.execute(
+    found = await tx.execute(
         sa.select(
             resource_groups.c.name,
             resource_groups.c.is_active,
@@ -21,9 +22,11 @@ async def read_groups(tx: AsyncConnection) -> dict[str, GroupState]:
             resource_groups.c.scheduler_opts,
         )
     )
+    rows = found.all()
+    windows = await read_windows(tx, [row.name for row in rows])
     return {
         row.name: GroupOptions.of(row.scheduler_opts or {}).state(
-            row.name, row.scheduler, row.is_active
+            row.name, row.scheduler, row.is_active, windows.get(row.name, ())
         )
         for row in rows
     }

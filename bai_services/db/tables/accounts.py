@@ -189,4 +189,25 @@ audit_log = sa.Table(
     sa.Column("domain", sa.String(64), index=True),
     sa.Column("outcome", sa.String(64), nullable=False),
     sa.Column("details", sa.JSON, nullable=False),
+    sa.Column("on_behalf_of", sa.String(64), nullable=False, default="", server_default=""),
+    # Owner of the object, who may read the entry.
+    sa.Column("owner_id", sa.String(64)),
+    # Place in the hash chain; NULL until the entry is chained.
+    sa.Column("position", sa.BigInteger),
+    sa.Column("hash", sa.String(64)),
+    sa.Index("ix_audit_log_owner", "owner_id", "id"),
+    sa.Index("ix_audit_log_position", "position", unique=True),
+)
+
+# One row: the ends of the hash chain.
+audit_chain = sa.Table(
+    "audit_chain",
+    metadata,
+    sa.Column("name", sa.String(16), primary_key=True),
+    # Last entry that was removed because of its age.
+    sa.Column("anchor_position", sa.BigInteger, nullable=False),
+    sa.Column("anchor_hash", sa.String(64), nullable=False),
+    # Last chained entry.
+    sa.Column("head_position", sa.BigInteger, nullable=False),
+    sa.Column("head_hash", sa.String(64), nullable=False),
 )

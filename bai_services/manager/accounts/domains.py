@@ -12,6 +12,7 @@ from bai_services.core.errors import NotFound
 from bai_services.core.folders.storage_hosts import ALL_LOCAL_PERMISSIONS, check_hosts
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
+from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import Caps
 from bai_services.db.accounts.domains import DomainStore
 
@@ -74,13 +75,13 @@ class Domains:
 
     async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Domain:
         """Update a domain; deactivating it signs out all its users except superadmins."""
-        await self.get(caller, name)
+        before = await self.get(caller, name)
         authorizer.require(caller, "domain.write", Target(domain=name))
         signs_out = changes.get("is_active") is False
-        entry = self._audit.entry(
-            caller, "domain.update", name, domain=name, fields=sorted(changes)
-        )
-        domain = await self._store.update(name, parse_fields(changes), signs_out, entry)
+        values = parse_fields(changes)
+        details = self._audit.changes(fields_of(before), values)
+        entry = self._audit.entry(caller, "domain.update", name, domain=name, **details)
+        domain = await self._store.update(name, values, signs_out, entry)
         self._capacity_changed()
         if signs_out:
             self._sign_outs_due()

@@ -93,6 +93,7 @@ class Keypairs:
             "keypair.create",
             keypair.access_key,
             domain=owner.domain,
+            owner_id=owner.id,
             user=owner.username,
         )
         checked = CheckedUser(
@@ -109,7 +110,8 @@ class Keypairs:
         secret_key = new_secret_key() if changes.get("new_secret") else None
         if secret_key is not None:
             columns["secret_key_encrypted"] = self._secrets.encrypt(secret_key)
-        entry = self._entry(caller, "keypair.update", keypair, fields=sorted(changes))
+        details = self._audit.changes(fields_of(keypair), changes)
+        entry = self._entry(caller, "keypair.update", keypair, **details)
         is_main = bool(changes.get("is_main"))
         changed = await self._store.update(_owner(keypair), access_key, columns, is_main, entry)
         self._capacity_changed()
@@ -154,6 +156,7 @@ class Keypairs:
             action,
             keypair.access_key,
             domain=keypair.domain,
+            owner_id=keypair.user_id,
             user=keypair.user,
             **details,
         )

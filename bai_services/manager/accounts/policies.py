@@ -12,6 +12,7 @@ from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.folders.storage_hosts import ALL_LOCAL_PERMISSIONS, check_hosts
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
+from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import Caps
 from bai_services.core.scheduling.caps import MAX_PENDING_SESSIONS
 from bai_services.db.accounts.policies import PolicyStore
@@ -80,8 +81,11 @@ class Policies:
 
     async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> ResourcePolicy:
         authorizer.require(caller, "policy.write")
-        entry = self._entry(caller, "update", name, fields=sorted(changes))
-        policy = await self._store.update(name, _validated_columns(changes), entry)
+        values = _validated_columns(changes)
+        before = await self._store.one(name)
+        details = self._audit.changes({} if before is None else fields_of(before), values)
+        entry = self._entry(caller, "update", name, **details)
+        policy = await self._store.update(name, values, entry)
         self._capacity_changed()
         return policy
 

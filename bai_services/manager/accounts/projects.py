@@ -13,6 +13,7 @@ from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFou
 from bai_services.core.folders.storage_hosts import missing_permissions
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
+from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import Caps
 from bai_services.db.accounts.checked_users import CheckedUser
 from bai_services.db.accounts.policies import PolicyStore
@@ -106,7 +107,7 @@ class Projects:
             project.id,
             domain=project.domain,
             name=project.name,
-            fields=sorted(changes),
+            **self._audit.changes(fields_of(project), values),
         )
         changed = await self._store.update(project.id, values, entry)
         self._capacity_changed()

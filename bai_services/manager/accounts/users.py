@@ -122,7 +122,7 @@ class Users:
         }
         projects = await self._project_ids(caller, spec.get("projects") or (), domain)
         entry = self._audit.entry(
-            caller, "user.create", user_id, domain=domain, name=values["username"]
+            caller, "user.create", user_id, domain=domain, owner_id=user_id, name=values["username"]
         )
         await self._store.create(values, keypair_columns, projects, entry, identity)
         created = await self.get(caller, user_id)
@@ -151,7 +151,10 @@ class Users:
         if values.get("status") == "active" and user.awaits_approval:
             values |= {"awaits_approval": False, "status_info": ""}
         is_deactivated = values.get("status", user.status) != "active" and user.status == "active"
-        entry = self._entry(caller, "user.update", user, fields=sorted(changes))
+        after = {name: values.get(name, value) for name, value in changes.items()}
+        entry = self._entry(
+            caller, "user.update", user, **self._audit.changes(fields_of(user), after)
+        )
         projects = changes.get("projects", () if leaves_domain else None)
         domain = values.get("domain", user.domain)
         change = UserChange(
@@ -374,7 +377,13 @@ class Users:
 
     def _entry(self, caller: Caller, action: str, user: User, **details: Any) -> AuditEntry:
         return self._audit.entry(
-            caller, action, user.id, domain=user.domain, name=user.username, **details
+            caller,
+            action,
+            user.id,
+            domain=user.domain,
+            owner_id=user.id,
+            name=user.username,
+            **details,
         )
 
 

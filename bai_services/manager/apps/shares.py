@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from cryptography.fernet import Fernet, InvalidToken
 
-from bai_services.core.accounts.roles import Caller
+from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.apps.records import AdmittedVisit, ListedShare
 from bai_services.core.apps.shares import (
     ENTRY_LIFETIME,
@@ -113,6 +113,7 @@ class AppShares:
             "session.share-app",
             row.id,
             domain=row.domain,
+            owner_id=row.owner_id,
             name=row.name,
             app=values["app"],
             audience=audience,
@@ -126,7 +127,13 @@ class AppShares:
         row = await self._sessions.find_visible(caller, key)
         authorizer.require(caller, "session.unshare", target_of(row))
         entry = self._audit.entry(
-            caller, "session.unshare-app", row.id, domain=row.domain, name=row.name, share=share_id
+            caller,
+            "session.unshare-app",
+            row.id,
+            domain=row.domain,
+            owner_id=row.owner_id,
+            name=row.name,
+            share=share_id,
         )
         await self._store.revoke(row.id, share_id, entry)
 
@@ -156,6 +163,15 @@ class AppShares:
             raise Conflict(
                 f"session {share.session} is {share.status}; its apps are available while it runs"
             )
+        await self._audit.record_access(
+            caller or Caller(Role.USER, username="anonymous", client_ip=client_ip),
+            "session.visit-app",
+            share.session_id,
+            owner_id=share.owner_id,
+            domain=share.domain,
+            name=share.session,
+            app=share.app,
+        )
         entry = VisitorToken(
             VisitorTokenKind.ENTRY,
             share.id,

@@ -199,7 +199,9 @@ class Agents:
         """Change the resource group of an agent, or whether new sessions may be placed on it."""
         authorizer.require(caller, "agent.write")
         values = {name: value for name, value in changes.items() if name in _CHANGEABLE_FIELDS}
-        entry = self._audit.entry(caller, "agent.update", agent_id, **values)
+        before = fields_of(await self._store.one(agent_id))
+        details = self._audit.changes(before, values)
+        entry = self._audit.entry(caller, "agent.update", agent_id, **values, **details)
         row = await self._store.update(agent_id, values, entry)
         self._capacity_changed()
         return _agent(row)

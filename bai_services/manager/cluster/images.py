@@ -104,7 +104,8 @@ class Images:
         check_bounds(
             values.get("min_slots", image.min_slots), values.get("max_slots", image.max_slots)
         )
-        entry = self._entry(caller, "update", image.name, fields=sorted(changes))
+        details = self._audit.changes(fields_of(image), values)
+        entry = self._entry(caller, "update", image.name, **details)
         return _image(await self._store.update(image.id, values, entry))
 
     async def delete(self, caller: Caller, key: str) -> None:

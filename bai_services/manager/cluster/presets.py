@@ -13,6 +13,7 @@ from bai_services.core.cluster.records import Preset
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
+from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import MEM, ResourceSlots, format_amount, parse_amount
 from bai_services.db.cluster.presets import PresetRow, PresetStore
 from bai_services.db.sessions.requests import PresetFacts
@@ -94,8 +95,9 @@ class Presets:
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Preset:
         preset = await self._one(caller, key)
         authorizer.require(caller, "preset.write")
-        entry = self._entry(caller, "update", preset.name, fields=sorted(changes))
         values = _validated_columns(changes)
+        details = self._audit.changes(fields_of(preset), values)
+        entry = self._entry(caller, "update", preset.name, **details)
         _check_shared_memory(
             values.get("shared_memory_bytes", preset.shared_memory_bytes),
             values.get("resource_slots", preset.resource_slots),

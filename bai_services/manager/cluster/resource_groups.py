@@ -13,6 +13,7 @@ from bai_services.core.cluster.records import GroupLink, ResourceGroup
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
+from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import Caps
 from bai_services.core.scheduling.queue import Order
 from bai_services.core.sessions.lifecycle import SessionType
@@ -65,8 +66,10 @@ class ResourceGroups:
 
     async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> ResourceGroup:
         authorizer.require(caller, "resource-group.write")
-        entry = self._entry(caller, "update", name, fields=sorted(changes))
-        group = await self._store.update(name, _validated_columns(changes), entry)
+        values = _validated_columns(changes)
+        before = fields_of(await self._store.one(name))
+        entry = self._entry(caller, "update", name, **self._audit.changes(before, values))
+        group = await self._store.update(name, values, entry)
         self._capacity_changed()
         return group
 

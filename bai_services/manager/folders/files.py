@@ -77,6 +77,14 @@ class Files:
         entries = await self.host(row).list(
             location_of(row), path, query.offset, query.limit, sort, text
         )
+        await self._audit.record_access(
+            caller,
+            "vfolder.list-files",
+            row.id,
+            owner_id=row.owner_id,
+            domain=row.domain,
+            name=row.name,
+        )
         return Page(entries.items, entries.total, query.limit, query.offset)
 
     async def usage(self, caller: Caller, key: str, is_fresh: bool = False) -> FolderUsage:
@@ -297,9 +305,16 @@ class Files:
     async def record(self, caller: Caller, action: str, row: VfolderRow, **details: Any) -> None:
         """Write an audit entry for a file operation."""
         shortened = {name: _short(value) for name, value in details.items()}
-        await self._audit.add(
-            self._audit.entry(caller, action, row.id, domain=row.domain, name=row.name, **shortened)
+        entry = self._audit.entry(
+            caller,
+            action,
+            row.id,
+            domain=row.domain,
+            owner_id=row.owner_id,
+            name=row.name,
+            **shortened,
         )
+        await self._audit.add(entry)
 
     async def find_readable(self, caller: Caller, key: str) -> VfolderRow:
         """Return a folder, if the caller may download its files."""

@@ -117,7 +117,9 @@ class Grants:
         self, caller: Caller, action: str, row: VfolderRow, user: Any, **details: Any
     ) -> AuditEntry:
         facts = {"name": row.name, "user": user["username"], **details}
-        return self._audit.entry(caller, action, row.id, domain=row.domain, **facts)
+        return self._audit.entry(
+            caller, action, row.id, domain=row.domain, owner_id=row.owner_id, **facts
+        )
 
 
 async def find_user_of_domain(store: GrantStore, row: VfolderRow, key: str) -> Any:

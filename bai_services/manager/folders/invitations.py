@@ -155,6 +155,7 @@ class Invitations:
             action,
             invitation.vfolder_id,
             domain=invitation.domain,
+            owner_id=invitation.inviter_id,
             name=invitation.vfolder,
             user=invitation.invitee,
             permission=invitation.permission,
@@ -189,5 +190,11 @@ class Invitations:
 
     def _entry(self, caller: Caller, action: str, row: VfolderRow, **details: Any) -> AuditEntry:
         return self._audit.entry(
-            caller, action, row.id, domain=row.domain, name=row.name, **details
+            caller,
+            action,
+            row.id,
+            domain=row.domain,
+            owner_id=row.owner_id,
+            name=row.name,
+            **details,
         )

@@ -14,6 +14,7 @@ from typing import Any
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import percent_of
 from bai_services.db.folders.quota_scopes import UNLIMITED, QuotaScopeRow, QuotaStore
 from bai_services.db.folders.rows import VfolderRow
@@ -139,9 +140,10 @@ class Quotas:
         self, caller: Caller, host: str, scope: str, limit_bytes: int | None
     ) -> QuotaScope:
         """Override the limit of a scope (-1: no limit); None restores the limit of the policy."""
-        await self._row(caller, "quota.write", host, scope)
+        before = self._view(await self._row(caller, "quota.write", host, scope))
+        details = self._audit.changes(fields_of(before), {"limit_bytes": limit_bytes})
         entry = self._audit.entry(
-            caller, "quota.override", f"{host}/{scope}", limit_bytes=limit_bytes
+            caller, "quota.override", f"{host}/{scope}", limit_bytes=limit_bytes, **details
         )
         await self._store.override(host, scope, limit_bytes, entry)
         row = await self._store.get(host, scope)

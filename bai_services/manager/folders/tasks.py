@@ -115,7 +115,9 @@ class VFolderTasks:
         now = self._clock()
         for row in await self._store.trashed_before(now - timedelta(days=self._trash_days)):
             facts = {"name": row.name, "reason": f"in the trash for {self._trash_days} days"}
-            entry = self._audit.system("vfolder.purge", row.id, domain=row.domain, **facts)
+            entry = self._audit.system(
+                "vfolder.purge", row.id, domain=row.domain, owner_id=row.owner_id, **facts
+            )
             try:
                 await self._store.apply_event(row.id, VfolderEvent.PURGED, now, entry)
             except BaiError:

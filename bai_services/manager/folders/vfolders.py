@@ -21,6 +21,7 @@ from bai_services.core.folders.vfolders import (
     is_auto_mounted,
 )
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.record_fields import fields_of
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.rows import VfolderRow
 from bai_services.db.folders.vfolders import VfolderStore
@@ -164,7 +165,12 @@ class VFolders:
             authorizer.require(caller, "vfolder.use-existing")
             await host.check_unmanaged(values["unmanaged_path"])
         entry = self._audit.entry(
-            caller, "vfolder.create", values["id"], domain=ownership.domain, name=name
+            caller,
+            "vfolder.create",
+            values["id"],
+            domain=ownership.domain,
+            owner_id=values["owner_id"],
+            name=name,
         )
         # Create the directory first: a folder without its directory would fail at every use.
         location = Location(Scope.parse(ownership.scope), values["id"], values["unmanaged_path"])
@@ -200,7 +206,13 @@ class VFolders:
         await self._hosts.require(caller, host.name, "create-vfolder", ownership.project_id)
         values = self._values(caller, spec, name, host.name, ownership)
         entry = self._audit.entry(
-            caller, "vfolder.clone", row.id, domain=row.domain, name=row.name, clone=values["id"]
+            caller,
+            "vfolder.clone",
+            row.id,
+            domain=row.domain,
+            owner_id=row.owner_id,
+            name=row.name,
+            clone=values["id"],
         )
         await self._store.create({**values, "source_id": row.id}, entry, VfolderStatus.CLONING)
         await self._quotas.enforce_new(host.name, ownership.scope)
@@ -273,9 +285,9 @@ class VFolders:
             if changes.get(field) is not None:
                 values[field] = changes[field]
         if values:
-            await self._store.update(
-                row.id, values, self._entry(caller, "vfolder.update", row, **values)
-            )
+            details = self._audit.changes(fields_of(row), values)
+            entry = self._entry(caller, "vfolder.update", row, **{**values, **details})
+            await self._store.update(row.id, values, entry)
         return await self._notified(caller, row.id)
 
     async def trash(self, caller: Caller, key: str) -> None:
@@ -385,7 +397,9 @@ class VFolders:
 
     def _entry(self, caller: Caller, action: str, row: VfolderRow, **details: Any) -> AuditEntry:
         facts = {"name": row.name, **details}
-        return self._audit.entry(caller, action, row.id, domain=row.domain, **facts)
+        return self._audit.entry(
+            caller, action, row.id, domain=row.domain, owner_id=row.owner_id, **facts
+        )
 
     def _to_view(self, caller: Caller, row: VfolderRow) -> VFolder:
         return to_vfolder(caller, row, self._tasks)

@@ -47,6 +47,8 @@ class SessionTokens:
             LIFETIME_SECONDS,
             [f"access:servers!server={server}"],
         )
-        entry = self._audit.entry(caller, "session.enter", row.id, domain=row.domain, name=row.name)
+        entry = self._audit.entry(
+            caller, "session.enter", row.id, domain=row.domain, owner_id=row.owner_id, name=row.name
+        )
         await self._audit.add(entry)
         return SessionToken(token.value, LIFETIME_SECONDS)

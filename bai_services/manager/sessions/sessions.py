@@ -132,6 +132,7 @@ class Sessions:
     async def get(self, caller: Caller, key: str) -> Session:
         """Return a session."""
         row = await self.find_visible(caller, key)
+        await self._record_access(caller, "session.read", row)
         return await self._load_view(caller, row.id)
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Session]:
@@ -198,17 +199,20 @@ class Sessions:
             authorizer.require(caller, "session.change-priority", target_of(row))
             row = await self._prioritize(caller, row, priority)
         if name is not None:
+            details = self._audit.changes({"name": row.name}, {"name": name})
             row = await self._store.rename(row.id, name)
             self._lifecycle.notify(row, "name")
-            await self._add_entry(caller, "session.rename", row)
+            await self._add_entry(caller, "session.rename", row, **details)
         return await self._load_view(caller, row.id)
 
     async def _prioritize(self, caller: Caller, row: SessionRow, priority: int) -> SessionRow:
         await self._requests.check_priority(caller, target_of(row), row.access_key, priority)
+        before = {"priority": row.priority}
         row = await self._store.set_priority(row.id, priority)
         # Notify the scheduler: the order of the queue has changed.
         self._lifecycle.notify(row)
-        await self._add_entry(caller, "session.prioritize", row, priority=priority)
+        details = self._audit.changes(before, {"priority": priority})
+        await self._add_entry(caller, "session.prioritize", row, priority=priority, **details)
         return row
 
     async def graph(self, caller: Caller, key: str) -> DependencyGraph:
@@ -281,6 +285,7 @@ class Sessions:
                 "the owner has moved to another domain; only the owner and superadmins may read "
                 "the output"
             )
+        await self._record_access(caller, "session.read-log", row)
         view = await self._store.view(row.id)
         kernel = next((k for k in view.kernels if k.hostname == hostname), None)
         if kernel is None:
@@ -331,7 +336,20 @@ class Sessions:
         self, caller: Caller, action: str, of: SessionRow | NewSession, **details: Any
     ) -> AuditEntry:
         details = {"name": of.name, **details}
-        return self._audit.entry(caller, action, of.id, domain=of.domain, **details)
+        return self._audit.entry(
+            caller,
+            action,
+            of.id,
+            domain=of.domain,
+            owner_id=of.owner_id,
+            on_behalf_of=of.hub_user,
+            **details,
+        )
+
+    async def _record_access(self, caller: Caller, action: str, row: SessionRow) -> None:
+        await self._audit.record_access(
+            caller, action, row.id, owner_id=row.owner_id, domain=row.domain, name=row.name
+        )
 
     async def _load_view(self, caller: Caller, session_id: str) -> Session:
         return self._shown_to(caller, await self._store.view(session_id))

@@ -493,7 +493,11 @@ async def test_changes_are_in_the_audit_log(admin: Client, domain_admin: Client)
         ("admin", "domain.create", "done"),
     ]
     entry = page["items"][1]
-    assert entry["details"] == {"name": "user", "fields": ["full_name", "password"]}
+    assert entry["details"] == {
+        "name": "user",
+        "fields": ["full_name", "password"],
+        "changes": {"full_name": {"before": "Uma User", "after": "U"}, "password": {}},
+    }
     assert (entry["domain"], entry["client_ip"]) == ("default", "127.0.0.1")
     assert [e["entity_name"] for e in page["items"]] == ["lab", "user", "lab"]
     found = await admin.get("/audit-log", entity_name__contains="USE", sort="-entity_name")

@@ -11,10 +11,13 @@ from ...coded_text import CodedText, TextTemplate
 from ...errors import InvalidRequest
 from ...resources import ResourceSlots, format_amount, slot_type
 from ..caps import SESSIONS, Violation, violation_facts
+from ..maintenance import NO_AGENTS
+from ..placement import Request
 from ..queue.explain import (
     ACCOUNT,
     DEPENDENCIES,
     GROUP,
+    MAINTENANCE,
     NOT_BEFORE,
     ORDER,
     POLICY,
@@ -23,6 +26,7 @@ from ..queue.explain import (
     capacity_reason,
     delaying,
     inactive,
+    maintenance_reasons,
     reason,
     reserved,
 )
@@ -143,6 +147,7 @@ def _checks(
         _dependencies(pending),
         _not_before(queue, pending),
     ]
+    checks += maintenance_reasons(pending)
     rows = queue.quotas.rows(pending.scopes)
     need = queue.quotas.need(session_slots(pending))
     for passed, violation in queue.quotas.checks(rows, need):
@@ -195,7 +200,7 @@ def _kept(cap: Violation) -> CodedText:
 
 
 def _resources(group_queue: GroupQueue, pending: PendingSession) -> Reason:
-    why = capacity_reason(group_queue, group_queue.placer.prepare(pending.request))
+    why = capacity_reason(group_queue, group_queue.placer.prepare(_placed_request(pending)))
     if why is not None:
         return why
     return reason(
@@ -203,6 +208,16 @@ def _resources(group_queue: GroupQueue, pending: PendingSession) -> Reason:
         TextTemplate.CAPACITY.text(group=group_queue.state.name, slots=str(pending.request.slots)),
         passed=True,
     )
+
+
+def _placed_request(pending: PendingSession) -> Request:
+    """Return the request whose capacity is explained.
+
+    If maintenance withholds every agent, that is a separate check.
+    """
+    if pending.request.designated_agents == NO_AGENTS:
+        return pending.without_maintenance().request
+    return pending.request
 
 
 def _turn(group_queue: GroupQueue, pending: PendingSession, position: int) -> Reason:
@@ -244,7 +259,7 @@ class _SuggestionFinder:
         if kinds & {ACCOUNT, DEPENDENCIES, NOT_BEFORE}:
             return ()
         suggestions: list[Suggestion] = []
-        if kinds & {GROUP, RESOURCES, ORDER, RESERVATION}:
+        if kinds & {GROUP, MAINTENANCE, RESOURCES, ORDER, RESERVATION}:
             suggestions += self._suggest_groups(choices.groups)
         if kinds & {POLICY, RESOURCES}:
             suggestions += self._suggest_less()

@@ -8,6 +8,7 @@ from typing import Any
 from ...coded_text import CodedText, TextTemplate
 from ...resources import format_amount
 from ..caps import violation_facts
+from ..maintenance import NO_AGENTS
 from ..placement import Refusal
 from .group_queue import GroupQueue
 from .model import PauseIfBusy, PendingSession, Reason, Reservation, no_op
@@ -17,6 +18,7 @@ ACCOUNT = "account"
 GROUP = "resource-group"
 DEPENDENCIES = "dependencies"
 NOT_BEFORE = "not-before"
+MAINTENANCE = "maintenance"
 POLICY = "policy"
 RESOURCES = "resources"
 RESERVATION = "reservation"
@@ -88,12 +90,23 @@ def _shape_reasons(
     exceeded = policy_reasons(group_queue, shape)
     if exceeded:
         return exceeded
+    withheld = maintenance_reasons(shape.pending)
+    if withheld and shape.pending.request.designated_agents == NO_AGENTS:
+        return withheld
     is_behind = (
         group_queue.stopped_by and group_queue.shape_of.get(group_queue.stopped_by) is not shape
     )
     if is_behind and group_queue.placer.fits_when_empty(shape.handle):
         return out_of_turn
-    return group_queue.capacity_reasons[shape.handle] or in_reserved_capacity
+    no_capacity_reasons = group_queue.capacity_reasons[shape.handle]
+    if withheld and no_capacity_reasons:
+        return (*withheld, *no_capacity_reasons)
+    return no_capacity_reasons or in_reserved_capacity
+
+
+def maintenance_reasons(pending: PendingSession) -> tuple[Reason, ...]:
+    """Return the reason why maintenance restricts the agents of a session; empty if none does."""
+    return () if pending.maintenance is None else (reason(MAINTENANCE, pending.maintenance),)
 
 
 def _capacity_reasons(

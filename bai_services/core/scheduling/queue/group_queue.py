@@ -70,6 +70,8 @@ class GroupQueue:
         self._day = 0
         self._numbers = 0
         self.is_dirty = True  # whether the group has changed since its last pass
+        # Whether maintenance restricts the agents of any session.
+        self.is_restricted = False
         # Version of the caps and usage counters (``Queue``) at the last pass.
         self.quota_version = -1
         # Results of the last pass.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ...coded_text import CodedText
 from ...resources import ResourceSlots
 from ..caps import Scope, ScopeCaps, Usage
+from ..maintenance import MaintenanceWindow
 from ..placement import AgentState, Placement, Policy, Request
 from ..placement.pricing.tables import Tables
 
@@ -93,6 +94,7 @@ class GroupState:
     tables: Tables | None = field(default=None, compare=False)
     # Id of the agent that round-robin chose last; the next search begins after this agent.
     last_agent: str = ""
+    maintenance: tuple[MaintenanceWindow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,15 @@ class PendingSession:
     max_run_seconds: int | None = None
     # Session type and image without its tag: run times are learned per kind.
     kind: str = ""
+    # Set while maintenance restricts the agents: the reason, and the request without restriction.
+    maintenance: CodedText | None = None
+    unrestricted: Request | None = None
+
+    def without_maintenance(self) -> PendingSession:
+        """Return the session as it is without the restriction by maintenance."""
+        if self.unrestricted is None:
+            return self
+        return replace(self, request=self.unrestricted, maintenance=None, unrestricted=None)
 
 
 @dataclass(frozen=True, slots=True)

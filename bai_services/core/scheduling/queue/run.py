@@ -8,7 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ..caps import Scope
-from ..placement import AgentState, Placement
+from ..maintenance import NO_AGENTS, restriction
+from ..placement import AgentState, Designation, Placement
 from .dominant_shares import amounts_by_resource, fair_scopes, today
 from .durations import Durations
 from .explain import blocked_reasons, explain_group
@@ -30,7 +31,7 @@ from .model import (
 )
 from .quota import Quotas
 from .reasons import Reasons, unreported_reasons
-from .shape import Shape, session_slots
+from .shape import Shape, session_slots, shape_key
 
 
 def run_pass(snapshot: Snapshot) -> PassResult:
@@ -227,7 +228,8 @@ class Queue:
             self._set_running(running)
         for pending in changes.pending:
             self.pause_if_busy()
-            if self._pending.get(pending.id) != pending:
+            known = self._pending.get(pending.id)
+            if known is None or known.without_maintenance() != pending:
                 self._remove(pending.id)
                 self._add(pending)
         for agent in changes.agents:
@@ -325,6 +327,7 @@ class Queue:
         for group_queue in self._group_queues.values():
             group_queue.set_day(today(now))
             group_queue.enqueue_due(now)
+            self._apply_maintenance(group_queue)
         group_queues = [
             group_queue
             for group_queue in self._group_queues.values()
@@ -351,6 +354,49 @@ class Queue:
             tuple(decisions), Reasons(self), reservations, self.next_wake_at(), changed
         )
         return self._last
+
+    def _apply_maintenance(self, group_queue: GroupQueue) -> None:
+        """Restrict the sessions of a group to the agents that maintenance does not withhold now.
+
+        Most calls change no session: they only compare the restriction of each shape.
+        """
+        if not (group_queue.state.maintenance or group_queue.is_restricted):
+            return
+        group_queue.is_restricted = False
+        for shape in list(group_queue.shapes.values()):
+            current = self._pending[shape.members[0][1]]
+            restricted = self._restricted(group_queue, current)
+            group_queue.is_restricted |= restricted.maintenance is not None
+            if restricted.request == current.request and shape_key(restricted) == shape.key:
+                continue
+            for _, session_id in list(shape.members):
+                self.pause_if_busy()
+                pending = self._pending[session_id]
+                group_queue.remove(pending)
+                self._pending[session_id] = self._restricted(group_queue, pending)
+                group_queue.add(self._pending[session_id], self._now)
+
+    def _restricted(self, group_queue: GroupQueue, pending: PendingSession) -> PendingSession:
+        original = pending.without_maintenance()
+        found = restriction(
+            group_queue.state.maintenance,
+            group_queue.agents.keys(),
+            self._now,
+            original.max_run_seconds,
+        )
+        if found is None:
+            return original
+        request = original.request
+        wanted = set(request.designated_agents)
+        agents = tuple(a for a in found.agents if a in wanted or not wanted)
+        if not agents and request.designation is Designation.PREFERRED:
+            agents = found.agents
+        request = replace(
+            request, designated_agents=agents or NO_AGENTS, designation=Designation.STRICT
+        )
+        return replace(
+            original, request=request, maintenance=found.text, unrestricted=original.request
+        )
 
     def _needs_pass(self, group_queue: GroupQueue) -> bool:
         if any(
@@ -428,6 +474,13 @@ class Queue:
             at
             for group_queue in self._group_queues.values()
             if (at := group_queue.next_wake_at()) is not None
+        ]
+        times += [
+            window.ends_at
+            for group_queue in self._group_queues.values()
+            if group_queue.is_restricted
+            for window in group_queue.state.maintenance
+            if window.ends_at is not None
         ]
         return min((at for at in times if at > self._now), default=None)
 

@@ -29,6 +29,8 @@ def shape_key(pending: PendingSession) -> ShapeKey:
         pending.priority,
         pending.max_run_seconds,
         pending.kind,
+        # The request without restriction is not needed: the restricted one implies it.
+        None if pending.maintenance is None else str(pending.maintenance),
     )
 
 

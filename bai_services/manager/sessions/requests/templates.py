@@ -12,6 +12,7 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
+from bai_services.core.record_fields import fields_of
 from bai_services.core.sessions.spec import MERGED_FIELDS, PRIVATE_FIELDS
 from bai_services.core.sessions.templates import Audience, Template
 from bai_services.db.sessions.templates import TemplateReader, TemplateRow, TemplateStore
@@ -95,7 +96,12 @@ class Templates:
         target = _target(values["domain"], values["project_id"], values["owner_id"], caller.role)
         _require_write(caller, target)
         entry = self._audit.entry(
-            caller, "template.create", values["id"], domain=values["domain"], name=values["name"]
+            caller,
+            "template.create",
+            values["id"],
+            domain=values["domain"],
+            owner_id=values["owner_id"],
+            name=values["name"],
         )
         return _template(caller, await self._store.create(values, entry))
 
@@ -107,7 +113,8 @@ class Templates:
         if "name" in changes:
             check_slug("template", changes["name"])
         values = {**changes, "changed_at": self._clock()}
-        entry = self._entry(caller, "update", row, fields=sorted(changes))
+        details = self._audit.changes(fields_of(row), changes)
+        entry = self._entry(caller, "update", row, **details)
         return _template(caller, await self._store.update(row.id, values, entry))
 
     async def delete(self, caller: Caller, key: str) -> None:
@@ -150,7 +157,13 @@ class Templates:
 
     def _entry(self, caller: Caller, verb: str, row: TemplateRow, **details: Any) -> AuditEntry:
         return self._audit.entry(
-            caller, f"template.{verb}", row.id, domain=row.domain, name=row.name, **details
+            caller,
+            f"template.{verb}",
+            row.id,
+            domain=row.domain,
+            owner_id=row.owner_id,
+            name=row.name,
+            **details,
         )
 
 

@@ -60,7 +60,12 @@ class SessionActivity:
             row = await self._store.find(row.id)
         if not is_own_report:
             entry = self._audit.entry(
-                caller, "session.keep-alive", row.id, domain=row.domain, name=row.name
+                caller,
+                "session.keep-alive",
+                row.id,
+                domain=row.domain,
+                owner_id=row.owner_id,
+                name=row.name,
             )
             await self._audit.add(entry)
         started_at = row.started_at if row.status is Status.RUNNING else None

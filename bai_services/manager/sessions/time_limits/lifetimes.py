@@ -44,7 +44,13 @@ class Lifetimes:
         authorizer.require(caller, "session.write", target_of(row))
         await self._limits.extend(row.id, seconds)
         entry = self._audit.entry(
-            caller, "session.extend", row.id, domain=row.domain, name=row.name, seconds=seconds
+            caller,
+            "session.extend",
+            row.id,
+            domain=row.domain,
+            owner_id=row.owner_id,
+            name=row.name,
+            seconds=seconds,
         )
         await self._audit.add(entry)
         # The scheduler uses the end time for reservations.

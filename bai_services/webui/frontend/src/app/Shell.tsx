@@ -6,10 +6,12 @@ import { LazyDialog } from '../components/LazyDialog';
 import { useConnection } from '../data/connection';
 import { changePreferences } from '../data/accounts/preferences';
 import { loadScript } from '../data/scripts';
+import { AnnouncementBanner } from './AnnouncementBanner';
 import { Breadcrumbs } from './Breadcrumbs';
 import { CommandPalette } from './palette/CommandPalette';
 import { ConnectionNotice } from './ConnectionNotice';
 import { Header } from './Header';
+import { MaintenanceBanner } from './MaintenanceBanner';
 import { Navigation } from './Navigation';
 import { SignedOut } from './SignedOut';
 import { useSidebar } from './sidebar';
@@ -71,6 +73,8 @@ function Frame() {
         )}
         <Layout.Content id="content" tabIndex={-1} className="bai-page">
           <ConnectionNotice />
+          <MaintenanceBanner />
+          <AnnouncementBanner />
           <Breadcrumbs />
           <Outlet />
         </Layout.Content>

@@ -11,13 +11,16 @@ import {
   FieldTimeOutlined,
   FolderOutlined,
   HomeOutlined,
+  InfoCircleOutlined,
   KeyOutlined,
+  NotificationOutlined,
   PlusCircleOutlined,
   ProjectOutlined,
   SafetyOutlined,
   ScheduleOutlined,
   SettingOutlined,
-  TeamOutlined
+  TeamOutlined,
+  ToolOutlined
 } from '@ant-design/icons';
 import type { ReactNode } from 'react';
 import { config } from '../config';
@@ -43,8 +46,11 @@ export type PagePath =
   | '/resource-groups'
   | '/scheduler'
   | '/storage'
+  | '/announcements'
+  | '/maintenance'
   | '/audit'
   | '/idle-checkers'
+  | '/system'
   | '/settings';
 
 const ADMINS: readonly Role[] = ['admin', 'superadmin', 'monitor'];
@@ -106,7 +112,20 @@ export const PAGES: readonly Page[] = [
   },
   { path: '/scheduler', title: 'pages.scheduler', icon: <ScheduleOutlined />, roles: ADMINS },
   { path: '/storage', title: 'pages.storage', icon: <DatabaseOutlined />, roles: ADMINS },
+  {
+    path: '/announcements',
+    title: 'pages.announcements',
+    icon: <NotificationOutlined />,
+    roles: ADMINS
+  },
+  {
+    path: '/maintenance',
+    title: 'pages.maintenance',
+    icon: <ToolOutlined />,
+    roles: ADMINS
+  },
   { path: '/audit', title: 'pages.audit', icon: <AuditOutlined />, roles: ADMINS },
+  { path: '/system', title: 'pages.system', icon: <InfoCircleOutlined />, roles: SUPERADMINS },
   { path: '/settings', title: 'pages.settings', icon: <SettingOutlined />, isInAccountMenu: true }
 ];
 

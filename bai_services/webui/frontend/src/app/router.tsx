@@ -205,6 +205,35 @@ const storage = createRoute({
   validateSearch: readEntitySearch
 });
 
+const announcements = createRoute({
+  getParentRoute: () => root,
+  path: '/announcements',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/announcements/AnnouncementsPage')),
+    'AnnouncementsPage'
+  ),
+  validateSearch: readEntitySearch
+});
+
+const maintenance = createRoute({
+  getParentRoute: () => root,
+  path: '/maintenance',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/maintenance/MaintenancePage')),
+    'MaintenancePage'
+  ),
+  validateSearch: readEntitySearch
+});
+
+const system = createRoute({
+  getParentRoute: () => root,
+  path: '/system',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/system/SystemPage')),
+    'SystemPage'
+  )
+});
+
 const audit = createRoute({
   getParentRoute: () => root,
   path: '/audit',
@@ -247,7 +276,10 @@ export const router = createRouter({
     resourceGroups,
     scheduler,
     storage,
+    announcements,
+    maintenance,
     audit,
+    system,
     settings
   ]),
   basepath: config.base,

@@ -24,7 +24,10 @@ export type EntityPath =
   | '/devices'
   | '/storage-hosts'
   | '/quota-scopes'
+  | '/announcements'
+  | '/maintenances'
   | '/audit-log'
+  | '/audit-log/mine'
   | '/idle-checkers'
   | '/idle-checker-bindings'
   | '/idle-decisions';

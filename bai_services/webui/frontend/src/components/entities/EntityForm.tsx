@@ -103,7 +103,7 @@ function placeholderOf(field: Field, me: Me | undefined, t: TFunction) {
   return { placeholder: t('entities.default', { value }) };
 }
 
-const HINTED = ['slots', 'numbers', 'hosts', 'words', 'json', 'password'];
+const HINTED = ['slots', 'numbers', 'hosts', 'words', 'json', 'lines', 'password'];
 
 function rulesOf(entity: Entity, field: Field, t: (key: string) => string) {
   const rules = field.isRequired ? [{ required: true, message: t('entities.required') }] : [];

@@ -32,6 +32,8 @@ interface EntityListProps {
   onCreated?: (item: Item) => void;
   /** Additional buttons above the list, for users who may change the collection. */
   toolbar?: ReactNode;
+  /** Additional buttons above the list, for all users. */
+  tools?: ReactNode;
 }
 
 /** The list of a collection, with a drawer for each object and a form for a new one. */
@@ -157,6 +159,7 @@ export function EntityList(props: EntityListProps) {
               </Button>
             )}
             {isWriter && props.toolbar}
+            {props.tools}
             {hasSelection && <BulkBar entity={entity} selected={selected} onSelect={setSelected} />}
           </>
         }

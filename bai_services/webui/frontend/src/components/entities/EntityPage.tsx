@@ -22,6 +22,8 @@ interface EntityPageProps {
   onCreated?: (entity: Entity, item: Item) => void;
   /** Additional buttons above the list, for users who may change the collection. */
   toolbar?: (entity: Entity) => ReactNode;
+  /** Additional buttons above the list, for all users. */
+  tools?: ReactNode;
 }
 
 /** An administration page for one or more collections. */
@@ -60,6 +62,7 @@ export function EntityPage({ path, title, entities, ...props }: EntityPageProps)
         onSearch={change}
         details={details && (item => details(entity, item))}
         toolbar={props.toolbar?.(entity)}
+        tools={props.tools}
         actions={actions && (item => actions(entity, item))}
         {...(onCreated ? { onCreated: (item: Item) => onCreated(entity, item) } : {})}
       />

@@ -1,5 +1,5 @@
 import { useState } from 'react';
-import { Input, InputNumber, Select, Switch, type SelectProps } from 'antd';
+import { DatePicker, Input, InputNumber, Select, Switch, type SelectProps } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { entitiesQuery, type EntityPath } from '../../data/entities';
@@ -47,6 +47,18 @@ export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
     case 'hosts':
     case 'json':
       return <Input.TextArea autoSize={{ minRows: 2, maxRows: 12 }} {...control} />;
+    case 'lines':
+      return <Input.TextArea autoSize={{ minRows: 3, maxRows: 16 }} {...control} />;
+    case 'time':
+      return (
+        <DatePicker
+          showTime={{ format: 'HH:mm' }}
+          format="YYYY-MM-DD HH:mm"
+          allowClear={!field.isRequired}
+          style={{ width: '100%' }}
+          {...control}
+        />
+      );
     case 'reference':
       return (
         <ReferenceSelect

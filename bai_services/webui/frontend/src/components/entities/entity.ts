@@ -14,6 +14,8 @@ export type Role = 'user' | 'admin' | 'superadmin' | 'monitor';
  * - `hosts`: storage hosts with permissions, one host per line, such as `local: mount create`
  * - `words`: a list of texts
  * - `reference`: the name of an object of another collection
+ * - `lines`: a text with several lines
+ * - `time`: a day and a time of day
  */
 export type FieldKind =
   | 'text'
@@ -27,6 +29,8 @@ export type FieldKind =
   | 'hosts'
   | 'words'
   | 'json'
+  | 'lines'
+  | 'time'
   | 'reference';
 
 export interface Field {

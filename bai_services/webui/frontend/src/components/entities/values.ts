@@ -1,3 +1,4 @@
+import dayjs, { isDayjs } from 'dayjs';
 import type { Item } from '../../data/entities';
 import type { Field } from './entity';
 
@@ -67,6 +68,8 @@ export function toControl(field: Field, value: unknown): unknown {
       return ((value ?? []) as unknown[]).map(nameOf);
     case 'choices':
       return value ?? [];
+    case 'time':
+      return typeof value === 'string' ? dayjs(value) : undefined;
     default:
       return value ?? undefined;
   }
@@ -91,7 +94,10 @@ export function fromControl(field: Field, shown: unknown): unknown {
       return JSON.parse(isEmpty ? '{}' : textOf(shown)) as unknown;
     case 'words':
       return field.isNullable && (shown as string[]).length === 0 ? null : shown;
+    case 'time':
+      return isDayjs(shown) ? shown.toISOString() : shown;
     case 'text':
+    case 'lines':
       return shown ?? '';
     default:
       return shown;

@@ -2,6 +2,8 @@ import { Tooltip } from 'antd';
 import type { Entity } from '../../components/entities/entity';
 import { UserText } from '../../components/UserText';
 import { EntityPage } from '../../components/entities/EntityPage';
+import { EntryDetails } from './EntryDetails';
+import { VerifyChain } from './VerifyChain';
 
 const AUDIT_LOG: Entity = {
   name: 'audit-log',
@@ -29,14 +31,25 @@ const AUDIT_LOG: Entity = {
     { key: 'outcome', isSortable: true },
     { key: 'client_ip', isSortable: true },
     { key: 'domain', isSortable: true, isOptional: true },
-    { key: 'details', isOptional: true }
+    { key: 'on_behalf_of', isOptional: true },
+    { key: 'position', isSortable: true, isOptional: true },
+    {
+      key: 'details',
+      isOptional: true,
+      render: ({ details }) => <EntryDetails details={details as Record<string, unknown>} />
+    }
   ],
   filters: [
     { key: 'actor__contains' },
     { key: 'action__contains' },
     { key: 'entity_name__contains' },
     { key: 'entity_id' },
+    { key: 'entity' },
+    { key: 'outcome' },
+    { key: 'on_behalf_of' },
     { key: 'client_ip' },
+    { key: 'at__gte', isDate: true },
+    { key: 'at__lt', isDate: true },
     { key: 'domain' }
   ],
   fields: [],
@@ -47,5 +60,7 @@ const AUDIT_LOG: Entity = {
 
 /** The audit log: actor, action, object, time and address of each entry. */
 export function AuditPage() {
-  return <EntityPage path="/audit" title="pages.audit" entities={[AUDIT_LOG]} />;
+  return (
+    <EntityPage path="/audit" title="pages.audit" entities={[AUDIT_LOG]} tools={<VerifyChain />} />
+  );
 }

@@ -1,6 +1,7 @@
 import { Tabs, Typography } from 'antd';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { Accesses } from './Accesses';
 import { Account } from './Account';
 import { Keypairs } from './Keypairs';
 import { Preferences } from './Preferences';
@@ -23,6 +24,7 @@ export function SettingsPage() {
     account: <Account />,
     'ssh-keys': <SshKeys />,
     keypairs: <Keypairs />,
+    accesses: <Accesses />,
     requests: <Requests {...search} />
   };
   return (

@@ -1,6 +1,13 @@
 import { defined, textIn } from '../../components/list/listSearch';
 
-export const TABS = ['preferences', 'account', 'ssh-keys', 'keypairs', 'requests'] as const;
+export const TABS = [
+  'preferences',
+  'account',
+  'ssh-keys',
+  'keypairs',
+  'accesses',
+  'requests'
+] as const;
 export type Tab = (typeof TABS)[number];
 
 /** State of the settings page in the URL. */

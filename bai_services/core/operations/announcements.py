@@ -1,0 +1,96 @@
+"""Announcements: texts that administrators show to users during a period."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from ..accounts.roles import Caller, Role
+from ..errors import InvalidRequest
+
+MAX_TITLE_CHARS = 120
+MAX_TEXT_CHARS = 10_000
+# Maximum number of announcements that have not been removed.
+MAX_ANNOUNCEMENTS = 200
+# An announcement is removed this long after its end.
+KEPT_AFTER_END = timedelta(days=90)
+
+
+class Level(StrEnum):
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class Audience(StrEnum):
+    EVERYONE = "everyone"
+    DOMAIN = "domain"
+    PROJECT = "project"
+    ROLE = "role"
+
+
+# Roles that can be the audience of an announcement.
+ROLES = (Role.USER, Role.ADMIN, Role.MONITOR, Role.SUPERADMIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """An announcement; ``text`` is Markdown.
+
+    ``target`` is the name of the domain or role, or the id of the project; ``target_name`` is its
+    name. ``domain`` is the domain of the audience, None if the audience has several. Without
+    ``ends_at``, the period has no end.
+    """
+
+    id: str
+    created_at: datetime
+    title: str
+    text: str
+    level: Level
+    audience: Audience
+    target: str | None
+    target_name: str | None
+    domain: str | None
+    starts_at: datetime
+    ends_at: datetime | None
+    author: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAnnouncement:
+    """An announcement as shown to a user; ``is_dismissed``: the user has closed it."""
+
+    id: str
+    title: str
+    text: str
+    level: Level
+    starts_at: datetime
+    ends_at: datetime | None
+    is_dismissed: bool
+
+
+def is_current(announcement: Announcement, now: datetime) -> bool:
+    """Return whether ``now`` is in the period, which includes its start but not its end."""
+    is_over = announcement.ends_at is not None and now >= announcement.ends_at
+    return announcement.starts_at <= now and not is_over
+
+
+def is_addressed(announcement: Announcement, caller: Caller, role: Role) -> bool:
+    """Return whether the caller belongs to the audience; ``role`` is the role of the account."""
+    target = announcement.target
+    match announcement.audience:
+        case Audience.EVERYONE:
+            return True
+        case Audience.DOMAIN:
+            return target == caller.domain
+        case Audience.PROJECT:
+            return target in caller.projects
+        case Audience.ROLE:
+            return target == role
+
+
+def check_period(starts_at: datetime, ends_at: datetime | None) -> None:
+    """Raise ``InvalidRequest`` if the period ends before it starts."""
+    if ends_at is not None and ends_at <= starts_at:
+        raise InvalidRequest("ends_at must be after starts_at", field="ends_at")

@@ -1,0 +1,84 @@
+"""Planned and current maintenance of agents, resource groups or the whole installation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from ..scheduling.maintenance import MaintenanceWindow
+
+MAX_REASON_CHARS = 255
+# Maximum number of maintenances that have not been removed.
+MAX_MAINTENANCES = 200
+# A maintenance is removed this long after its end.
+KEPT_AFTER_END = timedelta(days=90)
+
+
+class Scope(StrEnum):
+    ALL = "all"
+    GROUP = "group"
+    AGENT = "agent"
+
+
+class Mode(StrEnum):
+    """``no-starts``: no session starts in the period. ``drain``: in addition, no session starts
+    whose maximum run time reaches into it. ``read-only``: as ``no-starts``; in addition, users can
+    change nothing.
+    """
+
+    NO_STARTS = "no-starts"
+    DRAIN = "drain"
+    READ_ONLY = "read-only"
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """A maintenance; ``target`` is the resource group or agent, None for ``all``.
+
+    Without ``ends_at``, it lasts until it is changed or deleted.
+    """
+
+    id: str
+    created_at: datetime
+    scope: Scope
+    target: str | None
+    mode: Mode
+    reason: str
+    starts_at: datetime
+    ends_at: datetime | None
+    author: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentMaintenance:
+    """A maintenance that has not ended, as shown to users; ``is_active``: it has started."""
+
+    id: str
+    scope: Scope
+    target: str | None
+    mode: Mode
+    reason: str
+    starts_at: datetime
+    ends_at: datetime | None
+    is_active: bool
+
+
+def is_active(maintenance: Maintenance, now: datetime) -> bool:
+    """Return whether ``now`` is in the period, which includes its start but not its end."""
+    is_over = maintenance.ends_at is not None and now >= maintenance.ends_at
+    return maintenance.starts_at <= now and not is_over
+
+
+def window_of(maintenance: Maintenance) -> MaintenanceWindow:
+    """Return the maintenance as input of a scheduling pass of a resource group."""
+    agents = None
+    if maintenance.scope == Scope.AGENT:
+        agents = frozenset({maintenance.target or ""})
+    return MaintenanceWindow(
+        maintenance.starts_at,
+        maintenance.ends_at,
+        maintenance.reason,
+        agents,
+        looks_ahead=maintenance.mode == Mode.DRAIN,
+    )

@@ -1,0 +1,85 @@
+"""Which agents maintenance withholds from a session at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ..coded_text import CodedText, TextTemplate
+
+# Designated agents of a request that may run on no agent; agent ids are never empty.
+NO_AGENTS = ("",)
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceWindow:
+    """A period in which sessions do not start on some agents of a resource group.
+
+    ``agents`` None: all agents of the group. ``ends_at`` None: no end. With ``looks_ahead``, a
+    session does not start either if its maximum run time reaches into the period.
+    """
+
+    starts_at: datetime
+    ends_at: datetime | None
+    reason: str
+    agents: frozenset[str] | None = None
+    looks_ahead: bool = True
+
+    def withholds(self, now: datetime, max_run_seconds: int | None) -> bool:
+        """Return whether a session with this maximum run time may not start now."""
+        if self.ends_at is not None and now >= self.ends_at:
+            return False
+        if now >= self.starts_at:
+            return True
+        if not self.looks_ahead or max_run_seconds is None:
+            return False
+        # A subtraction, because the end of a very long run time may be no valid time.
+        return timedelta(seconds=max_run_seconds) > self.starts_at - now
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """The agents on which a session may start now, and why not on the others."""
+
+    agents: tuple[str, ...]
+    text: CodedText
+
+
+def restriction(
+    windows: Sequence[MaintenanceWindow],
+    agents: Collection[str],
+    now: datetime,
+    max_run_seconds: int | None,
+) -> Restriction | None:
+    """Return the restriction of a session by maintenance; None if there is none.
+
+    ``agents`` are those of the resource group. The text is about the period that withholds the most
+    agents.
+    """
+    largest: tuple[int, MaintenanceWindow] | None = None
+    allowed = set(agents)
+    for window in windows:
+        if not window.withholds(now, max_run_seconds):
+            continue
+        withheld = set(agents) if window.agents is None else window.agents & set(agents)
+        allowed -= withheld
+        if withheld and (largest is None or len(withheld) > largest[0]):
+            largest = len(withheld), window
+    if largest is None:
+        return None
+    return Restriction(tuple(sorted(allowed)), _text(largest[1], now, max_run_seconds))
+
+
+def _text(window: MaintenanceWindow, now: datetime, max_run_seconds: int | None) -> CodedText:
+    if now < window.starts_at:
+        return TextTemplate.MAINTENANCE_AHEAD.text(
+            starts_at=window.starts_at.isoformat(),
+            maximum_seconds=max_run_seconds or 0,
+            reason=window.reason,
+        )
+    if window.ends_at is None:
+        return TextTemplate.MAINTENANCE.text(reason=window.reason)
+    return TextTemplate.MAINTENANCE_UNTIL.text(
+        ends_at=window.ends_at.isoformat(), reason=window.reason
+    )

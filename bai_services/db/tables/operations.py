@@ -1,0 +1,56 @@
+"""Announcements and maintenance."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from .base import UtcDateTime, created_at, identity, metadata
+
+announcements = sa.Table(
+    "announcements",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("title", sa.String(120), nullable=False),
+    # Markdown.
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("level", sa.String(16), nullable=False),
+    # everyone, domain, project or role; ``target`` is the domain or role.
+    sa.Column("audience", sa.String(16), nullable=False),
+    sa.Column("target", sa.String(64)),
+    # Domain of the audience, whose administrators may change the announcement.
+    sa.Column("domain", sa.ForeignKey("domains.name", ondelete="CASCADE"), index=True),
+    sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), index=True),
+    sa.Column("starts_at", UtcDateTime, nullable=False),
+    # NULL: no end.
+    sa.Column("ends_at", UtcDateTime),
+    sa.Column("author", sa.String(64), nullable=False),
+)
+
+announcement_dismissals = sa.Table(
+    "announcement_dismissals",
+    metadata,
+    sa.Column(
+        "announcement_id", sa.ForeignKey("announcements.id", ondelete="CASCADE"), primary_key=True
+    ),
+    sa.Column(
+        "user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), primary_key=True, index=True
+    ),
+)
+
+maintenances = sa.Table(
+    "maintenances",
+    metadata,
+    identity(),
+    created_at(),
+    # all, group or agent; ``target`` is the name of the group or the id of the agent.
+    sa.Column("scope", sa.String(16), nullable=False),
+    sa.Column("target", sa.String(64)),
+    # no-starts, drain or read-only.
+    sa.Column("mode", sa.String(16), nullable=False),
+    sa.Column("reason", sa.String(255), nullable=False),
+    sa.Column("starts_at", UtcDateTime, nullable=False),
+    # NULL: no end.
+    sa.Column("ends_at", UtcDateTime),
+    sa.Column("author", sa.String(64), nullable=False),
+)

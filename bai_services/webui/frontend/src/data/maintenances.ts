@@ -1,0 +1,18 @@
+import { queryOptions } from '@tanstack/react-query';
+import { api, unwrap } from './client';
+
+const REFRESH_MILLIS = 5 * 60_000;
+// A maintenance that starts later is not shown yet.
+const AHEAD_MILLIS = 3 * 24 * 3_600_000;
+
+/** The active maintenances, and those that start within three days. */
+export const maintenancesQuery = queryOptions({
+  queryKey: ['maintenances'],
+  queryFn: async ({ signal }) => {
+    const page = await unwrap(api.GET('/maintenances/current', { signal }));
+    const latest = Date.now() + AHEAD_MILLIS;
+    return page.items.filter(({ starts_at: start }) => Date.parse(start) < latest);
+  },
+  staleTime: REFRESH_MILLIS,
+  refetchInterval: REFRESH_MILLIS
+});

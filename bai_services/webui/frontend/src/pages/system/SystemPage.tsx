@@ -1,0 +1,90 @@
+import { Badge, Descriptions, Skeleton, Table, Typography } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { formatBytes } from '../../components/bytes';
+import { ErrorNotice } from '../../components/ErrorNotice';
+import { Forbidden } from '../../components/Forbidden';
+import { ScrollArea } from '../../components/ScrollArea';
+import { pagesFor } from '../../app/pages';
+import { meQuery } from '../../data/accounts/me';
+import { systemQuery, type Package, type SystemInfo } from '../../data/system';
+
+/** Versions, licences, health, database and queue of the installation. */
+export function SystemPage() {
+  const { t } = useTranslation();
+  const { data: me } = useQuery(meQuery);
+  const isAllowed = pagesFor(me?.role).some(page => page.path === '/system');
+  const { data, error, refetch } = useQuery({ ...systemQuery, enabled: isAllowed });
+  if (me === undefined) {
+    return <Skeleton active />;
+  }
+  if (!isAllowed) {
+    return <Forbidden />;
+  }
+  return (
+    <>
+      <Typography.Title level={3} style={{ marginTop: 0 }}>
+        {t('pages.system')}
+      </Typography.Title>
+      {error && <ErrorNotice error={error} onRetry={() => void refetch()} />}
+      {data ? <Facts system={data} /> : !error && <Skeleton active />}
+    </>
+  );
+}
+
+function Facts({ system }: { system: SystemInfo }) {
+  const { t, i18n } = useTranslation();
+  const health = (isOk: boolean) => (
+    <Badge status={isOk ? 'success' : 'error'} text={t(isOk ? 'system.ok' : 'system.failed')} />
+  );
+  const counts = (numbers: Record<string, number>) =>
+    Object.entries(numbers)
+      .map(([status, count]) => `${status}: ${count.toLocaleString(i18n.language)}`)
+      .join(', ') || '–';
+  const number = (value: number) => value.toLocaleString(i18n.language);
+  const facts = {
+    version: system.version,
+    python: system.python,
+    'health-database': health(system.has_database),
+    'health-hub': health(system.has_hub),
+    standby: t(system.is_standby ? 'entities.yes' : 'entities.no'),
+    database: `${system.database} ${system.database_version} (${system.revision})`,
+    size: formatBytes(system.database_bytes, i18n.language),
+    sessions: counts(system.sessions),
+    agents: counts(system.agents),
+    users: number(system.users),
+    'audit-entries': number(system.audit_entries)
+  };
+  return (
+    <>
+      <Descriptions
+        bordered
+        size="small"
+        column={1}
+        items={Object.entries(facts).map(([key, children]) => ({
+          key,
+          label: t(`system.${key}`),
+          children
+        }))}
+      />
+      <Typography.Title level={4}>{t('system.packages')}</Typography.Title>
+      <ScrollArea label={t('system.packages')}>
+        <Table<Package>
+          rowKey="name"
+          size="small"
+          pagination={false}
+          dataSource={system.packages}
+          columns={[
+            { key: 'name', title: t('system.name'), dataIndex: 'name' },
+            { key: 'version', title: t('system.version'), dataIndex: 'version' },
+            {
+              key: 'licence',
+              title: t('system.licence'),
+              render: (_, { licence }) => licence || '–'
+            }
+          ]}
+        />
+      </ScrollArea>
+    </>
+  );
+}

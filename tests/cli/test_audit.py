@@ -1,0 +1,47 @@
+"""`bai admin audit` and `bai audit`: list, export and verify the audit log."""
+
+from __future__ import annotations
+
+import json
+
+import sqlalchemy as sa
+
+from bai_services.db.tables.accounts import audit_log
+from tests.testbed.manager import Api
+
+from .conftest import Bai
+
+
+async def test_export_as_json_lines_and_verification(api: Api, bai: Bai) -> None:
+    admin = await api.client("admin")
+    for number in range(3):
+        await admin.post("/domains", {"name": f"lab{number}"})
+    await api.world.manager.audit_chain.run()
+    async with admin.stream(
+        "/audit-log", format="jsonl", action="domain.create", sort="id"
+    ) as response:
+        assert response.headers["Content-Type"] == "application/x-ndjson; charset=utf-8"
+        assert 'filename="audit-log.jsonl"' in response.headers["Content-Disposition"]
+        rows = [json.loads(line) for line in (await response.aread()).decode().splitlines()]
+    assert [row["entity_id"] for row in rows][-3:] == ["lab0", "lab1", "lab2"]
+    checked = await bai("admin", "audit", "verify", "--json", by="admin")
+    assert (checked.code, checked.document["problem"]) == (0, None)
+    known = f"{checked.document['position']}:{checked.document['hash']}"
+    assert (await bai("admin", "audit", "verify", "--known", known, by="admin")).code == 0
+    wrong = await bai("admin", "audit", "verify", "--known", f"{known}0", by="admin")
+    assert (wrong.code, "does not have the hash" in wrong.stdout) == (1, True)
+    exported = await bai(
+        "admin", "audit", "export", "--format", "csv", "--action", "domain.create", by="admin"
+    )
+    assert "lab2" in exported.stdout.splitlines()[-1]
+    listed = await bai("admin", "audit", "list", "--name", "lab1", "--json", by="admin")
+    assert [e["entity_name"] for e in listed.document["items"]] == ["lab1"]
+    async with api.world.manager.database.write() as tx:
+        await tx.execute(
+            sa.update(audit_log).where(audit_log.c.entity_id == "lab1").values(actor="eve")
+        )
+    damaged = await bai("admin", "audit", "verify", by="admin")
+    assert damaged.code == 1
+    assert f"entry {rows[-2]['id']}" in damaged.stdout
+    mine = await bai("audit", "--actor", "admin", "--json", by="user")
+    assert mine.document["items"] == []

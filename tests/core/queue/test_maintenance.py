@@ -1,0 +1,124 @@
+"""Maintenance withholds agents from sessions, now and ahead of a planned start."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.core.scheduling.estimates.explainer import explain_one
+from bai_services.core.scheduling.maintenance import MaintenanceWindow, restriction
+from bai_services.core.scheduling.queue import Changes, GroupState, PassResult, Queue
+
+from .factories import NOW, agent, pending_session, request, snapshot, started_sessions
+
+HOUR = timedelta(hours=1)
+
+
+def window(start: float, end: float | None, *agents: str, ahead: bool = True) -> MaintenanceWindow:
+    ends_at = None if end is None else NOW + end * HOUR
+    on = frozenset(agents) or None
+    return MaintenanceWindow(NOW + start * HOUR, ends_at, "new disks", on, ahead)
+
+
+def codes(result: PassResult, session_id: str) -> list[str]:
+    return [each["coded"]["code"] for each in result.reasons[session_id]]
+
+
+@pytest.mark.parametrize(
+    ("one", "hours", "is_withheld"),
+    [
+        pytest.param(window(-1, 1), None, True, id="now"),
+        pytest.param(window(-1, None), 1, True, id="now, without end"),
+        pytest.param(window(-2, 0), 99, False, id="over"),
+        pytest.param(window(2, 3), 3, True, id="reaches into it"),
+        pytest.param(window(2, 3), 2, False, id="ends when it starts"),
+        pytest.param(window(2, 3), None, False, id="no limit"),
+        pytest.param(window(2, 3, ahead=False), 3, False, id="does not look ahead"),
+        pytest.param(window(2, 3), 10**9, True, id="end beyond every calendar"),
+    ],
+)
+def test_window_withholds(one: MaintenanceWindow, hours: int | None, is_withheld: bool) -> None:
+    assert one.withholds(NOW, None if hours is None else hours * 3600) is is_withheld
+
+
+@given(
+    st.lists(
+        st.builds(
+            window,
+            st.integers(-3, 3),
+            st.none() | st.integers(-2, 6),
+            st.sampled_from(["a", "b", "other"]),
+        ),
+        max_size=4,
+    ),
+    st.none() | st.integers(1, 6),
+)
+def test_allowed_agents_are_those_that_no_window_withholds(
+    windows: list[MaintenanceWindow], hours: int | None
+) -> None:
+    seconds = None if hours is None else hours * 3600
+    found = restriction(windows, {"a", "b"}, NOW, seconds)
+    withheld = {
+        name
+        for one in windows
+        if one.withholds(NOW, seconds)
+        for name in one.agents or {"a", "b"}
+        if name in {"a", "b"}
+    }
+    if found is None:
+        assert withheld == set()
+    else:
+        assert set(found.agents) == {"a", "b"} - withheld
+
+
+def test_session_waits_for_the_end_of_maintenance_of_its_group() -> None:
+    group = {"maintenance": (window(-1, 1),)}
+    queue = Queue(snapshot([pending_session(1)], [agent()], group=group))
+    result = queue.run(NOW)
+    assert codes(result, "s1") == ["maintenance-until"]
+    assert result.wake_at == NOW + HOUR
+    assert started_sessions(queue.run(NOW + HOUR)) == ["s1"]
+
+
+def test_session_that_would_reach_into_planned_maintenance_waits() -> None:
+    group = {"maintenance": (window(2, 4),)}
+    sessions = [
+        pending_session(1, max_run_seconds=3 * 3600),
+        pending_session(2, max_run_seconds=3600),
+        pending_session(3),
+    ]
+    queue = Queue(snapshot(sessions, [agent()], group=group))
+    result = queue.run(NOW)
+    # The session without a limit may start; the one that does not fit before does not block others.
+    assert started_sessions(result) == ["s2", "s3"]
+    assert codes(result, "s1") == ["maintenance-ahead"]
+    found = explain_one(queue, "s1")
+    assert found is not None
+    failed = [check["check"] for check in found.checks if not check["passed"]]
+    assert failed == ["maintenance"]
+    assert codes(queue.run(NOW + 2 * HOUR), "s1") == ["maintenance-until"]
+    assert started_sessions(queue.run(NOW + 4 * HOUR)) == ["s1"]
+
+
+def test_other_agents_of_the_group_are_used() -> None:
+    group = {"maintenance": (window(2, 4, "a"),)}
+    big = request(cpu="8")
+    sessions = [pending_session(n, wanted=big, max_run_seconds=3 * 3600) for n in (1, 2)]
+    queue = Queue(snapshot(sessions, [agent("a"), agent("b")], group=group))
+    result = queue.run(NOW)
+    assert [d.placement.agent_id for d in result.decisions] == ["b"]
+    assert codes(result, "s2")[:2] == ["maintenance-ahead", "shortages"]
+
+
+def test_cancelled_maintenance_releases_the_sessions() -> None:
+    group = {"maintenance": (window(-1, None),)}
+    queue = Queue(snapshot([pending_session(1)], [agent()], group=group))
+    assert codes(queue.run(NOW), "s1") == ["maintenance"]
+    # The session is read again without a change.
+    queue.apply(Changes(pending=[pending_session(1)]))
+    assert queue.run(NOW).decisions == ()
+    queue.apply(Changes(groups=[GroupState("main")]))
+    assert started_sessions(queue.run(NOW)) == ["s1"]
