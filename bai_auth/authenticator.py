@@ -235,6 +235,7 @@ class BaiAuthenticator(Authenticator):
         _ = self.client
         self._trusted_proxies()
         self.self_service.require_valid(app)
+        self._require_safe_links()
         browser_sign_ins.install()
         found = [*handlers.HANDLERS, *hub_pages.HANDLERS]
         if self.self_service.password_reset:
@@ -246,6 +247,22 @@ class BaiAuthenticator(Authenticator):
         if self.self_service.account_deletion:
             found += account_deletion.HANDLERS
         return found
+
+    def _require_safe_links(self) -> None:
+        """Raise ``TraitError`` if identities would be linked by addresses that nobody verifies.
+
+        Somebody could sign up with the address of another user. The identity of this user would
+        then be linked to an account with a password that this user does not know.
+        """
+        service = self.self_service
+        if not service.sign_up or service.sign_up_verifies_email:
+            return
+        for name, client in self.openid_clients.items():
+            if client.provider.links_email:
+                raise TraitError(
+                    f"BaiAuthenticator.openid_providers: provider {name!r}: links_email needs "
+                    "SelfService.sign_up_verifies_email"
+                )
 
     async def authenticate(self, handler: BaseHandler, data: Model) -> Model:
         """Verify the password of a user and return the Hub's authentication model.

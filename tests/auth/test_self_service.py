@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,12 +25,17 @@ def app(public_url: str = "") -> Any:
     return SimpleNamespace(public_url=public_url, hub_prefix="/base/hub/")
 
 
-def routes(tmp_path: Path, public_url: str = "", **settings: object) -> set[str]:
+def routes(
+    tmp_path: Path, public_url: str = "", providers: Sequence[Any] = (), **settings: object
+) -> set[str]:
     """Return the routes of these pages that a Hub with the settings has."""
     (tmp_path / "token").write_text("x")
     config = Config({"SelfService": settings})
     authenticator = BaiAuthenticator(
-        config=config, manager_url="http://127.0.0.1:1", hub_token_file=str(tmp_path / "token")
+        config=config,
+        manager_url="http://127.0.0.1:1",
+        hub_token_file=str(tmp_path / "token"),
+        openid_providers=list(providers),
     )
     return {path for path, _ in authenticator.get_handlers(app(public_url))} & PAGES
 
@@ -54,6 +60,19 @@ def test_pages_that_send_mails_need_the_public_url(tmp_path: Path) -> None:
         "/sign-up",
         "/verify-email",
     }
+
+
+def test_accounts_with_unverified_addresses_are_not_linked_by_address(tmp_path: Path) -> None:
+    # Somebody could sign up with the address of another user, whose identity would then be linked
+    # to an account with a password that this user does not know.
+    provider = {"name": "uni", "issuer": "https://sso.example.org", "client_id": "x"}
+    links = [{**provider, "links_email": True}]
+    url = "https://hub.example.org/"
+    with pytest.raises(TraitError, match="links_email"):
+        routes(tmp_path, url, links, sign_up=True, sign_up_verifies_email=False)
+    assert routes(tmp_path, url, links, sign_up=True)
+    assert routes(tmp_path, url, [provider], sign_up=True, sign_up_verifies_email=False)
+    assert not routes(tmp_path, url, links, sign_up_verifies_email=False)
 
 
 def test_links_lead_to_the_configured_address() -> None:

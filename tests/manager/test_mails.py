@@ -109,6 +109,27 @@ async def test_a_rejected_mail_is_given_up_and_an_undeliverable_one_expires(
         assert await queued(manager) == 0
 
 
+async def test_recipients_that_are_rejected_for_now_do_not_delay_other_mails(
+    database_url: str, tmp_path: Path, clock: MovableClock, server: MailServerThread
+) -> None:
+    # Anybody can cause such mails: many mail servers respond 450 to a domain without a server.
+    names = [f"busy{number}@example.com" for number in range(3)]
+    server.responses = dict.fromkeys(names, "450 domain not found")
+    async with mailing(database_url, tmp_path, clock, settings_of(server.port)) as manager:
+        for name in (*names, "yes@example.com"):
+            await manager.mails.add(manager.mails.new("test", name, "en"))
+        await manager.mails.step()
+        assert [mail.recipients for mail in server.mails] == [["yes@example.com"]]
+        assert await queued(manager) == len(names)
+        # If the server closes the connection, every other mail would fail, too.
+        server.responses = {"closed@example.com": "421 closing"}
+        for name in ("closed@example.com", "later@example.com"):
+            await manager.mails.add(manager.mails.new("test", name, "en"))
+            clock.advance(seconds=1)
+        await manager.mails.step()
+        assert server.to("later@example.com") == []
+
+
 async def test_a_secret_is_added_only_at_the_time_of_the_delivery(
     database_url: str, tmp_path: Path, clock: MovableClock, server: MailServerThread
 ) -> None:

@@ -154,7 +154,7 @@ class Mails:
             await self._deliver(server, mail, *prepared)
         except SendFailed as error:
             await self._record_failure(mail, error)
-            return error.is_final
+            return error.is_of_message
         await self._store.remove(mail.id)
         self._metrics.mails.labels("sent").inc()
         return True

@@ -13,18 +13,22 @@ from ..settings import MailServer
 COMMAND_TIMEOUT_SECONDS = 20.0
 TOTAL_TIMEOUT_SECONDS = 60.0
 _MAX_REPLY_CHARACTERS = 160
+# Response of a mail server that closes the connection, to any command.
+CLOSING = 421
 
 
 class SendFailed(Exception):
     """A message that was not delivered.
 
     ``is_final``: the mail server has rejected this message, so a retry would fail as well.
-    Otherwise the server or its settings are the cause, and every other message would fail, too.
+    ``is_of_message``: the mail server has rejected only this message, possibly for now. Otherwise
+    the server or its settings are the cause, and every other message would fail, too.
     """
 
-    def __init__(self, text: str, *, is_final: bool = False) -> None:
+    def __init__(self, text: str, *, is_final: bool = False, is_of_message: bool = False) -> None:
         super().__init__(text)
         self.is_final = is_final
+        self.is_of_message = is_final or is_of_message
 
 
 async def send(server: MailServer, message: EmailMessage) -> None:
@@ -56,8 +60,12 @@ async def send(server: MailServer, message: EmailMessage) -> None:
 def _send_failed(server: MailServer, error: Exception) -> SendFailed:
     if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
         replies = [_reply_text(one.code, one.message) for one in error.recipients]
-        is_final = all(one.code >= 500 for one in error.recipients)
-        return SendFailed(f"the recipient was rejected: {'; '.join(replies)}", is_final=is_final)
+        codes = [one.code for one in error.recipients]
+        return SendFailed(
+            f"the recipient was rejected: {'; '.join(replies)}",
+            is_final=all(code >= 500 for code in codes),
+            is_of_message=CLOSING not in codes,
+        )
     if isinstance(error, aiosmtplib.SMTPResponseException):
         is_final = isinstance(error, aiosmtplib.SMTPDataError) and error.code >= 500
         text = _reply_text(error.code, error.message)
