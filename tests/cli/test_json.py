@@ -15,7 +15,8 @@ from tests.cli.conftest import Bai
 from tests.testbed.ports import free_port
 
 # Commands without --json, because they connect the terminal to another program or print a script.
-WITHOUT_JSON = {"ssh", "scp", "ssh-proxy", "session attach", "completion"}
+# `admin audit export` writes one JSON document per entry.
+WITHOUT_JSON = {"ssh", "scp", "ssh-proxy", "session attach", "completion", "admin audit export"}
 
 
 def commands(

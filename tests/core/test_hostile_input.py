@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 import bai_services.core
 from bai_services.core import (
+    audit,
     client_networks,
     display_text,
     durations,
@@ -54,6 +56,8 @@ from bai_services.core.sessions import (
     rules as session_rules,
 )
 from bai_services.core.sessions.lifecycle import SessionType
+from bai_services.core.usage import model as usage
+from bai_services.core.usage import periods
 
 # Maximum CPU time of one parser call. The slowest parser takes about 0.05 s for the longest text.
 CPU_SECONDS = 1.0
@@ -215,6 +219,11 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: device_sharing.Sharing.from_facts({"enforcement": t, "shares": {"least": t}}),
         lambda t: device_sharing.Sharing.from_facts({"shares": t}),
     ],
+    "audit.changed_values": [lambda t: audit.changed_values({"name": ""}, {"name": t})],
+    "audit.shortened": [audit.shortened],
+    "usage.model.unit_of": [usage.unit_of],
+    "usage.periods.read_time": [lambda t: periods.read_time("since", t, ZoneInfo("Asia/Seoul"))],
+    "usage.periods.zone_of": [periods.zone_of],
     "accounts.sign_ups.check_email_domain": [
         lambda t: sign_ups.check_email_domain(t, ["example.org"])
     ],
@@ -240,6 +249,12 @@ NOT_FROM_USERS = {
     "accounts.one_time_codes.code_needed",
     "accounts.one_time_codes.code_wrong",
     "accounts.one_time_codes.grouped",
+    "audit_chain.check",
+    "audit_chain.check_end",
+    "audit_chain.entry_hash",
+    "scheduling.maintenance.restriction",
+    "usage.model.Prices.cost",
+    "usage.model.largest_first",
     "accounts.roles.Visibility.covers",
     "accounts.roles.reach",
     "accounts.roles.reaches",

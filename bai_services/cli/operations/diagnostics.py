@@ -37,16 +37,20 @@ async def diagnostics(connection: Connection, file: Path, *, as_json: bool) -> N
     """Write versions, health, agents, groups and consistency checks to a zip file.
 
     The file contains no secrets, no files and no data of sessions. A part that cannot be read is
-    replaced by its error.
+    replaced by its error. If no part can be read, no file is written.
     """
     failed = []
+    contents: dict[str, Any] = {}
+    for name, path, query in PARTS:
+        try:
+            contents[name] = await connection.client.get(path, **query)
+        except BaiError as error:
+            failed.append(name)
+            if len(failed) == len(PARTS):
+                raise
+            contents[name] = {"error": error.code, "message": error.message}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bundle:
-        for name, path, query in PARTS:
-            try:
-                content = await connection.client.get(path, **query)
-            except BaiError as error:
-                failed.append(name)
-                content = {"error": error.code, "message": error.message}
+        for name, content in contents.items():
             bundle.writestr(f"{name}.json", json_text(content, indent=2))
     text = f"wrote {len(PARTS)} parts to {file}"
     if failed:
