@@ -135,6 +135,42 @@ async def test_an_address_links_only_if_it_is_verified_and_the_operator_allows_i
     assert await sign_in(world, replace(mine, subject="0002"), links) == " not-linked"
 
 
+async def test_another_letter_with_the_same_lower_case_is_another_address(world: World) -> None:
+    spec = {"username": "kate", "email": "kate@example.com", "domain": "default"}
+    await world.manager.accounts.users.create(SUPERADMIN, spec)
+    links = ProviderRules(links_email=True)
+    kelvin = replace(ADA, email="\N{KELVIN SIGN}ate@example.com")
+    assert await sign_in(world, kelvin, links) == " not-linked"
+    assert await sign_in(world, kelvin, replace(CREATES, links_email=True)) == " account-exists"
+    assert await sign_in(world, replace(ADA, email="KATE@example.com"), links) == "kate"
+
+
+async def test_an_address_links_only_after_the_one_time_code(codes_world: World) -> None:
+    service = codes_world.manager.accounts.external_sign_ins
+    codes = codes_world.manager.accounts.one_time_codes
+    links = ProviderRules(links_email=True)
+    mine = replace(ADA, email="user@example.com")
+    caller = await codes_world.caller("user")
+    begun = await codes.begin(caller)
+    totp = TOTP(base64.b32decode(begun.secret), 6, SHA1(), 30)
+    code = totp.generate(int(codes_world.clock().timestamp())).decode()
+    done = await codes.confirm(caller, begun.registration, code)
+    assert await sign_in(codes_world, mine, links) == " need-one-time-code"
+    assert await sign_in(codes_world, mine, links, code="123456") == " wrong-one-time-code"
+    assert (await service.identities(HUB, "user")).items == []
+    assert await sign_in(codes_world, mine, links, code=done.recovery_codes[0]) == "user"
+    assert len((await service.identities(HUB, "user")).items) == 1
+    # The account of another identity does not ask for a code.
+    assert await sign_in(codes_world, replace(mine, subject="0002"), links) == " not-linked"
+
+
+async def test_concurrent_sign_ins_with_one_address_link_one_identity(world: World) -> None:
+    links = ProviderRules(links_email=True)
+    mine = [replace(ADA, email="user@example.com", subject=str(n % 2)) for n in range(6)]
+    results = await asyncio.gather(*(sign_in(world, one, links) for one in mine))
+    assert sorted(results) == [*[" not-linked"] * 3, *["user"] * 3]
+
+
 async def test_rules_of_the_account_apply(world: World) -> None:
     await sign_in(world, rules=CREATES)
     users = world.manager.accounts.users

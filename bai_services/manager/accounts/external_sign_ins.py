@@ -90,10 +90,12 @@ class ExternalSignIns:
         """
         authorizer.require(caller, "account.verify")
         account = await self._identities.account_of(user.issuer, user.subject)
+        is_linked = account is not None
         if account is None and rules.links_email:
-            account = await self._linked_by_email(user, client_ip)
+            account = await self._with_email(user)
         if account is None and rules.creates_accounts:
             account = await self._created(user, rules, client_ip)
+            is_linked = True
         if account is None:
             await self._refuse(None, user, client_ip, NOT_LINKED, "no account is linked to it")
         denial = refusal(account, client_ip)
@@ -102,6 +104,9 @@ class ExternalSignIns:
         checked = CheckedFactor()
         if not rules.skips_code:
             checked = await self._check_code(account, user, client_ip, factor)
+        # Not before the code: the identity alone must not change the account.
+        if not is_linked and not checked.needs_registration:
+            await self._link_by_email(account, user, client_ip)
         await self._audit.add(self._entry(account, user, client_ip))
         self._metrics.sign_ins.labels("done").inc()
         fields = fields_of(hub_account(account))
@@ -158,24 +163,34 @@ class ExternalSignIns:
             raise NotFound(f"there is no active account {username}")
         return account
 
-    async def _linked_by_email(self, user: ExternalUser, client_ip: str) -> Account | None:
-        """Link an identity with a verified e-mail address; return its account.
+    async def _with_email(self, user: ExternalUser) -> Account | None:
+        """Return the account to which an identity may be linked by its verified e-mail address.
 
         Only accounts with the role user: an administrator's account must be linked from inside.
         """
-        if not user.is_email_verified or "@" not in user.email:
+        email = user.email.strip()
+        address = email.lower()
+        # The lower case of the Kelvin sign is the letter k: another address.
+        is_same = address.isascii() == email.isascii()
+        if not user.is_email_verified or "@" not in address or not is_same:
             return None
-        found = await self._accounts.by_sign_in_name(user.email.strip().lower())
+        found = await self._accounts.by_sign_in_name(address)
         if found is None or found.account.role is not Role.USER:
             return None
-        if refusal(found.account, client_ip) is not None:
-            return found.account  # the caller rejects it
-        try:
-            await self._add(found.account, user, client_ip)
-        except AlreadyExists:
-            # The account belongs to another identity, or a request at the same time has linked it.
+        issuers = {one.issuer for one in await self._identities.of(found.account.id)}
+        if user.issuer in issuers:
+            # Another identity, or a request at the same time has linked this one.
             return await self._identities.account_of(user.issuer, user.subject)
         return found.account
+
+    async def _link_by_email(self, account: Account, user: ExternalUser, client_ip: str) -> None:
+        try:
+            await self._add(account, user, client_ip)
+        except AlreadyExists:
+            # A request at the same time has linked this identity, or another one.
+            found = await self._identities.account_of(user.issuer, user.subject)
+            if found is None or found.id != account.id:
+                await self._refuse(None, user, client_ip, NOT_LINKED, "no account is linked to it")
 
     async def _created(
         self, user: ExternalUser, rules: ProviderRules, client_ip: str
