@@ -239,6 +239,8 @@ async def test_the_deletion_of_the_own_account_needs_the_code(codes_world: World
             await deletions.delete(HUB, "user", PASSWORD, IP, factor)
     await deletions.delete(HUB, "user", PASSWORD, IP, SecondFactor(device.code(30)))
     assert (await codes_world.manager.accounts.users.get(SUPERADMIN, "user")).status == "deleted"
+    async with codes_world.manager.database.read() as tx:
+        assert await tx.scalar(sa.select(sa.func.count()).select_from(one_time_codes)) == 0
 
 
 async def test_registration_is_required_in_some_domains(

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from ..errors import SignInRefused
+from ..errors import InvalidRequest, SignInRefused
+from ..names import check_slug
 
 DIGITS = 6
 STEP_SECONDS = 30
@@ -52,7 +53,8 @@ class CodeRules:
         Raises
         ------
         ValueError
-            If the text contains an unknown rule, or several rules for one domain.
+            If the text contains an unknown rule, several rules for one domain, or a text that
+            cannot be the name of a domain.
         """
         first, *others = (part.strip() for part in text.split(","))
         by_domain: dict[str, CodeRule] = {}
@@ -60,6 +62,10 @@ class CodeRules:
             domain, separator, rule = (word.strip() for word in part.partition("="))
             if not separator or not domain or domain in by_domain:
                 raise ValueError(f"{part!r} is not DOMAIN=RULE, or not the domain's only rule")
+            try:
+                check_slug("domain", domain)
+            except InvalidRequest as error:
+                raise ValueError(error.message) from error
             by_domain[domain] = _rule(rule)
         return cls(_rule(first), by_domain)
 

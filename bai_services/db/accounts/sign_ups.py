@@ -103,12 +103,21 @@ class SignUpStore:
     async def add_pending(
         self, sign_up: PendingSignUp, now: datetime, expires_at: datetime, mail: Mail
     ) -> None:
-        """Insert a sign-up with its mail, and delete all expired ones."""
+        """Insert a sign-up with its mail, and delete all expired ones.
+
+        Raises
+        ------
+        InvalidRequest
+            If its invitation was deleted meanwhile.
+        """
         values = {name: getattr(sign_up, name) for name in PendingSignUp.__dataclass_fields__}
         values |= {"created_at": now, "expires_at": expires_at, "consents": [*sign_up.consents]}
         async with self._db.write() as tx:
             await tx.execute(pending_sign_ups.delete().where(pending_sign_ups.c.expires_at <= now))
-            await tx.execute(pending_sign_ups.insert().values(values))
+            with raise_on_violation(
+                InvalidRequest("the invitation was deleted; ask for another", field="invitation")
+            ):
+                await tx.execute(pending_sign_ups.insert().values(values))
             await enqueue(tx, mail)
 
     async def remove_pending(self, sign_up_id: str) -> None:

@@ -32,6 +32,7 @@ from ..records import records
 from ..tables.accounts import domains, keypairs, memberships, projects, users
 from ..tables.apps import app_shares
 from ..tables.external_identities import external_identities
+from ..tables.one_time_codes import one_time_codes
 from ..tables.sessions import session_templates, sessions
 from .checked_users import CheckedUser, lock_unchanged
 from .container_uids import next_container_uid
@@ -162,6 +163,8 @@ class UserStore:
             if change.projects is not None:
                 await tx.execute(memberships.delete().where(memberships.c.user_id == user_id))
                 await add_memberships(tx, user_id, change.projects)
+            if columns.get("status") == "deleted":
+                await tx.execute(one_time_codes.delete().where(one_time_codes.c.user_id == user_id))
             if change.deactivates_keypairs:
                 await tx.execute(
                     keypairs.update().where(keypairs.c.user_id == user_id).values(is_active=False)

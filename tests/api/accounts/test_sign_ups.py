@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from bai_services.client import Client
+from bai_services.core.accounts.sign_ups import PendingSignUp
 from bai_services.core.errors import (
     AlreadyExists,
     BaiError,
@@ -23,6 +24,8 @@ from bai_services.core.errors import (
     SignInBlocked,
     SignInRefused,
 )
+from bai_services.core.mail import Mail
+from bai_services.db.accounts.sign_ups import SignUpStore
 from bai_services.db.tables.accounts import users
 from bai_services.db.tables.mails import mails
 from bai_services.db.tables.self_service import pending_sign_ups, sign_up_invitations
@@ -325,3 +328,24 @@ async def test_only_the_hub_may_use_it(api: Api, admin: Client) -> None:
     for path in ("/sign-up-invitations",):
         with pytest.raises(Forbidden):
             await (await api.client("user")).post(path, {})
+
+
+@pytest.mark.both_databases
+async def test_an_invitation_that_is_deleted_during_the_sign_up_is_rejected(
+    manager: Manager, clock: MovableClock
+) -> None:
+    pending = PendingSignUp(
+        id="1",
+        username="ann",
+        email="ann@example.org",
+        full_name="",
+        password_hash="",
+        domain="default",
+        invitation_id="deleted",
+        needs_approval=False,
+        consents=(),
+    )
+    now = clock()
+    mail = Mail("1", now, "sign_up", "ann@example.org", "en", now)
+    with pytest.raises(InvalidRequest, match="the invitation was deleted"):
+        await SignUpStore(manager.database).add_pending(pending, now, now, mail)

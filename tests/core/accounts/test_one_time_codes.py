@@ -26,6 +26,7 @@ def test_codes_are_off_by_default() -> None:
         pytest.param("off,staff=maybe", id="domain with an unknown rule"),
         pytest.param("staff=required", id="no default"),
         pytest.param("off,staff=required,staff=off", id="two rules for a domain"),
+        pytest.param("off,my staff=required", id="impossible domain"),
     ],
 )
 def test_invalid_rules_are_rejected(text: str) -> None:
