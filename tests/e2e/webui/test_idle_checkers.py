@@ -58,6 +58,7 @@ async def check_drawer(opened: Opener[Sessions], rest: httpx.Client, admin: http
         stop(rest, session["id"])
 
 
+@pytest.mark.checklist("DET-06")
 async def test_checker_is_created_bound_as_a_dry_run_and_replayed(
     opened: Opener[Any], admin: httpx.Client, rest: httpx.Client
 ) -> None:
