@@ -1,9 +1,9 @@
 """Cost of idle checkers for sessions with 8 devices.
 
 `judged_per_second` is the number of sessions that one core judges per second with one utilization
-checker, whose window of one hour has 240 samples. `samples_core_percent` is the part of one core
-that is needed to add the samples of 1,000 sessions to the arrays every 15 seconds, including their
-conversion from JSON.
+checker, whose window of one hour has 240 samples. `samples_core_percent` is the load of one core,
+in percent, that adding the samples of `--sampled` sessions to the arrays every 15 seconds causes,
+including the conversion from JSON.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _kernels(count: int) -> dict[str, KernelFacts]:
 
 
 def _time_adding(count: int) -> float:
-    """Return the seconds for the samples of one interval."""
+    """Return the seconds that are needed to add the samples of one interval."""
     table, kernels, texts = UsageTable(FINE, _POINTS), _kernels(count), _texts(count)
     table.add(_samples(texts, _START), kernels)
     start = time.perf_counter()

@@ -1,7 +1,8 @@
 """Time of usage reports over a month with a million records, on SQLite and on PostgreSQL.
 
-The records are written and the totals of each hour computed in the order of time, as the manager
-does. ``report_ms`` is the median time of the slowest report on the slower database.
+For each hour in turn, the records are written and the totals computed, as the manager does.
+``hour_ms`` is the median time to compute the totals of an hour; ``report_ms`` is the median time of
+the slowest report on the slower database.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Announcements: audience, period, dismissal, and commands."""
+"""Announcements over REST: audience, period, dismissal, validation and audit log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def titles(api: Api, username: str) -> list[str]:
     return [each["title"] for each in (await client.get("/announcements/current"))["items"]]
 
 
-async def test_users_see_the_announcements_for_them_in_their_period(api: Api) -> None:
+async def test_announcement_is_shown_to_the_audience_during_the_period(api: Api) -> None:
     admin = await api.client("admin")
     now = api.world.clock()
     for title, audience, target, starts, ends in (
@@ -71,7 +71,9 @@ async def test_invalid_announcement_is_rejected(api: Api, body: dict[str, str]) 
         await admin.post("/announcements", body)
 
 
-async def test_update_is_in_the_audit_log_and_delete_removes_dismissals(api: Api) -> None:
+async def test_update_is_in_the_audit_log_and_dismissed_announcement_can_be_deleted(
+    api: Api,
+) -> None:
     admin, user = await api.client("admin"), await api.client("user")
     made = await admin.post("/announcements", {"title": "old"})
     await user.call("PUT", f"/announcements/{made['id']}/dismissal")

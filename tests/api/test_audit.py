@@ -18,7 +18,7 @@ async def test_users_see_what_others_did_with_their_sessions_and_folders(api: Ap
     await user.post("/vfolders", {"name": "data"})
     await user.get(f"/sessions/{session['id']}")
     folder = (await user.get("/vfolders", name="data"))["items"][0]
-    for _ in range(3):  # repeated reads have one entry
+    for _ in range(3):  # reads within 10 minutes have one entry
         await admin.get(f"/sessions/{session['id']}")
         await admin.get(f"/vfolders/{folder['id']}/files")
     api.world.clock.advance(minutes=11)

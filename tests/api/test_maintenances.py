@@ -1,4 +1,4 @@
-"""Maintenance: effect on the scheduler, read-only mode, and commands."""
+"""Maintenance over REST: effect on the scheduler, read-only mode and validation."""
 
 from __future__ import annotations
 

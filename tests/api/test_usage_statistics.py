@@ -104,7 +104,7 @@ async def test_report_adds_totals_and_open_sessions_exactly(
 
 
 async def test_waiting_session_is_counted_in_each_hour(api: Api, user: Client) -> None:
-    """It waits for 5 hours while the totals are computed, and for one more hour."""
+    """The session waits for 5 hours until the totals are computed, and for one more hour."""
     session = await user.post(
         "/sessions", {"name": "big-job", "resources": {"cpu": "8", "mem": "1g"}}
     )
@@ -121,7 +121,7 @@ async def test_waiting_session_is_counted_in_each_hour(api: Api, user: Client) -
     assert (await later.total("waited_seconds"))["sessions"] == start + 6 * 3600
 
 
-async def test_each_role_sees_its_part(
+async def test_report_contains_only_usage_that_the_role_may_see(
     api: Api, agent: FakeAgent, user: Client, user2: Client, admin: Client
 ) -> None:
     await create_running_session(api, agent, "lab1", **SLOTS)

@@ -1,4 +1,4 @@
-"""The setting for one-time codes, and what the authenticator asks for."""
+"""The setting for one-time codes, and the steps that ``BaiAuthenticator`` adds to a sign-in."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Accounts(BaiAuthenticator):
         ),
     ],
 )
-async def test_the_sign_in_does_not_end_before_its_last_step(
+async def test_the_sign_in_asks_for_the_next_step(
     response: Any, expected: type[Exception], attributes: dict[str, Any]
 ) -> None:
     request = SimpleNamespace(headers={}, connection=None)

@@ -160,7 +160,9 @@ async def test_new_keys_are_downloaded_but_not_for_each_unknown_key(
     assert provider.key_requests == 2
 
 
-async def test_a_code_is_redeemed_once_and_only_with_its_verifier(client: OpenIdClient) -> None:
+async def test_a_code_is_redeemed_once_and_only_with_the_same_verifier(
+    client: OpenIdClient,
+) -> None:
     flow = Flow()
     code = await code_of(client, flow)
     with pytest.raises(InvalidResponse, match="invalid_grant"):
@@ -188,7 +190,7 @@ async def test_an_unavailable_provider_is_not_asked_again_at_once(
         await client.claims(flow, code, CALLBACK)
 
 
-async def test_metadata_of_another_issuer_are_rejected(
+async def test_metadata_of_another_issuer_is_rejected(
     client: OpenIdClient, provider: OpenIdProvider
 ) -> None:
     provider.issuer = "https://sso.example.org"

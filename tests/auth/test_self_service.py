@@ -1,4 +1,4 @@
-"""Settings of the pages for users who are not signed in, and when the pages are offered."""
+"""Settings of the self-service pages, and the conditions under which links to them are shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def app(public_url: str = "") -> Any:
 def routes(
     tmp_path: Path, public_url: str = "", providers: Sequence[Any] = (), **settings: object
 ) -> set[str]:
-    """Return the routes of these pages that a Hub with the settings has."""
+    """Return which of ``PAGES`` a Hub with the settings serves."""
     (tmp_path / "token").write_text("x")
     config = Config({"SelfService": settings})
     authenticator = BaiAuthenticator(
@@ -63,8 +63,8 @@ def test_pages_that_send_mails_need_the_public_url(tmp_path: Path) -> None:
 
 
 def test_accounts_with_unverified_addresses_are_not_linked_by_address(tmp_path: Path) -> None:
-    # Somebody could sign up with the address of another user, whose identity would then be linked
-    # to an account with a password that this user does not know.
+    # An attacker could sign up with a victim's address. The victim's identity would then be linked
+    # to an account whose password the attacker knows.
     provider = {"name": "uni", "issuer": "https://sso.example.org", "client_id": "x"}
     links = [{**provider, "links_email": True}]
     url = "https://hub.example.org/"

@@ -98,7 +98,7 @@ def test_chain_in_parts_equals_the_chain_at_once(count: int, data: st.DataObject
     )
     rest = link(middle, entries[cut:])
     assert [each.hash for each in [*first, *rest]] == [entry.hash for entry in entries]
-    # Old entries are removed; the anchor has the place of the last one.
+    # Old entries are removed; the anchor has the position and the hash of the last removed entry.
     anchor = replace(state, anchor_position=cut, anchor_hash=middle.head_hash)
     assert damage(anchor, entries[cut:]) is None
 

@@ -59,7 +59,7 @@ def test_months_of_a_time_zone() -> None:
     assert local(found, "Asia/Seoul") == ["12-05 09:00", "01-01 00:00", "02-01 00:00"]
 
 
-def test_days_of_a_zone_with_half_hours_begin_at_the_next_full_hour() -> None:
+def test_days_of_a_zone_with_half_hours_begin_at_the_next_full_utc_hour() -> None:
     kolkata = zone_of("Asia/Kolkata")
     found = intervals_of(at("2026-01-01T19:00"), at("2026-01-03T00:00"), Every.DAY, kolkata)
     assert local(found, "Asia/Kolkata") == ["01-02 00:30", "01-03 00:30"]
@@ -135,7 +135,7 @@ def sample(minute: int, devices: dict[str, dict[str, float]] | None = None, **me
 
 
 def test_utilization_is_weighted_and_unknown_without_samples() -> None:
-    """A kernel with two cores runs for 10 minutes; it is measured in the first and is idle."""
+    """A kernel with two cores runs for 10 minutes and uses one core in the 5 measured minutes."""
     totals = HourTotals(0, Prices())
     totals.add(record(ended_at=600), [sample(0, cpu_cores=1.0)])
     totals.add(record("mem", 100, ended_at=600), [sample(0, cpu_cores=1.0)])

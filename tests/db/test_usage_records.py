@@ -1,4 +1,4 @@
-"""Usage records: written with each change, complete after a crash, rebuilt from the history."""
+"""Usage records: written with each change of a session, and rebuilt from the history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ async def world(database_url: str) -> AsyncIterator[World]:
 
 
 async def records(world: World) -> list[tuple[Any, ...]]:
-    """Return (kernel or session, slot, device, model, amount, start, end) of each record."""
+    """Return (has a kernel, slot, device, model, amount, start, end) of each record.
+
+    Times are seconds after ``NOW``; an end of None means that the record is open.
+    """
     c = usage_records.c
     columns = (c.kernel_id, c.slot, c.device_id, c.device_model, c.amount, c.started_at, c.ended_at)
     async with world.database.read() as tx:
@@ -38,7 +41,7 @@ async def records(world: World) -> list[tuple[Any, ...]]:
 
 
 async def run_life(world: World) -> None:
-    """Wait 10 s, hold resources for 60 s, are displaced, wait 5 s, and hold them for 20 s."""
+    """Let a session wait 10 s, hold resources 60 s, wait 5.5 s and hold resources 20 s."""
     row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     world.advance(10)
     await world.run_pass()
@@ -79,7 +82,7 @@ async def test_wait_of_cancelled_session_is_recorded(world: World) -> None:
     assert await records(world) == [(False, "waiting", "", "", 1, 0, 7)]
 
 
-async def test_rebuild_writes_missing_records_and_ends_once(world: World) -> None:
+async def test_rebuild_restores_missing_records_and_missing_ends(world: World) -> None:
     await run_life(world)
     row, _ = await world.sessions.enqueue(world.new_session("open"), world.now)
     await world.run_pass()

@@ -40,7 +40,7 @@ async def check_usage(world: World) -> None:
 
 
 async def recorded(world: World) -> Usage:
-    """Return the amount times seconds of each session and slot, summed up by hours."""
+    """Return the amount times seconds of each session and slot, from the records of each hour."""
     store = UsageAggregateStore(world.database)
     end = int(world.now.timestamp())
     first = await store.first_record()
@@ -57,7 +57,7 @@ async def recorded(world: World) -> Usage:
                 by_slot[SESSIONS if record.slot == WAITING else record.slot] += (
                     record.amount * seconds
                 )
-            # An open wait has no record yet.
+            # An open wait is not in the table of records; ``records_between`` adds it.
             if seconds and not (record.slot == WAITING and record.ended_at is None):
                 usage[record.session_id, record.slot] += record.amount * seconds
         for (_, slot), found in of_hour.facts.items():
@@ -67,7 +67,7 @@ async def recorded(world: World) -> Usage:
 
 
 async def integrated(world: World) -> Usage:
-    """Return the same from the history, second by second."""
+    """Return the amount times seconds of each session and slot, from the history."""
     usage: Usage = Counter()
     async with world.database.read() as tx:
         rows = (await tx.execute(sa.select(sessions))).all()

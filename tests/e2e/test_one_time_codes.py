@@ -1,4 +1,4 @@
-"""One-time codes on a real Hub: pages of the sign-in, settings, and no way around a code."""
+"""One-time codes on a real Hub: sign-in pages, settings, and attempts to bypass the code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REQUIRED = "needs-codes"
 
 
 class Device:
-    """An authenticator. The clock of the Hub cannot be moved, so it uses the allowed drift."""
+    """An authenticator. Tests cannot move the Hub's clock, so codes use the allowed drift."""
 
     def __init__(self, secret: str) -> None:
         self._totp = TOTP(base64.b32decode(secret.replace(" ", "")), 6, SHA1(), 30)
@@ -141,7 +141,7 @@ def test_no_route_accepts_the_password_without_the_code(hub: RunningHub) -> None
         assert refused.json()["details"]["reason"] == "need-one-time-code"
         token = checked(token_at_manager(code=recovery_codes[0]), 200)["token"]
     assert token_at_manager(code=recovery_codes[0]).status_code == 401
-    # A token changes nothing of the authenticator.
+    # A token cannot change the authenticator.
     bearer = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=hub.api, headers=bearer, verify=NO_TLS) as rest:
         assert checked(rest.get("/me/authenticator"), 200)["recovery_codes_left"] == 7
@@ -161,7 +161,7 @@ async def enter_code(page: Page, code: str) -> None:
 
 
 async def set_up_authenticator(page: Page) -> Device:
-    """Register an authenticator on the page of the settings."""
+    """Register an authenticator on the settings page."""
     await page.get_by_role("button", name="Set up authenticator").click()
     dialog = page.get_by_role("dialog")
     # `decode` fails if the image cannot be shown.
@@ -180,7 +180,7 @@ async def set_up_authenticator(page: Page) -> Device:
 
 @pytest.mark.browser
 @pytest.mark.checklist("AUTH-07", "SHELL-09")
-async def test_a_user_enables_codes_signs_in_with_one_and_disables_them(
+async def test_a_user_registers_uses_and_removes_an_authenticator(
     hub: RunningHub, browser: Browser
 ) -> None:
     policy = f"one-{secrets.token_hex(3)}"
@@ -194,7 +194,7 @@ async def test_a_user_enables_codes_signs_in_with_one_and_disables_them(
     await first.goto(f"{hub.url}/services/bai/settings?tab=account")
     device = await set_up_authenticator(first)
 
-    # The code comes before the confirmation that ends the other sign-in.
+    # The page for the code precedes the page that confirms the end of the other sign-in.
     second = await browser.new_page()
     await second.goto(f"{hub.url}/hub/login?next=%2Fhub%2Fhome")
     await submit_sign_in(second, name, PASSWORD)

@@ -77,7 +77,7 @@ async def test_users_sign_in_with_an_openid_provider(
         await sign_in(page, hub)
         await expect("openid.unavailable")
         provider.is_down, provider.denies = False, True
-        # After a failure, the Hub does not ask the provider for some seconds.
+        # For 2 s after a failure, the Hub does not read the provider's metadata again.
         await sign_in(page, hub)
         while await page.get_by_text(ENGLISH("openid.unavailable")).count():
             await sign_in(page, hub)
@@ -97,7 +97,8 @@ async def test_users_sign_in_with_an_openid_provider(
         await page.goto(f"{hub.url}/hub/openid/uni/start?next=https%3A%2F%2Fevil.example%2F")
         assert page.url.startswith(hub.url)
 
-        # The rules of the account apply: the limit of sign-ins is confirmed, also without password.
+        # The rules of the account apply: also after a sign-in without a password, the user must
+        # confirm that the sign-in above the limit ends another one.
         policy = f"one-{secrets.token_hex(3)}"
         with hub.rest("admin") as admin:
             body = {"name": policy, "max_concurrent_logins": 1}
@@ -113,7 +114,7 @@ async def test_users_sign_in_with_an_openid_provider(
         await sign_in(page, hub)
         await expect("sign_in.inactive")
 
-        # An identity with the name of an existing account is not linked by itself.
+        # An identity with the name of an existing account is not linked automatically.
         provider.claims = {**ada, "sub": "0002", "preferred_username": "user"}
         await sign_in(page, hub)
         await expect("openid.account_exists")
@@ -121,7 +122,7 @@ async def test_users_sign_in_with_an_openid_provider(
         await submit_sign_in(page, "user", hub.password)
         await page.get_by_role("button", name="Link Example University").click()
         await page.get_by_role("button", name=ENGLISH("openid.unlink")).wait_for()
-        # A one-time code is asked for after the provider, too.
+        # The Hub also asks for a one-time code after the sign-in at the provider.
         await page.goto(f"{hub.url}/services/bai/settings?tab=account")
         device = await set_up_authenticator(page)
         third = await (await browser.new_context()).new_page()

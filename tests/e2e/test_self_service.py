@@ -1,4 +1,4 @@
-"""Pages for a forgotten password, sign-up, and the deletion of the own account."""
+"""Pages for a forgotten password, sign-up, and account deletion."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_forgotten_password_is_reset_by_mail(
         await submit(page, "self_service.send_link", email="ann@-")
         assert await page.locator("#email:invalid").count() == 1
         await submit(page, "self_service.send_link", email=address)
-        # The same text for an unknown address.
+        # The text is the same for an unknown and a known address.
         await wait_for_text(page, "self_service.link_sent")
     mail = await asyncio.to_thread(mail_server.wait_for, email)
     assert mail_server.to(f"no-{email}") == []
@@ -128,7 +128,7 @@ async def test_a_user_signs_up_with_an_invitation_and_is_approved(
     await page.get_by_role("link", name=ENGLISH("sign_up.link")).click()
     submit_form = page.get_by_role("button", name=ENGLISH("sign_up.submit"))
     await submit_form.click()
-    # Five texts, the invitation and two consents are required; the full name is, too.
+    # Five texts (the full name is one of them), the invitation and two consents are required.
     assert await page.locator("input:invalid").count() == 8
     assert await page.locator("details b").count() == 0
     await page.goto(link)
@@ -190,7 +190,9 @@ async def test_a_user_signs_up_with_an_invitation_and_is_approved(
 
 
 @pytest.mark.checklist("AUTH-14")
-async def test_a_user_deletes_the_own_account(hub: RunningHub, browser: Browser) -> None:
+async def test_signed_in_user_deletes_the_account_with_the_password(
+    hub: RunningHub, browser: Browser
+) -> None:
     name = new_account(hub)
     page = await (await browser.new_context(locale="en-US")).new_page()
     await page.goto(f"{hub.url}/hub/login?next=%2Fhub%2Fchange-password")

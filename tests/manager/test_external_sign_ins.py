@@ -102,7 +102,9 @@ async def test_an_identity_without_account_is_rejected_unless_accounts_are_creat
     "change, reason",
     [
         pytest.param({"username": "user"}, "account-exists", id="name of another account"),
-        pytest.param({"email": "USER@example.com"}, "account-exists", id="address of another one"),
+        pytest.param(
+            {"email": "USER@example.com"}, "account-exists", id="address of another account"
+        ),
         pytest.param({"username": "a b"}, "invalid-name", id="invalid name"),
         pytest.param({"username": ""}, "invalid-name", id="no name"),
         pytest.param({"is_email_verified": False}, "no-verified-email", id="unverified address"),
@@ -120,18 +122,18 @@ async def test_concurrent_first_sign_ins_create_one_account(world: World) -> Non
     assert set(names) == {"ada"}
 
 
-async def test_an_address_links_only_if_it_is_verified_and_the_operator_allows_it(
+async def test_only_a_verified_address_links_and_only_if_the_operator_allows_links(
     world: World,
 ) -> None:
     links = ProviderRules(links_email=True)
     mine = replace(ADA, email="User@example.com")
     assert await sign_in(world, mine) == " not-linked"
     assert await sign_in(world, replace(mine, is_email_verified=False), links) == " not-linked"
-    # An administrator's account must be linked from inside.
+    # An identity is not linked to an administrator's account by address.
     assert await sign_in(world, replace(mine, email="admin@example.com"), links) == " not-linked"
     assert await sign_in(world, mine, links) == "user"
     assert await sign_in(world, mine) == "user"
-    # Another identity of the provider with the same address is not linked, too.
+    # Another identity of the provider with the same address is not linked.
     assert await sign_in(world, replace(mine, subject="0002"), links) == " not-linked"
 
 
@@ -160,7 +162,7 @@ async def test_an_address_links_only_after_the_one_time_code(codes_world: World)
     assert (await service.identities(HUB, "user")).items == []
     assert await sign_in(codes_world, mine, links, code=done.recovery_codes[0]) == "user"
     assert len((await service.identities(HUB, "user")).items) == 1
-    # The account of another identity does not ask for a code.
+    # Another identity with this address is rejected without a request for a code.
     assert await sign_in(codes_world, replace(mine, subject="0002"), links) == " not-linked"
 
 
@@ -197,7 +199,7 @@ async def test_a_user_links_and_unlinks_identities(world: World) -> None:
         await service.unlink(HUB, "user2", identity.id, IP)
     await service.unlink(HUB, "user", identity.id, IP)
     assert await sign_in(world) == " not-linked"
-    # An account without a password keeps its last identity, but an administrator can remove it.
+    # A user without a password cannot unlink the last identity, but an administrator can.
     await sign_in(world, rules=CREATES)
     (identity,) = (await service.identities(HUB, "ada")).items
     with pytest.raises(Conflict):

@@ -1,4 +1,4 @@
-"""Idle checkers stop idle sessions, and never after a gap, a restart or a change of the clock."""
+"""Idle checkers stop idle sessions, but not because of a gap, a restart or a clock change."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ async def test_binding_that_is_not_a_dry_run_prevails(office: Office) -> None:
 @pytest.mark.parametrize(
     ("scope", "is_enabled"), [(("domain", "other"), True), (("project", "p1"), False)]
 )
-async def test_checker_of_another_scope_does_not_apply(
+async def test_checker_of_another_scope_or_disabled_binding_does_not_apply(
     office: Office, scope: tuple[str, str], is_enabled: bool
 ) -> None:
     session = await office.add_session("lab")

@@ -202,7 +202,7 @@ async def test_an_address_cannot_add_a_header(manager: Manager, address: str) ->
     with pytest.raises(InvalidRequest):
         await manager.mails.send_test(SUPERADMIN, address, "en")
     mail = manager.mails.new("test", address, "en")
-    # Also if an address was not checked before.
+    # The message is also rejected if nothing has checked the address before.
     with pytest.raises(ValueError):
         message_of(mail, "test", {}, settings_of(25), "bai-hub")
 

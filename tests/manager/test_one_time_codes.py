@@ -74,7 +74,7 @@ class Device:
         self.recovery_codes = recovery_codes
 
     def code(self, seconds: int = 0) -> str:
-        """Return a code that was not used before: advance the clock by one step first."""
+        """Advance the clock by one step; return the code of ``seconds`` after the new time."""
         self._world.clock.advance(seconds=30)
         return code_at(self.secret, self._world.clock()) if not seconds else self.at(seconds)
 
@@ -95,7 +95,7 @@ async def register(world: World, username: str = "user") -> Device:
 async def sign_in(
     world: World, code: str = "", *, proof: str = "", password: str = PASSWORD, ip: str = IP
 ) -> str:
-    """Sign in at the Hub; return the reason of a rejection, empty if it succeeds."""
+    """Sign in at the Hub; return the reason of a rejection, or an empty string."""
     try:
         await world.manager.accounts.sign_ins.verify(
             HUB, "user", password, ip, SecondFactor(code, proof)
@@ -105,7 +105,7 @@ async def sign_in(
     return ""
 
 
-async def test_a_registered_code_is_needed_at_each_sign_in(codes_world: World) -> None:
+async def test_a_code_is_needed_at_each_sign_in_after_the_registration(codes_world: World) -> None:
     assert await sign_in(codes_world) == ""
     device = await register(codes_world)
     assert await sign_in(codes_world) == "need-one-time-code"
@@ -117,7 +117,7 @@ async def test_a_registered_code_is_needed_at_each_sign_in(codes_world: World) -
 
 async def test_a_code_is_accepted_once_and_with_a_drift_of_one_step(codes_world: World) -> None:
     device = await register(codes_world)
-    # The code that has confirmed the registration is used, too.
+    # The code that has confirmed the registration cannot be used again.
     assert await sign_in(codes_world, device.at(0)) == "wrong-one-time-code"
     code = device.code()
     assert await sign_in(codes_world, code) == ""
@@ -202,7 +202,7 @@ async def test_a_missing_code_does_not_end_a_lock(codes_world: World) -> None:
     assert await sign_in(codes_world) == "sign-in-blocked"
 
 
-async def test_the_proof_replaces_the_code_until_the_registration_changes(
+async def test_the_proof_replaces_the_code_until_expiry_or_a_new_registration(
     codes_world: World,
 ) -> None:
     device = await register(codes_world)
@@ -231,7 +231,7 @@ async def test_a_password_change_needs_the_code(codes_world: World) -> None:
     assert await sign_in(codes_world, device.code(), password="another horse 2?") == ""
 
 
-async def test_the_deletion_of_the_own_account_needs_the_code(codes_world: World) -> None:
+async def test_account_deletion_needs_the_code(codes_world: World) -> None:
     device = await register(codes_world)
     deletions = codes_world.manager.accounts.deletions
     for factor in (SecondFactor(), SecondFactor("000000")):
@@ -302,7 +302,7 @@ async def test_a_registration_is_bound_to_user_password_and_time(codes_world: Wo
         await codes.begin(user)
 
 
-async def test_only_a_code_removes_the_own_authenticator(codes_world: World) -> None:
+async def test_a_user_removes_the_authenticator_only_with_a_code(codes_world: World) -> None:
     device = await register(codes_world)
     codes = codes_world.manager.accounts.one_time_codes
     caller = await codes_world.caller("user")

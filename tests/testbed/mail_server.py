@@ -44,7 +44,7 @@ class ReceivedMail:
 
     @property
     def link(self) -> str:
-        """The URL in the text."""
+        """The first URL in the text."""
         found = re.search(r"https?://\S+", self.text)
         assert found is not None, self.text
         return found[0]
@@ -52,7 +52,7 @@ class ReceivedMail:
 
 @dataclass
 class MailServerThread:
-    """``responses`` overrides the responses to a recipient: ``{"a@b.c": "550 unknown"}``."""
+    """``responses`` maps a recipient to another response than 250: ``{"a@b.c": "550 unknown"}``."""
 
     port: int
     mails: list[ReceivedMail] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """An OpenID provider for tests: discovery, keys, authorization, token and userinfo endpoints.
 
-It checks client, redirect URI, code and PKCE verifier as a real provider does. A test can make its
+It checks client, redirect URI, code and PKCE verifier as a real provider does. A test can make the
 responses invalid.
 """
 
@@ -32,7 +32,7 @@ def new_key() -> RSAPrivateKey:
 
 @dataclass
 class OpenIdProvider:
-    """``claims`` describe the user who signs in; ``user_info`` has claims of the other endpoint."""
+    """``claims`` describe the user who signs in; the userinfo endpoint returns ``user_info``."""
 
     url: str = ""
     key: RSAPrivateKey = field(default_factory=new_key)

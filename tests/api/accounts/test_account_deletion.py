@@ -14,7 +14,7 @@ async def delete(api: Api, name: str, password: str = PASSWORD) -> None:
 
 
 @pytest.mark.both_databases
-async def test_a_user_deletes_the_own_account(api: Api) -> None:
+async def test_deleted_account_cannot_sign_in_and_last_superadmin_remains(api: Api) -> None:
     for name in ("user", "admin"):
         await api.world.set_password(name)
     user, admin = await api.client("user"), await api.client("admin")
@@ -31,7 +31,6 @@ async def test_a_user_deletes_the_own_account(api: Api) -> None:
     assert [keypair["is_active"] for keypair in keypairs["items"]] == [False]
     (entry,) = (await admin.get("/audit-log", action="user.delete-own"))["items"]
     assert (entry["actor"], entry["client_ip"], entry["outcome"]) == ("user", "192.0.2.1", "done")
-    # The last superadmin must remain.
     with pytest.raises(Conflict, match="last active superadmin"):
         await delete(api, "admin")
     assert (await admin.get("/me"))["username"] == "admin"
@@ -46,7 +45,7 @@ async def test_wrong_passwords_are_limited_like_sign_ins(api: Api) -> None:
         await delete(api, "user")
 
 
-async def test_only_the_hub_may_use_it(api: Api) -> None:
+async def test_only_the_hub_may_delete_accounts(api: Api) -> None:
     await api.world.set_password("user")
     body = {"name": "user", "password": PASSWORD}
     with pytest.raises(Forbidden):

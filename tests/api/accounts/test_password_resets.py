@@ -1,4 +1,4 @@
-"""Forgotten passwords over REST, as the Hub's pages use it, with a real mail server."""
+"""Password resets over REST, as the Hub's pages request them, with a real mail server."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def test_a_link_is_valid_once_and_for_30_minutes(
     first, second = [await link_token(api, mail_server) for _ in range(2)]
     assert first != second
     assert await rejected(api, "x" * 43) == "token"
-    # These mistakes do not use the link up.
+    # A rejected request does not use the link up.
     assert await rejected(api, first, email="user2@example.com") == "email"
     assert await rejected(api, first, new_password="too weak") == "password"
     assert await rejected(api, first, new_password=PASSWORD) == "password"
@@ -150,7 +150,7 @@ async def test_a_link_is_valid_once_and_for_30_minutes(
         pytest.param({"allowed_client_ip": ["198.51.100.0/24"]}, id="address not allowed"),
     ],
 )
-async def test_a_change_of_the_account_makes_its_links_invalid(
+async def test_a_change_of_the_account_makes_the_link_invalid(
     api: Api, admin: Client, mail_server: MailServerThread, change: dict[str, Any]
 ) -> None:
     token = await link_token(api, mail_server)
@@ -203,7 +203,7 @@ async def test_the_response_does_not_depend_on_the_existence_of_an_account(
 
 
 @pytest.mark.both_databases
-async def test_requests_are_limited_per_account_and_per_address(
+async def test_requests_are_limited_per_email_address_and_per_client_address(
     api: Api, admin: Client, mail_server: MailServerThread
 ) -> None:
     for number in range(MAX_REQUESTS_PER_NAME + 2):
@@ -232,7 +232,7 @@ async def test_invalid_addresses_are_rejected(api: Api, email: str) -> None:
         await request(api, email)
 
 
-async def test_only_the_hub_may_use_it(api: Api, admin: Client) -> None:
+async def test_only_the_hub_may_reset_passwords(api: Api, admin: Client) -> None:
     for path in ("/auth/password-reset", "/auth/password-reset/redeem"):
         body = {"email": USER, "page": PAGE}
         if path.endswith("redeem"):
@@ -249,7 +249,7 @@ async def test_the_page_must_be_a_plain_url(api: Api, page: str) -> None:
         await request(api, page=page)
 
 
-async def test_without_a_mail_server_nothing_is_sent(
+async def test_without_a_mail_server_the_request_is_rejected(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     async with manager_on(database_url, tmp_path, clock, is_migrated=True) as manager:

@@ -166,7 +166,7 @@ async def test_the_response_does_not_reveal_a_taken_address(
 
 
 @pytest.mark.both_databases
-async def test_of_two_sign_ups_with_one_name_the_first_confirmed_one_gets_it(
+async def test_the_first_confirmed_sign_up_gets_a_name_that_two_have_chosen(
     api: Api, mail_server: MailServerThread
 ) -> None:
     for email in ("a@example.org", "b@example.org"):
@@ -248,7 +248,7 @@ async def test_an_invitation_determines_domain_and_project(api: Api, admin: Clie
     assert await rejected(sign_up(api, rules, "x2", invitation=late["token"])) == "invitation"
 
 
-async def test_a_domain_admin_invites_only_to_the_own_domain(api: Api, admin: Client) -> None:
+async def test_a_domain_admin_cannot_invite_to_another_domain(api: Api, admin: Client) -> None:
     domain_admin = await api.client("domain-admin")
     own = await domain_admin.post("/sign-up-invitations", {})
     assert own["domain"] == "default"
@@ -289,12 +289,12 @@ async def test_invalid_fields_are_rejected(api: Api, field: str, changes: dict[s
         assert await tx.scalar(sa.select(users.c.id).where(users.c.username == "ann")) is None
 
 
-async def test_taken_names_are_rejected(api: Api) -> None:
+async def test_taken_names_and_addresses_are_rejected(api: Api) -> None:
     assert await rejected(sign_up(api, name="user"), AlreadyExists) == "username"
     assert await rejected(sign_up(api, email="user@example.com"), AlreadyExists) == "email"
 
 
-async def test_nobody_signs_up_for_an_inactive_domain(api: Api, admin: Client) -> None:
+async def test_nobody_signs_up_for_an_inactive_or_unknown_domain(api: Api, admin: Client) -> None:
     await admin.patch("/domains/acme", {"is_active": False})
     for domain in ("acme", "nowhere"):
         with pytest.raises(BaiError, match="not active"):
@@ -317,7 +317,9 @@ async def test_sign_ups_are_limited(api: Api) -> None:
             await call
 
 
-async def test_only_the_hub_may_use_it(api: Api, admin: Client) -> None:
+async def test_users_may_neither_call_the_routes_of_the_hub_nor_invite(
+    api: Api, admin: Client
+) -> None:
     body = {"username": "x", "email": "x@y.z", "password": PASSWORD, "rules": OPEN, "page": PAGE}
     with pytest.raises(Forbidden):
         await admin.post("/auth/sign-up", body)

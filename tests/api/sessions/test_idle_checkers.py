@@ -136,7 +136,7 @@ async def other_admin(api: Api) -> Client:
     return await api.client("other-admin")
 
 
-async def test_domain_admin_sees_only_bindings_and_decisions_of_the_own_domain(api: Api) -> None:
+async def test_domain_admin_sees_no_bindings_of_resource_groups_or_other_domains(api: Api) -> None:
     admin = await create_checker(api)
     body = {"checker": "idle-cpu", "scope": "resource-group", "scope_key": "default"}
     await admin.post("/idle-checker-bindings", body)

@@ -1,4 +1,4 @@
-"""Rules for one-time codes by domain."""
+"""Rules for one-time codes by domain, and the format of codes."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def test_invalid_rules_are_rejected(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["12345", "1234567", "12345a", "１２３４５６", ""])
-def test_text_other_than_six_ascii_digits_is_no_code(text: str) -> None:
+def test_other_text_than_six_ascii_digits_is_not_a_one_time_code(text: str) -> None:
     assert not is_one_time_code(text)
     assert not is_recovery_code(text)
 
 
-def test_recovery_code_has_only_characters_of_its_alphabet() -> None:
+def test_recovery_code_has_only_characters_of_the_alphabet() -> None:
     assert is_recovery_code(RECOVERY_ALPHABET[:16])
     assert not is_recovery_code("0" * 16)

@@ -33,11 +33,11 @@ def codes(result: PassResult, session_id: str) -> list[str]:
         pytest.param(window(-1, 1), None, True, id="now"),
         pytest.param(window(-1, None), 1, True, id="now, without end"),
         pytest.param(window(-2, 0), 99, False, id="over"),
-        pytest.param(window(2, 3), 3, True, id="reaches into it"),
-        pytest.param(window(2, 3), 2, False, id="ends when it starts"),
-        pytest.param(window(2, 3), None, False, id="no limit"),
+        pytest.param(window(2, 3), 3, True, id="reaches into maintenance"),
+        pytest.param(window(2, 3), 2, False, id="ends when maintenance starts"),
+        pytest.param(window(2, 3), None, False, id="no maximum run time"),
         pytest.param(window(2, 3, ahead=False), 3, False, id="does not look ahead"),
-        pytest.param(window(2, 3), 10**9, True, id="end beyond every calendar"),
+        pytest.param(window(2, 3), 10**9, True, id="end after the year 9999"),
     ],
 )
 def test_window_withholds(one: MaintenanceWindow, hours: int | None, is_withheld: bool) -> None:
@@ -92,7 +92,8 @@ def test_session_that_would_reach_into_planned_maintenance_waits() -> None:
     ]
     queue = Queue(snapshot(sessions, [agent()], group=group))
     result = queue.run(NOW)
-    # The session without a limit may start; the one that does not fit before does not block others.
+    # A session without a maximum run time may start; s1, which would not end in time, blocks no
+    # other session.
     assert started_sessions(result) == ["s2", "s3"]
     assert codes(result, "s1") == ["maintenance-ahead"]
     found = explain_one(queue, "s1")

@@ -45,7 +45,7 @@ from bai_services.core.sessions.usage_history import COARSE, FINE, Grid, Sample
 START = datetime(2030, 1, 1, tzinfo=UTC)
 GPU = {"g0": DeviceFacts("cuda", 1000)}
 NOW = START + timedelta(minutes=10, seconds=40)
-# The last interval that is complete at NOW begins 40 s earlier.
+# Number of the last interval whose samples are certainly stored at NOW; it begins 40 s before NOW.
 LAST = 40
 POINTS = 240
 
@@ -83,7 +83,7 @@ def kernel(name: str = "k1", devices: Mapping[str, DeviceFacts] = GPU) -> Kernel
 def sample(
     number: int, utilization: float | None, memory: float | None = None, name: str = "k1"
 ) -> Sample:
-    """Return the sample of the interval with a number, counted from START."""
+    """Return the sample of interval ``number``; interval 0 begins at START."""
     found = {"utilization_percent": utilization, "memory_bytes": memory}
     device = {key: value for key, value in found.items() if value is not None}
     at = START + timedelta(seconds=15 * number)
@@ -197,7 +197,7 @@ def test_family_that_reports_only_memory_is_judged_by_memory() -> None:
     both = applied(thresholds={"cuda_util": 5, "cuda_mem": 5})
     assert judged(session(both), samples).is_due
     assert not judged(session(applied()), samples).is_due
-    # Another device of the family reports its utilization: here, the metric is only missing.
+    # Because k2 reports a utilization, the threshold applies to k1, whose utilization is missing.
     others = [sample(n, 50, 10, "k2") for n in range(41)]
     assert not judged(session(both), samples + others, NOW, kernel(), kernel("k2")).is_due
 
@@ -334,7 +334,7 @@ def test_usage_table_forgets_intervals_that_are_too_old() -> None:
         (CheckerType.UTILIZATION, {"warnings_seconds": (-1,)}, "warnings_seconds"),
     ],
 )
-def test_settings_that_are_not_valid(
+def test_invalid_settings_are_rejected(
     kind: CheckerType, values: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InvalidRequest) as raised:

@@ -34,7 +34,7 @@ def rest(hub: RunningHub) -> Iterator[httpx.Client]:
 
 
 async def check_drawer(opened: Opener[Sessions], rest: httpx.Client, admin: httpx.Client) -> None:
-    """The drawer of a session shows its end, and excludes it from a checker that allows it."""
+    """Check that the drawer shows when a session ends and can exclude the session."""
     name = f"life-{secrets.token_hex(3)}"
     checker = {"name": name, "type": "session-lifetime", "max_seconds": 7200}
     checked(admin.post("/idle-checkers", json={**checker, "allows_exclusion": True}), 201)

@@ -31,14 +31,14 @@ describe('state of the page', () => {
     ).toEqual({});
   });
 
-  test('a chosen period ends after its last day', () => {
+  test('a chosen period includes the last day', () => {
     const chosen = periodOf({ since: '2026-01-30', until: '2026-02-01' }, new Date());
     expect(chosen).toEqual({ since: '2026-01-30', until: '2026-02-02', days: 3 });
     expect(everyOf(chosen)).toBe('hour');
     expect(latestDays(chosen, 1)).toEqual({ since: '2026-02-01', until: '2026-02-02', days: 1 });
   });
 
-  test('a period includes today', () => {
+  test('a selectable period includes today', () => {
     const week = periodOf({ period: '7d' }, new Date(2026, 0, 7, 12));
     expect(week).toEqual({ since: '2026-01-01', days: 7 });
     expect(everyOf(week)).toBe('day');

@@ -7,7 +7,10 @@ export type UsageRow = Schemas['UsageRow'];
 export type Every = UsageReport['every'];
 export type By = UsageReport['by'];
 
-/** What a usage report contains; `since` and `until` are dates in the browser's time zone. */
+/**
+ * What a usage report contains. `since` and `until` are dates in the browser's time zone; the day
+ * `until` is excluded, and without `until` the report ends now.
+ */
 export interface ReportRequest {
   since: string;
   until?: string;
@@ -29,7 +32,7 @@ const parametersOf = ({ since, until, every, by, slot, isOwn }: ReportRequest) =
   ...(isOwn && { own: 'true' })
 });
 
-/** A usage report; new every few minutes. */
+/** A usage report, cached for one minute. */
 export const reportQuery = (request: ReportRequest) =>
   queryOptions({
     queryKey: ['usage', 'report', request],

@@ -8,7 +8,7 @@ interface Change {
 
 const textOf = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value));
 
-/** Details of an entry; for an update, the values before and after. */
+/** Details of an audit entry; for an update, the values before and after. */
 export function EntryDetails({ details }: { details: Record<string, unknown> }) {
   const { t } = useTranslation();
   const { changes, fields, ...others } = details;

@@ -2,7 +2,7 @@ import { EntityPage } from '../../components/entities/EntityPage';
 import { IDLE_ENTITIES } from './entities';
 import { ReplayPanel } from './ReplayPanel';
 
-/** Idle checkers, the scopes to which they are bound, and the sessions that they stopped. */
+/** Idle checkers, their bindings to scopes, and the decisions to stop sessions. */
 export function IdleCheckersPage() {
   return (
     <EntityPage

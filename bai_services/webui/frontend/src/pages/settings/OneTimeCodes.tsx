@@ -14,7 +14,7 @@ import {
 } from '../../data/accounts/authenticator';
 import { ApiError } from '../../data/client';
 
-/** The authenticator for one-time codes: register, remove, new recovery codes. */
+/** Card to register or remove the authenticator, and to renew the recovery codes. */
 export function OneTimeCodes() {
   const { t, i18n } = useTranslation();
   const { message } = App.useApp();
@@ -167,7 +167,6 @@ interface CodeDialogProps {
   children?: React.ReactNode;
 }
 
-/** A dialog that asks for a code. */
 function CodeDialog(props: CodeDialogProps) {
   const { t } = useTranslation();
   const [code, setCode] = useState('');

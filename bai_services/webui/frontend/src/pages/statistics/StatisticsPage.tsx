@@ -23,10 +23,10 @@ import { HeatMap, OverTime, QueueWait } from './UsageCharts';
 
 const route = getRouteApi('/statistics');
 const ADMINS: readonly string[] = ['admin', 'superadmin', 'monitor'];
-// A user is in one domain, and the own usage has one user.
+// Without domains and users: a user's own usage has one user, who is in one domain.
 const OWN_GROUPS: readonly Group[] = ['project', 'image', 'resource-group', 'device-model'];
 
-/** Usage of resources over time and by group: the own one, or that of all visible users. */
+/** The usage of resources, over time and by group, of the caller or of all visible users. */
 export function StatisticsPage() {
   const { t } = useTranslation();
   const search = route.useSearch();
@@ -61,7 +61,7 @@ export function StatisticsPage() {
   );
 }
 
-/** New values of the state in the URL; undefined removes a value. */
+/** Changes of the state in the URL; undefined removes a value. */
 type Changes = { [K in keyof StatisticsSearch]?: StatisticsSearch[K] | undefined };
 
 interface StatisticsProps {
@@ -142,6 +142,6 @@ function Statistics({ search, change, isOwn }: StatisticsProps) {
   );
 }
 
-/** The slot that is shown first: that of a device, or cpu. */
+/** The slot that is selected by default: a device slot, else cpu, else the first slot. */
 const preferred = (slots: readonly string[]) =>
   slots.find(name => name.includes('.')) ?? slots.find(name => name === 'cpu') ?? slots[0];

@@ -19,7 +19,7 @@ import { useHours, usePercent } from './formats';
 import { everyOf, latestDays, type ReportPeriod } from './search';
 
 const CHART_HEIGHT = 240;
-// The API's limit for reports by hour; the last day is counted from midnight.
+// Below the API's limit for reports by hour, 31 times 24 hours: a day can have 25 hours.
 const MAX_DAYS_BY_HOUR = 30;
 const HOUR_SECONDS = 3600;
 

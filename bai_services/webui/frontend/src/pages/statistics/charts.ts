@@ -3,10 +3,13 @@ import type { Every, UsageRow } from '../../data/usage/reports';
 
 const HOUR_SECONDS = 3600;
 const HOURS = Array.from({ length: 24 }, (_, hour) => hour);
-// Monday first; the index is that of `Date.getDay`.
+// Values of `Date.getDay`, Monday first.
 const WEEKDAYS = [1, 2, 3, 4, 5, 6, 0];
 
-/** Usage of a slot in one interval, in hours; null: not measured. */
+/**
+ * Usage of a slot in one interval, as cores, GiB, devices or sessions times hours; null: not
+ * measured.
+ */
 export interface Point {
   start: Date;
   allocated: number;
@@ -48,7 +51,7 @@ export function utilizationByHour(rows: readonly UsageRow[], slot: string): (num
   );
 }
 
-/** Mean number of waiting sessions by hour of the day, in a period of so many days. */
+/** Mean number of waiting sessions by hour of the day, in a period of `days` days. */
 export function waitingByHour(rows: readonly UsageRow[], days: number): number[] {
   const waited = HOURS.map(() => 0);
   for (const row of rows) {
@@ -58,7 +61,7 @@ export function waitingByHour(rows: readonly UsageRow[], days: number): number[]
   return waited.map(seconds => seconds / HOUR_SECONDS / Math.max(1, days));
 }
 
-/** A label of an interval's start. */
+/** The start of an interval as the label of the time axis. */
 export function startLabel(start: Date, every: Every, language: string): string {
   const options: Record<Every, Intl.DateTimeFormatOptions> = {
     hour: { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' },

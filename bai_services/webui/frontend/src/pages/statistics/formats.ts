@@ -3,7 +3,7 @@ import { useTranslation } from 'react-i18next';
 
 const HOUR_SECONDS = 3600;
 
-/** Writes a number of seconds as hours. */
+/** Returns a function that formats seconds as hours. */
 export function useHours(): (seconds: number) => string {
   const { t, i18n } = useTranslation();
   return useMemo(() => {
@@ -12,7 +12,7 @@ export function useHours(): (seconds: number) => string {
   }, [t, i18n.language]);
 }
 
-/** Writes a percentage. */
+/** Returns a function that formats a percentage. */
 export function usePercent(): (percent: number) => string {
   const { t, i18n } = useTranslation();
   return useMemo(() => {

@@ -18,7 +18,7 @@ export type Group = (typeof GROUPS)[number];
 
 /** State of the page *Statistics* in the URL. */
 export interface StatisticsSearch {
-  /** Administrators: `own` shows only the own usage. */
+  /** For administrators and monitors: `own` shows only the caller's usage. */
   view?: 'own';
   period?: Period;
   /** First and last day of a chosen period; they take precedence over `period`. */
@@ -56,7 +56,7 @@ const DAY_MILLIS = 86_400_000;
 const MAX_DAYS_BY_HOUR = 3;
 const MAX_DAYS_BY_DAY = 100;
 
-/** A period as parameters of a report: `until` is the day after the last day. */
+/** A period of a report: `until` is the day after the last day; undefined: the period ends now. */
 export interface ReportPeriod {
   since: string;
   until?: string;
@@ -72,7 +72,7 @@ export function periodOf(search: StatisticsSearch, now: Date): ReportPeriod {
   return { since: localDate(new Date(now.getTime() - (days - 1) * DAY_MILLIS)), days };
 }
 
-/** The latest part of a period with at most so many days. */
+/** The last `days` days of a period, or the whole period if it is shorter. */
 export function latestDays(period: ReportPeriod, days: number): ReportPeriod {
   if (period.days <= days) {
     return period;
@@ -81,7 +81,7 @@ export function latestDays(period: ReportPeriod, days: number): ReportPeriod {
   return { ...period, since: since.toISOString().slice(0, 10), days };
 }
 
-/** The length of the intervals with which a period has a readable number of bars. */
+/** The length of the intervals, chosen so that the chart has a readable number of bars. */
 export const everyOf = ({ days }: ReportPeriod): Every =>
   days <= MAX_DAYS_BY_HOUR ? 'hour' : days <= MAX_DAYS_BY_DAY ? 'day' : 'month';
 

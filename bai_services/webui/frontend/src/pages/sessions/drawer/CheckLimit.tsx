@@ -13,14 +13,14 @@ import {
 
 const WARNING_SECONDS = 600;
 
-/** Whether the user can see the end of a checker, or change what it does. */
+/** Whether the drawer shows a check: the check has an end or allows exclusion. */
 export const isShown = (check: IdleCheck) => check.ends_at !== null || check.allows_exclusion;
 
-/** Whether a running session has limits that the drawer shows. */
+/** Whether the drawer has a time limit to show for a running session. */
 export const hasLimits = (session: Session) =>
   endOf(session) !== undefined || stoppingChecks(session).some(isShown);
 
-/** The end that an idle checker sets, its rule, and buttons to postpone it. */
+/** The end set by an idle checker, the rule, and buttons to postpone or prevent the end. */
 export function CheckLimit({ check, session }: { check: IdleCheck; session: Session }) {
   const { t, i18n } = useTranslation();
   const { message } = App.useApp();
