@@ -4,6 +4,7 @@ import { pointsOf, utilizationByHour, waitingByHour } from '../src/pages/statist
 import {
   everyOf,
   latestDays,
+  maxGroups,
   periodOf,
   readStatisticsSearch
 } from '../src/pages/statistics/search';
@@ -45,6 +46,14 @@ describe('state of the page', () => {
   });
 });
 
+describe('CSV', () => {
+  test('the file has as many groups as the manager allows rows', () => {
+    const month = periodOf({ period: '30d' }, new Date(2026, 0, 31, 12));
+    expect(maxGroups(month, 'day', 4)).toBe(160);
+    expect(maxGroups(month, 'period', 4)).toBe(1000);
+  });
+});
+
 describe('charts', () => {
   test('unmeasured usage is unknown, not zero', () => {
     const [point] = pointsOf([row({}), row({ slot: 'mem' })], 'cpu');
@@ -69,6 +78,11 @@ describe('charts', () => {
 
   test('waiting sessions are a mean over the days', () => {
     const waiting = waitingByHour([row({ slot: 'sessions', waited_seconds: 7200 })], 4);
+    expect(waiting[8]).toBe(0.5);
+  });
+
+  test('hours of today that have not happened yet are not counted', () => {
+    const waiting = waitingByHour([row({ slot: 'sessions', waited_seconds: 7200 })], 5, 7);
     expect(waiting[8]).toBe(0.5);
   });
 });

@@ -42,8 +42,12 @@ export const reportQuery = (request: ReportRequest) =>
       unwrap(api.GET('/usage', { signal, params: { query: parametersOf(request) } }))
   });
 
-/** URL of a report as a CSV file. */
-export function reportCsvUrl(request: ReportRequest) {
-  const query = new URLSearchParams({ ...parametersOf(request), limit: '1000', format: 'csv' });
+/** URL of a report as a CSV file, with at most `limit` groups. */
+export function reportCsvUrl(request: ReportRequest, limit: number) {
+  const query = new URLSearchParams({
+    ...parametersOf(request),
+    limit: String(limit),
+    format: 'csv'
+  });
   return `${config.api}/usage?${query.toString()}`;
 }

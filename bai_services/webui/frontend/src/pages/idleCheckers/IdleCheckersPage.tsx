@@ -11,7 +11,7 @@ export function IdleCheckersPage() {
       entities={IDLE_ENTITIES}
       details={(entity, item) =>
         entity.name === 'idle-checkers' && item['type'] === 'utilization' ? (
-          <ReplayPanel checker={String(item['id'])} />
+          <ReplayPanel key={String(item['id'])} checker={String(item['id'])} />
         ) : null
       }
     />

@@ -23,7 +23,10 @@ export function ReplayPanel({ checker }: { checker: string }) {
       <Flex wrap gap="small">
         <Select
           value={days}
-          onChange={setDays}
+          onChange={value => {
+            setDays(value);
+            replay.reset();
+          }}
           aria-label={t('idle-checkers.replay-period')}
           style={{ minWidth: 120 }}
           options={DAYS.map(count => ({

@@ -14,6 +14,7 @@ import {
   everyOf,
   GROUPS,
   PERIODS,
+  maxGroups,
   periodOf,
   type Group,
   type Period,
@@ -81,6 +82,7 @@ function Statistics({ search, change, isOwn }: StatisticsProps) {
   const slots = [...new Set((totals.data?.rows ?? []).map(row => row.slot))];
   const slot = slots.find(name => name === search.slot) ?? preferred(slots);
   const ranking: ReportRequest = { ...base, every: 'period', by };
+  const every = everyOf(period);
   return (
     <>
       <Flex wrap gap="small" style={{ marginBottom: 16 }}>
@@ -117,7 +119,9 @@ function Statistics({ search, change, isOwn }: StatisticsProps) {
             style={{ minWidth: 130 }}
           />
         )}
-        <CsvExport url={reportCsvUrl({ ...ranking, every: everyOf(period) })} />
+        <CsvExport
+          url={reportCsvUrl({ ...ranking, every }, maxGroups(period, every, slots.length))}
+        />
       </Flex>
       {totals.error && <ErrorNotice error={totals.error} onRetry={() => void totals.refetch()} />}
       {!totals.data && !totals.error && <Skeleton active />}

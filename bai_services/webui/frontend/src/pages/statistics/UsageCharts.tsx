@@ -107,8 +107,13 @@ export function QueueWait({ period }: { period: ReportPeriod }) {
     })
   );
   const waiting = useMemo(
-    () => waitingByHour(query.data?.rows ?? [], latest.days),
-    [query.data, latest.days]
+    () =>
+      waitingByHour(
+        query.data?.rows ?? [],
+        latest.days,
+        latest.until === undefined ? new Date().getHours() : undefined
+      ),
+    [query.data, latest.days, latest.until]
   );
   const option = useMemo(() => {
     const number = new Intl.NumberFormat(i18n.language, { maximumFractionDigits: 2 });

@@ -51,14 +51,19 @@ export function utilizationByHour(rows: readonly UsageRow[], slot: string): (num
   );
 }
 
-/** Mean number of waiting sessions by hour of the day, in a period of `days` days. */
-export function waitingByHour(rows: readonly UsageRow[], days: number): number[] {
+/**
+ * Mean number of waiting sessions by hour of the day, in a period of `days` days. `lastHour` is the
+ * hour in which the last day ends: its later hours have not happened yet.
+ */
+export function waitingByHour(rows: readonly UsageRow[], days: number, lastHour = 23): number[] {
   const waited = HOURS.map(() => 0);
   for (const row of rows) {
     const hour = new Date(row.start).getHours();
     waited[hour] = (waited[hour] ?? 0) + (row.waited_seconds ?? 0);
   }
-  return waited.map(seconds => seconds / HOUR_SECONDS / Math.max(1, days));
+  return waited.map(
+    (seconds, hour) => seconds / HOUR_SECONDS / Math.max(1, hour > lastHour ? days - 1 : days)
+  );
 }
 
 /** The start of an interval as the label of the time axis. */

@@ -69,7 +69,9 @@ export function periodOf(search: StatisticsSearch, now: Date): ReportPeriod {
     return { since: search.since, until: dayAfter(search.until), days };
   }
   const days = PERIODS[search.period ?? '30d'];
-  return { since: localDate(new Date(now.getTime() - (days - 1) * DAY_MILLIS)), days };
+  // Days of the calendar, because a day has 23 or 25 hours when summer time begins or ends.
+  const first = new Date(now.getFullYear(), now.getMonth(), now.getDate() - (days - 1));
+  return { since: localDate(first), days };
 }
 
 /** The last `days` days of a period, or the whole period if it is shorter. */
@@ -84,6 +86,18 @@ export function latestDays(period: ReportPeriod, days: number): ReportPeriod {
 /** The length of the intervals, chosen so that the chart has a readable number of bars. */
 export const everyOf = ({ days }: ReportPeriod): Every =>
   days <= MAX_DAYS_BY_HOUR ? 'hour' : days <= MAX_DAYS_BY_DAY ? 'day' : 'month';
+
+const INTERVALS_OF_DAY: Record<Every, number> = { hour: 24, day: 1, month: 1 / 28, period: 0 };
+const MAX_REPORT_ROWS = 20_000;
+const MAX_REPORT_GROUPS = 1000;
+
+/** The largest number of groups for which the manager returns a report of `slots` slots. */
+export function maxGroups(period: ReportPeriod, every: Every, slots: number): number {
+  const intervals = Math.ceil(period.days * INTERVALS_OF_DAY[every]) + 1;
+  // One more group contains all others.
+  const groups = Math.floor(MAX_REPORT_ROWS / (intervals * Math.max(1, slots))) - 1;
+  return Math.max(1, Math.min(MAX_REPORT_GROUPS, groups));
+}
 
 const dayAfter = (date: string) =>
   new Date(Date.parse(date) + DAY_MILLIS).toISOString().slice(0, 10);
