@@ -38,8 +38,9 @@ MAX_VERIFIED = 20_000
 class ChainVerification:
     """Result of the verification of a part of the chain.
 
-    ``position`` and ``hash`` belong to the last verified entry. ``is_complete``: there are no
-    entries after it. ``unchained`` is the number of new entries that are not in the chain yet.
+    ``position`` and ``hash`` belong to the entry from which the next verification can continue.
+    ``is_complete``: the end of the chain was reached. ``unchained`` is the number of new entries
+    that are not in the chain yet.
     """
 
     checked: int
@@ -51,7 +52,10 @@ class ChainVerification:
 
 
 class AuditChain:
-    """Only the manager with the lease changes the chain; a transaction checks it again."""
+    """Maintains the chain while this manager holds the lease.
+
+    Each change is committed only if no other manager has changed the chain since it was read.
+    """
 
     def __init__(self, database: Database, clock: Clock, lease: Lease, max_days: int) -> None:
         self._store = AuditChainStore(database)
@@ -67,7 +71,7 @@ class AuditChain:
         await self._loop.stop()
 
     async def run(self) -> None:
-        """Chain all committed entries, and remove those that are older than the retention."""
+        """Chain all committed entries, and remove those older than ``max_days`` (0: keep all)."""
         try:
             while await self._append():
                 pass

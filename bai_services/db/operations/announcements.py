@@ -48,7 +48,7 @@ class AnnouncementStore:
         self._db = database
 
     async def page(self, query: ListQuery, domain: str | None = None) -> Page[Announcement]:
-        """Return a page of the announcements; with ``domain``, only those of its audiences."""
+        """Return a page of the announcements; with ``domain``, only those for audiences in it."""
         rows = _ROWS if domain is None else _ROWS.where(announcements.c.domain == domain)
         async with self._db.read() as tx:
             return await _LISTING.page(tx, rows, query, Announcement)

@@ -106,7 +106,10 @@ class MaintenanceStore:
 async def read_windows(
     tx: AsyncConnection, groups: Collection[str]
 ) -> dict[str, tuple[MaintenanceWindow, ...]]:
-    """Return the maintenances by resource group, for a scheduling pass."""
+    """Return the maintenances of each resource group, for a scheduling pass.
+
+    A maintenance of the whole installation is in each of ``groups``.
+    """
     rows = _ROWS.order_by(maintenances.c.starts_at, maintenances.c.id)
     found = records(Maintenance, await tx.execute(rows))
     if not found:

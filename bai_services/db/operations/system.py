@@ -15,7 +15,10 @@ from ..tables.sessions import sessions
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
-    """Kind, version, size and schema revision, and numbers of rows."""
+    """Kind, version, size and schema revision of the database, and numbers of rows.
+
+    ``sessions`` and ``agents`` are numbers by status.
+    """
 
     kind: str
     version: str

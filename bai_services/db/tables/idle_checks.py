@@ -57,7 +57,8 @@ session_idle_checks = sa.Table(
     sa.Column("is_excluded", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
 )
 
-# Sessions that a checker stopped, or would have stopped first in a dry run; kept for 30 days.
+# The first decision of each checker to stop a session, and the first one in a dry run; kept for 30
+# days.
 idle_decisions = sa.Table(
     "idle_decisions",
     metadata,

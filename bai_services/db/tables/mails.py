@@ -1,4 +1,4 @@
-"""Queue of outgoing mails; a row is deleted when its mail is sent or given up."""
+"""Queue of outgoing mails; a row is deleted when its mail is sent, given up or not needed."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ password_resets = sa.Table(
     # SHA-256 of the token in the link.
     sa.Column("token_hash", sa.String(64), primary_key=True),
     sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
-    # Values of the account at the time of the request: the link is valid only while they are
+    # Values of the account when the link was created: the link is valid only while they are
     # unchanged.
     sa.Column("email", sa.String(64), nullable=False),
     sa.Column("password_changed_at", UtcDateTime),
@@ -44,7 +44,7 @@ pending_sign_ups = sa.Table(
     identity(),
     created_at(),
     sa.Column("expires_at", UtcDateTime, nullable=False),
-    # SHA-256 of the token in the link; NULL until the mail is delivered.
+    # SHA-256 of the token in the link; NULL before the first attempt to deliver the mail.
     sa.Column("token_hash", sa.String(64), unique=True),
     sa.Column("username", sa.String(64), nullable=False),
     sa.Column("email", sa.String(64), nullable=False),

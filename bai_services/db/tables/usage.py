@@ -1,7 +1,7 @@
 """Usage statistics: records, hourly and daily totals, and prices.
 
 Times are seconds since 1970-01-01 (UTC). There are no foreign keys: statistics outlive the objects
-that they describe. All rows are deleted 400 days after the end of their interval.
+that they describe. Records and totals are kept for about 400 days.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .base import metadata
 
 
 def _measures() -> list[sa.Column[float]]:
-    """Columns with sums of amount times seconds; NULL: unknown (see ``core.usage.Measures``)."""
+    """Return the columns of ``core.usage.model.Measures``; NULL: unknown."""
     known = ("allocated", "waited", "measured", "used", "wasted")
     columns = [sa.Column(name, sa.Double, nullable=False) for name in known]
     return columns + [sa.Column(name, sa.Double) for name in ("energy", "cost")]
@@ -24,9 +24,9 @@ usage_records = sa.Table(
     "usage_records",
     metadata,
     sa.Column("session_id", sa.String(64), primary_key=True),
-    sa.Column("kernel_id", sa.String(64), primary_key=True),  # "" for sessions
+    sa.Column("kernel_id", sa.String(64), primary_key=True),  # "" for sessions and waits
     sa.Column("slot", sa.String(64), primary_key=True),
-    sa.Column("device_id", sa.String(128), primary_key=True),  # "" for cpu, mem and sessions
+    sa.Column("device_id", sa.String(128), primary_key=True),  # "": no device
     sa.Column("started_at", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("ended_at", sa.BigInteger),
     sa.Column("amount", sa.BigInteger, nullable=False),

@@ -30,10 +30,11 @@ from ..tables.sessions import allocations, counters, sessions, status_history
 from ..tables.usage import usage_hours, usage_records, usage_totals
 from . import record_writes
 
-# Counter with the end of the last hour whose totals are stored.
+# Counter with the time up to which the totals are stored and up to date.
 _DONE_UNTIL = "usage-totals"
-# Number of rows in one step, so that a step takes only some milliseconds.
+# Number of rows that ``pages`` yields at once: they are processed in some milliseconds.
 _PAGE = 500
+# Number of rows of the ledger or the history that one transaction of ``rebuild`` checks.
 _REBUILD_PAGE = 2000
 
 _record = usage_records.c
@@ -61,12 +62,12 @@ class UsageAggregateStore:
         self._db = database
 
     async def done_until(self) -> int | None:
-        """Return the end of the last hour whose totals are stored, None before the first."""
+        """Return the time up to which the totals are up to date, None if there are no totals."""
         async with self._db.read() as tx:
             return await read_done_until(tx)
 
     async def first_record(self) -> int | None:
-        """Return the start of the oldest record, or wait of a pending session, None: neither."""
+        """Return the start of the oldest record or wait of a pending session, None: neither."""
         async with self._db.read() as tx:
             return await first_record(tx)
 
@@ -87,7 +88,7 @@ class UsageAggregateStore:
         totals: Mapping[TotalKey, Measures],
         token: int | None,
     ) -> None:
-        """Replace the totals of an hour and, after its last hour, of a day.
+        """Replace the totals of an hour and, if it is the last hour of a day (UTC), of this day.
 
         Raises
         ------
@@ -108,10 +109,11 @@ class UsageAggregateStore:
             await _set_done(tx, hour + HOUR)
 
     async def rebuild(self, token: int | None, since: int = 0) -> int:
-        """Write missing records and ends, and repeat the totals of hours that they change.
+        """Write missing records and ends; set ``done_until`` back to the first hour they change.
 
-        ``since`` limits the check to resources that are in use or were released after this time.
-        Return the number of records that were missing or not ended.
+        ``since`` limits the check to resources that are in use or were released after this time,
+        and to waits that ended after it. Return the number of records that were missing or not
+        ended.
         """
         count = 0
         async with self._db.read() as tx:

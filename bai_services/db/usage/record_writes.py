@@ -1,7 +1,7 @@
 """Write usage records inside the transaction of the change that they describe.
 
-The records are a function of the ledger, the history and the sessions, so ``rebuild`` can write
-missing ones at any time.
+The records are a function of the ledger (``allocations``), the history (``status_history``), the
+sessions and the devices, so ``rebuild_held`` and ``rebuild_waits`` can write missing ones later.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ _HELD = (
 )
 _ALLOCATED = seconds_of(allocations.c.allocated_at)
 _FREED = seconds_of(allocations.c.freed_at)
-# Several rows of the ledger for the same key are possible only if the clock was set back.
+# A session has several rows of the ledger with the same start. Several rows of a kernel have the
+# same key only if the clock was set back.
 _ENDED = sa.case(
     (sa.func.count() == sa.func.count(allocations.c.freed_at), sa.func.max(_FREED)), else_=sa.null()
 )
@@ -137,7 +138,10 @@ def _waits(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 
 def _insert(is_postgres: bool, select: Any, returns: bool) -> Any:
-    """Return an INSERT that replaces a record with the same key if that one is open or empty."""
+    """Return an INSERT of records, which updates end and amount of an existing one in two cases.
+
+    The existing record is open and the new one has an end, or the existing one ends at its start.
+    """
     insert = (postgresql if is_postgres else sqlite).insert(usage_records)
     insert = insert.from_select(_COLUMNS_IN_ORDER, select)
     insert = insert.on_conflict_do_update(

@@ -76,16 +76,19 @@ class UsageReportStore:
         self._db = database
 
     async def done_until(self) -> int | None:
-        """Return the end of the stored totals, or the oldest record if there are none.
+        """Return the end of the stored totals, or the start of the oldest record or wait.
 
-        None: there are neither totals nor records.
+        None: there are no totals, no records and no pending sessions.
         """
         async with self._db.read() as tx:
             done = await read_done_until(tx)
             return await first_record(tx) if done is None else done
 
     async def sums(self, scope: UsageScope, interval: Interval) -> list[Sum]:
-        """Return the sums over an interval of whole hours, for each group and slot."""
+        """Return the sums over an interval of whole hours, for each group and slot.
+
+        A group and slot can have several sums, which the caller must add.
+        """
         async with self._db.read() as tx:
             if scope.owner_id is not None:
                 return await _sums(tx, _fact_sums(scope, interval))
@@ -101,8 +104,8 @@ class UsageReportStore:
     ) -> list[Sum]:
         """Return the sums over steps of an interval, for each group and slot.
 
-        A step begins ``offset`` seconds before a multiple of ``step`` seconds. ``Sum.at`` is its
-        start. The interval has whole hours, and the step is an hour or a day.
+        A step begins ``offset`` seconds before a multiple of ``step`` seconds. ``Sum.at`` is the
+        start of the step. The interval has whole hours, and the step is an hour or a day.
         """
         is_of_days = step == DAY and offset % DAY == 0
         async with self._db.read() as tx:
@@ -130,7 +133,7 @@ class UsageReportStore:
                         yield waiting_record(row)
 
     async def names(self, by: Dimension, keys: Sequence[str]) -> dict[str, str]:
-        """Return the names of users or projects by id; other groups are their own names."""
+        """Return the names of users or projects by id; empty for other dimensions."""
         if by not in (Dimension.USER, Dimension.PROJECT) or not keys:
             return {}
         async with self._db.read() as tx:

@@ -11,7 +11,7 @@ from .users import Users
 
 
 class AccountDeletions:
-    """Only the Hub may call it, for a user who is signed in there."""
+    """Deletes accounts for the Hub, for users who are signed in there."""
 
     def __init__(self, sign_ins: SignIns, users: Users) -> None:
         self._sign_ins = sign_ins
@@ -20,7 +20,9 @@ class AccountDeletions:
     async def delete(
         self, caller: Caller, name: str, password: str, client_ip: str, factor: SecondFactor
     ) -> None:
-        """Delete the account of a user name and its password; the lockout of sign-ins applies.
+        """Delete the account with a user name if the password is correct.
+
+        Wrong passwords count for the lockout of sign-ins.
 
         Raises
         ------

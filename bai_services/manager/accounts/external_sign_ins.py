@@ -49,8 +49,8 @@ _MANAGER = Caller(Role.SUPERADMIN, username="manager")
 class ExternalSignIns:
     """Finds, creates and links the accounts of external identities.
 
-    An identity is its issuer and subject. Names and e-mail addresses identify nobody: their owners
-    change.
+    An identity is identified by its issuer and subject, not by a name or an e-mail address: their
+    owners change.
     """
 
     def __init__(
@@ -78,7 +78,9 @@ class ExternalSignIns:
         client_ip: str,
         factor: SecondFactor,
     ) -> VerifiedAccount:
-        """Return the account of an identity; link or create it if the rules allow that.
+        """Return the account of an identity.
+
+        If there is none, link or create an account, as far as the rules allow that.
 
         Raises
         ------
@@ -104,7 +106,7 @@ class ExternalSignIns:
         checked = CheckedFactor()
         if not rules.skips_code:
             checked = await self._check_code(account, user, client_ip, factor)
-        # Not before the code: the identity alone must not change the account.
+        # After the check of the code: an identity without the code must not change the account.
         if not is_linked and not checked.needs_registration:
             await self._link_by_email(account, user, client_ip)
         await self._audit.add(self._entry(account, user, client_ip))
@@ -166,7 +168,7 @@ class ExternalSignIns:
     async def _with_email(self, user: ExternalUser) -> Account | None:
         """Return the account to which an identity may be linked by its verified e-mail address.
 
-        Only accounts with the role user: an administrator's account must be linked from inside.
+        Only accounts with the role user: an administrator must sign in and then link the identity.
         """
         email = user.email.strip()
         address = email.lower()
@@ -179,7 +181,7 @@ class ExternalSignIns:
             return None
         issuers = {one.issuer for one in await self._identities.of(found.account.id)}
         if user.issuer in issuers:
-            # Another identity, or a request at the same time has linked this one.
+            # The account has another identity, or a request at the same time has linked this one.
             return await self._identities.account_of(user.issuer, user.subject)
         return found.account
 

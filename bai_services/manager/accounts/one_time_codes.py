@@ -59,15 +59,18 @@ from . import authorizer
 from .lockouts import Lockouts
 
 REGISTRATION_SECONDS = 600
-# Time from the code to the end of the sign-in: the user may have to choose a new password, or to
-# confirm the end of another sign-in.
+# Maximum time from the code to the end of the sign-in: the user may have to choose a new password,
+# or to confirm the end of another sign-in.
 PROOF_SECONDS = 600
 _PROOF, _REGISTRATION = "code-proof", "code-registration"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedFactor:
-    """The result of a check. ``proof`` is empty if the account needs no code."""
+    """The result of a check. ``proof`` is empty if no code was needed.
+
+    ``needs_registration``: the user must register an authenticator to complete the sign-in.
+    """
 
     proof: str = ""
     needs_registration: bool = False
@@ -76,7 +79,7 @@ class CheckedFactor:
 class OneTimeCodes:
     """Registers authenticators and checks their codes.
 
-    ``proof`` and ``registration`` are data for the caller, encrypted with the manager's key.
+    ``proof`` and ``registration`` are encrypted: the caller only passes them to later calls.
     """
 
     def __init__(
@@ -94,7 +97,7 @@ class OneTimeCodes:
         self._audit = context.audit
         self._lockouts = lockouts
         self._key = key
-        # A separate key: no other part of the manager can create a proof.
+        # A separate key: a text that another part of the manager encrypts is no valid proof.
         derived = hmac.new(key, b"one-time-codes", hashlib.sha256).digest()
         self._fernet = Fernet(base64.urlsafe_b64encode(derived))
         self._rules = rules
@@ -153,6 +156,8 @@ class OneTimeCodes:
 
         Raises
         ------
+        NotFound
+            If the caller has no authenticator.
         InvalidRequest
             If the code is wrong.
         SignInBlocked
@@ -176,7 +181,7 @@ class OneTimeCodes:
         return RecoveryCodes(recovery_codes=[grouped(one) for one in codes])
 
     async def check(self, account: Account, factor: SecondFactor) -> CheckedFactor:
-        """Check the second factor of a sign-in, after the password.
+        """Check the second factor of a sign-in, after the password or the external identity.
 
         Raises
         ------
@@ -370,7 +375,7 @@ def _qr_code(text: str) -> str:
 
 
 def _totp(secret: bytes) -> TOTP:
-    # SHA-1 is the only algorithm that all authenticators support.
+    # Some authenticators support only SHA-1.
     return TOTP(secret, DIGITS, SHA1(), STEP_SECONDS)
 
 

@@ -41,7 +41,7 @@ EXCLUDED_ROLES = frozenset({Role.SUPERADMIN, Role.MONITOR})
 
 
 class PasswordResets:
-    """Requests and redeems links; only the Hub may call it, for users on its pages."""
+    """Requests and redeems links for the Hub, for users on its pages."""
 
     def __init__(
         self,
@@ -65,7 +65,9 @@ class PasswordResets:
     async def request(
         self, caller: Caller, email: str, client_ip: str, language: str, page: str
     ) -> None:
-        """Send a link to ``page`` to an e-mail address, if an account has this address.
+        """Send a mail to the account with an e-mail address, if there is one.
+
+        The mail contains a link to ``page``, or says that the password cannot be reset by mail.
 
         Raises
         ------
@@ -74,8 +76,8 @@ class PasswordResets:
         Conflict
             If no mail server is configured.
         SignInBlocked
-            If there were too many requests from this address. Too many requests for one account
-            have no effect, and the same response as others.
+            If there were too many requests from this network address. Too many requests for one
+            e-mail address have no effect, and the same response as others.
         """
         authorizer.require(caller, "account.reset-password")
         address = names.check_email(email)
@@ -160,7 +162,10 @@ class PasswordResets:
             )
 
     async def _prepare_mail(self, mail: Mail) -> tuple[str, Mapping[str, str]] | None:
-        """Create the link of a mail; without an account there is no mail."""
+        """Create the link of a mail; without an account there is no mail.
+
+        If the account may not reset its password, the mail says so instead.
+        """
         candidate = await self._accounts.by_sign_in_name(mail.recipient)
         if candidate is None or candidate.account.status == "deleted":
             return None
@@ -179,7 +184,7 @@ class PasswordResets:
         )
         await self._store.add(_hash(token), account, now, now + LINK_LIFETIME, entry)
         minutes = int(LINK_LIFETIME.total_seconds() // 60)
-        # The part after # is not sent in requests, so it is in no log and no Referer header.
+        # The part after # is not sent in requests, so it is in no access log and no Referer header.
         link = f"{mail.values['page']}?lang={mail.language}#{token}"
         return MAIL_KIND, {"minutes": str(minutes), "link": link}
 
@@ -187,8 +192,8 @@ class PasswordResets:
 def _may_reset(candidate: PasswordAccount) -> bool:
     """Return whether the account may get a password by mail.
 
-    An account without a password was created for keypairs only; an administrator decides whether
-    it gets a password.
+    The user of an account without a password has only keypairs or external identities; an
+    administrator decides whether the account gets a password.
     """
     return candidate.password_hash is not None and candidate.account.role not in EXCLUDED_ROLES
 

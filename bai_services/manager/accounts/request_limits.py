@@ -1,4 +1,4 @@
-"""Limits of requests of users who are not signed in, per address and per name."""
+"""Limits for requests of users who are not signed in, per network address and per name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from bai_services.db.database import Database
 
 from .lockouts import network_of
 
-# Requests until a block of 20 minutes. The count is reset 20 minutes after the last request.
+# Number of requests before a block of 20 minutes. The count is reset 20 minutes after the last
+# request.
 MAX_REQUESTS_PER_ADDRESS = 20
 MAX_REQUESTS_PER_NAME = 3
 

@@ -2,7 +2,7 @@
 
 With e-mail verification there is no account until the user has opened the link in a mail and has
 entered the password again. Otherwise somebody could sign up with the address of another user, who
-would then confirm an account whose password this user does not know.
+would then confirm an account without knowing its password.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ AWAITS_APPROVAL = "waits for the approval of an administrator"
 
 
 class SignUps:
-    """Only the Hub may call it, for users on its pages."""
+    """Creates accounts for the Hub, for users on its pages."""
 
     def __init__(
         self,
@@ -87,8 +87,12 @@ class SignUps:
             If a field of the form is not valid; ``field`` names it.
         AlreadyExists
             If the user name or, without verification, the e-mail address is taken.
-        SignInBlocked, Unavailable
+        Conflict
+            If the e-mail address must be verified, but no mail server is configured.
+        SignInBlocked
             If there were too many requests with this e-mail address or from this network address.
+        Unavailable
+            If the domain is not active, or too many requests are in progress.
         """
         authorizer.require(caller, "account.sign-up")
         now = self._clock()
@@ -223,7 +227,7 @@ class SignUps:
         if not await self._store.set_token(sign_up_id, hash_of_token(token)):
             return None
         hours = int(LINK_LIFETIME.total_seconds() // 3600)
-        # The part after # is not sent in requests, so it is in no log and no Referer header.
+        # The part after # is not sent in requests, so it is in no access log and no Referer header.
         link = f"{mail.values['page']}?lang={mail.language}#{token}"
         return MAIL_KIND, {"hours": str(hours), "link": link}
 

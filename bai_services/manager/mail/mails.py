@@ -36,8 +36,8 @@ class Mails:
     """Sends mails from a queue in the database.
 
     The manager that holds the lease delivers the mails one after the other. A mail stays in the
-    queue until the mail server has accepted it, so a manager that is killed loses none; it may send
-    one twice.
+    queue until the mail server has accepted it or the mail is given up. If a manager is killed, no
+    mail is lost, but one may be sent twice.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Mails:
             return
         attempts = mail.attempts + 1
         next_at = self._clock() + retry_delay(attempts)
-        # The log contains no addresses of recipients.
+        # Do not log the address of the recipient.
         log.warning("mail %s (%s), attempt %d: %s", mail.id, mail.kind, attempts, error)
         self._metrics.mails.labels("failed").inc()
         await self._store.mark_failed(mail.id, attempts, next_at, str(error))

@@ -18,8 +18,7 @@ def message_of(
 ) -> EmailMessage:
     """Return the message of a mail, as plain text.
 
-    ``email`` rejects line breaks in headers, and only ``kind`` and ``brand`` determine the subject:
-    no value can add or change a header.
+    ``email`` rejects line breaks in headers, and no header contains any of ``values``.
 
     Raises
     ------

@@ -13,16 +13,16 @@ from ..settings import MailServer
 COMMAND_TIMEOUT_SECONDS = 20.0
 TOTAL_TIMEOUT_SECONDS = 60.0
 _MAX_REPLY_CHARACTERS = 160
-# Response of a mail server that closes the connection, to any command.
+# Reply code to any command if the mail server closes the connection.
 CLOSING = 421
 
 
 class SendFailed(Exception):
     """A message that was not delivered.
 
-    ``is_final``: the mail server has rejected this message, so a retry would fail as well.
-    ``is_of_message``: the mail server has rejected only this message, possibly for now. Otherwise
-    the server or its settings are the cause, and every other message would fail, too.
+    ``is_final``: the message is invalid or was rejected, so a retry would fail as well.
+    ``is_of_message``: this message is the cause. Otherwise the server or its settings may be the
+    cause, and other messages may fail, too.
     """
 
     def __init__(self, text: str, *, is_final: bool = False, is_of_message: bool = False) -> None:

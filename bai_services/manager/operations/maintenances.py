@@ -33,7 +33,7 @@ _WRITERS = (Role.SUPERADMIN, Role.HUB, Role.AGENT, Role.SESSION)
 
 
 class Maintenances:
-    """Plans maintenance; ``capacity_changed`` wakes the scheduler after a change."""
+    """Plans maintenance, and wakes the scheduler after a change."""
 
     def __init__(self, context: ManagerContext) -> None:
         self._store = MaintenanceStore(context.database)

@@ -1,4 +1,4 @@
-"""Facts about the installation: versions, licences, health, database and queue."""
+"""Facts about the installation: versions, licences, health, database, and numbers of objects."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class System:
 
 @functools.cache
 def installed_packages() -> tuple[Package, ...]:
-    """Return the installed Python packages by name. The first call reads many files."""
+    """Return the installed Python packages, sorted by name. The first call reads many files."""
     found = {
         each.metadata["Name"].lower(): Package(
             each.metadata["Name"], each.version, _licence(each.metadata)

@@ -1,4 +1,4 @@
-"""Computes the totals of each hour from records and samples, and deletes old statistics."""
+"""Compute the totals of each hour from records and samples, and delete old statistics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TICK_SECONDS = 60.0
 DELAY = timedelta(seconds=COARSE.interval_seconds + 120)
 # Number of kernels whose samples are read at a time.
 _KERNELS = 50
-# At the start, resources that were released this long before the last totals are checked.
+# At the start, the check of the records begins this many seconds before the end of the totals.
 _CHECKED = 24 * HOUR
 # Number of hours that one step computes at most.
 _HOURS_PER_STEP = 500
@@ -56,7 +56,7 @@ class UsageAggregation:
         await self._loop.stop()
 
     async def step(self) -> None:
-        """Compute the totals of all hours that have ended."""
+        """Compute the missing totals of hours that have ended, at most ``_HOURS_PER_STEP``."""
         token = await self._lease.hold()
         if token is None:
             self._is_checked = False

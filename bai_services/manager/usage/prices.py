@@ -17,7 +17,10 @@ from ..audit import Audit
 
 
 class PriceList:
-    """Reads and replaces the prices. A new price applies to hours that are not yet computed."""
+    """Reads and replaces the prices.
+
+    A new price applies to hours whose totals are computed after the change.
+    """
 
     def __init__(self, store: UsagePriceStore, audit: Audit) -> None:
         self._store = store

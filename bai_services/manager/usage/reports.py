@@ -59,8 +59,8 @@ class ReportRequest:
     """What a report contains.
 
     ``until`` None means now. ``user`` is a username; ``is_own``: only the caller's own usage. The
-    report contains the ``limit`` groups with the largest usage of ``slot`` or, if that is empty, of
-    session time.
+    report contains the ``limit`` groups with the largest usage of ``slot``. If ``slot`` is empty,
+    session time counts or, for device models, the usage of all slots.
     """
 
     since: datetime
@@ -75,7 +75,7 @@ class ReportRequest:
 
 
 class UsageReports:
-    """Reads reports. A user sees the own usage, a domain admin that of the domain."""
+    """Reads reports. A user sees their own usage, a domain admin the usage of the domain."""
 
     def __init__(self, store: UsageReportStore, prices: UsagePriceStore, clock: Clock) -> None:
         self._store = store
@@ -92,7 +92,7 @@ class UsageReports:
         NotFound
             If there is no such user, or the caller may not see the user.
         Unavailable
-            If the totals of the last days are not computed yet.
+            If the totals of more than three days of the period are not computed yet.
         """
         scope = await self._scope(caller, request)
         zone, now = zone_of(request.time_zone), self._clock()
@@ -102,7 +102,7 @@ class UsageReports:
             raise InvalidRequest("since must be before until, and in the past", field="since")
         end = intervals[-1].end
         done = await self._store.done_until()
-        if done is None:  # no session has started yet
+        if done is None:  # no session has started or waits
             done = max(intervals[0].start, end - _MAX_MISSING)
         measured_until = max(intervals[0].start, full_hour(min(done, end)))
         if end - measured_until > _MAX_MISSING + HOUR:

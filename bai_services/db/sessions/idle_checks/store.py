@@ -41,7 +41,8 @@ from .results import CHECK_COLUMNS, Key, StoredCheck, checker_of, read_checks
 
 # CPU amounts are integers in thousandths of a core.
 _CORE = 1000
-# Kernels whose injections are read in one query: they are large.
+# Number of kernels (in ``recorded``: sessions) whose injections one query reads. An injection is
+# large.
 _KERNELS_PER_QUERY = 100
 # Sessions that one query reads, so that the event loop is not blocked for long.
 _SESSIONS_PER_QUERY = 500
@@ -51,7 +52,7 @@ MAX_WAITING = 1000
 
 @dataclass(frozen=True, slots=True)
 class RunningSession:
-    """A running session of a scope with a checker."""
+    """A running session to which at least one checker applies."""
 
     id: str
     name: str
@@ -83,7 +84,7 @@ class Decision:
 
 
 class IdleCheckStore:
-    """Each public method is one transaction."""
+    """Each public method is one transaction, except ``kernel_facts`` and ``recorded``."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -163,7 +164,8 @@ class IdleCheckStore:
     ) -> None:
         """Store results, delete others, and add decisions; keep what users set.
 
-        Of several decisions of a checker for a session, the first one is kept.
+        Of several decisions of a checker for a session, the first one is kept, and the first one of
+        a dry run.
         """
         if not (changed or removed or decisions):
             return
@@ -204,8 +206,9 @@ class IdleCheckStore:
     async def clean_up(self, before: datetime) -> None:
         """Delete the decisions before a time, and bindings that are no longer valid.
 
-        Those are the bindings of scopes that no longer exist, and bindings by domain admins of
-        users who have moved to another domain.
+        A binding is deleted if its scope no longer exists, or if a domain admin created or last
+        changed it and its user has moved to another domain. Other bindings of such a user get the
+        new domain.
         """
         domain = sa.select(users.c.domain).where(users.c.id == bindings.c.scope_id)
         has_moved = sa.and_(
@@ -227,7 +230,7 @@ class IdleCheckStore:
             )
 
     async def is_unchanged(self, session_id: str, applied: AppliedChecker) -> bool:
-        """Return whether no user has kept the session alive or excluded it in the meantime."""
+        """Return whether what users set for the session is the same as in ``applied``."""
         columns = session_idle_checks.c
         async with self._db.read() as tx:
             found = await tx.execute(
@@ -399,7 +402,7 @@ _FACTS = sa.select(
 
 
 async def _bound_checkers(tx: AsyncConnection) -> dict[Key, list[tuple[Checker, bool]]]:
-    """Return the checkers of the enabled bindings by scope, and whether each is a dry run."""
+    """Return (checker, whether the binding is a dry run) of the enabled bindings, by scope."""
     by_id = {
         row.id: checker_of(row.id, row.name, row.type, row.settings)
         for row in await tx.execute(
@@ -437,7 +440,10 @@ def _applied(
     by_scope: Mapping[Key, Sequence[tuple[Checker, bool]]],
     set_by_users: Mapping[Key, Any],
 ) -> tuple[AppliedChecker, ...]:
-    """Return the checkers that apply to a session; a dry run only if all its bindings are one."""
+    """Return the checkers of a session's scopes.
+
+    A checker is a dry run only if all its bindings to these scopes are dry runs.
+    """
     scopes = (
         (BindingScope.DOMAIN, row.domain),
         (BindingScope.PROJECT, row.project_id),

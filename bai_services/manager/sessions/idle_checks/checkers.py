@@ -132,7 +132,7 @@ class IdleCheckers:
         AlreadyExists
             If the checker is already bound to the scope.
         Forbidden
-            If the scope, or the role of its user, is above the caller.
+            If the caller may not bind checkers to the scope, or to a user with a higher role.
         NotFound
             If the checker or the scope does not exist.
         """
@@ -160,12 +160,12 @@ class IdleCheckers:
     async def change_binding(
         self, caller: Caller, binding_id: str, changes: Mapping[str, bool]
     ) -> IdleCheckerBinding:
-        """Enable or disable a binding, or make it a dry run.
+        """Enable or disable a binding, or change whether it is a dry run.
 
         Raises
         ------
         Forbidden
-            If a superadmin created or changed the binding, and the caller is a domain admin.
+            If a superadmin created or last changed the binding, and the caller is a domain admin.
         """
         binding = await self._own_binding(caller, binding_id)
         values = {**changes, "changed_by_role": caller.role}

@@ -321,7 +321,10 @@ def _decision_of(
 
 
 def _differs(before: StoredCheck, after: StoredCheck) -> bool:
-    """Return whether a result must be stored again; the numbers of the rule may be older."""
+    """Return whether a result must be stored again.
+
+    A change of the numbers in the rule alone is not stored.
+    """
     if (before.status, before.is_dry_run, before.is_due) != (
         after.status,
         after.is_dry_run,

@@ -29,7 +29,7 @@ MIN_PERIOD_SECONDS = 600
 MAX_PERIOD_SECONDS = int(COARSE.kept_for.total_seconds())
 MAX_SESSIONS = 1000
 MAX_STOPS = 100
-# Maximum number of samples that one replay reads.
+# Number of samples after which a replay reads no further sessions.
 MAX_SAMPLES = 300_000
 _SESSIONS_PER_STEP = 10
 # Samples that one query returns at most, so that the event loop is never blocked for long.
@@ -62,9 +62,10 @@ class IdleReplays:
     ) -> Replay:
         """Return what a utilization checker would have stopped in a period that ends now.
 
-        ``key`` is a checker, whose settings ``changes`` replaces; without it, ``changes`` has all
-        settings. A stop is wrong if the session was used again within ``reuse_seconds``. The replay
-        ignores pressure, keep-alives and exclusions.
+        ``key`` is the id or name of a checker, some of whose settings ``changes`` replaces. If
+        ``key`` is None, the settings are ``changes`` and the defaults. A stop is wrong if the
+        session was used again within ``reuse_seconds``. The replay ignores bindings, pressure,
+        keep-alives and exclusions.
 
         Raises
         ------
@@ -112,7 +113,7 @@ class IdleReplays:
         resolution: Resolution,
         reuse: timedelta,
     ) -> tuple[list[ReplayedStop], int]:
-        """Return the stops, and the number of sessions within the limit of samples."""
+        """Return the stops, and the number of judged sessions, which ``MAX_SAMPLES`` limits."""
         stops: list[ReplayedStop] = []
         read = judged = 0
         for first in range(0, len(sessions), _SESSIONS_PER_STEP):

@@ -16,7 +16,7 @@ const TYPES = new Map<string, 'info' | 'warning' | 'error'>([
   ['critical', 'error']
 ]);
 
-/** The announcements that the user has not dismissed; a failed query shows none. */
+/** The announcements that the user has not dismissed; nothing if they were never loaded. */
 export function AnnouncementBanner() {
   const { t } = useTranslation();
   const { data: announcements = [] } = useQuery(announcementsQuery);

@@ -5,7 +5,7 @@ import { formatTime } from '../components/time';
 import { maintenancesQuery } from '../data/maintenances';
 import { isolated } from '../i18n/userText';
 
-/** The active maintenances and those of the next days; a failed query shows none. */
+/** The maintenances of `maintenancesQuery`; nothing if they were never loaded. */
 export function MaintenanceBanner() {
   const { t, i18n } = useTranslation();
   const { data: maintenances = [] } = useQuery(maintenancesQuery);

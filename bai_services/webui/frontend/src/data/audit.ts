@@ -1,7 +1,7 @@
 import { useMutation } from '@tanstack/react-query';
 import { api, unwrap } from './client';
 
-/** Verify the whole hash chain of the audit log, in several requests. */
+/** Verify the whole hash chain of the audit log, in as many requests as needed. */
 export function useVerifyChain() {
   return useMutation({
     mutationFn: async () => {

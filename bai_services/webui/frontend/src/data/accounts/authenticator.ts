@@ -13,7 +13,7 @@ export const authenticatorQuery = queryOptions({
 const refresh = () =>
   queries.invalidateQueries({ queryKey: authenticatorQuery.queryKey, exact: true });
 
-/** Create a secret; it is stored when it is confirmed. */
+/** Create a secret, which is stored by `useConfirmRegistration`. */
 export function useBeginRegistration() {
   return useMutation({ mutationFn: () => unwrap(api.POST('/me/authenticator/registration')) });
 }
