@@ -19,7 +19,7 @@ DELETION_PAGE = "delete-account"
 
 
 class DeleteAccountHandler(FormPage):
-    """Deletes the account of the signed-in user, who confirms it with the password."""
+    """Deletes the account of the signed-in user, who must enter the password."""
 
     @web.authenticated
     async def get(self) -> None:

@@ -1,4 +1,4 @@
-"""Base of the pages for users who are not signed in."""
+"""Base of the self-service pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_FIELD_CHARACTERS = 1024
 
 
 class FormPage(Page):
-    """A page with a form; its responses are not cached, and reveal no address to other sites."""
+    """A page with a form. Its responses are not cached, and requests from it have no Referer."""
 
     @property
     def self_service(self) -> SelfService:

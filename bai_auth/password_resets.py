@@ -2,7 +2,7 @@
 
 The token of a link is in the part of the URL after ``#``, which browsers send to no server. The
 page's script moves it into a field of the form, so it is in no URL of a request, no log and no
-Referer header. A program that only opens the link, such as a virus scanner, does not use it up.
+Referer header. A virus scanner that only opens the link does not redeem the token.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from traitlets.config import LoggingConfigurable
 from bai_services.core import errors
 from bai_services.service_client import ServiceClient
 
-# Time for which the manager's response is cached whether it can send mails.
+# Time for which the Hub caches whether the manager can send mails.
 MAIL_CACHE_SECONDS = 30.0
 # The same if the manager was unavailable.
 FAILURE_CACHE_SECONDS = 3.0
@@ -141,7 +141,7 @@ class SelfService(LoggingConfigurable):
         Raises
         ------
         TraitError
-            If a setting is missing or invalid.
+            If a page sends mails, and ``public_url`` is missing or invalid.
         """
         self._base_url = "/hub/" if app is None else app.hub_prefix
         if not self.public_url and app is not None:

@@ -1,7 +1,8 @@
-"""Pages between the password and the end of a sign-in, and the data that they need.
+"""Pages between the first factor of a sign-in (password or OpenID provider) and its end.
 
-The pages ask for a one-time code, for the registration of an authenticator, for a new password, or
-for a confirmation. Meanwhile the Hub keeps the typed password in memory, see `pending_sign_ins`.
+The pages ask for a one-time code, for the registration of an authenticator, or for a confirmation
+that another sign-in may end. Meanwhile the Hub keeps a typed password in memory, see
+`pending_sign_ins`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ PROOF_ATTRIBUTE = "bai_code_proof"
 # Attribute of the login handler with the identity at an OpenID provider that the user has proved.
 # It is never read from a form.
 EXTERNAL_ATTRIBUTE = "bai_external"
-# A registration takes longer: the user installs an app, and stores recovery codes.
+# Lifetimes of a sign-in that waits for a code, or for a registration. A registration takes longer:
+# the user installs an app, and stores recovery codes.
 CODE_SECONDS = 300.0
 REGISTRATION_SECONDS = 600.0
 
@@ -41,8 +43,8 @@ class SignInSteps(BaseHandler):
     def take_pending(self) -> Credentials | None:
         """Return the unfinished sign-in that the form continues.
 
-        Return None if the form continues none, or if it was continued, is too old, or was begun by
-        another browser.
+        Return None if the form continues no sign-in, or if the sign-in was already continued, is
+        too old, or was begun by another browser.
         """
         key = self.get_body_argument("pending", "")
         if not key:

@@ -34,7 +34,7 @@ METADATA_SECONDS = 3600.0
 FAILURE_SECONDS = 2.0
 # Maximum number of codes that are redeemed at a time; anybody can send codes.
 MAX_CONCURRENT = 16
-# An unknown key id causes a download of the keys, but not more often.
+# Minimum time between two downloads of the keys; an unknown key id causes a download.
 MIN_KEYS_SECONDS = 30.0
 MAX_RESPONSE_BYTES = 2**20
 MAX_CLAIM_CHARACTERS = 255
@@ -99,14 +99,15 @@ class OpenIdClient:
         """Redeem an authorization code; return the verified claims of the id token.
 
         If the id token lacks the user name or the e-mail address, the claims of the userinfo
-        endpoint are added.
+        endpoint are added, if the provider has this endpoint.
 
         Raises
         ------
         ProviderUnavailable
-            If the provider does not respond.
+            If the provider does not respond as specified, or too many sign-ins are in progress.
         InvalidResponse
-            If the code is rejected, or the id token is not valid for this sign-in.
+            If the code is rejected, the id token is not valid for this sign-in, or the userinfo
+            endpoint describes another user.
         """
         if self._slots.locked():
             raise ProviderUnavailable("too many sign-ins are in progress")
@@ -210,7 +211,7 @@ class OpenIdClient:
         return claims
 
     async def _key_of(self, metadata: Mapping[str, Any], id_token: str) -> jwt.PyJWK:
-        """Return the key that has signed a token; download the keys if its id is unknown."""
+        """Return the key for the signature of a token; download the keys if this key is unknown."""
         try:
             header = jwt.get_unverified_header(id_token)
         except jwt.PyJWTError as error:
@@ -274,14 +275,14 @@ class OpenIdClient:
 
 @functools.cache
 def _tls_context() -> ssl.SSLContext:
-    """Return the TLS settings of all requests: reading the root certificates takes 25 ms."""
+    """Return the TLS settings, cached because reading the root certificates takes 25 ms."""
     return httpx.create_ssl_context()
 
 
 def external_user(provider: Provider, claims: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manager's description of the user with these claims.
 
-    A claim that is no text, or too long, is left out.
+    A text is empty if its claim is missing, is not a string, is too long or contains NUL.
     """
     verified = claims.get("email_verified")
     return {

@@ -34,7 +34,7 @@ _PROVIDER = r"(?P<name>[a-z0-9-]+)"
 
 
 class OpenIdHandler(BaseHandler):
-    """The parts that the start and the end of a sign-in share."""
+    """Base of the handlers that begin or end a sign-in at a provider."""
 
     def client_of(self, name: str) -> OpenIdClient:
         client: OpenIdClient | None = self.authenticator.openid_clients.get(name)
@@ -53,7 +53,7 @@ class OpenIdHandler(BaseHandler):
         return f"{scheme}://{host}{path}"
 
     async def begin(self, name: str, *, links: bool) -> None:
-        """Redirect the browser to the provider; keep the secrets of the sign-in in its cookie."""
+        """Redirect the browser to the provider; keep the secrets of the sign-in in a cookie."""
         client, flow = self.client_of(name), Flow()
         try:
             url = await client.authorization_url(flow, self.redirect_uri(client))

@@ -119,7 +119,7 @@ def _secret(entry: Mapping[str, Any]) -> str:
 
 
 def check_url(url: str) -> None:
-    """Raise ``ValueError`` unless ``url`` has HTTPS, or is on this machine's loopback address."""
+    """Raise ``ValueError`` unless ``url`` uses HTTPS, or HTTP with a loopback address."""
     parts = urlsplit(url)
     if parts.scheme == "https" and parts.hostname:
         return

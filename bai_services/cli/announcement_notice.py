@@ -15,17 +15,18 @@ from bai_services.core.errors import BaiError
 from . import output, profile
 
 FILE = "announcements.json"
-# Minimum time between two queries; a query after each command would slow it down.
+# Minimum time between two queries: a query after each command would slow the commands down.
 QUERY_INTERVAL_SECONDS = 600.0
 # Number of the newest shown announcements that are remembered.
 MAX_SHOWN = 200
 
 
 async def show(current: profile.Profile, client: Client, *, is_json: bool) -> None:
-    """Print the titles of announcements that were not shown before to standard error.
+    """Print to standard error the titles of announcements that were not shown before.
 
-    Only on a terminal, and each announcement at most once. A failure prints nothing: the command
-    itself has succeeded.
+    Nothing is printed with ``is_json``, or if standard output or standard error is not a terminal.
+    The shown announcements are remembered for one Hub: a command for another Hub forgets them. A
+    failure prints nothing: the command itself has succeeded.
     """
     if is_json or not (sys.stdout.isatty() and sys.stderr.isatty()):
         return

@@ -46,7 +46,7 @@ class Damage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChainProblem:
-    """The first damage of the chain; ``entry_id`` is None if the entry no longer exists."""
+    """The first damage of the chain; ``entry_id`` is None if the damaged entry is not known."""
 
     kind: Damage
     position: int
@@ -78,7 +78,7 @@ def entry_hash(previous: str, position: int, entry: LoggedEntry) -> str:
 
 
 def link(state: ChainState, entries: Iterable[LoggedEntry]) -> list[Link]:
-    """Return the places of new entries, in their order, at the end of the chain."""
+    """Return the positions and hashes of new entries, in their order, at the end of the chain."""
     position, previous = state.head_position, state.head_hash
     links = []
     for entry in entries:

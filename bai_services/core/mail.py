@@ -16,8 +16,8 @@ DEFAULT_LIFETIME = timedelta(days=1)
 class Mail:
     """A mail in the queue.
 
-    ``kind`` selects the texts, and ``values`` are inserted into them. They must contain no secret:
-    the sender adds a secret link at the time of the delivery (``Mails.prepare``).
+    ``kind`` selects the texts, into which ``values`` are inserted. ``values`` must contain no
+    secret: the sender adds a secret link at the time of the delivery (``Mails.prepare``).
     """
 
     id: str

@@ -43,7 +43,7 @@ class ChainChanged(Exception):
 class AuditChainStore:
     """Appends entries to the chain, and removes old ones from its beginning.
 
-    A change is committed only if the chain is still in the state that the caller has read.
+    A change is committed only if the end of the chain that it moves has not moved meanwhile.
     """
 
     def __init__(self, database: Database) -> None:
@@ -60,12 +60,12 @@ class AuditChainStore:
             return await _state(tx), records(LoggedEntry, await tx.execute(chosen.limit(limit)))
 
     async def append(self, seen: ChainState, links: Sequence[Link]) -> None:
-        """Append entries to the chain, whose state must still be ``seen``.
+        """Append entries to the chain, whose head must still be that of ``seen``.
 
         Raises
         ------
         ChainChanged
-            If the state has changed or an entry is already chained.
+            If the head has changed or an entry is already chained.
         """
         async with self._db.write() as tx:
             if seen == ChainState():
@@ -101,7 +101,7 @@ class AuditChainStore:
             last: tuple[int, str] | None = None
             count = 0
             for position, its_hash, at in await tx.execute(oldest):
-                # A gap is damage: keep the entries around it, so that it can be found.
+                # A gap is damage: keep the entries after it, so that it can be found.
                 if at >= before or position != state.anchor_position + count + 1:
                     break
                 last, count = (position, its_hash), count + 1

@@ -42,7 +42,7 @@ class MailStore:
             return [Mail(**row) for row in (await tx.execute(rows)).mappings()]
 
     async def remove(self, mail_id: str) -> None:
-        """Delete a mail that was sent or given up."""
+        """Delete a mail that needs no further attempt."""
         async with self._db.write() as tx:
             await tx.execute(mails.delete().where(mails.c.id == mail_id))
 
@@ -56,7 +56,7 @@ class MailStore:
             await tx.execute(mails.update().where(mails.c.id == mail_id).values(columns))
 
     async def summary(self) -> tuple[int, str]:
-        """Return the number of mails in the queue, and the error of the one that failed last."""
+        """Return the number of mails in the queue, and the error of a mail that failed."""
         failed = sa.select(mails.c.last_error).where(mails.c.last_error != "")
         async with self._db.read() as tx:
             count = await tx.scalar(sa.select(sa.func.count()).select_from(mails))

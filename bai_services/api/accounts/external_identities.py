@@ -21,7 +21,7 @@ _Required = Annotated[ShortText, Field(min_length=1)]
 
 
 class ExternalUser(Body):
-    """Claims of a verified id token; only ``issuer`` and ``subject`` identify the user."""
+    """Verified claims about a user; only ``issuer`` and ``subject`` are the user's identity."""
 
     provider: NameText
     issuer: _Required

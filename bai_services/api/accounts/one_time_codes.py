@@ -1,7 +1,7 @@
 """`/me/authenticator`: the caller's authenticator for one-time codes, and its registration.
 
-Changes are accepted from signed-in browsers only: with a stolen token or keypair, nobody can
-register or remove an authenticator.
+Changes at this path are accepted from signed-in browsers only: a stolen token or keypair is not
+sufficient to register or remove the caller's authenticator.
 """
 
 from __future__ import annotations

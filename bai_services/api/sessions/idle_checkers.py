@@ -127,7 +127,7 @@ class IdleDecision(ResponseModel):
 
 
 class IdleReplayRequest(IdleCheckerSettings):
-    """``checker``: a checker, whose settings the other fields replace.
+    """``checker``: a checker, whose settings are replaced by those in the request.
 
     ``reuse_seconds``: a stop is wrong if the session was used again within this time.
     """

@@ -52,7 +52,7 @@ class UsageRow(ResponseModel):
 
 
 class UsageReport(ResponseModel):
-    """Oldest interval first, and in each interval the group with the largest usage first.
+    """Oldest interval first, then the group with the largest usage in the whole period first.
 
     ``measured_until``: the utilization of later usage is not counted yet. ``groups``: number of
     groups with usage, which is larger than the number of groups in ``rows`` if ``limit`` is

@@ -182,7 +182,7 @@ async def _known_problem(client: Client, known: str) -> dict[str, Any] | None:
 async def _entries(
     client: Client, filters: dict[str, Any], maximum: int
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield the matching entries by id; each page begins after the last id of the one before."""
+    """Yield the matching entries by id; each page begins after the last id of the previous page."""
     last = 0
     while maximum > 0:
         limit = min(MAX_LIMIT, maximum)

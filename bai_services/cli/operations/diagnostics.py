@@ -15,7 +15,7 @@ from ..command import Connection, connected, example, json_option
 from ..text import json_text
 
 # Files of the bundle with their paths and queries in the REST API. None of the responses contains a
-# secret, a file or a user's data.
+# secret, or the contents of a folder or session.
 PARTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("system", "/system", {}),
     ("health", "/health", {}),

@@ -17,8 +17,9 @@ INVALID_NAME = "invalid-name"
 class ExternalUser:
     """What a provider has asserted about a user.
 
-    Only ``issuer`` and ``subject`` identify the user. ``provider`` is the name in the
-    configuration. The other fields are for new accounts.
+    Only ``issuer`` and ``subject`` are the user's identity. ``provider`` is the name in the
+    configuration. The other fields are for new accounts, and the e-mail address also for links
+    (``ProviderRules.links_email``).
     """
 
     provider: str
@@ -34,8 +35,9 @@ class ExternalUser:
 class ProviderRules:
     """What the operator allows for a provider.
 
-    ``links_email``: a verified e-mail address links the identity to the account of a user with
-    that address. ``skips_code``: the provider itself asks for a second factor.
+    ``links_email``: a verified e-mail address links the identity to the account with that address,
+    if its role is ``user``. ``skips_code``: no one-time code is required, because the provider
+    itself asks for a second factor.
     """
 
     creates_accounts: bool = False

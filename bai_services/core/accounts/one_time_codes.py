@@ -37,7 +37,7 @@ class CodeRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CodeRules:
-    """The rule of each domain; ``default`` applies to all other domains."""
+    """Rules by domain; ``default`` applies to domains that are not in ``by_domain``."""
 
     default: CodeRule = CodeRule.OFF
     by_domain: Mapping[str, CodeRule] = field(default_factory=dict)
@@ -82,7 +82,7 @@ def _rule(text: str) -> CodeRule:
 
 @dataclass(frozen=True, slots=True)
 class SecondFactor:
-    """What a caller sends beside the password.
+    """The second factor that a caller sends.
 
     ``code`` is a one-time code or a recovery code. The Hub sends ``proof`` instead, if the user
     has already sent the code in the same sign-in.
@@ -147,7 +147,7 @@ def is_recovery_code(code: str) -> bool:
 
 
 def grouped(code: str) -> str:
-    """Return a recovery code in groups.
+    """Return a recovery code or a secret in groups of four characters.
 
     >>> grouped("abcdefghjkmnpqrs")
     'abcd-efgh-jkmn-pqrs'

@@ -78,7 +78,7 @@ class CreatedSignUpInvitation(SignUpInvitation):
 
 
 def check_email_domain(email: str, allowed: Sequence[str]) -> None:
-    """Raise ``InvalidRequest`` unless the domain of ``email`` is allowed; empty: all are allowed.
+    """Raise ``InvalidRequest`` unless ``allowed`` is empty or has the domain of ``email``.
 
     >>> check_email_domain("a@example.org", ["example.org"])
     >>> check_email_domain("a@sub.example.org", ["*.example.org"])

@@ -13,7 +13,7 @@ MAX_TITLE_CHARS = 120
 MAX_TEXT_CHARS = 10_000
 # Maximum number of announcements that have not been removed.
 MAX_ANNOUNCEMENTS = 200
-# An announcement is removed this long after its end.
+# Announcements that ended longer ago are removed when another one is created.
 KEPT_AFTER_END = timedelta(days=90)
 
 
@@ -38,9 +38,10 @@ ROLES = (Role.USER, Role.ADMIN, Role.MONITOR, Role.SUPERADMIN)
 class Announcement:
     """An announcement; ``text`` is Markdown.
 
-    ``target`` is the name of the domain or role, or the id of the project; ``target_name`` is its
-    name. ``domain`` is the domain of the audience, None if the audience has several. Without
-    ``ends_at``, the period has no end.
+    ``target`` is the name of the domain or role, or the id of the project; ``target_name`` is the
+    name of this domain, role or project. Both are None for everyone. ``domain`` is the domain of
+    the audience, None if the audience is not restricted to a domain. Without ``ends_at``, the
+    period has no end.
     """
 
     id: str
@@ -91,6 +92,6 @@ def is_addressed(announcement: Announcement, caller: Caller, role: Role) -> bool
 
 
 def check_period(starts_at: datetime, ends_at: datetime | None) -> None:
-    """Raise ``InvalidRequest`` if the period ends before it starts."""
+    """Raise ``InvalidRequest`` unless the period ends after its start."""
     if ends_at is not None and ends_at <= starts_at:
         raise InvalidRequest("ends_at must be after starts_at", field="ends_at")

@@ -11,7 +11,7 @@ from ..scheduling.maintenance import MaintenanceWindow
 MAX_REASON_CHARS = 255
 # Maximum number of maintenances that have not been removed.
 MAX_MAINTENANCES = 200
-# A maintenance is removed this long after its end.
+# Maintenances that ended longer ago are removed when another one is created.
 KEPT_AFTER_END = timedelta(days=90)
 
 

@@ -1,4 +1,4 @@
-"""Which agents maintenance withholds from a session at a time."""
+"""Which agents maintenance withholds from a session at a given time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MaintenanceWindow:
     """A period in which sessions do not start on some agents of a resource group.
 
     ``agents`` None: all agents of the group. ``ends_at`` None: no end. With ``looks_ahead``, a
-    session does not start either if its maximum run time reaches into the period.
+    session also does not start before the period if its maximum run time reaches into the period.
     """
 
     starts_at: datetime
@@ -27,7 +27,10 @@ class MaintenanceWindow:
     looks_ahead: bool = True
 
     def withholds(self, now: datetime, max_run_seconds: int | None) -> bool:
-        """Return whether a session with this maximum run time may not start now."""
+        """Return whether a session with this maximum run time may not start now.
+
+        None: no maximum. Such a session starts before the period, even with ``looks_ahead``.
+        """
         if self.ends_at is not None and now >= self.ends_at:
             return False
         if now >= self.starts_at:

@@ -1,4 +1,4 @@
-"""The choices of a placement: values of options of sessions and resource groups.
+"""Values of the placement options of sessions and resource groups.
 
 The module is outside of the package `placement`, whose import loads the compiled code.
 """

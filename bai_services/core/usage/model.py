@@ -42,7 +42,7 @@ STORED_DIMENSIONS = tuple(d for d in Dimension if d is not Dimension.TOTAL)
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Whose usage it is: the columns by which reports are grouped."""
+    """The groups to which usage belongs: the columns by which reports are grouped."""
 
     owner_id: str
     project_id: str
@@ -67,10 +67,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class UsageRecord:
-    """An amount of a slot that a kernel held, or a session that waited, during one interval.
+    """An amount of a slot that a kernel or session held, or a session that waited.
 
-    ``ended_at`` is None while it lasts. Records of sessions have no kernel; records of cpu and mem
-    have no device.
+    ``ended_at`` is None while this lasts. ``kernel_id`` is empty in records of sessions, and
+    ``device_id`` in those of sessions, cpu and mem.
     """
 
     session_id: str
@@ -126,7 +126,7 @@ def added(one: float | None, other: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Price of one unit of a slot (a core, a GiB, a device) for one hour.
+    """Price of one unit of a slot (a core, a GiB, a device or a session) for one hour.
 
     With ``resource_group`` "", it applies to resource groups without a price for the slot.
     """

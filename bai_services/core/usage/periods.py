@@ -86,9 +86,9 @@ def full_hour(seconds: float) -> int:
 def intervals_of(since: datetime, until: datetime, every: Every, zone: ZoneInfo) -> list[Interval]:
     """Return the intervals that cover a period, oldest first.
 
-    The period begins at a full hour; the first and the last interval can be incomplete. Totals are
-    stored by hours of UTC. In a zone whose offset is not a whole number of hours, a day or month
-    therefore begins at the next full hour of UTC.
+    ``since`` is rounded down to a full hour; the first and the last interval can be incomplete.
+    Totals are stored by hours of UTC. In a zone whose offset is not a whole number of hours, a day
+    or month therefore begins at the next full hour of UTC.
     """
     first, last = full_hour(since.timestamp()), int(until.timestamp())
     edges = [first]
@@ -106,7 +106,7 @@ def intervals_of(since: datetime, until: datetime, every: Every, zone: ZoneInfo)
 
 
 def _starts(local: datetime, every: Every) -> Iterator[datetime]:
-    """Return the starts of the days or months after a local time, without end."""
+    """Yield the starts of the days or months after a local time; the iterator has no end."""
     day = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     while True:
         if every is Every.DAY:

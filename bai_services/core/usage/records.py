@@ -34,7 +34,9 @@ class UsageRow:
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """Usage in the intervals of a period, the oldest first, and in each the largest first.
+    """Usage in the intervals of a period, oldest interval first.
+
+    In each interval, the group with the largest usage in the whole period is first.
 
     ``measured_until`` is the end of the time whose utilization is already counted; later usage is
     allocated, but not measured. ``groups`` is the number of groups with usage; the rows contain

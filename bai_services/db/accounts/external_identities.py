@@ -52,6 +52,8 @@ class IdentityStore:
         ------
         AlreadyExists
             If the identity is linked to an account, or the user has another identity of the issuer.
+        NotFound
+            If the user does not exist.
         """
         already_exists = AlreadyExists(
             "this identity is linked to an account, or the account to another identity of the"

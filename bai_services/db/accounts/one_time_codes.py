@@ -24,7 +24,7 @@ _codes = one_time_codes.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authenticator:
-    """The authenticator that a user has registered."""
+    """The authenticator of a user; ``last_step``: the latest time step whose code was used."""
 
     user_id: str
     registration_id: str
@@ -81,7 +81,7 @@ class OneTimeCodeStore:
                 users.c.id == user_id,
                 users.c.password_changed_at.is_not_distinct_from(password_changed_at),
             )
-            # Lock the user: a change of the password that has not committed yet waits.
+            # Lock the user: wait for a change of the password that has not committed yet.
             locked = sa.select(users.c.id).where(is_same).with_for_update()
             if await tx.scalar(locked) is None:
                 raise Conflict("the password was changed meanwhile; start again")

@@ -88,8 +88,8 @@ class PasswordResetStore:
     ) -> bool:
         """Set a new password, delete all links of the user, and mark all tokens for revocation.
 
-        Change nothing and return False if the link was used meanwhile, or the account has another
-        password, e-mail address or status by now.
+        Return False and do not change the account if the link was used or has expired, the password
+        or e-mail address was changed, or the account is not active.
         """
         links = password_resets
         async with self._db.write() as tx:

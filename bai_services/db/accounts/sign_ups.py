@@ -103,12 +103,12 @@ class SignUpStore:
     async def add_pending(
         self, sign_up: PendingSignUp, now: datetime, expires_at: datetime, mail: Mail
     ) -> None:
-        """Insert a sign-up with its mail, and delete all expired ones.
+        """Insert a sign-up with its mail, and delete all expired sign-ups.
 
         Raises
         ------
         InvalidRequest
-            If its invitation was deleted meanwhile.
+            If its invitation or domain was deleted meanwhile.
         """
         values = {name: getattr(sign_up, name) for name in PendingSignUp.__dataclass_fields__}
         values |= {"created_at": now, "expires_at": expires_at, "consents": [*sign_up.consents]}
@@ -125,7 +125,7 @@ class SignUpStore:
             await tx.execute(pending_sign_ups.delete().where(pending_sign_ups.c.id == sign_up_id))
 
     async def set_token(self, sign_up_id: str, token_hash: str) -> bool:
-        """Store the token of a link; return False if the sign-up no longer exists."""
+        """Store the hash of a link's token; return False if the sign-up no longer exists."""
         async with self._db.write() as tx:
             changed = await tx.execute(
                 pending_sign_ups.update()
@@ -152,10 +152,11 @@ class SignUpStore:
         now: datetime,
         audit: AuditEntry,
     ) -> None:
-        """Insert the account of a sign-up, use its invitation, and delete the pending sign-up.
+        """Insert the account of a sign-up, and use its invitation.
 
-        The user joins the project of the invitation, else the active project of the domain with
-        the name ``default_project``, if there is one.
+        All pending sign-ups with its e-mail address are deleted. The user joins the project of the
+        invitation or, without one, the project ``default_project`` of the domain. An inactive
+        project is skipped.
 
         Raises
         ------

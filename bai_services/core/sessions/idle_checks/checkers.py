@@ -55,10 +55,11 @@ class CheckerSettings:
     """Settings of a checker, with the field names of the REST API.
 
     ``max_seconds`` is the maximum inactivity, the maximum lifetime, or the length of the window.
-    ``thresholds``, ``operator`` and ``idle_percent`` apply to utilization only: a session is idle
-    if at least ``idle_percent`` of the samples in the window are idle.
-    ``min_seconds_under_pressure`` is the shortest window while other sessions wait for the same
-    resources; 0: the window does not shrink.
+    The following fields apply to utilization checkers only. ``thresholds``, ``operator`` and
+    ``idle_percent``: a session is idle if at least ``idle_percent`` of the samples in the window
+    are idle. ``min_seconds_under_pressure`` is the shortest window while other sessions wait for
+    the same resources; 0: the window does not shrink. ``only_under_pressure``: a session is stopped
+    only while other sessions wait for the same resources.
     """
 
     max_seconds: int
@@ -98,7 +99,7 @@ class CheckerSettings:
 
     @property
     def final_warning_seconds(self) -> int:
-        """The time that users have at least after the warning and before the end."""
+        """The minimum time between the final warning and the end."""
         return min(self.warnings_seconds, default=0)
 
 
@@ -117,7 +118,7 @@ class Checker:
     settings: CheckerSettings
 
     def applies_to(self, kind: SessionType) -> bool:
-        """Return whether sessions of a type are judged; batch sessions use no network."""
+        """Return whether sessions of a type are judged: batch sessions not by network checkers."""
         if self.type is CheckerType.NETWORK and kind is SessionType.BATCH:
             return False
         return kind in self.settings.session_types
@@ -127,8 +128,8 @@ class Checker:
 class AppliedChecker:
     """A checker that is bound to a scope of a session.
 
-    ``is_dry_run``: every binding is a dry run, so the checker stops nothing. ``excluded`` and
-    ``kept_alive_at`` were set by a user of the session.
+    ``is_dry_run``: all bindings that apply to the session are dry runs, so the checker does not
+    stop it. ``is_excluded`` and ``kept_alive_at`` were set by a user of the session.
     """
 
     checker: Checker

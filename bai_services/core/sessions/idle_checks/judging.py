@@ -25,14 +25,14 @@ from .checkers import (
 from .usage_table import UsageTable, Values
 from .utilization import IdlePoints, SessionRows, idle_points, needed_points, points_left
 
-# Time from the end of an interval until its samples are stored at the latest.
+# Maximum time from the end of an interval until its samples are stored.
 LAGS = {FINE: timedelta(seconds=20), COARSE: timedelta(seconds=75)}
 
 
 class CheckStatus(StrEnum):
     NOT_CHECKED = "not-checked"  # activity is unknown, or the grace time is not over
     ACTIVE = "active"
-    IDLE = "idle"  # the end approaches
+    IDLE = "idle"  # the end is near, or the checker waits for pressure
     EXCLUDED = "excluded"  # excluded by a user
 
 
@@ -40,7 +40,7 @@ class CheckStatus(StrEnum):
 class JudgedSession:
     """A running session. ``reported_at`` is the time of its last activity report.
 
-    ``waiting`` is the number of pending sessions that wait for resources that it holds.
+    ``waiting`` is the number of pending sessions that wait for the same kinds of resources.
     """
 
     id: str
@@ -58,8 +58,9 @@ class JudgedSession:
 class Judgement:
     """The result of one checker for one session.
 
-    ``ends_at``: when the checker stops the session unless it is used; None: not foreseeable.
-    ``is_due``: the session may be stopped now. ``rule``: the rule with its numbers.
+    ``ends_at``: when the checker stops the session if it is not used, or if its lifetime ends;
+    None: not foreseeable. ``is_due``: the session may be stopped now. ``rule``: the rule with its
+    numbers.
     """
 
     session_id: str
@@ -115,7 +116,7 @@ def window_seconds(settings: CheckerSettings, waiting: int) -> int:
 
 
 def strictest(judgements: Iterable[Judgement]) -> Judgement | None:
-    """Return the judgement with the earliest end that is not a dry run, None if there is none."""
+    """Return the judgement with the earliest end, without dry runs; None if none has an end."""
     ending = [j for j in judgements if j.ends_at is not None and not j.is_dry_run]
     return min(ending, key=lambda j: (j.ends_at, j.checker.name), default=None)
 

@@ -22,9 +22,9 @@ class WaitingSession:
 
     @property
     def waits_for_resources(self) -> bool:
-        """Return whether it is pending because resources are in use.
+        """Whether it is pending because resources are in use or reserved.
 
-        Otherwise it waits for a quota, a dependency, a start time or an account.
+        Otherwise it waits for something else, such as a quota or a dependency.
         """
         failed = {check.get("check") for check in self.reasons if not check.get("passed")}
         return bool(failed & {RESOURCES, RESERVATION})

@@ -33,7 +33,7 @@ class IdleChecker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleCheckerBinding:
-    """A checker judges the sessions of a scope.
+    """The binding of a checker to a scope, whose sessions the checker judges.
 
     ``scope_name`` is the name of a user or project (``DOMAIN/NAME``), else equal to ``scope_id``.
     """
@@ -75,8 +75,9 @@ class IdleDecision:
 class SessionIdleCheck:
     """The last result of one checker for a session.
 
-    ``ends_at``: when the checker stops the session unless it is used. ``warning_seconds``: the
-    latest warning whose time has come, in seconds before the end.
+    ``ends_at``: when the checker stops the session if it is not used, or if its lifetime ends;
+    None: not foreseeable. ``warning_seconds``: the latest warning whose time has come, in seconds
+    before the end; None: no warning is due.
     """
 
     checker_id: str

@@ -1,4 +1,4 @@
-"""Apply a utilization checker to recorded samples: what would it have stopped?"""
+"""Find the sessions that a utilization checker would have stopped, from recorded samples."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ReplayedStop:
     """A session that the checker would have stopped.
 
     ``used_again_at``: when it was used again soon after the stop, so that the stop is wrong; None:
-    it was not. ``device_hours``: time of its accelerators from the stop until its actual end.
+    it was not. ``device_hours``: time of its accelerators from the stop until ``ended_at``.
     """
 
     session_id: str

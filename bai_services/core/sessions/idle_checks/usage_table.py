@@ -94,7 +94,7 @@ class UsageTable:
         return int(at.timestamp()) // self.resolution.interval_seconds
 
     def has_metric(self, name: str) -> bool:
-        """Return whether any kernel has ever reported a metric."""
+        """Return whether a kernel has reported a metric since the table was created."""
         return name in self._series
 
     def __contains__(self, kernel_id: str) -> bool:

@@ -56,9 +56,9 @@ def idle_points(
 ) -> IdlePoints:
     """Return the idle intervals of sessions in the table's intervals until ``last``.
 
-    Thresholds for devices that a session does not have are skipped. A missing value is not idle.
-    If a family has a threshold for memory and none of its devices has reported a utilization, its
-    threshold for utilization is skipped.
+    Thresholds for devices that a session does not have are skipped. A missing value is not below
+    its threshold. If a family has a threshold for memory, and the table has its memory but not its
+    utilization, its threshold for utilization is skipped.
     """
     shape = (sessions.count, table.points)
     has_any = np.zeros(sessions.count, dtype=np.bool_)
@@ -110,7 +110,7 @@ def needed_points(points: int, idle_percent: int) -> int:
 
 
 def points_left(idle: Flags, points: Counts, needed: Counts) -> Counts:
-    """Return after how many further idle intervals each session is idle in its whole window.
+    """Return after how many further idle intervals enough of each session's window is idle.
 
     The window of a session has the last ``points`` columns, of which ``needed`` must be idle.
     """
