@@ -123,6 +123,9 @@ class OpenIdClient:
             more = await self._user_info(metadata, str(tokens.get("access_token", "")))
             if more.get("sub") != claims["sub"]:
                 raise InvalidResponse("the userinfo endpoint describes another user")
+            if "email" in claims:
+                # The endpoint may describe another address.
+                more.pop("email_verified", None)
             claims = {**more, **claims}
         return claims
 

@@ -105,6 +105,20 @@ async def test_missing_claims_are_read_from_the_userinfo_endpoint(
         await claims_of(client)
 
 
+async def test_the_userinfo_endpoint_does_not_verify_the_address_of_the_id_token(
+    client: OpenIdClient, provider: OpenIdProvider
+) -> None:
+    provider.claims |= {"email": "victim@uni.example"}
+    provider.claims.pop("preferred_username", None)
+    provider.user_info = {
+        "email": "ada@uni.example",
+        "email_verified": True,
+        "preferred_username": "ada",
+    }
+    found = external_user(client.provider, await claims_of(client))
+    assert (found["email"], found["is_email_verified"]) == ("victim@uni.example", False)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -330,6 +330,47 @@ async def test_session_can_be_excluded_only_if_the_checker_allows_it(office: Off
     assert await office.status(session) is Status.TERMINATING
 
 
+async def test_session_that_was_excluded_for_a_moment_is_warned_again(office: Office) -> None:
+    session = await office.add_session("lab")
+    settings = CheckerSettings(300, thresholds={"cpu_util": 5}, allows_exclusion=True)
+    await office.add_checker(settings)
+    await office.use(285, lab=1)
+    (shown,) = await office.checks(session)
+    assert shown.ends_at is not None
+    for is_excluded in (True, False):
+        await office.store.exclude(session, is_excluded)
+    while office.now <= shown.ends_at:
+        await office.use(15, lab=1)
+    assert await office.status(session) is Status.RUNNING
+    (again,) = await office.checks(session)
+    assert again.ends_at is not None
+    assert again.ends_at > office.now
+    await office.use(120, lab=1)
+    assert await office.status(session) is Status.TERMINATING
+
+
+async def test_session_that_is_kept_alive_at_the_last_moment_has_no_decision(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await office.add_session("lab")
+    await office.add_checker()
+    write = IdleCheckStore.write
+
+    async def write_and_keep_alive(self: IdleCheckStore, *results: Any) -> None:
+        await write(self, *results)
+        if results[2]:
+            await self.keep_alive(session, office.now)
+
+    monkeypatch.setattr(IdleCheckStore, "write", write_and_keep_alive)
+    await office.use(435, lab=1)
+    assert await office.status(session) is Status.RUNNING
+    assert await office.decisions() == []
+    monkeypatch.undo()
+    await office.use(600, lab=1)
+    assert await office.status(session) is Status.TERMINATING
+    assert await office.decisions() == [("lab", False)]
+
+
 async def test_lifetime_checker_names_the_strictest_rule(office: Office) -> None:
     session = await office.add_session("lab")
     await office.add_checker(CheckerSettings(600), CheckerType.LIFETIME)

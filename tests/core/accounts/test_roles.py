@@ -132,8 +132,8 @@ def test_permission_depends_on_the_rank_of_the_owner(
 
 @pytest.mark.parametrize("action", sorted(ACTIONS))
 def test_domain_admin_may_not_act_on_superadmins(action: str) -> None:
-    """Exceptions are reading accounts, keypairs and quotas, and actions with reach ALL."""
-    is_account_read = action in ("user.read", "keypair.read", "quota.read")
+    """Exceptions are reading accounts, keypairs, quotas and usage, and actions with reach ALL."""
+    is_account_read = action in ("user.read", "keypair.read", "quota.read", "usage.read")
     allowed = reaches(MEMBER, action, SUPERADMINS)
     assert not allowed or is_account_read or reach(Role.ADMIN, action) is Reach.ALL
 
@@ -193,4 +193,5 @@ def test_session_token_has_only_the_documented_actions() -> None:
         "vfolder.read",
         "quota.read",
         "ssh-key.read",
+        "announcement.read-current",
     }

@@ -229,6 +229,17 @@ class IdleCheckStore:
                 bindings.update().where(has_moved).values(domain=domain.scalar_subquery())
             )
 
+    async def remove_decisions(self, session_ids: Sequence[str]) -> None:
+        """Delete the decisions for sessions that were not stopped after all."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                idle_decisions.delete().where(
+                    idle_decisions.c.session_id == sa.bindparam("of_session"),
+                    idle_decisions.c.is_dry_run.is_(False),
+                ),
+                [{"of_session": session_id} for session_id in session_ids],
+            )
+
     async def is_unchanged(self, session_id: str, applied: AppliedChecker) -> bool:
         """Return whether what users set for the session is the same as in ``applied``."""
         columns = session_idle_checks.c

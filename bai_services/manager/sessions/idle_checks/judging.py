@@ -99,7 +99,7 @@ class IdleJudging:
         self._kernels: dict[str, KernelFacts] = {}
         self._started: dict[str, datetime] = {}
         self._loaded: dict[Resolution, set[str]] = {FINE: set(), COARSE: set()}
-        self._stored: dict[Key, StoredCheck] | None = None
+        self._is_new = True
         # When the end of a session was first shown: by the monotonic clock, and by the clock.
         self._shown_since: dict[Key, tuple[float, datetime]] = {}
         self._last: tuple[datetime, float] | None = None
@@ -119,41 +119,48 @@ class IdleJudging:
         now, monotonic = self._clock(), self._monotonic()
         self._notice_clock_change(now, monotonic)
         sessions = await self._store.running() if await self._store.has_bindings() else []
-        if self._stored is None:
-            if await self._clock_was_set_back(now):
-                self._trusted_since = now
-            self._stored = {check.key: check for check in await self._store.stored()}
+        if self._is_new and await self._clock_was_set_back(now):
+            self._trusted_since = now
+        self._is_new = False
+        # Read at each step, because users keep sessions alive and exclude them in between.
+        stored = {check.key: check for check in await self._store.stored()}
         await self._read_kernels(sessions)
         await self._read_samples(sessions, now)
         waiting = await self._waiting(sessions)
-        results = await asyncio.to_thread(self._judge, sessions, waiting, now, monotonic)
+        results = await asyncio.to_thread(self._judge, sessions, waiting, stored, now, monotonic)
         await self._store.write(results.changed, results.removed, results.decisions)
-        self._stored = results.current
-        await self._stop_due(results.due)
+        declined = await self._stop_due(results.due)
+        if declined:
+            await self._store.remove_decisions(declined)
         await self._clean_up(now, monotonic)
 
     def _judge(
         self,
         sessions: Sequence[RunningSession],
         waiting: Mapping[tuple[str, str], int],
+        stored: Mapping[Key, StoredCheck],
         now: datetime,
         monotonic: float,
     ) -> _Results:
         """Judge sessions, and compare the results with the stored ones; runs in a thread."""
         by_id = {session.id: session for session in sessions}
         judged = [self._judged_session(session, waiting) for session in sessions]
-        stored, results = self._stored or {}, _Results()
+        results = _Results()
         for raw in judge(judged, self._tables, now, self._trusted_since):
+            before = stored.get((raw.session_id, raw.checker.id))
+            if before is not None and before.ends_at is None:
+                # Nothing is shown: a user kept the session alive, or excluded it for a moment.
+                self._shown_since.pop(before.key, None)
             judgement = self._after_warning(raw, now, monotonic)
             session = by_id[judgement.session_id]
             check = _check_of(judgement)
-            before = stored.get(check.key)
             if before is None or _differs(before, check):
                 results.changed.append(check)
             else:
                 check = before
             results.current[check.key] = check
-            if judgement.is_due and not (before is not None and before.is_due):
+            is_repeated = judgement.is_dry_run and before is not None and before.is_due
+            if judgement.is_due and not is_repeated:
                 results.decisions.append(_decision_of(judgement, check, session, now))
             if judgement.is_due and not judgement.is_dry_run:
                 results.due.setdefault(session.id, (session, []))[1].append(judgement)
@@ -266,13 +273,19 @@ class IdleJudging:
             is_due=judgement.is_due and (is_shown or judgement.is_dry_run),
         )
 
-    async def _stop_due(self, due: Mapping[str, tuple[RunningSession, list[Judgement]]]) -> None:
+    async def _stop_due(
+        self, due: Mapping[str, tuple[RunningSession, list[Judgement]]]
+    ) -> list[str]:
+        """Stop sessions; return the ids of those that must not be stopped any more."""
+        declined = []
         for session, judgements in due.values():
             first = strictest(judgements)
             if first is None or first.rule is None or await self._lease.hold() is None:
+                declined.append(session.id)
                 continue
             applied = next(each for each in session.checkers if each.checker == first.checker)
             if not await self._store.is_unchanged(session.id, applied):
+                declined.append(session.id)
                 continue
             await self._lifecycle.try_apply(
                 session.id,
@@ -281,6 +294,7 @@ class IdleJudging:
                 expected=Status.RUNNING,
                 result=Result.FAILURE,
             )
+        return declined
 
     async def _clean_up(self, now: datetime, monotonic: float) -> None:
         if (
