@@ -130,6 +130,47 @@ async def test_recipients_that_are_rejected_for_now_do_not_delay_other_mails(
         assert server.to("later@example.com") == []
 
 
+async def test_a_mail_that_cannot_be_prepared_does_not_delay_others(
+    database_url: str,
+    tmp_path: Path,
+    clock: MovableClock,
+    server: MailServerThread,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with mailing(database_url, tmp_path, clock, settings_of(server.port)) as manager:
+
+        async def fail(_mail: Mail) -> None:
+            raise ZeroDivisionError
+
+        manager.mails.prepare("broken", fail)
+        for kind, name in (("broken", "ann"), ("test", "bob")):
+            await manager.mails.add(manager.mails.new(kind, f"{name}@example.com", "en"))
+        await manager.mails.step()
+        assert [mail.recipients for mail in server.mails] == [["bob@example.com"]]
+        assert await queued(manager) == 1
+    assert "cannot be prepared" in caplog.text
+
+
+async def test_the_log_does_not_contain_the_address_of_a_rejected_recipient(
+    database_url: str,
+    tmp_path: Path,
+    clock: MovableClock,
+    server: MailServerThread,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server.responses = {
+        "no@example.com": "550 <No@Example.com>: unknown",
+        "busy@example.com": "450 <busy@example.com>: try later",
+    }
+    async with mailing(database_url, tmp_path, clock, settings_of(server.port)) as manager:
+        for name in server.responses:
+            await manager.mails.add(manager.mails.new("test", name, "en"))
+        await manager.mails.step()
+    text = caplog.text.lower()
+    assert "<the recipient>: unknown" in text and "<the recipient>: try later" in text
+    assert "@example.com" not in text
+
+
 async def test_a_secret_is_added_only_at_the_time_of_the_delivery(
     database_url: str, tmp_path: Path, clock: MovableClock, server: MailServerThread
 ) -> None:

@@ -99,7 +99,7 @@ class NewUsagePrices(Body):
 
 class UsageHandler(APIHandler):
     @operation(
-        "Report the usage of resources in a period: as a user, the own usage; as a domain admin, "
+        "Report the usage of resources in a period: as a user, your own usage; as a domain admin, "
         "that of the domain; otherwise of all",
         tag=_TAG,
         returns=UsageReport,

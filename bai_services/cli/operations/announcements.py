@@ -14,9 +14,11 @@ from ..units import local, parse_time
 
 @click.command(
     "announcements",
-    epilog=example("bai announcements", "bai announcements --dismiss 3f6c1d8e"),
+    epilog=example(
+        "bai announcements", "bai announcements --dismiss 6f1c2d3e-0000-4000-8000-000000000000"
+    ),
 )
-@click.option("--dismiss", metavar="ID", help="Hide this announcement in the web UI and panel.")
+@click.option("--dismiss", metavar="ID", help="Hide this announcement from now on.")
 @click.option("--all", "is_all", is_flag=True, help="Include dismissed announcements.")
 @json_option
 @connected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
@@ -146,7 +147,13 @@ class Mails:
             await self._give_up(mail, "it has expired")
             return True
         preparer = self._preparers.get(mail.kind)
-        prepared = (mail.kind, mail.values) if preparer is None else await preparer(mail)
+        try:
+            prepared = (mail.kind, mail.values) if preparer is None else await preparer(mail)
+        except Exception:
+            # A mail that cannot be prepared must not delay the others.
+            log.exception("mail %s (%s) cannot be prepared", mail.id, mail.kind)
+            await self._record_failure(mail, SendFailed("it cannot be prepared"))
+            return True
         if prepared is None:
             await self._store.remove(mail.id)
             return True
@@ -174,12 +181,18 @@ class Mails:
             return
         attempts = mail.attempts + 1
         next_at = self._clock() + retry_delay(attempts)
-        # Do not log the address of the recipient.
-        log.warning("mail %s (%s), attempt %d: %s", mail.id, mail.kind, attempts, error)
+        reason = _without_recipient(mail, str(error))
+        log.warning("mail %s (%s), attempt %d: %s", mail.id, mail.kind, attempts, reason)
         self._metrics.mails.labels("failed").inc()
         await self._store.mark_failed(mail.id, attempts, next_at, str(error))
 
     async def _give_up(self, mail: Mail, reason: str) -> None:
-        log.error("mail %s (%s) is given up: %s", mail.id, mail.kind, reason)
+        text = _without_recipient(mail, reason)
+        log.error("mail %s (%s) is given up: %s", mail.id, mail.kind, text)
         self._metrics.mails.labels("given-up").inc()
         await self._store.remove(mail.id)
+
+
+def _without_recipient(mail: Mail, text: str) -> str:
+    """Return text for the log: servers often repeat the address of the recipient."""
+    return re.sub(re.escape(mail.recipient), "the recipient", text, flags=re.IGNORECASE)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from bai_services.core.coded_text import CodedText
+from bai_services.core.sessions.idle_checks.checkers import CheckerType
 from bai_services.core.sessions.idle_checks.records import SessionIdleCheck
 from bai_services.db.sessions.idle_checks.results import ViewedCheck
 
@@ -18,8 +19,8 @@ def idle_checks_of(checks: Iterable[ViewedCheck], now: datetime) -> list[Session
 def check_warnings(checks: Sequence[SessionIdleCheck]) -> list[str]:
     """Return a warning for each checker that soon stops the session."""
     return [
-        f"{check.reason}; the session is stopped at {check.ends_at.isoformat(timespec='seconds')} "
-        "unless it is used"
+        f"{check.reason}; the session is stopped at {check.ends_at.isoformat(timespec='seconds')}"
+        + ("" if check.type is CheckerType.LIFETIME else " unless it is used")
         for check in checks
         if check.ends_at is not None and check.warning_seconds is not None and not check.is_dry_run
     ]
