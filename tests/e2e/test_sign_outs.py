@@ -78,7 +78,7 @@ class Account:
             pending = re.search(r'name="pending" value="([^"]+)"', page.text)
             assert pending is not None
             cookie = next(c for c in page.headers.get_list("Set-Cookie") if "bai_pending=" in c)
-            for attribute in ("HttpOnly", "SameSite=Strict", "Max-Age=120", "Path=/hub/login"):
+            for attribute in ("HttpOnly", "SameSite=Strict", "Max-Age=120", "Path=/hub/;"):
                 assert attribute in cookie
             with self.hub.client() as other:
                 # Only the browser that sent the password can confirm the sign-in, and only once.
