@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { UsageRow } from '../src/data/usage/reports';
 import { pointsOf, utilizationByHour, waitingByHour } from '../src/pages/statistics/charts';
+import { hoursFormat } from '../src/pages/statistics/formats';
 import {
   everyOf,
   latestDays,
@@ -44,6 +45,17 @@ describe('state of the page', () => {
     expect(week).toEqual({ since: '2026-01-01', days: 7 });
     expect(everyOf(week)).toBe('day');
   });
+});
+
+test('short times are not rounded to 0 hours', () => {
+  const format = hoursFormat('en');
+  expect([0, 0.0051, 0.123, 1.26, 1234.56].map(format)).toEqual([
+    '0',
+    '0.0051',
+    '0.12',
+    '1.3',
+    '1,234.6'
+  ]);
 });
 
 describe('CSV', () => {
