@@ -37,9 +37,10 @@ THEMES: tuple[tuple[Literal["light", "dark"], dict[str, Any]], ...] = (
 
 
 async def page_names(ui: Shell) -> list[str]:
-    """Return the paths of the pages in the sidebar, of the settings and of the replay form."""
+    """Return an administrator's pages: those in the sidebar, the settings and the replay form."""
     links = ui.page.locator("nav a")
-    await links.first.wait_for()
+    # The pages of administrators appear when the role is known.
+    await links.filter(has_text="Users").wait_for()
     hrefs = [await link.get_attribute("href") for link in await links.all()]
     return [*(href.rpartition("/")[2] for href in hrefs if href), "settings", "scheduler?view=try"]
 

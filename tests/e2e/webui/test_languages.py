@@ -38,9 +38,10 @@ CHOOSE_IN_ANOTHER_TAB = f"""language => {{
 WIDE: ViewportSize = {"width": 1280, "height": 800}
 FOLDER = "webui-languages"
 LABELS = {"ai.backend.service-ports": "sshd:tcp:2222,desktop:vnc:5900,custom:http:8600"}
-# Names of accounts and services, and labels of images are not translated.
+# Names of accounts, services and packages, and labels of images are not translated.
 AS_WRITTEN = (
     "^batch query uid-match$",
+    "^Markdown$",
     "^(user|admin|monitor)$",
     "JupyterHub service bai$",
 )

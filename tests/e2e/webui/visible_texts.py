@@ -42,32 +42,50 @@ async () => {
   // AntD tabs outside of their box are not lost: users reach them with a gesture or in a menu.
   const isScrolling = (at, style) =>
     /auto|scroll/.test(style.overflowX) || at.classList.contains('ant-tabs-nav-wrap');
+  // What `problem` needs to know about an element. Many texts have the same ancestors.
+  const measure = at => {
+    const style = getComputedStyle(at);
+    const area = at.getBoundingClientRect();
+    return {
+      isScrolling: isScrolling(at, style),
+      isShortening: style.textOverflow === 'ellipsis' || style.webkitLineClamp !== 'none',
+      isBox: style.display !== 'inline' && area.width > 0,
+      isPositioned: style.position === 'fixed' || style.position === 'absolute',
+      left: area.left,
+      right: area.right
+    };
+  };
+  let measured = new Map();
+  const measurements = at => {
+    if (!measured.has(at)) measured.set(at, measure(at));
+    return measured.get(at);
+  };
   const problem = node => {
     const range = document.createRange();
     range.selectNodeContents(node);
     const box = range.getBoundingClientRect();
     let wrong = '';
     for (let at = node.parentElement; at && at !== document.body; at = at.parentElement) {
-      const style = getComputedStyle(at);
-      if (isScrolling(at, style)) return '';
-      if (style.textOverflow === 'ellipsis' || style.webkitLineClamp !== 'none') {
+      const area = measurements(at);
+      if (area.isScrolling) return '';
+      if (area.isShortening) {
         // A shortened text must be complete in a tooltip.
         const isShortened = at.scrollWidth > at.clientWidth + 1
           || at.scrollHeight > at.clientHeight + 1;
         const hasTitle = at.closest('[title], [aria-label]') ?? at.querySelector('[title]');
         return isShortened && !hasTitle ? 'is shortened without a title' : '';
       }
-      const area = at.getBoundingClientRect();
-      if (style.display !== 'inline' && area.width > 0) {
+      if (area.isBox) {
         const by = Math.round(Math.max(box.right - area.right, area.left - box.left));
         if (by > 1) wrong ||= `is ${by} px outside <${at.localName} class="${at.className}">`;
       }
-      if (style.position === 'fixed' || style.position === 'absolute') break;
+      if (area.isPositioned) break;
     }
     return wrong;
   };
   const read = () => {
     const texts = [], outside = [];
+    measured = new Map();
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
       const at = node.parentElement, text = node.textContent.trim();
