@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -127,12 +128,13 @@ async def test_selected_sessions_stop_together(ui: Sessions, rest: httpx.Client)
 async def test_running_session_has_a_history_and_only_its_owner_has_app_links(
     ui: Sessions, opened: Opener[Sessions], rest: httpx.Client
 ) -> None:
-    session = start(rest, "webui-run")
-    row = ui.row("webui-run")
+    name = f"webui-run-{secrets.token_hex(2)}"
+    session = start(rest, name)
+    row = ui.row(name)
     await row.get_by_text("Running").wait_for()
     href = await row.get_by_role("link", name="Open").get_attribute("href")
     assert href == session["url"]
-    await ui.show("webui-run")
+    await ui.show(name)
     await ui.page.get_by_role("tab", name="History").click()
     await ui.drawer.locator(".ant-timeline").get_by_text("Running").first.wait_for()
     await ui.page.get_by_role("tab", name="Apps").click()
