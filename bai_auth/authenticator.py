@@ -345,10 +345,19 @@ class BaiAuthenticator(Authenticator):
             for name, client in self.openid_clients.items()
         ]
 
-    async def identities(self, username: str) -> list[Model]:
-        """Return the identities of a user at OpenID providers."""
+    async def identities(self, username: str) -> Model:
+        """Return the identities of a user at OpenID providers, and whether a password is set."""
         path = f"/auth/accounts/{quote(username, safe='')}/identities"
-        return list((await self.client.get(path))["items"])
+        return dict(await self.client.get(path))
+
+    async def confirm_link(
+        self, handler: BaseHandler, username: str, password: str, code: str
+    ) -> None:
+        """Check the password of a user who is going to link an identity."""
+        path = f"/auth/accounts/{quote(username, safe='')}/identity-confirmation"
+        client_ip = self.client_address(handler.request)
+        body = {"password": password, "code": code, "client_ip": client_ip}
+        await self.client.post(path, body)
 
     async def link_identity(self, handler: BaseHandler, username: str, user: Model) -> None:
         """Link a verified identity to the account of a signed-in user."""

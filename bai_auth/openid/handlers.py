@@ -13,10 +13,12 @@ from jupyterhub.utils import url_path_join
 from tornado import web
 
 from bai_services.core import errors
+from bai_services.core.accounts.one_time_codes import CODE_NEEDED, CODE_WRONG
 from bai_services.i18n import catalogue
 
-from ..failures import SignInFailed
-from ..handlers import LoginHandler, Page
+from ..failures import SignInFailed, password_text
+from ..forms import FormPage
+from ..handlers import LoginHandler
 from ..pending_sign_ins import Credentials
 from ..sign_in_steps import EXTERNAL_ATTRIBUTE
 from .client import (
@@ -200,8 +202,8 @@ class CallbackHandler(OpenIdHandler, LoginHandler):
         self.redirect(url_path_join(self.hub.base_url, "identities"))
 
 
-class IdentitiesHandler(OpenIdHandler, Page):
-    """The identities of the signed-in user: link, unlink."""
+class IdentitiesHandler(OpenIdHandler, FormPage):
+    """The identities of the signed-in user: link (with the password), unlink."""
 
     @web.authenticated
     async def get(self) -> None:
@@ -210,14 +212,11 @@ class IdentitiesHandler(OpenIdHandler, Page):
 
     @web.authenticated
     async def post(self) -> None:
-        if name := self.get_body_argument("link", ""):
-            try:
-                await self.begin(name, links=True)
-            except SignInFailed as failed:
-                await self._render(failed.status_code, str(failed.log_message))
+        if name := self.field("link"):
+            await self._link(name)
             return
-        identity = self.get_body_argument("unlink", "")
         try:
+            identity = self.field("unlink")
             await self.authenticator.unlink_identity(self, self.current_user.name, identity)
         except errors.Conflict:
             text = catalogue.translator_for(self)("openid.last_identity")
@@ -227,27 +226,53 @@ class IdentitiesHandler(OpenIdHandler, Page):
         else:
             await self._render()
 
-    async def _render(self, status: int = HTTPStatus.OK, error: str = "") -> None:
+    async def _link(self, name: str) -> None:
+        translate = catalogue.translator_for(self)
         try:
-            identities = await self.authenticator.identities(self.current_user.name)
+            await self.authenticator.confirm_link(
+                self,
+                self.current_user.name,
+                self.field("password", strip=False),
+                self.field("recovery_code") or self.field("code"),
+            )
+            await self.begin(name, links=True)
+        except errors.SignInRefused as error:
+            reason = error.details.get("reason")
+            if reason in (CODE_NEEDED, CODE_WRONG):
+                text = translate("code.enter" if reason == CODE_NEEDED else "code.wrong")
+                await self._render(HTTPStatus.FORBIDDEN, text, "code")
+            else:
+                text = password_text(error, translate)
+                await self._render(HTTPStatus.FORBIDDEN, text, "password")
+        except errors.BaiError as error:
+            await self._render(*self.failure(error))
+        except SignInFailed as failed:
+            await self._render(failed.status_code, str(failed.log_message))
+
+    async def _render(
+        self, status: int = HTTPStatus.OK, error: str = "", error_field: str = ""
+    ) -> None:
+        try:
+            found = await self.authenticator.identities(self.current_user.name)
         except errors.BaiError as cause:
             text = catalogue.translator_for(self)("sign_in.unavailable")
             raise web.HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, text) from cause
+        identities = found["items"]
         linked = {identity["issuer"] for identity in identities}
         providers = [client.provider for client in self.authenticator.openid_clients.values()]
         titles = {provider.issuer: provider.title for provider in providers}
         self.set_status(status)
-        page = self.render_template(
+        await self.show(
             "identities.html",
             identities=[
                 {**one, "title": titles.get(one["issuer"], one["provider"])} for one in identities
             ],
             providers=[one for one in providers if one.issuer not in linked],
-            action=url_path_join(self.hub.base_url, "identities"),
-            xsrf=self.xsrf_token.decode("ascii"),
+            action=self.hub_url("identities"),
+            has_password=found["has_password"],
             error=error,
+            error_field=error_field,
         )
-        self.finish(await page)
 
 
 HANDLERS: list[tuple[str, type[BaseHandler]]] = [

@@ -9,6 +9,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    SecretStr,
     StrictFloat,
     StrictInt,
     StrictStr,
@@ -24,6 +25,9 @@ _WITHOUT_NUL = r"^[^\x00]*$"
 NameText = Annotated[str, StringConstraints(max_length=64, pattern=_WITHOUT_NUL)]
 ShortText = Annotated[str, StringConstraints(max_length=255, pattern=_WITHOUT_NUL)]
 LongText = Annotated[str, StringConstraints(max_length=500, pattern=_WITHOUT_NUL)]
+# The password of an account. The limit bounds the cost of hashing; the maximum length of a new
+# password is lower.
+Secret = Annotated[SecretStr, Field(max_length=4096)]
 
 
 def readable(text: str) -> str:

@@ -129,6 +129,12 @@ TABLE = [
         "403 403 403 403 403 403 403 sign-in-refused 403",
         {"user": {"provider": "p", "issuer": "https://a.example", "subject": "s"}},
     ),
+    # The account has no password, so there is nothing to check.
+    Row(
+        "POST /auth/accounts/user/identity-confirmation",
+        "403 403 403 403 403 403 403 ok 403",
+        {"password": "x"},
+    ),
     Row("GET /auth/accounts/user/identities", "403 403 403 403 403 403 403 ok 403"),
     Row(
         "POST /auth/accounts/user/identities",

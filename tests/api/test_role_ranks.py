@@ -118,6 +118,7 @@ ALWAYS_REJECTED = {
     "POST /auth/accounts/{owner}/authenticator",
     "POST /auth/accounts/{owner}/identities",
     "POST /auth/accounts/{owner}/authenticator/registration",
+    "POST /auth/accounts/{owner}/identity-confirmation",
     "POST /sessions/{session}/activity",
     "POST /sessions/{session}/app-shares",
     "POST /sessions/{session}/detach",

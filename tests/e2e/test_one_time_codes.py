@@ -160,10 +160,15 @@ async def enter_code(page: Page, code: str) -> None:
         await page.keyboard.press("Enter")
 
 
-async def set_up_authenticator(page: Page) -> Device:
+async def set_up_authenticator(page: Page, password: str) -> Device:
     """Register an authenticator on the settings page."""
     await page.get_by_role("button", name="Set up authenticator").click()
     dialog = page.get_by_role("dialog")
+    for typed in (f"{password}?", password):
+        await dialog.get_by_label("Password").fill(typed)
+        await dialog.get_by_role("button", name="Confirm").click()
+        if typed != password:
+            await dialog.get_by_text("The password is wrong").wait_for()
     # `decode` fails if the image cannot be shown.
     await dialog.get_by_role("img", name="QR code").evaluate("e => e.decode()")
     device = Device(await dialog.locator("code").inner_text())
@@ -192,7 +197,7 @@ async def test_a_user_registers_uses_and_removes_an_authenticator(
     await first.goto(f"{hub.url}/hub/login?next=%2Fhub%2Fhome")
     await submit_sign_in(first, name, PASSWORD)
     await first.goto(f"{hub.url}/services/bai/settings?tab=account")
-    device = await set_up_authenticator(first)
+    device = await set_up_authenticator(first, PASSWORD)
 
     # The page for the code precedes the page that confirms the end of the other sign-in.
     second = await browser.new_page()

@@ -15,11 +15,13 @@ from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
 from bai_services.core.accounts.external_identities import ExternalUser, ProviderRules
 from bai_services.core.accounts.one_time_codes import CodeRules, SecondFactor
+from bai_services.core.accounts.passwords import FAILURES_ALLOWED
 from bai_services.core.accounts.roles import Role
 from bai_services.core.errors import AlreadyExists, BaiError, Conflict, Forbidden, NotFound
 from bai_services.core.listing import ListQuery
 from tests.testbed.manager import (
     HUB,
+    PASSWORD,
     SUPERADMIN,
     MovableClock,
     World,
@@ -183,6 +185,30 @@ async def test_rules_of_the_account_apply(world: World) -> None:
     assert await sign_in(world) == " inactive"
     await users.delete(SUPERADMIN, "ada")
     assert await sign_in(world, rules=CREATES) == " deleted"
+
+
+async def test_a_link_needs_the_password_if_the_account_has_one(world: World) -> None:
+    service = world.manager.accounts.external_sign_ins
+    await world.set_password("user")
+
+    async def confirm(name: str, password: str, ip: str = IP) -> str:
+        try:
+            await service.confirm_link(HUB, name, password, ip, SecondFactor())
+        except BaiError as error:
+            return error.code
+        return ""
+
+    assert (await service.identities(HUB, "user")).has_password
+    assert await confirm("user", "wrong horse 1!") == "sign-in-refused"
+    assert await confirm("user", PASSWORD) == ""
+    # This account has only an identity, so there is no password to ask for.
+    assert await sign_in(world, rules=CREATES) == "ada"
+    assert not (await service.identities(HUB, "ada")).has_password
+    assert await confirm("ada", "") == ""
+    # Wrong passwords count for the lockout of sign-ins.
+    for _ in range(FAILURES_ALLOWED):
+        await confirm("user", "wrong horse 1!", "10.9.9.9")
+    assert await confirm("user", PASSWORD, "10.9.9.9") == "sign-in-blocked"
 
 
 async def test_a_user_links_and_unlinks_identities(world: World) -> None:

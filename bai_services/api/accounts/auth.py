@@ -14,11 +14,8 @@ from bai_services.core.accounts import records
 from bai_services.core.accounts.one_time_codes import SecondFactor
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, ResponseModel, ShortText
+from ..fields import Body, NameText, ResponseModel, Secret, ShortText
 from .one_time_codes import Code, Sealed
-
-# Limits the cost of hashing; the maximum length of a new password is lower.
-Secret = Annotated[SecretStr, Field(max_length=4096)]
 
 
 class Credentials(Body):

@@ -13,7 +13,7 @@ from bai_services.core.accounts import records as account_records
 from bai_services.core.accounts.one_time_codes import SecondFactor
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, ResponseModel, ShortText
+from ..fields import Body, NameText, ResponseModel, Secret, ShortText
 from .auth import VerifiedAccount
 from .one_time_codes import Code, Sealed
 
@@ -67,6 +67,20 @@ class Identities(ResponseModel):
     items: list[Identity]
 
 
+class OwnIdentities(Identities):
+    """``has_password``: whether a new link needs the user's password."""
+
+    has_password: bool
+
+
+class PasswordAgain(Body):
+    """The password of a signed-in user; ``code`` if the account has an authenticator."""
+
+    password: Secret
+    client_ip: NameText = ""
+    code: Code = SecretStr("")
+
+
 class ExternalSignInHandler(APIHandler):
     @operation(
         "Find the account of an identity at an OpenID provider (Hub only)",
@@ -85,20 +99,39 @@ class ExternalSignInHandler(APIHandler):
 
 
 class IdentitiesAtHubHandler(APIHandler):
-    @operation("List the identities of a signed-in user (Hub only)", tag="auth", returns=Identities)
-    async def get(self, username: str) -> records.Identities:
+    @operation(
+        "List the identities of a signed-in user (Hub only)", tag="auth", returns=OwnIdentities
+    )
+    async def get(self, username: str) -> records.OwnIdentities:
         return await self.manager.accounts.external_sign_ins.identities(self.caller, username)
 
     @operation(
         "Link an identity to a signed-in user (Hub only)",
         tag="auth",
         body=NewIdentity,
-        returns=Identities,
+        returns=OwnIdentities,
         status=HTTPStatus.CREATED,
     )
-    async def post(self, username: str, body: NewIdentity) -> records.Identities:
+    async def post(self, username: str, body: NewIdentity) -> records.OwnIdentities:
         return await self.manager.accounts.external_sign_ins.link(
             self.caller, username, _user(body.user), body.client_ip
+        )
+
+
+class ConfirmationOfLinkHandler(APIHandler):
+    @operation(
+        "Check the password of a signed-in user who links an identity (Hub only)",
+        tag="auth",
+        body=PasswordAgain,
+        status=HTTPStatus.NO_CONTENT,
+    )
+    async def post(self, username: str, body: PasswordAgain) -> None:
+        await self.manager.accounts.external_sign_ins.confirm_link(
+            self.caller,
+            username,
+            body.password.get_secret_value(),
+            body.client_ip,
+            SecondFactor(body.code.get_secret_value()),
         )
 
 
@@ -135,6 +168,7 @@ def _user(body: ExternalUser) -> records.ExternalUser:
 ROUTES = [
     ("/auth/external", ExternalSignInHandler),
     (r"/auth/accounts/(?P<username>[^/]+)/identities", IdentitiesAtHubHandler),
+    (r"/auth/accounts/(?P<username>[^/]+)/identity-confirmation", ConfirmationOfLinkHandler),
     (r"/auth/accounts/(?P<username>[^/]+)/identities/(?P<identity>[^/]+)", IdentityAtHubHandler),
     (r"/users/(?P<key>[^/]+)/identities", IdentitiesOfUserHandler),
     (r"/users/(?P<key>[^/]+)/identities/(?P<identity>[^/]+)", IdentityOfUserHandler),

@@ -13,9 +13,10 @@ from typing import Annotated
 from pydantic import Field, SecretStr
 
 from bai_services.core.accounts import one_time_codes as records
+from bai_services.core.errors import InvalidRequest, SignInRefused
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, ResponseModel
+from ..fields import Body, NameText, ResponseModel, Secret
 
 # A one-time code or a recovery code, possibly with spaces or hyphens.
 Code = Annotated[SecretStr, Field(max_length=64)]
@@ -27,6 +28,12 @@ class CodeBody(Body):
     """``code``: a one-time code of the authenticator, or a recovery code."""
 
     code: Code
+
+
+class Begin(Body):
+    """``password`` of the account, if it has one."""
+
+    password: Secret = SecretStr("")
 
 
 class Confirmation(Body):
@@ -41,9 +48,13 @@ class ConfirmationAtHub(Confirmation):
 
 
 class OneTimeCodeState(ResponseModel):
-    """``rule`` of the user's domain: off, optional or required."""
+    """``rule`` of the user's domain: off, optional or required.
+
+    ``has_password``: whether the registration of an authenticator needs the password.
+    """
 
     rule: str
+    has_password: bool
     is_registered: bool
     registered_at: datetime | None
     recovery_codes_left: int
@@ -94,12 +105,24 @@ class RegistrationHandler(APIHandler):
     @operation(
         "Begin the registration of an authenticator (signed-in browsers only)",
         tag="me",
+        body=Begin,
         returns=CodeRegistration,
         is_open=True,
     )
-    async def post(self) -> records.CodeRegistration:
+    async def post(self, body: Begin) -> records.CodeRegistration:
         caller = await self.settings["sign_in"].browser_caller(self)
-        return await self.manager.accounts.one_time_codes.begin(caller)
+        accounts = self.manager.accounts
+        try:
+            await accounts.sign_ins.confirm_signed_in(
+                caller.username,
+                body.password.get_secret_value(),
+                caller.client_ip,
+                "user.register-authenticator",
+            )
+        except SignInRefused:
+            # The browser must not regard itself as signed out.
+            raise InvalidRequest("the password is wrong", field="password") from None
+        return await accounts.one_time_codes.begin(caller)
 
 
 class RemovalHandler(APIHandler):

@@ -8,8 +8,7 @@ from typing import Annotated
 from pydantic import StringConstraints
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, ResponseModel, ShortText
-from .auth import Secret
+from ..fields import Body, NameText, ResponseModel, Secret, ShortText
 
 # The Hub's address of a page; the manager adds a token.
 PageUrl = Annotated[str, StringConstraints(max_length=255, pattern=r"^https?://[^\s?#]+$")]

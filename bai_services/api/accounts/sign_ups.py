@@ -12,8 +12,7 @@ from bai_services.core.accounts import sign_ups as records
 from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, operation
-from ..fields import Body, FullName, Line, NameText, ResponseModel, ShortText
-from .auth import Secret
+from ..fields import Body, FullName, Line, NameText, ResponseModel, Secret, ShortText
 from .password_resets import Language, PageUrl
 
 Words = Annotated[list[ShortText], Field(max_length=100)]

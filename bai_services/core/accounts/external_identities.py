@@ -61,3 +61,11 @@ class Identity:
 @dataclass(frozen=True, slots=True)
 class Identities:
     items: Sequence[Identity]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnIdentities:
+    """``has_password``: whether a new link needs the user's password."""
+
+    items: Sequence[Identity]
+    has_password: bool

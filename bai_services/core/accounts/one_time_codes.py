@@ -94,9 +94,13 @@ class SecondFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneTimeCodeState:
-    """The caller's own authenticator. ``rule`` is the rule of the caller's domain."""
+    """The caller's own authenticator. ``rule`` is the rule of the caller's domain.
+
+    ``has_password``: whether the registration of an authenticator needs the caller's password.
+    """
 
     rule: CodeRule
+    has_password: bool
     is_registered: bool
     registered_at: datetime | None
     recovery_codes_left: int

@@ -79,6 +79,14 @@ class AccountStore:
             )
         return PasswordAccount(account, password_hash)
 
+    async def has_password(self, username: str) -> bool:
+        """Return whether a user can sign in with a password."""
+        async with self._db.read() as tx:
+            password_hash = await tx.scalar(
+                sa.select(users.c.password_hash).where(users.c.username == username)
+            )
+        return password_hash is not None
+
     async def max_concurrent_logins(self, user_id: str) -> int | None:
         """Return the maximum number of signed-in browsers of a user; None: no limit."""
         async with self._db.read() as tx:

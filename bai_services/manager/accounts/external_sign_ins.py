@@ -12,7 +12,7 @@ from bai_services.core.accounts.external_identities import (
     NO_EMAIL,
     NOT_LINKED,
     ExternalUser,
-    Identities,
+    OwnIdentities,
     ProviderRules,
 )
 from bai_services.core.accounts.one_time_codes import SecondFactor
@@ -38,7 +38,7 @@ from . import authorizer
 from .callers import refusal
 from .lockouts import Lockouts
 from .one_time_codes import CheckedFactor, OneTimeCodes
-from .sign_in import hub_account
+from .sign_in import SignIns, hub_account
 from .users import Users
 
 ACTION = "sign-in.openid"
@@ -60,6 +60,7 @@ class ExternalSignIns:
         one_time_codes: OneTimeCodes,
         lockouts: Lockouts,
         metrics: Metrics,
+        sign_ins: SignIns,
     ) -> None:
         self._identities = IdentityStore(context.database)
         self._accounts = AccountStore(context.database)
@@ -69,6 +70,7 @@ class ExternalSignIns:
         self._one_time_codes = one_time_codes
         self._lockouts = lockouts
         self._metrics = metrics
+        self._sign_ins = sign_ins
 
     async def verify(
         self,
@@ -121,15 +123,31 @@ class ExternalSignIns:
             code_proof=checked.proof,
         )
 
-    async def identities(self, caller: Caller, username: str) -> Identities:
+    async def identities(self, caller: Caller, username: str) -> OwnIdentities:
         """Return the identities of a user who is signed in at the Hub."""
-        account = await self._account_at_hub(caller, username)
-        return Identities(await self._identities.of(account.id))
+        return await self._identities_of(await self._account_at_hub(caller, username))
+
+    async def confirm_link(
+        self, caller: Caller, username: str, password: str, client_ip: str, factor: SecondFactor
+    ) -> None:
+        """Check the password of a user who is going to link an identity.
+
+        Raises
+        ------
+        SignInRefused, SignInBlocked, Unavailable
+            As in ``SignIns.verify``.
+        """
+        await self._account_at_hub(caller, username)
+        await self._sign_ins.confirm_signed_in(
+            username, password, client_ip, "user.link-identity", factor
+        )
 
     async def link(
         self, caller: Caller, username: str, user: ExternalUser, client_ip: str
-    ) -> Identities:
+    ) -> OwnIdentities:
         """Link an identity to the account of a user who is signed in at the Hub.
+
+        The user's password must have been checked (``SignIns.confirm_signed_in``).
 
         Raises
         ------
@@ -138,7 +156,7 @@ class ExternalSignIns:
         """
         account = await self._account_at_hub(caller, username)
         await self._add(account, user, client_ip)
-        return Identities(await self._identities.of(account.id))
+        return await self._identities_of(account)
 
     async def unlink(self, caller: Caller, username: str, identity_id: str, client_ip: str) -> None:
         """Remove an identity of a user who is signed in at the Hub.
@@ -157,6 +175,10 @@ class ExternalSignIns:
             name=account.username,
         )
         await self._identities.remove_own(account.id, identity_id, entry)
+
+    async def _identities_of(self, account: Account) -> OwnIdentities:
+        has_password = await self._accounts.has_password(account.username)
+        return OwnIdentities(await self._identities.of(account.id), has_password)
 
     async def _account_at_hub(self, caller: Caller, username: str) -> Account:
         authorizer.require(caller, "account.verify")

@@ -109,6 +109,7 @@ class OneTimeCodes:
         left = 0 if found is None else await self._store.recovery_codes_left(user_id)
         return OneTimeCodeState(
             rule=rule,
+            has_password=await self._accounts.has_password(caller.username),
             is_registered=found is not None,
             registered_at=None if found is None else found.created_at,
             recovery_codes_left=left,
@@ -116,6 +117,8 @@ class OneTimeCodes:
 
     async def begin(self, caller: Caller) -> CodeRegistration:
         """Return a new secret, which is stored when ``confirm`` receives a code of it.
+
+        The caller's password must have been checked (``SignIns.confirm_signed_in``).
 
         Raises
         ------

@@ -94,7 +94,9 @@ def account_services(
         ssh_keys=SshKeys(context),
         sign_ins=sign_ins,
         one_time_codes=one_time_codes,
-        external_sign_ins=ExternalSignIns(context, users, one_time_codes, lockouts, metrics),
+        external_sign_ins=ExternalSignIns(
+            context, users, one_time_codes, lockouts, metrics, sign_ins
+        ),
         deletions=AccountDeletions(sign_ins, users),
         token_revocations=token_revocations,
         password_resets=PasswordResets(context, mails, passwords, limits, token_revocations),

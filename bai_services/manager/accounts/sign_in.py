@@ -159,6 +159,28 @@ class SignIns:
         found = await self._check_password(name, password, client_ip, action, factor)
         return _as_caller(found.account, client_ip)
 
+    async def confirm_signed_in(
+        self,
+        username: str,
+        password: str,
+        client_ip: str,
+        action: str,
+        factor: SecondFactor = NO_FACTOR,
+    ) -> None:
+        """Check the password of a signed-in user before a change of how this user signs in.
+
+        Otherwise, somebody at a browser that the user has left could add an own way to sign in.
+        There is nothing to check if the account has no password.
+
+        Raises
+        ------
+        SignInRefused, SignInBlocked, Unavailable
+            As in ``verify``.
+        """
+        found = await self._accounts.by_sign_in_name(username)
+        if found is None or found.password_hash is not None:
+            await self._check_password(username, password, client_ip, action, factor)
+
     async def account(self, caller: Caller, username: str) -> HubAccount:
         """Return the account data that the Hub needs; raise ``NotFound`` for an unknown name."""
         authorizer.require(caller, "account.read")

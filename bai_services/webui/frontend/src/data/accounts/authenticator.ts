@@ -13,9 +13,15 @@ export const authenticatorQuery = queryOptions({
 const refresh = () =>
   queries.invalidateQueries({ queryKey: authenticatorQuery.queryKey, exact: true });
 
-/** Create a secret, which is stored by `useConfirmRegistration`. */
+/**
+ * Create a secret, which is stored by `useConfirmRegistration`; `password` is empty if the account
+ * has none.
+ */
 export function useBeginRegistration() {
-  return useMutation({ mutationFn: () => unwrap(api.POST('/me/authenticator/registration')) });
+  return useMutation({
+    mutationFn: (password: string) =>
+      unwrap(api.POST('/me/authenticator/registration', { body: { password } }))
+  });
 }
 
 export function useConfirmRegistration() {

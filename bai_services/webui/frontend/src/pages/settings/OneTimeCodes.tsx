@@ -1,5 +1,5 @@
-import { useState } from 'react';
-import { Alert, App, Button, Card, Flex, Form, Input, Modal, Typography } from 'antd';
+import { useState, type ChangeEvent } from 'react';
+import { Alert, Button, Card, Flex, Form, Input, Modal, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
@@ -17,12 +17,11 @@ import { ApiError } from '../../data/client';
 /** Card to register or remove the authenticator, and to renew the recovery codes. */
 export function OneTimeCodes() {
   const { t, i18n } = useTranslation();
-  const { message } = App.useApp();
   const { data: state } = useQuery(authenticatorQuery);
   const begin = useBeginRegistration();
   const remove = useRemoveAuthenticator();
   const renew = useRenewRecoveryCodes();
-  const [dialog, setDialog] = useState<'remove' | 'renew'>();
+  const [dialog, setDialog] = useState<'password' | 'remove' | 'renew'>();
   const [registration, setRegistration] = useState<Registration>();
   const [codes, setCodes] = useState<string[]>();
   if (!state || (state.rule === 'off' && !state.is_registered)) {
@@ -30,13 +29,16 @@ export function OneTimeCodes() {
   }
   const close = () => {
     setDialog(undefined);
+    begin.reset();
     remove.reset();
     renew.reset();
   };
-  const start = () =>
-    begin.mutate(undefined, {
-      onSuccess: setRegistration,
-      onError: error => void message.error(error.message)
+  const start = (password: string) =>
+    begin.mutate(password, {
+      onSuccess: begun => {
+        close();
+        setRegistration(begun);
+      }
     });
   return (
     <Card
@@ -61,9 +63,26 @@ export function OneTimeCodes() {
           </Button>
         </Flex>
       ) : (
-        <Button type="primary" loading={begin.isPending} onClick={start}>
+        <Button
+          type="primary"
+          loading={begin.isPending}
+          onClick={() => (state.has_password ? setDialog('password') : start(''))}
+        >
           {t('authenticator.enable')}
         </Button>
+      )}
+      {!state.has_password && begin.error && <ErrorNotice error={begin.error} />}
+      {dialog === 'password' && (
+        <SecretDialog
+          kind="password"
+          title={t('authenticator.enable')}
+          text={t('authenticator.password-first')}
+          label={t('authenticator.password')}
+          isPending={begin.isPending}
+          error={begin.error}
+          onClose={close}
+          onSecret={start}
+        />
       )}
       {registration && (
         <RegistrationDialog
@@ -73,7 +92,7 @@ export function OneTimeCodes() {
         />
       )}
       {dialog === 'remove' && (
-        <CodeDialog
+        <SecretDialog
           title={t('authenticator.remove')}
           text={t(
             state.rule === 'required'
@@ -84,18 +103,18 @@ export function OneTimeCodes() {
           isPending={remove.isPending}
           error={remove.error}
           onClose={close}
-          onCode={code => remove.mutate(code, { onSuccess: close })}
+          onSecret={code => remove.mutate(code, { onSuccess: close })}
         />
       )}
       {dialog === 'renew' && (
-        <CodeDialog
+        <SecretDialog
           title={t('authenticator.renew')}
           text={t('authenticator.renew-warning')}
           label={t('authenticator.code-or-recovery')}
           isPending={renew.isPending}
           error={renew.error}
           onClose={close}
-          onCode={code =>
+          onSecret={code =>
             renew.mutate(code, {
               onSuccess: renewed => {
                 close();
@@ -121,14 +140,14 @@ function RegistrationDialog({ registration, onClose, onDone }: RegistrationProps
   const confirm = useConfirmRegistration();
   const { secret, qr_svg: svg } = registration;
   return (
-    <CodeDialog
+    <SecretDialog
       title={t('authenticator.enable')}
       text={t('authenticator.scan')}
       label={t('authenticator.code')}
       isPending={confirm.isPending}
       error={confirm.error}
       onClose={onClose}
-      onCode={code =>
+      onSecret={code =>
         confirm.mutate(
           { registration: registration.registration, code },
           {
@@ -152,28 +171,37 @@ function RegistrationDialog({ registration, onClose, onDone }: RegistrationProps
           {secret}
         </Typography.Text>
       </Flex>
-    </CodeDialog>
+    </SecretDialog>
   );
 }
 
-interface CodeDialogProps {
+interface SecretDialogProps {
+  /** What the user enters: a code, unless it is the password. */
+  kind?: 'password';
   title: string;
   text: string;
   label: string;
   isPending: boolean;
   error: Error | null;
   onClose: () => void;
-  onCode: (code: string) => void;
+  onSecret: (code: string) => void;
   children?: React.ReactNode;
 }
 
-function CodeDialog(props: CodeDialogProps) {
+function SecretDialog(props: SecretDialogProps) {
   const { t } = useTranslation();
-  const [code, setCode] = useState('');
+  const [secret, setSecret] = useState('');
+  const isPassword = props.kind === 'password';
   const submit = () => {
-    if (code.trim()) {
-      props.onCode(code);
+    if (secret.trim()) {
+      props.onSecret(secret);
     }
+  };
+  const field = {
+    id: 'authenticator-secret',
+    autoFocus: true,
+    value: secret,
+    onChange: (event: ChangeEvent<HTMLInputElement>) => setSecret(event.target.value)
   };
   return (
     <Modal
@@ -182,33 +210,35 @@ function CodeDialog(props: CodeDialogProps) {
       onCancel={props.onClose}
       onOk={submit}
       okText={t('authenticator.confirm')}
-      okButtonProps={{ disabled: !code.trim() }}
+      okButtonProps={{ disabled: !secret.trim() }}
       confirmLoading={props.isPending}
     >
       <Typography.Paragraph>{props.text}</Typography.Paragraph>
       {props.children}
-      {props.error && <CodeError error={props.error} />}
+      {props.error && <SecretError error={props.error} />}
       <Form layout="vertical" onFinish={submit}>
-        <Form.Item label={props.label} htmlFor="authenticator-code" style={{ marginBottom: 0 }}>
-          <Input
-            id="authenticator-code"
-            autoFocus
-            autoComplete="one-time-code"
-            maxLength={24}
-            value={code}
-            onChange={event => setCode(event.target.value)}
-          />
+        <Form.Item label={props.label} htmlFor={field.id} style={{ marginBottom: 0 }}>
+          {isPassword ? (
+            <Input.Password {...field} autoComplete="current-password" maxLength={1024} />
+          ) : (
+            <Input {...field} autoComplete="one-time-code" maxLength={24} />
+          )}
         </Form.Item>
       </Form>
     </Modal>
   );
 }
 
-function CodeError({ error }: { error: Error }) {
+function SecretError({ error }: { error: Error }) {
   const { t } = useTranslation();
-  const isWrong = error instanceof ApiError && error.details.field === 'code';
-  return isWrong ? (
-    <Alert type="error" showIcon title={t('authenticator.wrong')} style={{ marginBottom: 12 }} />
+  const field = error instanceof ApiError ? error.details.field : undefined;
+  return field === 'code' || field === 'password' ? (
+    <Alert
+      type="error"
+      showIcon
+      title={t(field === 'code' ? 'authenticator.wrong' : 'authenticator.wrong-password')}
+      style={{ marginBottom: 12 }}
+    />
   ) : (
     <ErrorNotice error={error} />
   );
