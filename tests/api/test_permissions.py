@@ -464,6 +464,11 @@ TABLE = [
         {"seconds": 60},
     ),
     Row(
+        "POST /sessions/{session}/resize",
+        "conflict conflict 404 conflict 404 404 403 conflict 403",
+        {"resources": {"cpu": "2"}},
+    ),
+    Row(
         "POST /sessions/{session}/activity",
         "conflict conflict 404 conflict 404 404 403 conflict 403",
         {},

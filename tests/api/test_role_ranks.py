@@ -125,6 +125,7 @@ ALWAYS_REJECTED = {
     "POST /sessions/{session}/idle-checks/keep-alive",
     "POST /sessions/{session}/launch",
     "POST /sessions/{session}/lifetime",
+    "POST /sessions/{session}/resize",
     "POST /sessions/{session}/started",
     "POST /sessions/{session}/token",
     "POST /users/{owner}/approve",

@@ -30,6 +30,7 @@ FIELD_EXAMPLES: Mapping[str, FieldExample] = {
     "project": FieldExample("research", ("--project", "research")),
     "image": FieldExample("python", ("--image", "python")),
     "resources": FieldExample({"cpu": "2"}, ("-r", "cpu=2")),
+    "minimum_resources": FieldExample({"cpu": "2"}, ("--minimum", "cpu=2")),
     "preset": FieldExample("cpu-medium", ("--preset", "cpu-medium")),
     "resource_group": FieldExample("default", ("--resource-group", "default")),
     "mounts": FieldExample([{"vfolder": "data"}], ("--mount", "data")),

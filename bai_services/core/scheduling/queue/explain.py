@@ -205,6 +205,15 @@ def has_reservation(session_id: str, reasons: Iterable[Reason]) -> bool:
     )
 
 
+def waits_for_capacity(reasons: Iterable[Reason]) -> bool:
+    """Return whether a session starts once other sessions release resources or quota."""
+    return any(
+        not check["passed"]
+        and (check["check"] == POLICY or (check["check"] == RESOURCES and check["possible"]))
+        for check in reasons
+    )
+
+
 def delaying(group_queue: GroupQueue) -> Reason:
     """Return the reason for a session that fits, but would delay a session with a reservation."""
     times = [r.starts_at for r in group_queue.reservations if r.starts_at is not None]

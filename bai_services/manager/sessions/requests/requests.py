@@ -19,6 +19,7 @@ from bai_services.core.sessions.batch import BATCH_FIELDS, check_batch
 from bai_services.core.sessions.callbacks import AllowedTargets, check_url
 from bai_services.core.sessions.launch_plan import Mount
 from bai_services.core.sessions.options import OfferedFolder
+from bai_services.core.sessions.resizing import Elasticity, check_elasticity
 from bai_services.core.sessions.rules import (
     check_environ,
     check_session_name,
@@ -201,6 +202,7 @@ class Requests:
             architecture=resources.image.architecture,
             priority=choose_priority(request.priority, offer.keypair),
             requested_slots=resources.slots,
+            elasticity=resources.elasticity,
             shared_memory_bytes=resources.shared_memory_bytes,
             mounts=[mount.as_row() for mount in mounts],
             environ=self._environ(request, resources.image),
@@ -278,8 +280,20 @@ class Requests:
         slots, shared_memory_bytes = choose_resources(
             request.resources, request.shared_memory, preset, image
         )
+        elasticity = None
+        if request.minimum_resources:
+            preferred = slots
+            slots, shared_memory_bytes = choose_resources(
+                {**request.resources, **request.minimum_resources},
+                request.shared_memory,
+                preset,
+                image,
+            )
+            check_elasticity(slots, preferred, request.cluster_size)
+            if slots != preferred:
+                elasticity = Elasticity(slots, preferred)
         await self._check_fit(cache, request, target, image, slots)
-        return _Resources(image, slots, shared_memory_bytes)
+        return _Resources(image, slots, shared_memory_bytes, elasticity)
 
     async def _check_fit(
         self,
@@ -379,6 +393,7 @@ class _Resources:
     image: ImageFacts
     slots: ResourceSlots
     shared_memory_bytes: int
+    elasticity: Elasticity | None
 
 
 class _RequestCache:
