@@ -44,6 +44,7 @@ FIELD_EXAMPLES: Mapping[str, FieldExample] = {
     "dependencies": FieldExample([FIRST], ("--depends-on", FIRST)),
     "cluster_size": FieldExample(2, ("--cluster-size", "2")),
     "cluster_mode": FieldExample("multi-node", ("--cluster-mode", "multi-node")),
+    "reservation": FieldExample("course", ("--reservation", "course")),
     "agent_list": FieldExample(["a1"], ("--agent", "a1")),
     "agent_selection": FieldExample("preferred", ("--agent-selection", "preferred")),
     "allow_fractional_resource_fragmentation": FieldExample(False),

@@ -55,6 +55,7 @@ class SessionRequest(Body):
     reuse: bool = False
     cluster_size: int = Field(default=1, ge=1, le=MAX_KERNELS)
     cluster_mode: NameText = str(DEFAULTS["cluster_mode"])
+    reservation: ShortText | None = None
     agent_list: list[NameText] = Field(default=[], max_length=MAX_AGENTS)
     agent_selection: NameText = str(DEFAULTS["agent_selection"])
     allow_fractional_resource_fragmentation: bool | None = None

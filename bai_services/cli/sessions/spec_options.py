@@ -128,6 +128,7 @@ _SYNTAX: Mapping[str, _Syntax] = {
     "dependencies": _Syntax(("--depends-on",), "NAME"),
     "cluster_size": _Syntax(metavar="N", type=click.IntRange(min=1)),
     "cluster_mode": _Syntax(type=Choice([mode.value for mode in Mode])),
+    "reservation": _Syntax(metavar="NAME"),
     "agent_list": _Syntax(("--agent",), "AGENT"),
     "agent_selection": _Syntax(type=Choice([one.value for one in Designation])),
     "preopen_ports": _Syntax(

@@ -174,6 +174,11 @@ class SessionSpec:
         "(multi-node).",
         columns=("cluster_mode",),
     )
+    reservation: str | None = _field(
+        None,
+        help="Name or id of an advance reservation of the project. The session starts in its "
+        "period, on its agents.",
+    )
     agent_list: Sequence[str] = _field(
         (),
         help="Run on this agent (administrators only).",

@@ -2,6 +2,7 @@
 
 from . import (
     accounts,
+    advance_reservations,
     apps,
     callbacks,
     cluster,
@@ -22,6 +23,7 @@ from .base import metadata
 
 __all__ = [
     "accounts",
+    "advance_reservations",
     "apps",
     "callbacks",
     "cluster",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.sessions.callbacks import CallbackStore
 from bai_services.db.sessions.deadlines import DeadlineStore
@@ -109,6 +110,7 @@ def session_services(
         settings.callback_reach,
         FittingAgents(request_store, scheduling.jit_warmup),
         secret_environ,
+        AdvanceReservationStore(database),
     )
     sessions = Sessions(
         store,

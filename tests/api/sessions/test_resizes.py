@@ -38,10 +38,10 @@ async def resize_item(agent: FakeAgent) -> dict[str, Any]:
 async def test_resize_is_applied_by_the_agent(api: Api) -> None:
     agent = FakeAgent(api.agent)
     await agent.beat()
-    await start(api, agent, "lab")
+    await start(api, agent, "my-lab")
     user = await api.client("user")
     resizing = asyncio.create_task(
-        user.post("/sessions/lab/resize", {"resources": {"cpu": 3, "mem": "512m"}})
+        user.post("/sessions/my-lab/resize", {"resources": {"cpu": 3, "mem": "512m"}})
     )
     item = await resize_item(agent)
     assert item["slots"] == {"cpu": 3000, "mem": 2**29}
@@ -55,20 +55,20 @@ async def test_resize_is_applied_by_the_agent(api: Api) -> None:
     ]
     assert entry["details"]["changes"]["resources"]["after"] == {"cpu": "3", "mem": "512m"}
     with pytest.raises(InvalidRequest, match="started without cuda"):
-        await user.post("/sessions/lab/resize", {"resources": {"cuda.shares": "0.5"}})
+        await user.post("/sessions/my-lab/resize", {"resources": {"cuda.shares": "0.5"}})
 
 
 async def test_failed_resize_is_reported_and_reverted(api: Api) -> None:
     agent = FakeAgent(api.agent)
     await agent.beat()
-    await start(api, agent, "lab")
+    await start(api, agent, "my-lab")
     user = await api.client("user")
-    resizing = asyncio.create_task(user.post("/sessions/lab/resize", {"resources": {"cpu": 4}}))
+    resizing = asyncio.create_task(user.post("/sessions/my-lab/resize", {"resources": {"cpu": 4}}))
     item = await resize_item(agent)
     await agent.report(item, "failed", error={"message": "the engine is on strike"})
     with pytest.raises(Conflict, match="on strike"):
         await resizing
-    session = await user.get("/sessions/lab")
+    session = await user.get("/sessions/my-lab")
     assert (session["requested"], session["resize"]["state"]) == (SMALL, "failed")
     assert await api.world.manager.sessions.records.check_consistency() == []
 
@@ -77,26 +77,26 @@ async def test_elastic_session_grows_and_shrinks_for_a_waiting_one(api: Api) -> 
     agent = FakeAgent(api.agent)
     await agent.beat()
     preferred = {"cpu": "8", "mem": "1g"}
-    await start(api, agent, "lab", resources=preferred, minimum_resources={"cpu": "2"})
+    await start(api, agent, "my-lab", resources=preferred, minimum_resources={"cpu": "2"})
     user, elastic = await api.client("user"), api.world.manager.sessions.elastic
-    session = await user.get("/sessions/lab")
+    session = await user.get("/sessions/my-lab")
     assert session["requested"] == {"cpu": "2", "mem": "1g"}
     assert session["elasticity"]["preferred"] == preferred
     await elastic.step()
     await agent.report(await resize_item(agent))
-    assert (await user.get("/sessions/lab"))["requested"] == preferred
-    await user.post("/sessions", {"name": "next", "resources": {"cpu": "3", "mem": "1g"}})
+    assert (await user.get("/sessions/my-lab"))["requested"] == preferred
+    await user.post("/sessions", {"name": "next-lab", "resources": {"cpu": "3", "mem": "1g"}})
     await api.world.manager.scheduling.scheduler.run_pass()
     await elastic.step()
     item = await resize_item(agent)
     assert item["slots"]["cpu"] == 5000
     # The session holds its former size until the agent reports.
-    assert (await user.get("/sessions/next"))["status"] == "PENDING"
+    assert (await user.get("/sessions/next-lab"))["status"] == "PENDING"
     await agent.report(item)
-    await user.get("/sessions/next", wait="SCHEDULED", timeout="20", timeout_seconds=30)
+    await user.get("/sessions/next-lab", wait="SCHEDULED", timeout="20", timeout_seconds=30)
     # Nothing grows before the time without waiting sessions has passed.
     await elastic.step()
-    assert (await user.get("/sessions/lab"))["requested"]["cpu"] == "5"
+    assert (await user.get("/sessions/my-lab"))["requested"]["cpu"] == "5"
     assert GROW_AFTER < COOLDOWN < timedelta(minutes=5)
 
 

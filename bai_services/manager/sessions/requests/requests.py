@@ -27,6 +27,7 @@ from bai_services.core.sessions.rules import (
     session_name_from,
 )
 from bai_services.core.sessions.spec import SessionSpec
+from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 from bai_services.db.sessions.requests import (
     GroupFacts,
     ImageFacts,
@@ -99,7 +100,9 @@ class Requests:
         callback_reach: AllowedTargets,
         agents: FittingAgents,
         secret_environ: SecretEnviron,
+        reservations: AdvanceReservationStore,
     ) -> None:
+        self._reservations = reservations
         self._secret_environ = secret_environ
         self._callback_reach = callback_reach
         self._store = store
@@ -177,6 +180,17 @@ class Requests:
         batch = check_batch(kind, batch_fields, self._clock())
         group = choose_group(offer.groups, request.resource_group, kind)
         options = placement_options(caller, project, owner, request)
+        if request.reservation:
+            reserved = await self._reservations.usable(
+                request.reservation, project.id, owner.id, self._clock()
+            )
+            if reserved.resource_group != group.name:
+                raise InvalidRequest(
+                    f"the reservation {reserved.name} is in resource group "
+                    f"{reserved.resource_group}, not in {group.name}",
+                    field="reservation",
+                )
+            options["reservation"] = reserved.id
         scopes = (project.domain, project.id, owner.id, access_key)
         target = _Target(group, scopes, options)
         resources = await self._choose_resources(cache, request, offer, image_and_preset[0], target)
