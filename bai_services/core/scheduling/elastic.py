@@ -102,7 +102,7 @@ class _State:
         return made
 
     def surplus(self, session: ElasticSession, slot: str) -> int:
-        given = session.size.get(slot, 0) - self.sizes[session.id].get(slot, 0)
+        given: int = session.size.get(slot, 0) - self.sizes[session.id].get(slot, 0)
         return session.surplus(slot) - given
 
     def change(self, session: ElasticSession, slot: str, amount: int) -> None:

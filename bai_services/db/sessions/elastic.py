@@ -125,7 +125,8 @@ async def _group(
 ) -> ElasticGroup:
     agents = await read_agents(tx, [name])
     elastic = [_session(row, devices.get(row.id, {})) for row in rows]
-    scopes = {scope for one in (*elastic, *waiting) for scope in one.scopes}
+    scopes = {scope for one in elastic for scope in one.scopes}
+    scopes |= {scope for one in waiting for scope in one.scopes}
     caps, usage = await read_caps(tx, scopes), await read_usage(tx, scopes)
     slots = {slot for one in elastic for slot in one.preferred}
     slots |= {slot for one in waiting for slot in one.request.slots} | {"sessions"}

@@ -14,7 +14,6 @@ from bai_services.core.resources import ResourceSlots, format_amount
 from bai_services.core.scheduling.estimates.schedule import Lane, group_schedule
 from bai_services.core.scheduling.placement import Placement
 from bai_services.core.scheduling.queue import Certainty, Order
-
 from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 
 from ..accounts import authorizer
