@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from bai_services.client import Client
@@ -65,7 +66,7 @@ def request_of(*, without: Sequence[str] = ()) -> dict[str, Any]:
 
 async def prepare_admin(api: Api) -> Client:
     """Prepare what the examples need (membership in ``research``, a limit of 4 kernels per session,
-    the folder ``data``), and return the superadmin's client.
+    the folder ``data``, a reservation of the only agent), and return the superadmin's client.
     """
     client = await api.client("admin")
     await client.put("/projects/research/members/admin", {})
@@ -73,6 +74,16 @@ async def prepare_admin(api: Api) -> Client:
         changes = {"max_containers_per_session": 4}
         await client.patch(f"/keypair-policies/{policy['name']}", changes)
     await client.post("/vfolders", {"name": "data"})
+    now = api.world.clock()
+    reservation = {
+        "name": "course",
+        "project": "research",
+        "resource_group": "default",
+        "resources": {"cpu": 1},
+        "starts_at": now.isoformat(),
+        "ends_at": (now + timedelta(hours=2)).isoformat(),
+    }
+    await client.post("/reservations", reservation)
     return client
 
 

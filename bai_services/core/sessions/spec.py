@@ -178,6 +178,8 @@ class SessionSpec:
         None,
         help="Name or id of an advance reservation of the project. The session starts in its "
         "period, on its agents.",
+        # The option has the id of the reservation.
+        columns=("options",),
     )
     agent_list: Sequence[str] = _field(
         (),

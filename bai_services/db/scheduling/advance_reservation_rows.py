@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
-from datetime import datetime
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -45,11 +44,3 @@ async def read_held(
             )
         )
     return {group: tuple(of) for group, of in held.items()}
-
-
-async def read_starts(tx: AsyncConnection) -> dict[str, datetime]:
-    """Return the start of each approved reservation, by id."""
-    rows = await tx.execute(
-        sa.select(_r.id, _r.starts_at).where(_r.state == ReservationState.APPROVED)
-    )
-    return {row.id: row.starts_at for row in rows}

@@ -156,7 +156,7 @@ class AdvanceReservationStore:
                 row = (
                     await tx.execute(sa.select(advance_reservations).where(_r.id == found.id))
                 ).one()
-                changes["agents"] = list(await _book(tx, row._mapping))
+                changes["agents"] = list(await _book(tx, row._asdict()))
             await tx.execute(
                 sa.update(advance_reservations).where(_r.id == found.id).values(**changes)
             )
@@ -209,8 +209,7 @@ class AdvanceReservationStore:
             _r.resource_group == group, _r.state == ReservationState.APPROVED, _r.ends_at > now
         ).order_by(_r.starts_at, _r.id)
         async with self._db.read() as tx:
-            rows = (await tx.execute(chosen)).mappings()
-            return [_reservation(row, {}) for row in rows]
+            return [_reservation(row._asdict(), {}) for row in await tx.execute(chosen)]
 
     async def usable(
         self, key: str, project_id: str, user_id: str, now: datetime

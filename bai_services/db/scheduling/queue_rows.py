@@ -30,7 +30,6 @@ from ..sessions.dependencies import read_dependencies, read_unmet
 from ..tables.accounts import domains, keypair_policies, keypairs, projects, users
 from ..tables.cluster import images, resource_groups
 from ..tables.sessions import allocations, kernels, session_dependencies, sessions
-from .advance_reservation_rows import read_starts
 from .caps import CHUNK
 from .ledger import scopes_of
 
@@ -137,36 +136,16 @@ async def read_pending(
     pending: list[PendingSession] = []
     unmet = await read_unmet(tx) if ids is None else {}
     previous_agents = await _previous_agents(tx) if ids is None else {}
-    starts: dict[str, datetime] | None = None
     async for rows in _pages(tx, _PENDING, ids, Status.PENDING):
         if ids is not None:
             part = [row.id for row in rows]
             unmet = await read_dependencies(tx, part)
             previous_agents = await _previous_agents(tx, part)
-        if starts is None and any(RESERVATION_OPTION in row.options for row in rows):
-            starts = await read_starts(tx)
         pending += [
-            with_reservation(
-                _pending_session(row, unmet.get(row.id, ()), previous_agents.get(row.id, ())),
-                json.loads(row.options).get(RESERVATION_OPTION, "") if starts else "",
-                starts or {},
-            )
+            _pending_session(row, unmet.get(row.id, ()), previous_agents.get(row.id, ()))
             for row in rows
         ]
     return sorted(pending, key=lambda session: session.sequence)
-
-
-def with_reservation(
-    pending: PendingSession, key: str, starts: Mapping[str, datetime]
-) -> PendingSession:
-    """Return a session that waits for the start of the reservation that it asks for.
-
-    If the reservation no longer exists, the session waits like any other.
-    """
-    if key not in starts:
-        return pending
-    not_before = max(starts[key], pending.not_before or starts[key])
-    return replace(pending, reservation_id=key, not_before=not_before)
 
 
 async def _previous_agents(
@@ -335,7 +314,15 @@ def _pending_session(
         created_at=row.created_at,
         max_run_seconds=max_run_seconds_of(row),
         kind=kind_of(row),
+        reservation_id=_reservation_of(row.options),
     )
+
+
+def _reservation_of(options: str) -> str:
+    """Return the id of the advance reservation that a session asks for, "" without one."""
+    if RESERVATION_OPTION not in options:
+        return ""
+    return str(json.loads(options).get(RESERVATION_OPTION) or "")
 
 
 def _running(row: Any, placements: tuple[Placement, ...]) -> RunningSession:

@@ -34,8 +34,8 @@ class KernelResizes:
         self._lifecycle = lifecycle
         self._capacity_released = capacity_released
         self._clock = clock
-        # Set when a resize of the session is finished by this manager.
-        self._finished: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        # By session: events of the waiting callers, set when this manager has finished a resize.
+        self._waiting: dict[str, list[asyncio.Event]] = defaultdict(list)
 
     async def items(self, agent_id: str) -> list[dict[str, Any]]:
         """Return the work items for the pending resizes of an agent."""
@@ -92,13 +92,19 @@ class KernelResizes:
             return
         self._lifecycle.notify(row)
         self._capacity_released()
-        if session_id in self._finished:
-            self._finished.pop(session_id).set()
+        for finished in self._waiting.get(session_id, ()):
+            finished.set()
 
     async def wait(self, session_id: str, timeout_seconds: float) -> None:
         """Wait until this manager has finished a resize of the session, or until the timeout."""
+        finished = asyncio.Event()
+        self._waiting[session_id].append(finished)
         try:
             async with asyncio.timeout(timeout_seconds):
-                await self._finished[session_id].wait()
+                await finished.wait()
         except TimeoutError:
-            self._finished.pop(session_id, None)
+            pass
+        finally:
+            self._waiting[session_id].remove(finished)
+            if not self._waiting[session_id]:
+                del self._waiting[session_id]

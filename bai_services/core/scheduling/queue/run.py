@@ -488,8 +488,14 @@ class Queue:
             window.ends_at
             for group_queue in self._group_queues.values()
             if group_queue.is_restricted
-            for window in (*group_queue.state.maintenance, *group_queue.state.held)
+            for window in group_queue.state.maintenance
             if window.ends_at is not None
+        ]
+        times += [
+            one.ends_at
+            for group_queue in self._group_queues.values()
+            if group_queue.is_restricted
+            for one in group_queue.state.held
         ]
         return min((at for at in times if at > self._now), default=None)
 

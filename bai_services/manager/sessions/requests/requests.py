@@ -180,6 +180,7 @@ class Requests:
         batch = check_batch(kind, batch_fields, self._clock())
         group = choose_group(offer.groups, request.resource_group, kind)
         options = placement_options(caller, project, owner, request)
+        starts_at = batch.starts_at
         if request.reservation:
             reserved = await self._reservations.usable(
                 request.reservation, project.id, owner.id, self._clock()
@@ -191,6 +192,7 @@ class Requests:
                     field="reservation",
                 )
             options["reservation"] = reserved.id
+            starts_at = max(starts_at or reserved.starts_at, reserved.starts_at)
         scopes = (project.domain, project.id, owner.id, access_key)
         target = _Target(group, scopes, options)
         resources = await self._choose_resources(cache, request, offer, image_and_preset[0], target)
@@ -227,7 +229,7 @@ class Requests:
             hub_server=hub_server,
             started_by=started_by,
             startup_command=batch.startup_command,
-            starts_at=batch.starts_at,
+            starts_at=starts_at,
             batch_timeout_seconds=batch.batch_timeout_seconds,
             callback_url=check_url(request.callback_url, self._callback_reach),
             reuse=request.reuse,
