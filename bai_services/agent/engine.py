@@ -61,6 +61,18 @@ class Engine(ABC):
         """Stop and remove the remaining processes or container of a kernel; idempotent."""
 
     @abstractmethod
+    async def resize(self, task: Task) -> None:
+        """Apply the cpu and memory in ``task.slots`` to a running kernel; idempotent.
+
+        Raises
+        ------
+        Conflict
+            If the kernel uses more memory than it would have; the former limits remain.
+        NotFound
+            If the kernel does not run.
+        """
+
+    @abstractmethod
     async def log(self, task: Task) -> str | None:
         """Return the end of a kernel's output; None if the kernel has no output."""
 

@@ -15,6 +15,10 @@ from typing import Any
 
 import psutil
 
+from bai_services.core.errors import NotFound
+from bai_services.core.resources import MEM
+from bai_services.core.sessions.resizing import memory_in_use
+
 from .engine import Engine, Prepared, ReportProgress
 from .folders.kernel_folders import Folders
 from .kernels import Kernel, Task
@@ -179,6 +183,18 @@ class ProcessEngine(Engine):
 
     async def remove(self, task: Task) -> None:
         await asyncio.to_thread(self._processes.terminate, task.kernel_id, self._stop_grace_seconds)
+
+    async def resize(self, task: Task) -> None:
+        """Check the memory in use: this engine limits neither cpu nor memory of processes."""
+        await asyncio.to_thread(self._check_memory, task)
+
+    def _check_memory(self, task: Task) -> None:
+        tree = next((t for t in self._processes.trees() if t.kernel_id == task.kernel_id), None)
+        if tree is None:
+            raise NotFound(f"session {task.session_id} does not run on this machine")
+        used = sum(int(_usage_of(pid).get("mem_bytes", 0)) for pid in tree.pids)
+        if used > task.slots.get(MEM, used):
+            raise memory_in_use(used, task.slots[MEM])
 
     async def log(self, task: Task) -> str | None:
         return await asyncio.to_thread(self._folders.log, task.folder)

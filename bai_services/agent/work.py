@@ -7,16 +7,19 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from bai_services.core.errors import BaiError, NotFound, Unavailable
+from bai_services.core.errors import BaiError, Conflict, NotFound, Unavailable
+from bai_services.core.resources import format_amount
 from bai_services.core.sessions.launch_plan import Mount
 
+from .devices.base import GrantedDevice
 from .devices.device_grants import DeviceGrants
 from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Watchdog
+from .devices.nvidia.cuda import limit_environ
 from .engine import Engine
 from .folders.kernel_folders import Folders
 from .injection import RESOURCE_FILE, make_injection, resolve_devices, resource_file
@@ -54,7 +57,12 @@ class WorkExecutor:
 
     async def execute(self, task: Task) -> None:
         """Execute one work item and report its result; raises only if it is cancelled."""
-        handlers = {"prepare": self._prepare, "remove": self._remove, "logs": self._log}
+        handlers = {
+            "prepare": self._prepare,
+            "resize": self._resize,
+            "remove": self._remove,
+            "logs": self._log,
+        }
         handler = handlers.get(task.kind)
         try:
             if handler is None:
@@ -111,6 +119,41 @@ class WorkExecutor:
         path.write_text(text)
         path.chmod(0o644)
         return [Mount(str(path), RESOURCE_FILE, read_only=True)]
+
+    async def _resize(self, task: Task) -> dict[str, Any]:
+        """Apply new limits to a running kernel; its former limits remain if this fails."""
+        granted = resolve_devices(task.devices, self._devices.by_id)
+        used = {use["id"]: use for use in self._watchdog.usage(task.session_id).get("devices", ())}
+        for grant in granted:
+            memory, limit = used.get(grant.device.id, {}).get("memory_bytes"), grant.memory_bytes
+            if memory is not None and limit is not None and memory > limit:
+                raise Conflict(
+                    f"the session uses {memory} bytes of device {grant.device.id}, more than "
+                    f"{limit} bytes, its memory with the new share",
+                    device=grant.device.id,
+                )
+        await self._engine.resize(task)
+        await asyncio.to_thread(self._grants.add, task, granted)
+        await asyncio.to_thread(self._update_resource_file, task, granted)
+        shares = [
+            {
+                "id": grant.device.id,
+                "share": format_amount(f"{grant.device.family}.shares", grant.amount),
+                "memory_bytes": grant.memory_bytes,
+            }
+            for grant in granted
+        ]
+        return {"devices": shares}
+
+    def _update_resource_file(self, task: Task, granted: Sequence[GrantedDevice]) -> None:
+        """Write the new limits into the resource file, if the kernel has one.
+
+        The file is not replaced, because the container has a mount of it.
+        """
+        path = self._folders.path(task.folder) / "resource.txt"
+        if granted and path.exists():
+            environ = limit_environ([g for g in granted if g.device.family == "cuda"])
+            path.write_text(resource_file(environ))
 
     async def _remove(self, task: Task) -> dict[str, Any]:
         await self._watchdog.detach_session(task.session_id)

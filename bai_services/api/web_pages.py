@@ -26,6 +26,7 @@ PAGE_NAMES = frozenset(
         "launch",
         "data",
         "statistics",
+        "reservations",
         "users",
         "credentials",
         "projects",

@@ -61,6 +61,9 @@ COMMANDS: Mapping[str, DeferredCommand] = {
     "announcements": DeferredCommand(
         "operations.announcements", "announcements", "Show the announcements of administrators."
     ),
+    "reservation": DeferredCommand(
+        "cluster.reservations", "reservation", "Reserve machines for a project and a period."
+    ),
     "audit": DeferredCommand(
         "accounts.audit", "audit", "List the actions of others on your sessions and folders."
     ),

@@ -128,6 +128,12 @@ class TextTemplate(Enum):
         "its maximum run time of {maximum_seconds} reaches into the maintenance planned from "
         "{starts_at}: {reason}"
     )
+    RESERVED_UNTIL = "held by a reservation of project {project} until {ends_at}"
+    RESERVED_AHEAD = (
+        "could still run when the reservation of project {project} begins at {starts_at}; sessions "
+        "with a maximum run time that ends before may start"
+    )
+    ONLY_RESERVED_AGENTS = "runs only on the agents of its reservation for project {project}"
 
     # Quotas; the part is the scope
     SCOPE_DOMAIN = "domain {name}"

@@ -25,6 +25,7 @@ from .mail.mails import Mails
 from .metrics import Metrics, MetricsEndpoint
 from .operations.services import operation_services
 from .operations.system import System
+from .scheduling.advance_reservations import AdvanceReservations
 from .scheduling.services import scheduling_services
 from .sessions.lifecycle import Lifecycle
 from .sessions.services import session_services
@@ -65,6 +66,9 @@ class Manager:
         self.operations = operation_services(context, self.accounts)
         self.folders = folder_services(context, settings, self.accounts.projects)
         self.scheduling = scheduling_services(context, settings, self.lifecycle, self.metrics)
+        self.reservations = AdvanceReservations(
+            context, self.accounts.projects, lease=self.scheduling.lease
+        )
         self.audit_chain = AuditChain(database, clock, self.scheduling.lease, settings.audit_days)
         self.sessions = session_services(
             context,
@@ -134,10 +138,14 @@ class Manager:
         self.sessions.usage_sampling.start()
         self.usage.aggregation.start()
         self.sessions.idle_judging.start()
+        self.sessions.elastic.start()
+        self.reservations.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
         await self.usage.aggregation.stop()
+        await self.reservations.stop()
+        await self.sessions.elastic.stop()
         await self.sessions.idle_judging.stop()
         await self.sessions.usage_sampling.stop()
         await self.sessions.callbacks.stop()

@@ -25,7 +25,7 @@ from bai_services.agent.docker.networks import (
 )
 from bai_services.agent.kernels import Cluster
 from bai_services.client import Client
-from bai_services.core.errors import Unavailable
+from bai_services.core.errors import Conflict, Unavailable
 from bai_services.core.scheduling.placement import warm_up
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.images import base_image
@@ -384,3 +384,33 @@ async def test_user_networks_are_limited_by_the_pool_and_removed_when_unused(
     assert names[0] in await networks.remove_unused(3600)
     late = network_name(f"late-{mark}", "docker-test")
     assert await networks.ensure(f"late-{mark}") == late
+
+
+async def test_running_container_gets_new_limits_and_keeps_memory_in_use(
+    api: Api, agent: RunningAgent, image: str, engine: DockerEngine
+) -> None:
+    user = await api.client("user")
+    plan = await plan_of(api, user, "base")
+    path = f"/sessions/{plan['session_id']}"
+    hold = "x=$(head -c 96m /dev/zero | tr '\\0' x); sleep 300"  # 96 MiB in use
+    container = await asyncio.to_thread(start_container, engine, image, plan, hold)
+    await api.hub.post(f"{path}/started", {"container_id": container.id})
+    session = await user.post(
+        f"{path}/resize", {"resources": {"cpu": 2, "mem": "512m", "cuda.shares": "0.5"}}
+    )
+    assert session["resize"]["state"] == "applied"
+    assert session["devices"][0]["share"] == "0.5"
+    await asyncio.to_thread(container.reload)
+    limits = container.attrs["HostConfig"]
+    assert (limits["NanoCpus"], limits["Memory"]) == (2_000_000_000, 2**29)
+    grants = json.loads((agent.home / "sessions" / plan["session_id"] / "devices.json").read_text())
+    assert [grant["amount"] for grant in grants] == [500]
+
+    async def uses_memory() -> bool:
+        usage = (await user.get(path))["usage"]
+        return bool(usage.get("mem_bytes", 0) > 90 * 2**20)
+
+    await wait_until_async(uses_memory, 60, "the memory in use")
+    with pytest.raises(Conflict, match="of memory, more than mem=64m"):
+        await user.post(f"{path}/resize", {"resources": {"mem": "64m"}})
+    assert (await user.get(path))["requested"]["mem"] == "512m"

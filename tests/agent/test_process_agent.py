@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 
 from bai_services.client import Client
+from bai_services.core.errors import Conflict
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until, wait_until_async
 
@@ -198,3 +199,28 @@ def _is_running(process: psutil.Process) -> bool:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
+
+
+async def test_resize_is_refused_while_the_processes_use_more_memory(
+    api: Api, agents: Agents, user: Client, children: list[subprocess.Popen[bytes]]
+) -> None:
+    await agents.start()
+    session = await create_prepared(user)
+    path = f"/sessions/{session['id']}"
+    hold = "x = bytearray(96 << 20); import time; time.sleep(300)"
+    start_as_spawner(await plan_of(api, session), [sys.executable, "-c", hold], children)
+    await api.hub.post(f"{path}/started", {"container_id": "c1"})
+    resized = await user.post(f"{path}/resize", {"resources": {"cpu": 2, "mem": "512m"}})
+    assert (resized["requested"], resized["resize"]["state"]) == (
+        {"cpu": "2", "mem": "512m"},
+        "applied",
+    )
+
+    async def is_refused() -> bool:
+        try:
+            await user.post(f"{path}/resize", {"resources": {"mem": "64m"}})
+        except Conflict as error:
+            return "of memory, more than mem=64m" in error.message
+        return False
+
+    await wait_until_async(is_refused, 30, "a refusal with the memory in use")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import httpx
@@ -235,6 +236,26 @@ TABLE = [
         {"reason": "y"},
     ),
     Row("DELETE /maintenances/{maintenance}", "ok 403 403 403 403 403 403 403 403"),
+    Row("GET /reservations", "ok ok ok ok ok ok ok 403 403"),
+    # The resource group does not exist, so that nothing is reserved.
+    Row(
+        "POST /reservations",
+        "404 404 404 404 404 404 403 403 403",
+        {
+            "name": "course",
+            "project": "default",
+            "resource_group": "nothing",
+            "resources": {"cpu": 1},
+            "starts_at": (datetime.now(UTC) + timedelta(days=1)).isoformat(),
+            "ends_at": (datetime.now(UTC) + timedelta(days=2)).isoformat(),
+        },
+    ),
+    Row("GET /reservations/nothing", "404 404 404 404 404 404 404 403 403"),
+    Row(
+        "PATCH /reservations/nothing",
+        "404 404 404 404 404 404 404 403 403",
+        {"state": "cancelled"},
+    ),
     Row("GET /resource-groups", "ok ok ok ok ok ok ok 403 403"),
     Row("POST /resource-groups", "ok 403 403 403 403 403 403 403 403", {"name": "{fresh}"}),
     Row("GET /resource-groups/default", "ok ok ok ok ok ok ok 403 403"),
@@ -468,6 +489,11 @@ TABLE = [
         "POST /sessions/{session}/lifetime",
         "conflict conflict 404 conflict 404 404 403 conflict 403",
         {"seconds": 60},
+    ),
+    Row(
+        "POST /sessions/{session}/resize",
+        "conflict conflict 404 conflict 404 404 403 conflict 403",
+        {"resources": {"cpu": "2"}},
     ),
     Row(
         "POST /sessions/{session}/activity",

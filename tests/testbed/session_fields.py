@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from bai_services.client import Client
@@ -30,6 +31,7 @@ FIELD_EXAMPLES: Mapping[str, FieldExample] = {
     "project": FieldExample("research", ("--project", "research")),
     "image": FieldExample("python", ("--image", "python")),
     "resources": FieldExample({"cpu": "2"}, ("-r", "cpu=2")),
+    "minimum_resources": FieldExample({"cpu": "2"}, ("--minimum", "cpu=2")),
     "preset": FieldExample("cpu-medium", ("--preset", "cpu-medium")),
     "resource_group": FieldExample("default", ("--resource-group", "default")),
     "mounts": FieldExample([{"vfolder": "data"}], ("--mount", "data")),
@@ -43,6 +45,7 @@ FIELD_EXAMPLES: Mapping[str, FieldExample] = {
     "dependencies": FieldExample([FIRST], ("--depends-on", FIRST)),
     "cluster_size": FieldExample(2, ("--cluster-size", "2")),
     "cluster_mode": FieldExample("multi-node", ("--cluster-mode", "multi-node")),
+    "reservation": FieldExample("course", ("--reservation", "course")),
     "agent_list": FieldExample(["a1"], ("--agent", "a1")),
     "agent_selection": FieldExample("preferred", ("--agent-selection", "preferred")),
     "allow_fractional_resource_fragmentation": FieldExample(False),
@@ -63,7 +66,7 @@ def request_of(*, without: Sequence[str] = ()) -> dict[str, Any]:
 
 async def prepare_admin(api: Api) -> Client:
     """Prepare what the examples need (membership in ``research``, a limit of 4 kernels per session,
-    the folder ``data``), and return the superadmin's client.
+    the folder ``data``, a reservation of the only agent), and return the superadmin's client.
     """
     client = await api.client("admin")
     await client.put("/projects/research/members/admin", {})
@@ -71,6 +74,16 @@ async def prepare_admin(api: Api) -> Client:
         changes = {"max_containers_per_session": 4}
         await client.patch(f"/keypair-policies/{policy['name']}", changes)
     await client.post("/vfolders", {"name": "data"})
+    now = api.world.clock()
+    reservation = {
+        "name": "course",
+        "project": "research",
+        "resource_group": "default",
+        "resources": {"cpu": 1},
+        "starts_at": now.isoformat(),
+        "ends_at": (now + timedelta(hours=2)).isoformat(),
+    }
+    await client.post("/reservations", reservation)
     return client
 
 

@@ -29,7 +29,7 @@ class Meter:
         return {
             "cpu_seconds": round(cpu_seconds, 2),
             "cpu_cores": round(cores, 3),
-            "mem_bytes": _memory(memory),
+            "mem_bytes": memory_bytes(stats),
             "mem_limit_bytes": int(memory.get("limit") or 0),
             "net_rx_bytes": sum(int(n.get("rx_bytes") or 0) for n in networks),
             "net_tx_bytes": sum(int(n.get("tx_bytes") or 0) for n in networks),
@@ -43,8 +43,9 @@ class Meter:
         self._cpu = {key: self._cpu[key] for key in set(container_ids) & self._cpu.keys()}
 
 
-def _memory(memory: Mapping[str, Any]) -> int:
+def memory_bytes(stats: Mapping[str, Any]) -> int:
     """Return the bytes of memory in use, without reclaimable page cache."""
+    memory = stats.get("memory_stats") or {}
     details = memory.get("stats") or {}
     # cgroup v2 has inactive_file, v1 total_inactive_file.
     cache = int(details.get("total_inactive_file") or details.get("inactive_file") or 0)

@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import docker
+import requests
 
-from bai_services.core.errors import InvalidRequest, Unavailable
+from bai_services.core.errors import InvalidRequest, NotFound, Unavailable
+from bai_services.core.resources import CPU, MEM
+from bai_services.core.sessions.resizing import memory_in_use
 
 from ..engine import Engine, Prepared, ReportProgress
 from ..folders.kernel_folders import LOG_LIMIT_BYTES
 from ..kernels import Kernel, Task
 from ..machine import detect_isolation
 from .calls import DockerCalls
-from .container_usage import Meter
+from .container_usage import Meter, memory_bytes
 from .egress import Egress
 from .images import Images
 from .layers import Layers
@@ -179,6 +182,29 @@ class DockerEngine(Engine):
                 f"the Docker engine rejected the request: {error.explanation}"
             ) from error
 
+    async def resize(self, task: Task) -> None:
+        filters, slots = self._filters(task), task.slots
+
+        def update(client: docker.APIClient) -> None:
+            found = client.containers(filters=filters)
+            if not found:
+                raise NotFound(f"session {task.session_id} does not run on this machine")
+            container_id = str(found[0]["Id"])
+            if MEM in slots:
+                # The kernel of the operating system would kill processes to reach a lower limit.
+                stats = client.stats(container_id, stream=False, one_shot=True)
+                used = memory_bytes(stats)
+                if used > slots[MEM]:
+                    raise memory_in_use(used, slots[MEM])
+            set_limits(client, container_id, slots)
+
+        try:
+            await self._calls.run("change", update)
+        except docker.errors.APIError as error:
+            raise Unavailable(
+                f"the Docker engine rejected the new limits: {error.explanation}"
+            ) from error
+
     async def log(self, task: Task) -> str | None:
         filters = self._filters(task)
 
@@ -273,6 +299,24 @@ def _containers_of(pids: Collection[int]) -> dict[int, str]:
         if match is not None:
             container_ids[pid] = match[0]
     return container_ids
+
+
+def set_limits(client: docker.APIClient, container_id: str, slots: Mapping[str, int]) -> None:
+    """Set the limits of a running container.
+
+    The spawner sets ``NanoCpus``, which ``APIClient.update_container`` does not support.
+    """
+    limits: dict[str, int] = {}
+    if CPU in slots:
+        limits["NanoCpus"] = slots[CPU] * 1_000_000
+    if MEM in slots:
+        limits |= {"Memory": slots[MEM], "MemorySwap": slots[MEM]}
+    url = f"{client.base_url}/v{client.api_version}/containers/{container_id}/update"
+    response = client.post(url, json=limits, timeout=client.timeout)
+    try:
+        response.raise_for_status()
+    except requests.exceptions.HTTPError as error:
+        raise docker.errors.create_api_error_from_http_exception(error) from error
 
 
 def _remover(container_id: str, grace_seconds: float) -> Callable[[docker.APIClient], None]:

@@ -118,6 +118,17 @@ class ScheduledSession(ResponseModel):
     standing: list[float]
 
 
+class ScheduledReservation(ResponseModel):
+    """An approved advance reservation that has not ended, with the agents that it holds."""
+
+    id: str
+    name: str
+    project: str
+    agents: list[str]
+    starts_at: datetime
+    ends_at: datetime
+
+
 class Schedule(ResponseModel):
     """``running`` has up to 300 running sessions: those that end first. ``waiting`` has up to 200
     pending sessions: the first in the queue.
@@ -135,6 +146,7 @@ class Schedule(ResponseModel):
     waiting: list[ScheduledSession]
     running_count: int
     waiting_count: int
+    reservations: list[ScheduledReservation]
 
 
 class ResourceGroupsHandler(APIHandler):

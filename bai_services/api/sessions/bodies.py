@@ -40,6 +40,7 @@ class SessionRequest(Body):
     resource_group: NameText | None = None
     preset: NameText | None = None
     resources: SlotsInput = {}
+    minimum_resources: SlotsInput = {}
     shared_memory: ShortText | None = None
     mounts: list[MountInput] = Field(default=[], max_length=MAX_MOUNTS)
     environ: dict[str, str] = Field(default={}, max_length=MAX_VARIABLES)
@@ -54,6 +55,7 @@ class SessionRequest(Body):
     reuse: bool = False
     cluster_size: int = Field(default=1, ge=1, le=MAX_KERNELS)
     cluster_mode: NameText = str(DEFAULTS["cluster_mode"])
+    reservation: ShortText | None = None
     agent_list: list[NameText] = Field(default=[], max_length=MAX_AGENTS)
     agent_selection: NameText = str(DEFAULTS["agent_selection"])
     allow_fractional_resource_fragmentation: bool | None = None
@@ -63,7 +65,8 @@ class SessionRequest(Body):
         values: dict[str, Any] = {
             name: getattr(self, name) for name in FIELDS & set(type(self).model_fields)
         }
-        values["resources"] = {slot: str(amount) for slot, amount in self.resources.items()}
+        for name in ("resources", "minimum_resources"):
+            values[name] = {slot: str(amount) for slot, amount in getattr(self, name).items()}
         values["mounts"] = [
             MountRequest(m.vfolder, m.path, m.permission and Permission(m.permission), m.subpath)
             for m in self.mounts
@@ -97,6 +100,12 @@ class NewSession(TemplatedSession):
 
 class LifetimeExtension(Body):
     seconds: int = Field(gt=0, le=MAX_EXTENSION_SECONDS)
+
+
+class SessionSize(Body):
+    """The new amounts of some slots; the others do not change."""
+
+    resources: SlotsInput = Field(min_length=1)
 
 
 class SessionActivity(Body):

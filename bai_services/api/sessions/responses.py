@@ -144,6 +144,30 @@ class SessionIdleCheck(ResponseModel):
     is_excluded: bool
 
 
+class SessionResize(ResponseModel):
+    """The last resize of a session.
+
+    ``state``: pending (its agent has not applied it yet), applied or failed (the former size
+    remains; see ``message``). ``by``: user who requested it, empty if the manager resized an
+    elastic session.
+    """
+
+    state: str
+    previous: SlotsOutput
+    requested: SlotsOutput
+    by: str
+    requested_at: datetime
+    finished_at: datetime | None
+    message: str
+
+
+class Elasticity(ResponseModel):
+    """The sizes between which the manager resizes a session."""
+
+    minimum: SlotsOutput
+    preferred: SlotsOutput
+
+
 class SessionEndRule(ResponseModel):
     """The limit that ends a running session first, and its text."""
 
@@ -216,6 +240,8 @@ class Session(ResponseModel):
     hub_server: str
     url: str
     page: str
+    resize: SessionResize | None
+    elasticity: Elasticity | None
     hidden_fields: list[str]
 
 

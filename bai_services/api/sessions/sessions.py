@@ -22,6 +22,7 @@ from .bodies import (
     NewSessions,
     SessionActivity,
     SessionChange,
+    SessionSize,
     TemplatedSession,
 )
 from .option_responses import SessionOptions, SessionQuotas
@@ -169,6 +170,19 @@ class LifetimeHandler(APIHandler):
     )
     async def post(self, key: str, body: LifetimeExtension) -> records.Session:
         return await self.manager.sessions.lifetimes.extend(self.caller, key, body.seconds)
+
+
+class SizeHandler(APIHandler):
+    @operation(
+        "Change the resources of a running session; wait up to 10 s for its agent",
+        tag="sessions",
+        body=SessionSize,
+        returns=Session,
+    )
+    async def post(self, key: str, body: SessionSize) -> records.Session:
+        self.is_timed = False
+        resources = {slot: str(amount) for slot, amount in body.resources.items()}
+        return await self.manager.sessions.resizes.resize(self.caller, key, resources)
 
 
 class ActivityHandler(APIHandler):
@@ -365,6 +379,7 @@ ROUTES = [
     ("/bulk-sessions", BulkHandler),
     (_KEY, SessionHandler),
     (_KEY + "/lifetime", LifetimeHandler),
+    (_KEY + "/resize", SizeHandler),
     (_KEY + "/activity", ActivityHandler),
     (_KEY + "/token", TokenHandler),
     (_KEY + "/history", HistoryHandler),

@@ -41,6 +41,7 @@ from .exec import cp, exec_
 from .info import info, status_text
 from .live_output import events, follow_log, top
 from .preview import print_preview
+from .resize import resize
 from .spec_options import request_fields, spec_options
 from .terminal import attach
 from .usage import usage
@@ -72,6 +73,7 @@ for _command in (
     info,
     exclude_idle_checks,
     keep_alive,
+    resize,
     set_priority,
     usage,
     wait,

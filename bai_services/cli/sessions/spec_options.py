@@ -35,6 +35,16 @@ def parse_amounts(
     return amounts
 
 
+def parse_minimum(
+    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, str]:
+    """Return the amounts of ``--minimum`` by slot."""
+    amounts = parse_pairs(texts, "--minimum", "--minimum cpu=1")
+    for slot, text in amounts.items():
+        parse_amount(slot, text)
+    return amounts
+
+
 def parse_memory(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> str | None:
@@ -104,6 +114,7 @@ _SYNTAX: Mapping[str, _Syntax] = {
     "project": _Syntax(metavar="NAME"),
     "image": _Syntax(metavar="NAME"),
     "resources": _Syntax(("-r", "--resource"), "SLOT=AMOUNT", callback=parse_amounts),
+    "minimum_resources": _Syntax(("--minimum",), "SLOT=AMOUNT", callback=parse_minimum),
     "preset": _Syntax(metavar="NAME"),
     "resource_group": _Syntax(metavar="NAME"),
     "mounts": _Syntax(("--mount",), MOUNT_FORM, callback=parse_mounts),
@@ -117,6 +128,7 @@ _SYNTAX: Mapping[str, _Syntax] = {
     "dependencies": _Syntax(("--depends-on",), "NAME"),
     "cluster_size": _Syntax(metavar="N", type=click.IntRange(min=1)),
     "cluster_mode": _Syntax(type=Choice([mode.value for mode in Mode])),
+    "reservation": _Syntax(metavar="NAME"),
     "agent_list": _Syntax(("--agent",), "AGENT"),
     "agent_selection": _Syntax(type=Choice([one.value for one in Designation])),
     "preopen_ports": _Syntax(

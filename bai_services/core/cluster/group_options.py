@@ -9,6 +9,7 @@ from typing import Any
 
 from ..durations import parse_duration
 from ..errors import InvalidRequest
+from ..scheduling.advance_reservations import HeldAgents
 from ..scheduling.caps import Scope, ScopeKind
 from ..scheduling.maintenance import MaintenanceWindow
 from ..scheduling.placement import Policy, Strategy
@@ -56,6 +57,7 @@ class GroupOptions:
         order: str,
         is_active: bool,
         maintenance: tuple[MaintenanceWindow, ...] = (),
+        held: tuple[HeldAgents, ...] = (),
     ) -> GroupState:
         """Return the group as input of a scheduling pass."""
         return GroupState(
@@ -66,6 +68,7 @@ class GroupOptions:
             backfill=self.backfill,
             fair_share=self.fair_share,
             maintenance=maintenance,
+            held=held,
         )
 
 

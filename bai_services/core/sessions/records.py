@@ -11,6 +11,7 @@ from ..resources import ResourceSlots
 from .dependencies import Dependency
 from .idle_checks.records import SessionEndRule, SessionIdleCheck
 from .lifecycle import Status
+from .resizing import Elasticity, SessionResize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +223,8 @@ class Session:
     hub_server: str
     url: str
     page: str
+    resize: SessionResize | None
+    elasticity: Elasticity | None
     hidden_fields: Sequence[str] = ()
 
     def without_private(self) -> Session:

@@ -81,6 +81,14 @@ class SessionSpec:
         is_merged=True,
         columns=("requested_slots",),
     )
+    minimum_resources: Mapping[str, str] = _field(
+        {},
+        help="Amount of a resource with which the session can start, for example cpu=1. The "
+        "session then grows up to the requested amount while no session waits, and shrinks when "
+        "one does. Default: no change of size.",
+        is_merged=True,
+        columns=("requested_slots",),
+    )
     preset: str | None = _field(
         None,
         help="Use the resources of a preset.",
@@ -165,6 +173,13 @@ class SessionSpec:
         help="Place all kernels on one agent (single-node, the default) or allow several agents "
         "(multi-node).",
         columns=("cluster_mode",),
+    )
+    reservation: str | None = _field(
+        None,
+        help="Name or id of an advance reservation of the project. The session starts in its "
+        "period, on its agents.",
+        # The option has the id of the reservation.
+        columns=("options",),
     )
     agent_list: Sequence[str] = _field(
         (),

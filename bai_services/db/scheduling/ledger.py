@@ -20,6 +20,7 @@ from bai_services.core.cluster.devices import SHARES, thousandths
 from bai_services.core.cluster.model import AgentStatus
 from bai_services.core.scheduling.caps import SESSIONS, Scope, ScopeCaps, ScopeKind
 from bai_services.core.scheduling.placement import Placement
+from bai_services.core.sessions.resizing import HeldAmount
 
 from .. import bulk
 from ..cluster.shares_in_force import read_mixed_shares
@@ -44,6 +45,17 @@ class SessionPlacement:
     kernel_ids: Sequence[str]
     scopes: Sequence[Scope]
     placements: Sequence[Placement]
+
+
+@dataclass(frozen=True, slots=True)
+class ResizedKernel:
+    """The only kernel of a session, with the amounts that it holds after a resize."""
+
+    session_id: str
+    kernel_id: str
+    agent_id: str
+    scopes: Sequence[Scope]
+    amounts: Sequence[HeldAmount]
 
 
 def scopes_of(
@@ -136,6 +148,56 @@ async def release(tx: AsyncConnection, session_id: str, at: datetime) -> bool:
     await _AGENT_SLOTS.decrease(tx, changes.agent_rows())
     await _DEVICES.decrease(tx, changes.device_rows())
     return True
+
+
+async def resize(
+    tx: AsyncConnection,
+    holder: ResizedKernel,
+    caps: Mapping[Scope, ScopeCaps],
+    at: datetime,
+) -> None:
+    """Replace the rows of a session with one kernel by rows with other amounts.
+
+    All rows are replaced, also those whose amounts do not change, so that the usage records of the
+    session are split at one time.
+
+    Raises
+    ------
+    LostRace
+        If the difference exceeds a cap, or the capacity of the agent or a device.
+    """
+    freed = (
+        await tx.execute(
+            sa.update(allocations)
+            .where(allocations.c.session_id == holder.session_id, allocations.c.freed_at.is_(None))
+            .values(freed_at=at)
+            .returning(
+                allocations.c.agent_id,
+                allocations.c.device_id,
+                allocations.c.slot,
+                allocations.c.amount,
+            )
+        )
+    ).all()
+    await record_writes.close_records(tx, holder.session_id, at)
+    more, less = _CounterChanges(), _CounterChanges()
+    before = {(row.device_id, row.slot): row.amount for row in freed}
+    for device_id, slot, amount in holder.amounts:
+        difference = amount - before.get((device_id, slot), 0)
+        changes = more if difference > 0 else less
+        if difference:
+            changes.count(holder.scopes, holder.agent_id, device_id, (slot, abs(difference)))
+    await _increase_scopes(tx, more, caps)
+    await _SCOPES.decrease(tx, less.scope_rows())
+    await _AGENT_SLOTS.increase(tx, more.agent_rows())
+    await _AGENT_SLOTS.decrease(tx, less.agent_rows())
+    await _DEVICES.increase(tx, more.device_rows())
+    await _DEVICES.decrease(tx, less.device_rows())
+    rows = [
+        (holder.session_id, holder.kernel_id, holder.agent_id, *amount) for amount in holder.amounts
+    ]
+    await _LEDGER.run(tx, rows, allocated_at=at)
+    await record_writes.open_records(tx, [holder.session_id], at)
 
 
 class _CounterChanges:

@@ -10,6 +10,7 @@ from bai_services.core.scheduling.queue import GroupState
 
 from ..operations.maintenances import read_windows
 from ..tables.cluster import resource_groups
+from .advance_reservation_rows import read_held
 
 
 async def read_groups(tx: AsyncConnection) -> dict[str, GroupState]:
@@ -24,9 +25,14 @@ async def read_groups(tx: AsyncConnection) -> dict[str, GroupState]:
     )
     rows = found.all()
     windows = await read_windows(tx, [row.name for row in rows])
+    held = await read_held(tx, [row.name for row in rows])
     return {
         row.name: GroupOptions.of(row.scheduler_opts or {}).state(
-            row.name, row.scheduler, row.is_active, windows.get(row.name, ())
+            row.name,
+            row.scheduler,
+            row.is_active,
+            windows.get(row.name, ()),
+            held.get(row.name, ()),
         )
         for row in rows
     }

@@ -33,6 +33,8 @@ from ..tables.sessions import allocations, kernels, session_dependencies, sessio
 from .caps import CHUNK
 from .ledger import scopes_of
 
+# The option with the id of the advance reservation that a session asks for.
+RESERVATION_OPTION = "reservation"
 # Size of the caches of requests and scopes. Equal requests share one object: thousands of sessions
 # have only dozens of different requests.
 _CACHE_SIZE = 4096
@@ -312,7 +314,15 @@ def _pending_session(
         created_at=row.created_at,
         max_run_seconds=max_run_seconds_of(row),
         kind=kind_of(row),
+        reservation_id=_reservation_of(row.options),
     )
+
+
+def _reservation_of(options: str) -> str:
+    """Return the id of the advance reservation that a session asks for, "" without one."""
+    if RESERVATION_OPTION not in options:
+        return ""
+    return str(json.loads(options).get(RESERVATION_OPTION) or "")
 
 
 def _running(row: Any, placements: tuple[Placement, ...]) -> RunningSession:

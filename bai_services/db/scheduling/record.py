@@ -137,6 +137,8 @@ async def _read_placed(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, _Pl
 def _last_placement(rows: Sequence[Any]) -> _Placed:
     times = {row.allocated_at for row in rows}
     last = max(times)
+    # A resize releases all rows and allocates the new ones at the same time.
+    starts = times - {row.freed_at for row in rows} or {min(times)}
     of_kernel: dict[str, tuple[str, dict[str, int], list[DeviceAmount]]] = {}
     freed: list[datetime | None] = []
     for row in rows:
@@ -150,13 +152,13 @@ def _last_placement(rows: Sequence[Any]) -> _Placed:
             picked.append(DeviceAmount(row.device_id, row.slot, row.amount))
     known = [at for at in freed if at is not None]
     return _Placed(
-        at=last,
+        at=max(starts),
         freed_at=max(known) if len(known) == len(freed) else None,
         placements=tuple(
             Placement(agent_id, ResourceSlots(slots), tuple(picked))
             for agent_id, slots, picked in of_kernel.values()
         ),
-        count=len(times),
+        count=len(starts),
     )
 
 

@@ -15,6 +15,7 @@ from bai_services.core.accounts.roles import Role
 from bai_services.core.errors import NotFound
 from bai_services.core.sessions.dependencies import Dependency
 from bai_services.core.sessions.lifecycle import ENDED, LIVE, OCCUPYING, Status
+from bai_services.core.sessions.resizing import Elasticity, SessionResize
 from bai_services.core.sessions.resolved_spec import ResolvedSpec
 
 from ..listing import Listing, Named, ValueGroup
@@ -24,6 +25,7 @@ from ..tables.cluster import devices
 from ..tables.sessions import allocations, kernels, sessions
 from .dependencies import read_dependencies
 from .idle_checks.results import ViewedCheck, read_checks
+from .resize_rows import read_resizes
 from .time_limits import (
     IdleTimeout,
     TimeLimit,
@@ -128,6 +130,8 @@ class SessionView(SessionKernels):
     is_draining: bool = False
     idle_timeout: IdleTimeout | None = None
     idle_checks: tuple[ViewedCheck, ...] = ()
+    resize: SessionResize | None = None
+    elasticity: Elasticity | None = None
 
 
 _NAMES = {
@@ -282,6 +286,7 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
     draining = await read_draining(tx, running) if running else frozenset()
     timeouts = await read_idle_timeouts(tx, running) if running else {}
     checks = await read_checks(tx, running) if running else {}
+    resizes, elastic = await read_resizes(tx, ids)
     callbacks = await _callbacks_of(tx, [row.id for row in rows if row.callback_url])
     return [
         SessionView(
@@ -295,6 +300,8 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
             row.id in draining,
             timeouts.get(row.id),
             tuple(checks.get(row.id, ())),
+            resizes.get(row.id),
+            elastic.get(row.id),
         )
         for row in rows
     ]

@@ -18,6 +18,7 @@ from bai_services.core.scheduling import caps as policy
 from bai_services.core.scheduling.caps import SESSIONS, Scope
 from bai_services.core.sessions.kernel_group import kernel_names, total_slots
 from bai_services.core.sessions.lifecycle import Result, Status
+from bai_services.core.sessions.resizing import Elasticity
 from bai_services.core.sessions.resolved_spec import ResolvedSpec
 
 from ..scheduling import ledger
@@ -25,6 +26,7 @@ from ..scheduling.caps import CHUNK, read_caps, read_pending_usage
 from ..tables.callbacks import session_callbacks
 from ..tables.folders import vfolder_mounts, vfolders
 from ..tables.sessions import counters, kernels, sessions
+from .resize_rows import insert_elastic
 from .rows import SELECT, KernelRow, SessionRow, SessionView, row_of
 
 _SPEC_COLUMNS = [f.name for f in fields(ResolvedSpec)]
@@ -39,6 +41,8 @@ class NewSession(ResolvedSpec):
     sub_kernel_ids: tuple[str, ...] = ()
     # Ids of the owner's sessions on which this one depends; they may be created in the same call.
     dependencies: tuple[str, ...] = ()
+    # The sizes between which the manager resizes the session, None: it keeps its size.
+    elasticity: Elasticity | None = None
     # Whether to use a live session with this name even if its specification differs.
     reuse: bool = False
 
@@ -233,6 +237,8 @@ async def insert(
             )
         ],
     )
+    elastic = {new.id: new.elasticity for new in new_sessions if new.elasticity is not None}
+    await insert_elastic(tx, elastic)
 
 
 async def open_callbacks(

@@ -2,6 +2,7 @@
 
 from . import (
     accounts,
+    advance_reservations,
     apps,
     callbacks,
     cluster,
@@ -11,6 +12,7 @@ from . import (
     mails,
     one_time_codes,
     operations,
+    resizes,
     scheduling,
     self_service,
     sessions,
@@ -21,6 +23,7 @@ from .base import metadata
 
 __all__ = [
     "accounts",
+    "advance_reservations",
     "apps",
     "callbacks",
     "cluster",
@@ -31,6 +34,7 @@ __all__ = [
     "metadata",
     "one_time_codes",
     "operations",
+    "resizes",
     "scheduling",
     "self_service",
     "sessions",

@@ -14,6 +14,7 @@ from bai_services.core.resources import ResourceSlots, format_amount
 from bai_services.core.scheduling.estimates.schedule import Lane, group_schedule
 from bai_services.core.scheduling.placement import Placement
 from bai_services.core.scheduling.queue import Certainty, Order
+from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 
 from ..accounts import authorizer
 from ..clock import Clock
@@ -72,6 +73,18 @@ class ScheduledSession:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduledReservation:
+    """An approved advance reservation that has not ended."""
+
+    id: str
+    name: str
+    project: str
+    agents: tuple[str, ...]
+    starts_at: datetime
+    ends_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """``running_count`` and ``waiting_count`` include sessions beyond the limits of the lists.
 
@@ -88,14 +101,21 @@ class Schedule:
     waiting: tuple[ScheduledSession, ...] = ()
     running_count: int = 0
     waiting_count: int = 0
+    reservations: tuple[ScheduledReservation, ...] = ()
 
 
 class Schedules:
     """Reads schedules from the scheduler's queue."""
 
     def __init__(
-        self, groups: ResourceGroups, scheduler: Scheduler, sessions: Sessions, clock: Clock
+        self,
+        groups: ResourceGroups,
+        scheduler: Scheduler,
+        sessions: Sessions,
+        reservations: AdvanceReservationStore,
+        clock: Clock,
     ) -> None:
+        self._reservations = reservations
         self._clock = clock
         self._groups = groups
         self._scheduler = scheduler
@@ -155,6 +175,18 @@ class Schedules:
             ),
             running_count=schedule.running_count,
             waiting_count=schedule.waiting_count,
+            reservations=await self._current_reservations(group),
+        )
+
+    async def _current_reservations(self, group: str) -> tuple[ScheduledReservation, ...]:
+        """Return the reservations of a group; their projects are visible to all administrators, as
+        in the reasons of sessions that wait for them.
+        """
+        return tuple(
+            ScheduledReservation(
+                one.id, one.name, one.project, tuple(one.agents), one.starts_at, one.ends_at
+            )
+            for one in await self._reservations.current(group, self._clock())
         )
 
     async def _visible(self, caller: Caller, ids: Sequence[str]) -> Mapping[str, SessionName]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
+
 from ..context import ManagerContext
 from ..scheduling.services import SchedulingServices
 from ..sessions.services import SessionServices
@@ -44,7 +46,11 @@ def cluster_services(
         presets=Presets(context, sessions.options),
         resource_groups=resource_groups,
         schedules=Schedules(
-            resource_groups, scheduling.scheduler, sessions.sessions, context.clock
+            resource_groups,
+            scheduling.scheduler,
+            sessions.sessions,
+            AdvanceReservationStore(context.database),
+            context.clock,
         ),
         replays=GroupReplays(context, resource_groups, scheduling.jit_warmup),
     )

@@ -29,6 +29,7 @@ from bai_services.db.sessions.store import SessionStore
 from ..clock import Clock
 from .batch import batch_end
 from .kernel_group import cluster_of
+from .kernel_resizes import KernelResizes
 from .launch import LaunchPlans
 from .lifecycle import Lifecycle
 from .usage.sampling import UsageSampling
@@ -68,9 +69,11 @@ class Kernels:
         lifecycle: Lifecycle,
         plans: LaunchPlans,
         usage_sampling: UsageSampling,
+        resizes: KernelResizes,
         clock: Clock,
     ) -> None:
         self._store = store
+        self._resizes = resizes
         self._sessions = sessions
         self._lifecycle = lifecycle
         self._plans = plans
@@ -118,6 +121,8 @@ class Kernels:
             await self._record_preparation(agent_id, report, str(state))
         elif kind == "logs":
             self._receive_log(agent_id, report)
+        elif kind == "resize":
+            await self._resizes.receive(agent_id, report, str(state))
         elif kind == "remove":
             self._agents[agent_id].sent_at.pop(str(report.get("work_id")), None)
         else:
@@ -170,6 +175,10 @@ class Kernels:
         finally:
             agent.logs.pop(work_id, None)
 
+    def wake(self, agent_id: str) -> None:
+        """Let an agent that waits for work query it again."""
+        self._agents[agent_id].work_available.set()
+
     def remove(self, view: SessionView) -> None:
         """Request the removal of a session's kernels from their agents, without waiting for the
         Hub.
@@ -198,6 +207,7 @@ class Kernels:
                 await self._lifecycle.try_apply(
                     view.row.id, Event.FAILED, error.message, result=Result.FAILURE
                 )
+        items += await self._resizes.items(agent_id)
         for kernel_id, session_id in sorted(agent.removals.items()):
             item = {"id": f"remove-{kernel_id}", "kind": "remove"}
             items.append({**item, "session_id": session_id, "kernel_id": kernel_id})

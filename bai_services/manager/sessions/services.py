@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.sessions.callbacks import CallbackStore
 from bai_services.db.sessions.deadlines import DeadlineStore
 from bai_services.db.sessions.dependencies import DependencyStore
+from bai_services.db.sessions.elastic import ElasticStore
 from bai_services.db.sessions.idle_checks.store import IdleCheckStore
 from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.sessions.requests import RequestStore
+from bai_services.db.sessions.resizes import ResizeStore
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
@@ -26,10 +29,12 @@ from ..scheduling.start_explanations import StartExplanations
 from ..settings import Settings
 from .callback_calls import CallbackCalls
 from .callbacks import Callbacks
+from .elastic import Elastic
 from .idle_checks.checkers import IdleCheckers
 from .idle_checks.judging import IdleJudging
 from .idle_checks.replays import IdleReplays
 from .idle_checks.requests import IdleCheckRequests
+from .kernel_resizes import KernelResizes
 from .kernels import Kernels
 from .launch import Launch, LaunchPlans
 from .lifecycle import Lifecycle
@@ -39,6 +44,7 @@ from .requests.options import Options
 from .requests.requests import Folders, Requests
 from .requests.secret_environ import SecretEnviron
 from .requests.templates import Templates
+from .resizes import Resizes
 from .sessions import SessionRecords, Sessions
 from .time_limits.activity import SessionActivity
 from .time_limits.deadlines import Deadlines
@@ -70,6 +76,8 @@ class SessionServices:
     idle_judging: IdleJudging
     idle_replays: IdleReplays
     idle_requests: IdleCheckRequests
+    resizes: Resizes
+    elastic: Elastic
 
 
 def session_services(
@@ -92,7 +100,9 @@ def session_services(
     usage_sampling = UsageSampling(samples, scheduling.lease, clock)
     secret_environ = SecretEnviron(settings.key)
     plans = LaunchPlans(kernel_store, folders, secret_environ)
-    kernels = Kernels(kernel_store, store, lifecycle, plans, usage_sampling, clock)
+    resize_store = ResizeStore(database)
+    kernel_resizes = KernelResizes(resize_store, store, lifecycle, scheduling.scheduler.wake, clock)
+    kernels = Kernels(kernel_store, store, lifecycle, plans, usage_sampling, kernel_resizes, clock)
     requests = Requests(
         request_store,
         folders,
@@ -100,6 +110,7 @@ def session_services(
         settings.callback_reach,
         FittingAgents(request_store, scheduling.jit_warmup),
         secret_environ,
+        AdvanceReservationStore(database),
     )
     sessions = Sessions(
         store,
@@ -113,6 +124,7 @@ def session_services(
         clock=clock,
         audit=audit,
     )
+    resizes = Resizes(sessions, resize_store, kernels, kernel_resizes, lifecycle, clock, audit)
     return SessionServices(
         sessions=sessions,
         options=Options(request_store, requests, folders, scheduling.jit_warmup),
@@ -142,4 +154,8 @@ def session_services(
         idle_judging=IdleJudging(idle_store, samples, lifecycle, clock, lease=scheduling.lease),
         idle_replays=IdleReplays(idle_checkers, idle_store, samples, clock),
         idle_requests=IdleCheckRequests(sessions, idle_store, clock, audit),
+        resizes=resizes,
+        elastic=Elastic(
+            ElasticStore(database), resize_store, resizes, clock, lease=scheduling.lease
+        ),
     )

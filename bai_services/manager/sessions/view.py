@@ -106,6 +106,8 @@ def describe(
         hub_server=row.hub_server,
         url=url_of(settings, row.hub_user, row.hub_server),
         page=f"{settings.base_url.rstrip('/')}/sessions/{row.id}",
+        resize=view.resize,
+        elasticity=view.elasticity,
     )
 
 

@@ -112,7 +112,8 @@ class _Simulation:
         """
         times = [self._ends[0].at] if self._ends else []
         wake = self._queue.next_wake_at()
-        if wake is not None and (self._ends or self._queue.count_deferred()):
+        is_awaited = self._ends or self._queue.count_deferred() or self._queue.is_restricted
+        if wake is not None and is_awaited:
             times.append(wake)
         return min(times, default=None)
 

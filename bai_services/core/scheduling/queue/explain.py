@@ -19,10 +19,20 @@ GROUP = "resource-group"
 DEPENDENCIES = "dependencies"
 NOT_BEFORE = "not-before"
 MAINTENANCE = "maintenance"
+ADVANCE_RESERVATION = "advance-reservation"
 POLICY = "policy"
 RESOURCES = "resources"
 RESERVATION = "reservation"
 ORDER = "order"
+
+_RESERVED_CODES = frozenset(
+    template.code
+    for template in (
+        TextTemplate.RESERVED_UNTIL,
+        TextTemplate.RESERVED_AHEAD,
+        TextTemplate.ONLY_RESERVED_AGENTS,
+    )
+)
 
 
 def reason(check: str, text: CodedText, passed: bool = False, **facts: Any) -> Reason:
@@ -105,8 +115,14 @@ def _shape_reasons(
 
 
 def maintenance_reasons(pending: PendingSession) -> tuple[Reason, ...]:
-    """Return the reason why maintenance restricts the agents of a session; empty if none does."""
-    return () if pending.maintenance is None else (reason(MAINTENANCE, pending.maintenance),)
+    """Return the reason why maintenance or an advance reservation restricts the agents of a
+    session; empty if none does.
+    """
+    text = pending.maintenance
+    if text is None:
+        return ()
+    is_reserved = text.code in _RESERVED_CODES
+    return (reason(ADVANCE_RESERVATION if is_reserved else MAINTENANCE, text),)
 
 
 def _capacity_reasons(
@@ -201,6 +217,15 @@ def has_reservation(session_id: str, reasons: Iterable[Reason]) -> bool:
     """Return whether the reasons of a session contain its reservation (see ``reserved``)."""
     return any(
         check["check"] == RESERVATION and check["passed"] and check["session_id"] == session_id
+        for check in reasons
+    )
+
+
+def waits_for_capacity(reasons: Iterable[Reason]) -> bool:
+    """Return whether a session starts once other sessions release resources or quota."""
+    return any(
+        not check["passed"]
+        and (check["check"] == POLICY or (check["check"] == RESOURCES and check["possible"]))
         for check in reasons
     )
 

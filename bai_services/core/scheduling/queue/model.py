@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ...coded_text import CodedText
 from ...resources import ResourceSlots
+from ..advance_reservations import HeldAgents
 from ..caps import Scope, ScopeCaps, Usage
 from ..maintenance import MaintenanceWindow
 from ..placement import AgentState, Placement, Policy, Request
@@ -95,6 +96,8 @@ class GroupState:
     # Id of the agent that round-robin chose last; the next search begins after this agent.
     last_agent: str = ""
     maintenance: tuple[MaintenanceWindow, ...] = ()
+    # The approved advance reservations that have not ended.
+    held: tuple[HeldAgents, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +126,15 @@ class PendingSession:
     max_run_seconds: int | None = None
     # Session type and image without its tag: run times are learned per kind.
     kind: str = ""
-    # Set while maintenance restricts the agents: the reason, and the request without restriction.
+    # Id of the advance reservation that the session asks for; "": none.
+    reservation_id: str = ""
+    # Set while maintenance or an advance reservation restricts the agents: the reason, and the
+    # request without restriction.
     maintenance: CodedText | None = None
     unrestricted: Request | None = None
 
     def without_maintenance(self) -> PendingSession:
-        """Return the session as it is without the restriction by maintenance."""
+        """Return the session as it is without the restriction of its agents."""
         if self.unrestricted is None:
             return self
         return replace(self, request=self.unrestricted, maintenance=None, unrestricted=None)

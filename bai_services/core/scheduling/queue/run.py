@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from ..advance_reservations import both, held_restriction
 from ..caps import Scope
 from ..maintenance import NO_AGENTS, restriction
 from ..placement import AgentState, Designation, Placement
@@ -356,11 +357,13 @@ class Queue:
         return self._last
 
     def _apply_maintenance(self, group_queue: GroupQueue) -> None:
-        """Restrict the sessions of a group to the agents that maintenance does not withhold now.
+        """Restrict the sessions of a group to the agents that maintenance and advance reservations
+        do not withhold now.
 
         Most calls change no session: they only compare the restriction of each shape.
         """
-        if not (group_queue.state.maintenance or group_queue.is_restricted):
+        state = group_queue.state
+        if not (state.maintenance or state.held or group_queue.is_restricted):
             return
         group_queue.is_restricted = False
         for shape in list(group_queue.shapes.values()):
@@ -378,12 +381,18 @@ class Queue:
 
     def _restricted(self, group_queue: GroupQueue, pending: PendingSession) -> PendingSession:
         original = pending.without_maintenance()
-        found = restriction(
-            group_queue.state.maintenance,
-            group_queue.agents.keys(),
-            self._now,
-            original.max_run_seconds,
-        )
+        state, agent_ids = group_queue.state, group_queue.agents.keys()
+        found = restriction(state.maintenance, agent_ids, self._now, original.max_run_seconds)
+        if state.held:
+            held = held_restriction(
+                state.held,
+                agent_ids,
+                self._now,
+                max_run_seconds=original.max_run_seconds,
+                scopes=original.scopes,
+                reservation_id=original.reservation_id,
+            )
+            found = both(found, held)
         if found is None:
             return original
         request = original.request
@@ -482,6 +491,12 @@ class Queue:
             for window in group_queue.state.maintenance
             if window.ends_at is not None
         ]
+        times += [
+            one.ends_at
+            for group_queue in self._group_queues.values()
+            if group_queue.is_restricted
+            for one in group_queue.state.held
+        ]
         return min((at for at in times if at > self._now), default=None)
 
     def _start(
@@ -528,6 +543,11 @@ class Queue:
 
     def count_pending(self) -> int:
         return len(self._pending)
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether maintenance or an advance reservation restricts the agents of any session."""
+        return any(group_queue.is_restricted for group_queue in self._group_queues.values())
 
     def count_deferred(self) -> int:
         """Return the number of pending sessions whose start time has not come."""

@@ -31,6 +31,7 @@ def shape_key(pending: PendingSession) -> ShapeKey:
         pending.kind,
         # The request without restriction is not needed: the restricted one implies it.
         None if pending.maintenance is None else str(pending.maintenance),
+        pending.reservation_id,
     )
 
 

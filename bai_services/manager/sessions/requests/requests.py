@@ -19,6 +19,7 @@ from bai_services.core.sessions.batch import BATCH_FIELDS, check_batch
 from bai_services.core.sessions.callbacks import AllowedTargets, check_url
 from bai_services.core.sessions.launch_plan import Mount
 from bai_services.core.sessions.options import OfferedFolder
+from bai_services.core.sessions.resizing import Elasticity, check_elasticity
 from bai_services.core.sessions.rules import (
     check_environ,
     check_session_name,
@@ -26,6 +27,7 @@ from bai_services.core.sessions.rules import (
     session_name_from,
 )
 from bai_services.core.sessions.spec import SessionSpec
+from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 from bai_services.db.sessions.requests import (
     GroupFacts,
     ImageFacts,
@@ -98,7 +100,9 @@ class Requests:
         callback_reach: AllowedTargets,
         agents: FittingAgents,
         secret_environ: SecretEnviron,
+        reservations: AdvanceReservationStore,
     ) -> None:
+        self._reservations = reservations
         self._secret_environ = secret_environ
         self._callback_reach = callback_reach
         self._store = store
@@ -176,6 +180,19 @@ class Requests:
         batch = check_batch(kind, batch_fields, self._clock())
         group = choose_group(offer.groups, request.resource_group, kind)
         options = placement_options(caller, project, owner, request)
+        starts_at = batch.starts_at
+        if request.reservation:
+            reserved = await self._reservations.usable(
+                request.reservation, project.id, owner.id, self._clock()
+            )
+            if reserved.resource_group != group.name:
+                raise InvalidRequest(
+                    f"the reservation {reserved.name} is in resource group "
+                    f"{reserved.resource_group}, not in {group.name}",
+                    field="reservation",
+                )
+            options["reservation"] = reserved.id
+            starts_at = max(starts_at or reserved.starts_at, reserved.starts_at)
         scopes = (project.domain, project.id, owner.id, access_key)
         target = _Target(group, scopes, options)
         resources = await self._choose_resources(cache, request, offer, image_and_preset[0], target)
@@ -201,6 +218,7 @@ class Requests:
             architecture=resources.image.architecture,
             priority=choose_priority(request.priority, offer.keypair),
             requested_slots=resources.slots,
+            elasticity=resources.elasticity,
             shared_memory_bytes=resources.shared_memory_bytes,
             mounts=[mount.as_row() for mount in mounts],
             environ=self._environ(request, resources.image),
@@ -211,7 +229,7 @@ class Requests:
             hub_server=hub_server,
             started_by=started_by,
             startup_command=batch.startup_command,
-            starts_at=batch.starts_at,
+            starts_at=starts_at,
             batch_timeout_seconds=batch.batch_timeout_seconds,
             callback_url=check_url(request.callback_url, self._callback_reach),
             reuse=request.reuse,
@@ -278,8 +296,20 @@ class Requests:
         slots, shared_memory_bytes = choose_resources(
             request.resources, request.shared_memory, preset, image
         )
+        elasticity = None
+        if request.minimum_resources:
+            preferred = slots
+            slots, shared_memory_bytes = choose_resources(
+                {**request.resources, **request.minimum_resources},
+                request.shared_memory,
+                preset,
+                image,
+            )
+            check_elasticity(slots, preferred, request.cluster_size)
+            if slots != preferred:
+                elasticity = Elasticity(slots, preferred)
         await self._check_fit(cache, request, target, image, slots)
-        return _Resources(image, slots, shared_memory_bytes)
+        return _Resources(image, slots, shared_memory_bytes, elasticity)
 
     async def _check_fit(
         self,
@@ -379,6 +409,7 @@ class _Resources:
     image: ImageFacts
     slots: ResourceSlots
     shared_memory_bytes: int
+    elasticity: Elasticity | None
 
 
 class _RequestCache:

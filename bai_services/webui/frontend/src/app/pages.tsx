@@ -3,6 +3,7 @@ import {
   AuditOutlined,
   BarChartOutlined,
   BlockOutlined,
+  CalendarOutlined,
   CloudOutlined,
   ClusterOutlined,
   DashboardOutlined,
@@ -35,6 +36,7 @@ export type PagePath =
   | '/launch'
   | '/data'
   | '/statistics'
+  | '/reservations'
   | '/agent-summary'
   | '/users'
   | '/credentials'
@@ -85,6 +87,7 @@ export const PAGES: readonly Page[] = [
   { path: '/launch', title: 'pages.launch', icon: <PlusCircleOutlined />, isForWriters: true },
   { path: '/data', title: 'pages.data', icon: <FolderOutlined /> },
   { path: '/statistics', title: 'pages.statistics', icon: <BarChartOutlined /> },
+  { path: '/reservations', title: 'pages.reservations', icon: <CalendarOutlined /> },
   {
     path: '/agent-summary',
     title: 'pages.agent-summary',

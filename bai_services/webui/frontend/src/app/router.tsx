@@ -225,6 +225,16 @@ const maintenance = createRoute({
   validateSearch: readEntitySearch
 });
 
+const reservations = createRoute({
+  getParentRoute: () => root,
+  path: '/reservations',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/reservations/ReservationsPage')),
+    'ReservationsPage'
+  ),
+  validateSearch: readEntitySearch
+});
+
 const system = createRoute({
   getParentRoute: () => root,
   path: '/system',
@@ -278,6 +288,7 @@ export const router = createRouter({
     storage,
     announcements,
     maintenance,
+    reservations,
     audit,
     system,
     settings

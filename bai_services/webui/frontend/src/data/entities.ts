@@ -26,6 +26,7 @@ export type EntityPath =
   | '/quota-scopes'
   | '/announcements'
   | '/maintenances'
+  | '/reservations'
   | '/audit-log'
   | '/audit-log/mine'
   | '/idle-checkers'

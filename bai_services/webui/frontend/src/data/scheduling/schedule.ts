@@ -4,6 +4,7 @@ import { api, unwrap, type Schemas } from '../client';
 
 export type Schedule = Schemas['Schedule'];
 export type ScheduledSession = Schemas['ScheduledSession'];
+export type ScheduledReservation = Schemas['ScheduledReservation'];
 export type Lane = Schemas['Lane'];
 
 /** Poll: the remaining times decrease without an event. */

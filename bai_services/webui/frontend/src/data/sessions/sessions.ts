@@ -169,9 +169,13 @@ export type SessionChange =
   | { kind: 'activity' }
   | { kind: 'keep-alive' }
   | { kind: 'exclusion'; isExcluded: boolean }
+  | { kind: 'size'; resources: Record<string, string> }
   | { kind: 'lifetime'; seconds: number };
 
-/** Rename a session, change its priority, restart its idle timeout, or extend its lifetime. */
+/**
+ * Rename a session, change its priority or its size, restart its idle timeout, or extend its
+ * lifetime.
+ */
 export function useChangeSession(id: string) {
   return useMutation({
     mutationFn: async (change: SessionChange) => {
@@ -186,6 +190,9 @@ export function useChangeSession(id: string) {
       } else if (change.kind === 'exclusion') {
         const body = { is_excluded: change.isExcluded };
         await unwrap(api.PUT('/sessions/{key}/idle-checks/exclusion', { params, body }));
+      } else if (change.kind === 'size') {
+        const body = { resources: change.resources };
+        await unwrap(api.POST('/sessions/{key}/resize', { params, body }));
       } else {
         const body = { seconds: change.seconds };
         await unwrap(api.POST('/sessions/{key}/lifetime', { params, body }));

@@ -8,6 +8,7 @@ import { EnvironmentSection } from './EnvironmentSection';
 import { Field, idOf } from './Field';
 import { ImageField } from './ImageField';
 import { useLauncher } from './launcherContext';
+import { MinimumFields } from './MinimumFields';
 import { presetState } from './presets';
 import { SlotField } from './SlotField';
 import { ThreadFields } from './ThreadFields';
@@ -67,6 +68,7 @@ export function ResourceSection() {
         <SlotField key={slot} slot={slot} />
       ))}
       <DeviceFields />
+      <MinimumFields />
       <Field
         name="shared_memory"
         label={t('launcher.shared-memory')}

@@ -37,6 +37,9 @@ export function commandOf(request: SessionRequest): string {
   for (const [slot, amount] of Object.entries(request.resources ?? {})) {
     add('-r', `${slot}=${String(amount)}`);
   }
+  for (const [slot, amount] of Object.entries(request.minimum_resources ?? {})) {
+    add('--minimum', `${slot}=${String(amount)}`);
+  }
   if ((request.cluster_size ?? 1) > 1) {
     add('--cluster-size', request.cluster_size);
     add('--cluster-mode', request.cluster_mode);

@@ -23,6 +23,7 @@ export interface LaunchForm {
   image: string;
   preset: string;
   resources: Record<string, string>;
+  minimum_resources: Record<string, string>;
   shared_memory: string;
   cluster_size: number;
   cluster_mode: 'single-node' | 'multi-node';
@@ -57,6 +58,7 @@ export const EMPTY: LaunchForm = {
   image: '',
   preset: '',
   resources: {},
+  minimum_resources: {},
   shared_memory: '',
   cluster_size: 1,
   cluster_mode: 'single-node',
@@ -107,9 +109,8 @@ export function formOf(request: unknown): LaunchForm {
     ...EMPTY,
     ...texts,
     type: given['type'] === 'batch' ? 'batch' : 'interactive',
-    resources: Object.fromEntries(
-      Object.entries(recordOf(given['resources'])).map(([slot, amount]) => [slot, textOf(amount)])
-    ),
+    resources: amountsOf(given['resources']),
+    minimum_resources: amountsOf(given['minimum_resources']),
     cluster_size: Number.isInteger(size) && size > 1 ? size : 1,
     cluster_mode: given['cluster_mode'] === 'multi-node' ? 'multi-node' : 'single-node',
     mounts: listOf(given['mounts']).map(recordOf).map(mountOf),
@@ -124,6 +125,11 @@ export function formOf(request: unknown): LaunchForm {
     priority: typeof priority === 'number' ? priority : null
   };
 }
+
+const amountsOf = (amounts: unknown) =>
+  Object.fromEntries(
+    Object.entries(recordOf(amounts)).map(([slot, amount]) => [slot, textOf(amount)])
+  );
 
 const mountOf = (mount: Record<string, unknown>): MountRow => ({
   vfolder: textOf(mount['vfolder']),
@@ -141,10 +147,14 @@ export function requestOf(form: LaunchForm): SessionRequest {
   const variables = form.environ.filter(({ name }) => name !== '');
   const secrets = variables.filter(({ isSecret }) => isSecret).map(({ name }) => name);
   const resources = Object.entries(form.resources).filter(([, amount]) => amount !== '');
+  const minimum = Object.entries(form.minimum_resources).filter(([, amount]) => amount !== '');
   return {
     type: form.type,
     ...Object.fromEntries(texts.map(key => [key, form[key]])),
     ...(resources.length > 0 ? { resources: Object.fromEntries(resources) } : {}),
+    ...(minimum.length > 0 && form.cluster_size === 1
+      ? { minimum_resources: Object.fromEntries(minimum) }
+      : {}),
     ...(form.batch_timeout ? { batch_timeout: form.batch_timeout } : {}),
     ...(form.cluster_size > 1
       ? { cluster_size: form.cluster_size, cluster_mode: form.cluster_mode }
@@ -190,7 +200,8 @@ export function requestOfSession(session: Session): SessionRequest {
       name: '',
       starts_at: '',
       dependencies: [],
-      resources: session.requested,
+      resources: session.elasticity?.preferred ?? session.requested,
+      minimum_resources: session.elasticity?.minimum ?? {},
       mounts: session.mounts.map(mount => ({ ...mount, vfolder: mount.vfolder_id })),
       shared_memory: session.shared_memory === '0' ? '' : session.shared_memory
     })

@@ -2,7 +2,7 @@ import { Tooltip, Typography } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { formatTime } from '../../components/time';
-import type { Schedule } from '../../data/scheduling/schedule';
+import type { Schedule, ScheduledReservation } from '../../data/scheduling/schedule';
 import { rowsOf, type Bar, type Row } from './rows';
 import { positionOf, RANGES, ticksOf, timeScale, type Range, type TimeScale } from './timeScale';
 
@@ -31,7 +31,7 @@ export function Timeline({ schedule, range }: { schedule: Schedule; range: Range
         <TimelineRow key={row.key} row={row} scale={scale} now={now} />
       ))}
       <figcaption>
-        {(['running', 'reserved', 'waiting'] as const).map(kind => (
+        {(['running', 'reserved', 'waiting', 'held'] as const).map(kind => (
           <span key={kind}>
             <span className={`bai-timeline-key bai-bar-${kind}`} /> {t(`scheduler.kind-${kind}`)}
           </span>
@@ -60,6 +60,9 @@ function TimelineRow({ row, scale, now }: { row: Row; scale: TimeScale; now: num
         )}
       </div>
       <div className="bai-timeline-track">
+        {row.held.map(one => (
+          <HeldSpan key={one.id} reservation={one} scale={scale} />
+        ))}
         <div className="bai-timeline-now" style={{ left: `${positionOf(now, scale)}%` }} />
         {row.bars.map((bar, index) => (
           <TimelineBar
@@ -71,6 +74,32 @@ function TimelineRow({ row, scale, now }: { row: Row; scale: TimeScale; now: num
         ))}
       </div>
     </div>
+  );
+}
+
+/** The period in which an advance reservation holds an agent, behind the bars of sessions. */
+function HeldSpan(props: { reservation: ScheduledReservation; scale: TimeScale }) {
+  const { t, i18n } = useTranslation();
+  const { reservation: one, scale } = props;
+  const left = positionOf(Date.parse(one.starts_at), scale);
+  const right = positionOf(Date.parse(one.ends_at), scale);
+  const text = t('scheduler.held', {
+    name: one.name,
+    project: one.project,
+    start: formatTime(one.starts_at, i18n.language),
+    end: formatTime(one.ends_at, i18n.language)
+  });
+  return (
+    right > left && (
+      <Tooltip title={text}>
+        <span
+          className="bai-held"
+          style={{ left: `${left}%`, width: `${right - left}%` }}
+          role="img"
+          aria-label={text}
+        />
+      </Tooltip>
+    )
   );
 }
 

@@ -1,4 +1,4 @@
-import type { Lane, Schedule, ScheduledSession } from '../../data/scheduling/schedule';
+import type { Lane, Schedule, ScheduledReservation, ScheduledSession } from '../../data/scheduling/schedule';
 
 /** One bar of the chart. */
 export interface Bar {
@@ -20,6 +20,8 @@ export interface Row {
   agent: string;
   lane: Lane | undefined;
   bars: Bar[];
+  /** The advance reservations that hold the agent. */
+  held: ScheduledReservation[];
 }
 
 const MAX_WAITING_ROWS = 20;
@@ -37,7 +39,8 @@ export function rowsOf(schedule: Schedule): Row[] {
   const rows = new Map<string, Row>(
     schedule.lanes.map(lane => {
       const key = laneKey(lane.agent_id, lane.device_id);
-      return [key, { key, agent: lane.agent_id, lane, bars: [] }];
+      const held = schedule.reservations.filter(one => one.agents.includes(lane.agent_id));
+      return [key, { key, agent: lane.agent_id, lane, bars: [], held }];
     })
   );
   const add = (session: ScheduledSession, kind: 'running' | 'reserved', from: number) => {
@@ -67,7 +70,7 @@ export function rowsOf(schedule: Schedule): Row[] {
     } else if (from !== undefined && withoutPlace.length < MAX_WAITING_ROWS) {
       const key = `waiting-${session.position}`;
       const bar = { key, session, kind: 'waiting' as const, from, to: millis(session.ends_at) };
-      withoutPlace.push({ key, agent: '', lane: undefined, bars: [{ ...bar, amount: '' }] });
+      withoutPlace.push({ key, agent: '', lane: undefined, bars: [{ ...bar, amount: '' }], held: [] });
     }
   }
   // Hide the row of an agent that has devices if the row has no bars.

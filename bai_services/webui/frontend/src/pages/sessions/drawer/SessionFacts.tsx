@@ -31,6 +31,8 @@ export function SessionFacts({ session }: { session: Session }) {
     { key: 'type', children: t(`types.${session.type}`) },
     { key: 'elapsed', children: <Elapsed session={session} /> },
     { key: 'resources', children: <SlotTags slots={session.requested} /> },
+    { key: 'elastic', children: session.elasticity && <ElasticSize session={session} /> },
+    { key: 'last-resize', children: session.resize && <LastResize session={session} /> },
     { key: 'devices', children: session.devices.length > 0 && <DeviceTags session={session} /> },
     {
       key: 'cluster',
@@ -75,6 +77,32 @@ export function SessionFacts({ session }: { session: Session }) {
           .map(row => ({ ...row, label: t(`sessions.${row.key}`) }))}
       />
     </>
+  );
+}
+
+/** The sizes between which the manager resizes a session. */
+function ElasticSize({ session: { elasticity } }: { session: Session }) {
+  return (
+    elasticity && (
+      <>
+        <SlotTags slots={elasticity.minimum} /> – <SlotTags slots={elasticity.preferred} />
+      </>
+    )
+  );
+}
+
+/** When and how a session was last resized, and why this failed. */
+function LastResize({ session: { resize } }: { session: Session }) {
+  const { t, i18n } = useTranslation();
+  return (
+    resize && (
+      <>
+        {t(`sessions.resize-${resize.state}`, {
+          time: formatTime(resize.finished_at ?? resize.requested_at, i18n.language)
+        })}{' '}
+        <SlotTags slots={resize.requested} /> {resize.message && <bdi>{resize.message}</bdi>}
+      </>
+    )
   );
 }
 

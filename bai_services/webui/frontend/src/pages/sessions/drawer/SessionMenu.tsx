@@ -10,14 +10,15 @@ import {
   type Session
 } from '../../../data/sessions/sessions';
 import { requestOfSession } from '../../launcher/form';
+import { ResizeDialog } from './ResizeDialog';
 
 /**
- * Menu with further actions: rename, change the priority, create a session like this one. Read-only
+ * Menu with further actions: rename, change the priority, resize, create a session like this one. Read-only
  * roles may change their own sessions, but do not get the action that creates a session.
  */
 export function SessionMenu({ session }: { session: Session }) {
   const { t } = useTranslation();
-  const [field, setField] = useState<'name' | 'priority'>();
+  const [field, setField] = useState<'name' | 'priority' | 'size'>();
   const mayCreate = useIsReadOnly() === false;
   const items: MenuProps['items'] = [
     !isEnded(session) && {
@@ -30,6 +31,12 @@ export function SessionMenu({ session }: { session: Session }) {
       label: t('sessions.priority'),
       onClick: () => setField('priority')
     },
+    session.status === 'RUNNING' &&
+      session.cluster_size === 1 && {
+        key: 'size',
+        label: t('sessions.resize'),
+        onClick: () => setField('size')
+      },
     mayCreate && {
       key: 'again',
       label: (
@@ -47,7 +54,10 @@ export function SessionMenu({ session }: { session: Session }) {
       <Dropdown trigger={['click']} menu={{ items }}>
         <Button>{t('sessions.more')}</Button>
       </Dropdown>
-      {field && <ChangeField session={session} field={field} onClose={() => setField(undefined)} />}
+      {field === 'size' && (
+        <ResizeDialog session={session} onClose={() => setField(undefined)} />
+      )}
+      {(field === 'name' || field === 'priority') && <ChangeField session={session} field={field} onClose={() => setField(undefined)} />}
     </>
   );
 }

@@ -1,0 +1,121 @@
+"""`/reservations`: agents that a project books for a period."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, Field, StringConstraints
+from pydantic.functional_validators import AfterValidator
+
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.scheduling import advance_reservations as records
+from bai_services.core.scheduling.advance_reservations import (
+    DEFAULT_GRACE_SECONDS,
+    MAX_GRACE_SECONDS,
+    MAX_MEMBERS,
+    MAX_NODES,
+    ReservationState,
+)
+
+from ..base import APIHandler, operation
+from ..fields import Body, NameText, ResponseModel, ShortText, SlotsInput, SlotsOutput, readable
+
+_TAG = "reservations"
+NoteText = Annotated[
+    str,
+    StringConstraints(max_length=255, strip_whitespace=True),
+    AfterValidator(readable),
+]
+
+
+class NewReservation(Body):
+    """``nodes``: number of agents. ``resources``: what each of them has at least; the whole agent
+    is reserved. ``users``: members of the project who may use it; all members if empty.
+    ``grace_seconds``: an unused reservation expires at this time after its start.
+    """
+
+    name: NameText
+    project: ShortText
+    resource_group: NameText
+    nodes: int = Field(default=1, ge=1, le=MAX_NODES)
+    resources: SlotsInput = Field(min_length=1)
+    users: list[NameText] = Field(default=[], max_length=MAX_MEMBERS)
+    starts_at: AwareDatetime
+    ends_at: AwareDatetime
+    grace_seconds: int = Field(default=DEFAULT_GRACE_SECONDS, ge=60, le=MAX_GRACE_SECONDS)
+    note: NoteText = ""
+
+
+class ReservationChange(Body):
+    """``state``: approved or rejected (administrators), or cancelled (also the author)."""
+
+    state: Literal["approved", "rejected", "cancelled"]
+
+
+class Reservation(ResponseModel):
+    """``state``: requested (waits for the approval of an administrator, and holds nothing yet),
+    approved, rejected, cancelled or expired (nobody used it). ``agents``: those that are reserved,
+    or would be if it were approved now. ``used_at``: when a session was first found to use it.
+    """
+
+    id: str
+    created_at: datetime
+    name: str
+    project_id: str
+    project: str
+    domain: str
+    resource_group: str
+    nodes: int
+    resources: SlotsOutput
+    agents: list[str]
+    users: list[str]
+    starts_at: datetime
+    ends_at: datetime
+    grace_seconds: int
+    state: str
+    note: str
+    author: str
+    decided_by: str
+    used_at: datetime | None
+
+
+class ReservationsHandler(APIHandler):
+    @operation("List reservations", tag=_TAG, returns=Reservation, is_list=True)
+    async def get(self, query: ListQuery) -> Page[records.AdvanceReservation]:
+        return await self.manager.reservations.page(self.caller, query)
+
+    @operation(
+        "Request a reservation; one that an administrator requests is approved at once",
+        tag=_TAG,
+        body=NewReservation,
+        returns=Reservation,
+        status=HTTPStatus.CREATED,
+    )
+    async def post(self, body: NewReservation) -> records.AdvanceReservation:
+        spec = body.given_fields()
+        spec["resources"] = {slot: str(amount) for slot, amount in body.resources.items()}
+        return await self.manager.reservations.create(self.caller, spec)
+
+
+class ReservationHandler(APIHandler):
+    @operation("Read a reservation", tag=_TAG, returns=Reservation)
+    async def get(self, key: str) -> records.AdvanceReservation:
+        return await self.manager.reservations.get(self.caller, key)
+
+    @operation(
+        "Approve, reject or cancel a reservation",
+        tag=_TAG,
+        body=ReservationChange,
+        returns=Reservation,
+    )
+    async def patch(self, key: str, body: ReservationChange) -> records.AdvanceReservation:
+        state = ReservationState(body.state)
+        return await self.manager.reservations.decide(self.caller, key, state)
+
+
+ROUTES = [
+    ("/reservations", ReservationsHandler),
+    (r"/reservations/(?P<key>[^/]+)", ReservationHandler),
+]

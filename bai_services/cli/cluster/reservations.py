@@ -1,0 +1,138 @@
+"""`bai reservation`: reserve machines of a resource group for a project and a period."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from .. import output, units
+from ..command import (
+    Connection,
+    connected,
+    example,
+    json_option,
+    page_options,
+    page_query,
+    segment,
+)
+from ..sessions.spec_options import parse_amounts
+
+COLUMNS = (
+    "name", "state", "project", "resource_group", "nodes", "resources", "starts_at", "ends_at",
+)  # fmt: skip
+
+
+@click.group(
+    epilog=example(
+        "bai reservation create course --project research --group gpu --nodes 2 "
+        "-r cuda.device=4 --from 2026-12-01T08:00Z --until 2026-12-01T18:00Z",
+        "bai session create my-lab --reservation course",
+    )
+)
+def reservation() -> None:
+    """Reserve machines for a project and a period."""
+
+
+@reservation.command("list", epilog=example("bai reservation list"))
+@page_options
+@json_option
+@connected
+async def list_reservations(
+    connection: Connection, *, sort: str | None, limit: int, offset: int, as_json: bool
+) -> None:
+    """List the reservations of your projects, the latest first unless --sort is given."""
+    query = page_query(sort or "-starts_at", limit, offset)
+    page = await connection.client.get("/reservations", **query)
+    if not as_json:
+        for item in page["items"]:
+            item["resources"] = units.slots(item["resources"])
+    empty = "no reservations; request one with: bai reservation create"
+    output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
+
+
+@reservation.command("show", epilog=example("bai reservation show course"))
+@click.argument("name")
+@json_option
+@connected
+async def show(connection: Connection, name: str, *, as_json: bool) -> None:
+    """Show a reservation, with its machines."""
+    found = await connection.client.get(f"/reservations/{segment(name)}")
+    if not as_json:
+        found["resources"] = units.slots(found["resources"])
+    output.print_fields(found, as_json=as_json)
+
+
+@reservation.command(
+    epilog=example(
+        "bai reservation create course --project research --group gpu -r cuda.device=4 "
+        "--from 2026-12-01T08:00Z --until 2026-12-01T18:00Z"
+    )
+)
+@click.argument("name")
+@click.option("--project", required=True, metavar="NAME", help="Project that may use it.")
+@click.option("--group", "resource_group", required=True, metavar="NAME", help="Resource group.")
+@click.option(
+    "--nodes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+    help="Number of machines.",
+)  # fmt: skip
+@click.option(
+    "-r", "--resource", "resources", multiple=True, required=True, metavar="SLOT=AMOUNT",
+    callback=parse_amounts,
+    help="What each machine has at least. The whole machine is reserved.",
+)  # fmt: skip
+@click.option(
+    "--from", "starts_at", required=True, metavar="TIME",
+    help="Start, such as 2026-12-01T08:00Z.",
+)  # fmt: skip
+@click.option("--until", "ends_at", required=True, metavar="TIME", help="End.")
+@click.option(
+    "--user", "users", multiple=True, metavar="NAME",
+    help="Member of the project who may use it. Default: all members.",
+)  # fmt: skip
+@click.option(
+    "--grace", "grace_seconds", type=click.IntRange(min=60), metavar="SECONDS",
+    help="The reservation expires if nobody uses it for this time after its start. Default: 1800.",
+)  # fmt: skip
+@click.option("--note", default="", help="Text for the administrators.")
+@json_option
+@connected
+async def create(
+    connection: Connection,
+    name: str,
+    *,
+    resources: Mapping[str, str],
+    users: tuple[str, ...],
+    grace_seconds: int | None,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Request a reservation.
+
+    An administrator of the domain approves it; a reservation that an administrator requests is
+    approved at once.
+    """
+    body = {"name": name, "resources": dict(resources), "users": list(users), **fields}
+    if grace_seconds is not None:
+        body["grace_seconds"] = grace_seconds
+    made = await connection.client.post("/reservations", body)
+    machines = ", ".join(made["agents"])
+    text = f"reservation {made['name']} is {made['state']}: {machines}"
+    output.print_done(text, made, as_json=as_json)
+
+
+def _decision(verb: str, state: str, summary: str) -> None:
+    @reservation.command(verb, help=summary, epilog=example(f"bai reservation {verb} course"))
+    @click.argument("name")
+    @json_option
+    @connected
+    async def decide(connection: Connection, name: str, *, as_json: bool) -> None:
+        path = f"/reservations/{segment(name)}"
+        found = await connection.client.patch(path, {"state": state})
+        output.print_done(f"reservation {found['name']} is {state}", found, as_json=as_json)
+
+
+_decision("approve", "approved", "Approve a requested reservation.")
+_decision("reject", "rejected", "Reject a requested reservation.")
+_decision("cancel", "cancelled", "Cancel a reservation; its machines are free for others.")

@@ -1,0 +1,236 @@
+"""Advance reservations: agents that are held for the sessions of a project in a period.
+
+A reservation holds whole agents. They are chosen when it is booked, so that the booking is feasible
+for certain as far as reservations are concerned. Other sessions do not start on these agents in the
+period, and before it only if they certainly end in time: their maximum run time is enforced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from ..coded_text import TextTemplate
+from ..errors import Conflict, InvalidRequest
+from ..resources import ResourceSlots
+from .caps import Scope
+from .maintenance import Restriction
+from .placement import AgentState
+
+MAX_NAME_CHARS = 64
+MAX_NODES = 1000
+MAX_RESERVATIONS = 500
+MAX_MEMBERS = 200
+# How far ahead the start may be, and the longest period.
+MAX_AHEAD = timedelta(days=90)
+MAX_PERIOD = timedelta(days=30)
+# A reservation that nobody uses expires at this time after its start.
+DEFAULT_GRACE_SECONDS = 1800
+MAX_GRACE_SECONDS = 24 * 3600
+# Reservations that ended longer ago are removed when another one is created.
+KEPT_AFTER_END = timedelta(days=90)
+
+
+class ReservationState(StrEnum):
+    """``requested``: waits for the approval of an administrator, and holds nothing yet."""
+
+    REQUESTED = "requested"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+# States in which a reservation holds its agents or may still do so.
+OPEN_STATES = (ReservationState.REQUESTED, ReservationState.APPROVED)
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceReservation:
+    """A reservation of ``nodes`` agents of a resource group, each with at least ``resources``.
+
+    ``users``: the members of the project that may use it; all members if empty. ``agents``: those
+    that are held, or would be held if it were approved now. ``used_at``: when a session of a member
+    was first found on these agents in the period.
+    """
+
+    id: str
+    created_at: datetime
+    name: str
+    project_id: str
+    project: str
+    domain: str
+    resource_group: str
+    nodes: int
+    resources: ResourceSlots
+    agents: Sequence[str]
+    users: Sequence[str]
+    starts_at: datetime
+    ends_at: datetime
+    grace_seconds: int
+    state: ReservationState
+    note: str
+    author: str
+    decided_by: str
+    used_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAgents:
+    """An approved reservation as input of a scheduling pass.
+
+    ``project`` and ``users`` are the scopes of those who may use it; without users, all sessions of
+    the project may.
+    """
+
+    id: str
+    project_name: str
+    starts_at: datetime
+    ends_at: datetime
+    agents: frozenset[str]
+    project: Scope
+    users: frozenset[Scope] = frozenset()
+
+    def admits(self, scopes: Collection[Scope]) -> bool:
+        """Return whether a session that is charged to these scopes may use the reservation."""
+        return self.project in scopes and (not self.users or not self.users.isdisjoint(scopes))
+
+    def withholds(
+        self, now: datetime, max_run_seconds: int | None, scopes: Collection[Scope]
+    ) -> bool:
+        """Return whether a session may not start on the agents now."""
+        if now >= self.ends_at or self.admits(scopes):
+            return False
+        if now >= self.starts_at or max_run_seconds is None:
+            return True
+        # A subtraction, because the end of a very long run time may be no valid time.
+        return timedelta(seconds=max_run_seconds) > self.starts_at - now
+
+
+def held_restriction(
+    held: Sequence[HeldAgents],
+    agents: Collection[str],
+    now: datetime,
+    *,
+    max_run_seconds: int | None,
+    scopes: Collection[Scope],
+    reservation_id: str = "",
+) -> Restriction | None:
+    """Return the restriction of a session by reservations; None if there is none.
+
+    ``agents`` are those of the resource group. A session that names a reservation runs only on its
+    agents. The text is about the reservation that withholds the most agents.
+    """
+    allowed, text, most = set(agents), None, 0
+    for one in held:
+        if one.id == reservation_id and now < one.ends_at and one.admits(scopes):
+            others = allowed - one.agents
+            if others and text is None:
+                text = TextTemplate.ONLY_RESERVED_AGENTS.text(project=one.project_name)
+            allowed &= one.agents
+        elif one.withholds(now, max_run_seconds, scopes):
+            withheld = one.agents & set(agents)
+            allowed -= withheld
+            if len(withheld) > most:
+                most = len(withheld)
+                template = (
+                    TextTemplate.RESERVED_UNTIL
+                    if now >= one.starts_at
+                    else TextTemplate.RESERVED_AHEAD
+                )
+                text = template.text(
+                    project=one.project_name,
+                    starts_at=one.starts_at.isoformat(),
+                    ends_at=one.ends_at.isoformat(),
+                )
+    return None if text is None else Restriction(tuple(sorted(allowed)), text)
+
+
+def both(one: Restriction | None, other: Restriction | None) -> Restriction | None:
+    """Return the restriction to the agents that two restrictions allow, with the text of the one
+    that allows fewer.
+    """
+    if one is None or other is None:
+        return other if one is None else one
+    stricter = one if len(one.agents) <= len(other.agents) else other
+    agents = set(one.agents) & set(other.agents)
+    return Restriction(tuple(sorted(agents)), stricter.text)
+
+
+def check_period(starts_at: datetime, ends_at: datetime, now: datetime, grace_seconds: int) -> None:
+    """Raise ``InvalidRequest`` if a period cannot be reserved."""
+    if ends_at <= starts_at or ends_at <= now:
+        raise InvalidRequest(
+            "a reservation ends after its start and in the future", field="ends_at"
+        )
+    if starts_at > now + MAX_AHEAD:
+        raise InvalidRequest(
+            f"a reservation starts at most {MAX_AHEAD.days} days ahead", field="starts_at"
+        )
+    if ends_at - starts_at > MAX_PERIOD:
+        raise InvalidRequest(f"a reservation lasts at most {MAX_PERIOD.days} days", field="ends_at")
+    if not 60 <= grace_seconds <= MAX_GRACE_SECONDS:
+        raise InvalidRequest(
+            f"grace_seconds must be between 60 and {MAX_GRACE_SECONDS}", field="grace_seconds"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """An approved reservation that others must not overlap."""
+
+    agents: frozenset[str]
+    starts_at: datetime
+    ends_at: datetime
+    name: str = field(default="", compare=False)
+
+
+def choose_agents(
+    agents: Iterable[AgentState],
+    booked: Sequence[Booking],
+    busy_until: Mapping[str, datetime | None],
+    *,
+    nodes: int,
+    resources: ResourceSlots,
+    period: tuple[datetime, datetime],
+) -> tuple[str, ...]:
+    """Return the agents to hold for a reservation.
+
+    ``busy_until``: when the last session of an agent certainly ends; None: unknown. Agents that are
+    certainly free at the start come first, then those with the fewest devices.
+
+    Raises
+    ------
+    Conflict
+        If too few agents are suitable and not reserved in the period.
+    """
+    starts_at, ends_at = period
+    overlapping = [b for b in booked if b.starts_at < ends_at and starts_at < b.ends_at]
+    taken = {agent for booking in overlapping for agent in booking.agents}
+    suitable = [agent for agent in agents if _suits(agent, resources)]
+    free = [agent for agent in suitable if agent.id not in taken]
+    if len(free) < nodes:
+        names = sorted({b.name for b in overlapping if b.agents & {a.id for a in suitable}})
+        why = f"; reserved in this period: {', '.join(names)}" if names else ""
+        raise Conflict(
+            f"{nodes} agents with {resources} requested, but only {len(free)} of "
+            f"{len(suitable)} suitable agents can be reserved{why}",
+            nodes=nodes,
+            available=len(free),
+            reservations=names,
+        )
+
+    def rank(agent: AgentState) -> tuple[bool, int, str]:
+        until = busy_until.get(agent.id, starts_at)
+        return until is None or until > starts_at, len(agent.devices), agent.id
+
+    return tuple(sorted(agent.id for agent in sorted(free, key=rank)[:nodes]))
+
+
+def _suits(agent: AgentState, resources: ResourceSlots) -> bool:
+    if not (agent.is_alive and agent.is_schedulable):
+        return False
+    empty = agent.fully_available()
+    return all(empty.free(slot) >= amount for slot, amount in resources.items())

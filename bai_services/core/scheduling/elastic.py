@@ -1,0 +1,263 @@
+"""Growth and shrinking of elastic sessions, as a pure function of their group's state.
+
+Waiting sessions come first: while any waits for capacity, no session grows, and elastic sessions
+shrink if one of the waiting sessions then starts. They never shrink in vain. Under a constant load
+the first call returns all changes, and the next one returns none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..resources import ResourceSlots
+from ..sessions.resizing import step_of
+from .caps import SESSIONS, Scope
+
+# Maximum number of waiting sessions that one call considers, in the order of the queue.
+MAX_WAITING = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticSession:
+    """A running session that may be resized between ``minimum`` and ``preferred``.
+
+    ``devices`` maps its share slots to the device. ``may_grow``, ``may_shrink``: false for some
+    time after a change, and while a resize is in progress.
+    """
+
+    id: str
+    agent_id: str
+    scopes: Sequence[Scope]
+    size: ResourceSlots
+    minimum: ResourceSlots
+    preferred: ResourceSlots
+    devices: Mapping[str, str] = field(default_factory=dict)
+    may_grow: bool = True
+    may_shrink: bool = True
+
+    def surplus(self, slot: str) -> int:
+        """Return how much of a slot the session can give up."""
+        return max(0, self.size.get(slot, 0) - self.minimum.get(slot, 0)) if self.may_shrink else 0
+
+
+@dataclass(frozen=True, slots=True)
+class FreeAgent:
+    """Free amounts of an agent: of its plain slots, and in thousandths of each healthy device."""
+
+    id: str
+    slots: Mapping[str, int]
+    devices: Mapping[str, int] = field(default_factory=dict)
+    families: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingSession:
+    """A session that waits for capacity or quota.
+
+    ``agents``: those on which it may run. ``share`` is the slot of its device share, "" if it needs
+    none. ``is_plain``: it has one kernel and no other device slots; sessions do not shrink for one
+    that is not plain.
+    """
+
+    id: str
+    scopes: Sequence[Scope]
+    slots: ResourceSlots
+    agents: frozenset[str]
+    share: str = ""
+    is_plain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Resizing:
+    """A new size of a session. ``beneficiary``: the waiting session for which it shrinks, or ""."""
+
+    session_id: str
+    size: ResourceSlots
+    beneficiary: str = ""
+
+
+class _State:
+    """Free amounts during one decision."""
+
+    def __init__(
+        self,
+        sessions: Iterable[ElasticSession],
+        agents: Iterable[FreeAgent],
+        headroom: Mapping[Scope, Mapping[str, int]],
+    ) -> None:
+        self.sessions = {s.id: s for s in sessions}
+        self.agents = {a.id: a for a in agents}
+        self.free: dict[tuple[str, str], int] = {}
+        for agent in self.agents.values():
+            self.free |= {(agent.id, slot): n for slot, n in agent.slots.items()}
+            self.free |= {(agent.id, device): n for device, n in agent.devices.items()}
+        self.left = {(scope, slot): n for scope, of in headroom.items() for slot, n in of.items()}
+        self.sizes = {s.id: s.size for s in self.sessions.values()}
+
+    def copy(self) -> _State:
+        made = _State((), (), {})
+        made.sessions, made.agents = self.sessions, self.agents
+        made.free, made.left, made.sizes = dict(self.free), dict(self.left), dict(self.sizes)
+        return made
+
+    def surplus(self, session: ElasticSession, slot: str) -> int:
+        given: int = session.size.get(slot, 0) - self.sizes[session.id].get(slot, 0)
+        return session.surplus(slot) - given
+
+    def change(self, session: ElasticSession, slot: str, amount: int) -> None:
+        """Add ``amount``, which may be negative, to the size of a session."""
+        size = self.sizes[session.id]
+        self.sizes[session.id] = ResourceSlots({**size, slot: size.get(slot, 0) + amount})
+        self.take(session.agent_id, session.devices.get(slot, slot), session.scopes, slot, amount)
+
+    def take(
+        self, agent_id: str, place: str, scopes: Iterable[Scope], slot: str, amount: int
+    ) -> None:
+        self.free[agent_id, place] = self.free.get((agent_id, place), 0) - amount
+        for scope in scopes:
+            if (scope, slot) in self.left:
+                self.left[scope, slot] -= amount
+
+
+def decide(
+    sessions: Sequence[ElasticSession],
+    agents: Sequence[FreeAgent],
+    headroom: Mapping[Scope, Mapping[str, int]],
+    waiting: Sequence[WaitingSession],
+) -> list[Resizing]:
+    """Return the new sizes of the elastic sessions of a group.
+
+    ``headroom`` has what each scope may still use, only of slots that it limits. ``waiting`` is in
+    the order of the queue. Of the waiting sessions, each may take what is free, so that later ones
+    do not count on it.
+    """
+    state = _State(sessions, agents, headroom)
+    if not waiting:
+        return _grown(state)
+    made: list[Resizing] = []
+    for session in waiting[:MAX_WAITING]:
+        if not session.is_plain:
+            continue
+        before = dict(state.sizes)
+        after = _with_space(state, session)
+        if after is None:
+            continue
+        state = after
+        made += [
+            Resizing(key, size, session.id)
+            for key, size in after.sizes.items()
+            if size != before[key]
+        ]
+    return list({one.session_id: one for one in made}.values())
+
+
+def _with_space(state: _State, session: WaitingSession) -> _State | None:
+    """Return the state in which a waiting session has started, with the least shrinking; None if
+    it cannot start.
+    """
+    best: tuple[float, str, str, _State] | None = None
+    for agent_id in sorted(session.agents & state.agents.keys()):
+        for place in _places(state.agents[agent_id], session):
+            tried = state.copy()
+            if not _fit(tried, session, agent_id, place):
+                continue
+            key = (_loss(state, tried), agent_id, place)
+            if best is None or key < best[:3]:
+                best = (*key, tried)
+    return None if best is None else best[3]
+
+
+def _places(agent: FreeAgent, session: WaitingSession) -> list[str]:
+    """Return the devices of an agent on which a session's share may be; [""] without a share."""
+    if not session.share:
+        return [""]
+    family = session.share.partition(".")[0]
+    return sorted(d for d in agent.devices if agent.families.get(d) == family)
+
+
+def _fit(tried: _State, session: WaitingSession, agent_id: str, place: str) -> bool:
+    """Shrink sessions until a waiting session fits on an agent and into its quotas, and start it.
+
+    Return whether it fits.
+    """
+    for slot, need in session.slots.items():
+        at = place if slot == session.share else slot
+        on_agent = [
+            s
+            for s in tried.sessions.values()
+            if s.agent_id == agent_id and s.devices.get(slot, slot) == at
+        ]
+        if not _free_up(tried, on_agent, slot, need - tried.free.get((agent_id, at), 0)):
+            return False
+    for scope in session.scopes:
+        for slot, need in {**session.slots, SESSIONS: 1}.items():
+            if (scope, slot) not in tried.left:
+                continue
+            in_scope = [s for s in tried.sessions.values() if scope in s.scopes]
+            if not _free_up(tried, in_scope, slot, need - tried.left[scope, slot]):
+                return False
+    for slot, need in session.slots.items():
+        at = place if slot == session.share else slot
+        tried.take(agent_id, at, session.scopes, slot, need)
+    for scope in session.scopes:
+        if (scope, SESSIONS) in tried.left:
+            tried.left[scope, SESSIONS] -= 1
+    return True
+
+
+def _free_up(tried: _State, candidates: list[ElasticSession], slot: str, missing: int) -> bool:
+    """Shrink candidates, the largest surplus first, by ``missing``; return whether it sufficed."""
+    ranked = sorted(candidates, key=lambda s: (-tried.surplus(s, slot), s.id))
+    for session in ranked:
+        if missing <= 0:
+            break
+        step = step_of(slot)
+        given = min(tried.surplus(session, slot), -(-missing // step) * step)
+        if given > 0:
+            tried.change(session, slot, -given)
+            missing -= given
+    return missing <= 0
+
+
+def _loss(before: _State, after: _State) -> float:
+    """Return the sum of the parts of their size that sessions lose, and a small amount per session
+    that is resized.
+    """
+    loss = 0.0
+    for key, size in after.sizes.items():
+        had = before.sizes[key]
+        if size != had:
+            loss += 0.01 + sum(1 - size.get(slot, 0) / had[slot] for slot in had)
+    return loss
+
+
+def _grown(state: _State) -> list[Resizing]:
+    """Return the sizes after growth into what is free, the relatively smallest sessions first."""
+    order = sorted(
+        (s for s in state.sessions.values() if s.may_grow), key=lambda s: (_fraction(s), s.id)
+    )
+    for session in order:
+        for slot, preferred in session.preferred.items():
+            size, step = session.size.get(slot, 0), step_of(slot)
+            place = session.devices.get(slot, slot)
+            room = min(
+                preferred - size,
+                state.free.get((session.agent_id, place), 0),
+                *(n for s in session.scopes if (n := state.left.get((s, slot))) is not None),
+                preferred - size,
+            )
+            if room < preferred - size:
+                room = room // step * step
+            if room > 0:
+                state.change(session, slot, room)
+    return [
+        Resizing(key, size) for key, size in state.sizes.items() if size != state.sessions[key].size
+    ]
+
+
+def _fraction(session: ElasticSession) -> float:
+    """Return how much of its preferred size a session has, in the slot where it has the least."""
+    return min(
+        (session.size.get(slot, 0) / n for slot, n in session.preferred.items()), default=1.0
+    )

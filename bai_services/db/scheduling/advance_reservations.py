@@ -1,0 +1,408 @@
+"""Store of advance reservations; bookings of one resource group are serialized."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.roles import Owner, Role, Visibility
+from bai_services.core.audit import AuditEntry
+from bai_services.core.errors import AlreadyExists, Conflict, NotFound
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.advance_reservations import (
+    KEPT_AFTER_END,
+    MAX_RESERVATIONS,
+    OPEN_STATES,
+    AdvanceReservation,
+    Booking,
+    ReservationState,
+    choose_agents,
+)
+from bai_services.core.scheduling.caps import Scope, ScopeKind, raise_if_violated, violations
+from bai_services.core.sessions.lifecycle import OCCUPYING
+
+from ..audit import record
+from ..database import Database
+from ..listing import Listing
+from ..tables.accounts import memberships, projects, users
+from ..tables.advance_reservations import advance_reservations
+from ..tables.cluster import resource_group_links, resource_groups
+from ..tables.sessions import kernels, sessions
+from .agent_states import read_agents
+from .caps import read_caps
+from .queue_rows import read_running
+
+_r = advance_reservations.c
+_ROWS = sa.select(
+    *(column for column in advance_reservations.columns if column.name != "author_id"),
+    projects.c.name.label("project"),
+    projects.c.domain,
+).join_from(advance_reservations, projects, _r.project_id == projects.c.id)
+_LISTING = Listing(
+    columns={
+        "id": _r.id,
+        "name": _r.name,
+        "project": projects.c.name,
+        "project_id": _r.project_id,
+        "domain": projects.c.domain,
+        "resource_group": _r.resource_group,
+        "state": _r.state,
+        "starts_at": _r.starts_at,
+        "ends_at": _r.ends_at,
+        "created_at": _r.created_at,
+        "author": _r.author,
+    },
+    default_sort=("-starts_at", "id"),
+)
+
+
+class AdvanceReservationStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(self, query: ListQuery, visible: Visibility) -> Page[AdvanceReservation]:
+        async with self._db.read() as tx:
+            names = await _usernames(tx)
+            rows = _ROWS.where(*_visible_to(visible))
+            return await _LISTING.page(tx, rows, query, lambda **row: _reservation(row, names))
+
+    async def one(self, key: str, visible: Visibility) -> tuple[AdvanceReservation, Owner | None]:
+        """Return the reservation with an id, else the open one with a name; and its author.
+
+        Raises
+        ------
+        NotFound
+            If there is none, or several open ones have the name.
+        """
+        async with self._db.read() as tx:
+            return await _find(tx, key, visible)
+
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> AdvanceReservation:
+        """Book agents, and remove reservations that ended long ago.
+
+        ``values`` are the columns; ``agents`` are chosen here.
+
+        Raises
+        ------
+        Conflict
+            If too few agents can be reserved, or there are too many reservations.
+        AlreadyExists
+            If the project has an open reservation with the name.
+        QuotaExceeded
+            If the reservations of the project that overlap exceed a quota.
+        NotFound
+            If the project may not use the resource group.
+        """
+        async with self._db.write() as tx:
+            await _lock(tx, values["resource_group"])
+            await _require_usable(tx, values["resource_group"], values["project_id"])
+            old = _r.ends_at < values["created_at"] - KEPT_AFTER_END
+            await tx.execute(sa.delete(advance_reservations).where(old))
+            count = await tx.scalar(sa.select(sa.func.count()).select_from(advance_reservations))
+            if (count or 0) >= MAX_RESERVATIONS:
+                raise Conflict(f"there are {count} reservations; cancel or delete old ones first")
+            taken = sa.select(_r.id).where(
+                _r.project_id == values["project_id"],
+                _r.name == values["name"],
+                _r.state.in_(OPEN_STATES),
+                _r.ends_at > values["created_at"],
+            )
+            if await tx.scalar(taken) is not None:
+                raise AlreadyExists(
+                    f"the project already has a reservation {values['name']!r}",
+                    name=values["name"],
+                )
+            agents = await _book(tx, values)
+            await tx.execute(
+                sa.insert(advance_reservations).values(**{**values, "agents": list(agents)})
+            )
+            await record(tx, audit)
+            return (await _find(tx, values["id"], Visibility()))[0]
+
+    async def decide(
+        self, key: str, state: ReservationState, by: str, at: datetime, audit: AuditEntry
+    ) -> AdvanceReservation:
+        """Approve, reject or cancel an open reservation; agents are chosen again at an approval.
+
+        Raises
+        ------
+        Conflict
+            If the reservation has been decided or has ended, or too few agents can be reserved.
+        """
+        async with self._db.write() as tx:
+            found = (await _find(tx, key, Visibility()))[0]
+            await _lock(tx, found.resource_group)
+            found = (await _find(tx, key, Visibility()))[0]
+            allowed = (
+                OPEN_STATES
+                if state is ReservationState.CANCELLED
+                else (ReservationState.REQUESTED,)
+            )
+            if found.state not in allowed or found.ends_at <= at:
+                raise Conflict(
+                    f"reservation {found.name} is {found.state}"
+                    + (" and has ended" if found.ends_at <= at else ""),
+                    state=found.state,
+                )
+            changes: dict[str, Any] = {"state": state, "decided_by": by}
+            if state is ReservationState.APPROVED:
+                row = (
+                    await tx.execute(sa.select(advance_reservations).where(_r.id == found.id))
+                ).one()
+                changes["agents"] = list(await _book(tx, row._asdict()))
+            await tx.execute(
+                sa.update(advance_reservations).where(_r.id == found.id).values(**changes)
+            )
+            await record(tx, audit)
+            return (await _find(tx, found.id, Visibility()))[0]
+
+    async def note_use(self, now: datetime) -> list[str]:
+        """Record which reservations are used, and expire those that are not used in time.
+
+        Return the names of the expired ones.
+        """
+        async with self._db.write() as tx:
+            rows = (
+                await tx.execute(
+                    sa.select(advance_reservations).where(
+                        _r.state == ReservationState.APPROVED,
+                        _r.starts_at <= now,
+                        _r.ends_at > now,
+                        _r.used_at.is_(None),
+                    )
+                )
+            ).all()
+            expired = []
+            for row in rows:
+                if await _is_used(tx, row):
+                    changes: dict[str, Any] = {"used_at": now}
+                elif now >= row.starts_at + timedelta(seconds=row.grace_seconds):
+                    changes = {"state": ReservationState.EXPIRED}
+                    expired.append(row.name)
+                else:
+                    continue
+                await tx.execute(
+                    sa.update(advance_reservations).where(_r.id == row.id).values(**changes)
+                )
+            return expired
+
+    async def member_ids(self, project_id: str, usernames: Sequence[str]) -> dict[str, str]:
+        """Return the ids of those of these users who are members of a project, by name."""
+        chosen = (
+            sa.select(users.c.username, users.c.id)
+            .join_from(users, memberships, memberships.c.user_id == users.c.id)
+            .where(memberships.c.project_id == project_id, users.c.username.in_(usernames))
+        )
+        async with self._db.read() as tx:
+            return {row.username: row.id for row in await tx.execute(chosen)}
+
+    async def current(self, group: str, now: datetime) -> list[AdvanceReservation]:
+        """Return the approved reservations of a resource group that have not ended."""
+        chosen = _ROWS.where(
+            _r.resource_group == group, _r.state == ReservationState.APPROVED, _r.ends_at > now
+        ).order_by(_r.starts_at, _r.id)
+        async with self._db.read() as tx:
+            return [_reservation(row._asdict(), {}) for row in await tx.execute(chosen)]
+
+    async def usable(
+        self, key: str, project_id: str, user_id: str, now: datetime
+    ) -> AdvanceReservation:
+        """Return the approved reservation of a project with an id or name that a user may use.
+
+        Raises
+        ------
+        NotFound
+            If there is none, or it has ended.
+        """
+        async with self._db.read() as tx:
+            found = (
+                await tx.execute(
+                    sa.select(_r.id, _r.user_ids)
+                    .where(
+                        _r.project_id == project_id,
+                        sa.or_(_r.id == key, _r.name == key),
+                        _r.state == ReservationState.APPROVED,
+                        _r.ends_at > now,
+                    )
+                    .order_by(_r.starts_at)
+                )
+            ).first()
+            if found is None or (found.user_ids and user_id not in found.user_ids):
+                raise NotFound(
+                    f"there is no reservation {key[:64]!r} of the project that you may use",
+                    reservation=key[:64],
+                )
+            return (await _find(tx, found.id, Visibility()))[0]
+
+
+async def _book(tx: AsyncConnection, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Choose the agents of a reservation, after a check of the quotas."""
+    group, period = values["resource_group"], (values["starts_at"], values["ends_at"])
+    rows = (
+        await tx.execute(
+            sa.select(advance_reservations).where(
+                _r.resource_group == group,
+                _r.state == ReservationState.APPROVED,
+                _r.starts_at < period[1],
+                _r.ends_at > period[0],
+                _r.id != values["id"],
+            )
+        )
+    ).all()
+    of_project = [row for row in rows if row.project_id == values["project_id"]]
+    total = _times(values["resources"], values["nodes"])
+    for row in of_project:
+        total += _times(row.resources, row.nodes)
+    await _check_quotas(tx, values["project_id"], group, total)
+    bookings = [Booking(frozenset(r.agents), r.starts_at, r.ends_at, r.name) for r in rows]
+    agents = await read_agents(tx, [group])
+    ends: dict[str, datetime | None] = {}
+    for running in await read_running(tx, await _sessions_of(tx, group)):
+        for placement in running.placements:
+            before = ends.get(placement.agent_id, running.ends_at)
+            end = running.ends_at
+            ends[placement.agent_id] = None if before is None or end is None else max(before, end)
+    return choose_agents(
+        agents,
+        bookings,
+        ends,
+        nodes=values["nodes"],
+        resources=values["resources"],
+        period=period,
+    )
+
+
+async def _sessions_of(tx: AsyncConnection, group: str) -> list[str]:
+    chosen = sa.select(sessions.c.id).where(
+        sessions.c.resource_group == group, sessions.c.status.in_(OCCUPYING)
+    )
+    return list(await tx.scalars(chosen))
+
+
+async def _check_quotas(
+    tx: AsyncConnection, project_id: str, group: str, total: ResourceSlots
+) -> None:
+    domain = await tx.scalar(sa.select(projects.c.domain).where(projects.c.id == project_id))
+    scopes = [
+        Scope(ScopeKind.DOMAIN, domain or ""),
+        Scope(ScopeKind.PROJECT, project_id),
+        Scope(ScopeKind.RESOURCE_GROUP, group),
+    ]
+    caps = await read_caps(tx, scopes)
+    raise_if_violated(violations(caps.values(), total, {}, ever=True))
+
+
+def _times(slots: ResourceSlots, count: int) -> ResourceSlots:
+    return ResourceSlots({slot: amount * count for slot, amount in slots.items()})
+
+
+async def _is_used(tx: AsyncConnection, row: Any) -> bool:
+    """Return whether a session of a member runs on the agents of a reservation."""
+    using = (
+        sa.select(sessions.c.id)
+        .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+        .where(
+            kernels.c.agent_id.in_(row.agents),
+            sessions.c.project_id == row.project_id,
+            sessions.c.status.in_(OCCUPYING),
+        )
+    )
+    if row.user_ids:
+        using = using.where(sessions.c.owner_id.in_(row.user_ids))
+    return await tx.scalar(using.limit(1)) is not None
+
+
+async def _lock(tx: AsyncConnection, group: str) -> None:
+    """Serialize the bookings of a resource group."""
+    await tx.execute(
+        sa.update(resource_groups)
+        .where(resource_groups.c.name == group)
+        .values(name=resource_groups.c.name)
+    )
+
+
+async def _require_usable(tx: AsyncConnection, group: str, project_id: str) -> None:
+    of = resource_group_links.c
+    domain = sa.select(projects.c.domain).where(projects.c.id == project_id).scalar_subquery()
+    linked = sa.select(of.resource_group).where(
+        sa.or_(
+            sa.and_(of.kind == ScopeKind.PROJECT, of.target == project_id),
+            sa.and_(of.kind == ScopeKind.DOMAIN, of.target == domain),
+        )
+    )
+    found = await tx.scalar(
+        sa.select(resource_groups.c.name).where(
+            resource_groups.c.name == group,
+            sa.or_(resource_groups.c.is_public, resource_groups.c.name.in_(linked)),
+        )
+    )
+    if found is None:
+        raise NotFound(
+            f"there is no resource group {group!r} that the project may use", resource_group=group
+        )
+
+
+def _visible_to(visible: Visibility) -> list[sa.ColumnElement[bool]]:
+    conditions: list[sa.ColumnElement[bool]] = []
+    if visible.domain is not None:
+        conditions.append(projects.c.domain == visible.domain)
+    if visible.project_ids is not None:
+        conditions.append(_r.project_id.in_(sorted(visible.project_ids)))
+    return conditions
+
+
+async def _find(
+    tx: AsyncConnection, key: str, visible: Visibility
+) -> tuple[AdvanceReservation, Owner | None]:
+    rows = (
+        await tx.execute(
+            _ROWS.add_columns(_r.author_id)
+            .where(sa.or_(_r.id == key, _r.name == key), *_visible_to(visible))
+            .order_by(_r.created_at)
+        )
+    ).mappings()
+    found = list(rows)
+    chosen = [row for row in found if row["id"] == key] or [
+        row for row in found if row["state"] in OPEN_STATES
+    ]
+    if len({row["project_id"] for row in chosen}) > 1:
+        raise NotFound(
+            f"several projects have a reservation named {key!r}; use its id", reservation=key
+        )
+    if not chosen:
+        raise NotFound(f"there is no reservation {key!r}, or you may not see it", reservation=key)
+    row = dict(chosen[-1])
+    author_id = str(row.pop("author_id"))
+    role = await tx.scalar(sa.select(users.c.role).where(users.c.id == author_id))
+    author = None if role is None else Owner(author_id, Role(role))
+    return _reservation(row, await _usernames(tx, row["user_ids"])), author
+
+
+async def _usernames(tx: AsyncConnection, ids: Sequence[str] | None = None) -> dict[str, str]:
+    """Return the names of users by id; without ``ids``, of all users that reservations name."""
+    if ids is None:
+        named = await tx.scalars(sa.select(_r.user_ids))
+        ids = sorted({user_id for of in named for user_id in of})
+    if not ids:
+        return {}
+    rows = await tx.execute(sa.select(users.c.id, users.c.username).where(users.c.id.in_(ids)))
+    return {row.id: row.username for row in rows}
+
+
+def _reservation(row: Mapping[str, Any], names: Mapping[str, str]) -> AdvanceReservation:
+    values = dict(row)
+    user_ids = values.pop("user_ids")
+    return AdvanceReservation(
+        **{
+            **values,
+            "users": [names[user_id] for user_id in user_ids if user_id in names],
+            "state": ReservationState(values["state"]),
+        }
+    )

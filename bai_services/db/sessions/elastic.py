@@ -1,0 +1,221 @@
+"""Read what the manager needs to resize elastic sessions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.cluster.devices import SHARES, is_device_slot
+from bai_services.core.resources import MEM, ResourceSlots
+from bai_services.core.scheduling.caps import Scope
+from bai_services.core.scheduling.elastic import ElasticSession, FreeAgent, WaitingSession
+from bai_services.core.scheduling.placement import AgentState
+from bai_services.core.scheduling.queue import PendingSession
+from bai_services.core.scheduling.queue.explain import waits_for_capacity
+from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.sessions.resizing import ResizeState
+
+from ..database import Database
+from ..scheduling.agent_states import read_agents
+from ..scheduling.caps import CHUNK, read_caps, read_usage
+from ..scheduling.ledger import scopes_of
+from ..scheduling.queue_rows import read_pending
+from ..tables.resizes import elastic_sessions, session_resizes
+from ..tables.sessions import allocations, kernels, sessions
+
+# Pending sessions of a group that are considered, in the order of the queue.
+_MAX_WAITING = 100
+# Part of the memory in use that remains free when an elastic session shrinks.
+_MEMORY_RESERVE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ResizedAt:
+    """The last resize of an elastic session."""
+
+    state: ResizeState
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticGroup:
+    """A resource group with elastic sessions, and the input of the decision about their sizes."""
+
+    name: str
+    sessions: Sequence[ElasticSession]
+    agents: Sequence[FreeAgent]
+    headroom: Mapping[Scope, Mapping[str, int]]
+    waiting: Sequence[WaitingSession]
+    resized: Mapping[str, ResizedAt]
+
+
+_s, _e, _r = sessions.c, elastic_sessions.c, session_resizes.c
+_ELASTIC = (
+    sa.select(
+        _s.id,
+        _s.domain,
+        _s.project_id,
+        _s.owner_id,
+        _s.access_key,
+        _s.resource_group,
+        _s.requested_slots,
+        _e.minimum,
+        _e.preferred,
+        kernels.c.agent_id,
+        kernels.c.usage,
+        _r.state,
+        sa.func.coalesce(_r.finished_at, _r.requested_at).label("resized_at"),
+    )
+    .join_from(elastic_sessions, sessions, _e.session_id == _s.id)
+    .join(kernels, kernels.c.session_id == _s.id)
+    .outerjoin(session_resizes, _r.session_id == _s.id)
+    .where(_s.status == Status.RUNNING)
+    .order_by(_s.sequence)
+)
+_DEVICES = sa.select(allocations.c.session_id, allocations.c.slot, allocations.c.device_id).where(
+    allocations.c.session_id.in_(sa.bindparam("ids", expanding=True)),
+    allocations.c.freed_at.is_(None),
+    allocations.c.device_id.is_not(None),
+)
+_PENDING = (
+    sa.select(_s.id, _s.resource_group, _s.reasons)
+    .where(
+        _s.status == Status.PENDING,
+        _s.resource_group.in_(sa.bindparam("groups", expanding=True)),
+    )
+    .order_by(_s.position, _s.sequence)
+)
+
+
+class ElasticStore:
+    """Reads elastic sessions. Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def groups(self) -> list[ElasticGroup]:
+        """Return the resource groups in which elastic sessions run; [] if there are none."""
+        async with self._db.read() as tx:
+            rows = (await tx.execute(_ELASTIC)).all()
+            if not rows:
+                return []
+            of_group: dict[str, list[Any]] = defaultdict(list)
+            for row in rows:
+                of_group[row.resource_group].append(row)
+            devices = await _devices_of(tx, [row.id for row in rows])
+            waiting = await _waiting(tx, sorted(of_group))
+            return [
+                await _group(tx, name, of_group[name], devices, waiting[name])
+                for name in sorted(of_group)
+            ]
+
+
+async def _group(
+    tx: AsyncConnection,
+    name: str,
+    rows: Sequence[Any],
+    devices: Mapping[str, Mapping[str, str]],
+    waiting: Sequence[PendingSession],
+) -> ElasticGroup:
+    agents = await read_agents(tx, [name])
+    elastic = [_session(row, devices.get(row.id, {})) for row in rows]
+    scopes = {scope for one in elastic for scope in one.scopes}
+    scopes |= {scope for one in waiting for scope in one.scopes}
+    caps, usage = await read_caps(tx, scopes), await read_usage(tx, scopes)
+    slots = {slot for one in elastic for slot in one.preferred}
+    slots |= {slot for one in waiting for slot in one.request.slots} | {"sessions"}
+    headroom = {
+        scope: {
+            slot: limit - usage.get(scope, {}).get(slot, 0)
+            for slot in slots
+            if (limit := scope_caps.limit(slot)) is not None
+        }
+        for scope, scope_caps in caps.items()
+    }
+    resized = {
+        row.id: ResizedAt(ResizeState(row.state), row.resized_at) for row in rows if row.state
+    }
+    return ElasticGroup(
+        name,
+        elastic,
+        [_free(agent) for agent in agents if agent.is_alive],
+        headroom,
+        [_waiting_session(one, agents) for one in waiting],
+        resized,
+    )
+
+
+def _session(row: Any, devices: Mapping[str, str]) -> ElasticSession:
+    minimum = row.minimum
+    used = (row.usage or {}).get("mem_bytes")
+    if isinstance(used, int) and MEM in minimum:
+        # Memory in use cannot be taken away.
+        least = min(row.requested_slots.get(MEM, 0), int(used * (1 + _MEMORY_RESERVE)))
+        minimum = ResourceSlots({**minimum, MEM: max(minimum[MEM], least)})
+    return ElasticSession(
+        row.id,
+        row.agent_id or "",
+        scopes_of(row.domain, row.project_id, row.owner_id, row.access_key, row.resource_group),
+        row.requested_slots,
+        minimum,
+        row.preferred,
+        devices,
+    )
+
+
+def _free(agent: AgentState) -> FreeAgent:
+    return FreeAgent(
+        agent.id,
+        {slot: max(0, n - agent.used.get(slot, 0)) for slot, n in agent.capacity.items()},
+        {device.id: device.free for device in agent.devices},
+        {device.id: device.family for device in agent.devices},
+    )
+
+
+def _waiting_session(pending: PendingSession, agents: Sequence[AgentState]) -> WaitingSession:
+    request = pending.request
+    shares = [slot for slot in request.slots if slot.endswith(f".{SHARES}")]
+    others = [slot for slot in request.slots if is_device_slot(slot) and slot not in shares]
+    named = set(request.designated_agents)
+    return WaitingSession(
+        pending.id,
+        pending.scopes,
+        request.slots,
+        frozenset(
+            agent.id
+            for agent in agents
+            if agent.is_alive
+            and agent.is_schedulable
+            and agent.architecture == request.architecture
+            and (not named or agent.id in named)
+        ),
+        shares[0] if len(shares) == 1 else "",
+        is_plain=request.kernels == 1 and len(shares) <= 1 and not others,
+    )
+
+
+async def _waiting(tx: AsyncConnection, groups: Sequence[str]) -> dict[str, list[PendingSession]]:
+    """Return the pending sessions of each group that wait for capacity, in order."""
+    ids: dict[str, list[str]] = defaultdict(list)
+    for row in await tx.execute(_PENDING, {"groups": groups}):
+        if len(ids[row.resource_group]) < _MAX_WAITING and waits_for_capacity(row.reasons):
+            ids[row.resource_group].append(row.id)
+    found = {p.id: p for p in await read_pending(tx, [key for of in ids.values() for key in of])}
+    return defaultdict(
+        list, {name: [found[key] for key in of if key in found] for name, of in ids.items()}
+    )
+
+
+async def _devices_of(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the device of each share slot of sessions."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for start in range(0, len(ids), CHUNK):
+        for row in await tx.execute(_DEVICES, {"ids": ids[start : start + CHUNK]}):
+            found[row.session_id][row.slot] = row.device_id
+    return found

@@ -1,0 +1,162 @@
+"""Advance reservations: members of a project request them, administrators approve them."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.names import check_slug
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.advance_reservations import (
+    DEFAULT_GRACE_SECONDS,
+    AdvanceReservation,
+    ReservationState,
+    check_period,
+)
+from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
+
+from ..accounts import authorizer
+from ..accounts.projects import Projects
+from ..context import ManagerContext
+from ..loop import Loop
+from .lease import Lease
+
+log = logging.getLogger(__name__)
+
+# Interval at which unused reservations expire.
+TICK_SECONDS = 30.0
+
+
+class AdvanceReservations:
+    """Books agents of a resource group for a project, and wakes the scheduler after a change."""
+
+    def __init__(self, context: ManagerContext, projects: Projects, *, lease: Lease) -> None:
+        self._store = AdvanceReservationStore(context.database)
+        self._projects = projects
+        self._clock = context.clock
+        self._audit = context.audit
+        self._capacity_changed: Callable[[], None] = context.capacity_changed
+        self._lease = lease
+        self._loop = Loop("advance reservations", self.step, TICK_SECONDS)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+
+    async def step(self) -> None:
+        """Record which reservations are used, and let unused ones expire."""
+        if await self._lease.hold() is None:
+            return
+        expired = await self._store.note_use(self._clock())
+        if expired:
+            log.info("reservations that nobody uses have expired: %s", ", ".join(expired))
+            self._capacity_changed()
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[AdvanceReservation]:
+        """Return the reservations of the projects that the caller may see."""
+        visible = authorizer.visibility(caller, "reservation.read")
+        return await self._store.page(query, visible)
+
+    async def get(self, caller: Caller, key: str) -> AdvanceReservation:
+        return (await self._find(caller, key))[0]
+
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> AdvanceReservation:
+        """Request a reservation; it is approved at once if the caller may approve it.
+
+        Raises
+        ------
+        InvalidRequest
+            If the period, a name or the resources are not valid, or a user is not a member.
+        BaiError
+            The errors of ``AdvanceReservationStore.create``.
+        """
+        authorizer.require(caller, "reservation.create")
+        project = await self._projects.get(caller, spec["project"])
+        target = Target(domain=project.domain, project_id=project.id)
+        authorizer.require(caller, "reservation.create", target)
+        now, grace = self._clock(), spec.get("grace_seconds", DEFAULT_GRACE_SECONDS)
+        check_period(spec["starts_at"], spec["ends_at"], now, grace)
+        resources = ResourceSlots.parse(spec["resources"])
+        is_approved = reaches(caller, "reservation.approve", target)
+        values = {
+            "id": str(uuid.uuid4()),
+            "created_at": now,
+            "name": check_slug("reservation", spec["name"]),
+            "project_id": project.id,
+            "resource_group": spec["resource_group"],
+            "nodes": spec.get("nodes", 1),
+            "resources": resources,
+            "user_ids": await self._user_ids(project.id, spec.get("users", ())),
+            "starts_at": spec["starts_at"],
+            "ends_at": spec["ends_at"],
+            "grace_seconds": grace,
+            "state": ReservationState.APPROVED if is_approved else ReservationState.REQUESTED,
+            "note": spec.get("note", ""),
+            "author_id": caller.user_id or "",
+            "author": caller.username,
+            "decided_by": caller.username if is_approved else "",
+        }
+        entry = self._audit.entry(
+            caller,
+            "reservation.create",
+            values["id"],
+            domain=project.domain,
+            name=values["name"],
+            project=project.name,
+            state=str(values["state"]),
+        )
+        created = await self._store.create(values, entry)
+        self._capacity_changed()
+        return created
+
+    async def decide(self, caller: Caller, key: str, state: ReservationState) -> AdvanceReservation:
+        """Approve or reject a requested reservation, or cancel an open one.
+
+        Raises
+        ------
+        Forbidden
+            If the caller may not decide about reservations of the project, or cancel this one.
+        Conflict
+            If the reservation is no longer open, or its agents can no longer be reserved.
+        """
+        found, author = await self._find(caller, key)
+        is_cancelled = state is ReservationState.CANCELLED
+        action = "reservation.cancel" if is_cancelled else "reservation.approve"
+        authorizer.require(caller, action, Target(found.domain, found.project_id, author))
+        verb = {
+            ReservationState.APPROVED: "approve",
+            ReservationState.REJECTED: "reject",
+            ReservationState.CANCELLED: "cancel",
+        }.get(state)
+        if verb is None:
+            raise InvalidRequest(f"a reservation cannot be set to {state}", field="state")
+        entry = self._audit.entry(
+            caller,
+            f"reservation.{verb}",
+            found.id,
+            domain=found.domain,
+            name=found.name,
+            project=found.project,
+        )
+        decided = await self._store.decide(
+            found.id, state, caller.username or str(caller.role), self._clock(), entry
+        )
+        self._capacity_changed()
+        return decided
+
+    async def _find(self, caller: Caller, key: str) -> tuple[AdvanceReservation, Owner | None]:
+        visible = authorizer.visibility(caller, "reservation.read")
+        return await self._store.one(key.replace("\0", ""), visible)
+
+    async def _user_ids(self, project_id: str, names: Sequence[str]) -> list[str]:
+        ids = await self._store.member_ids(project_id, list(names))
+        if missing := [name for name in names if name not in ids]:
+            raise InvalidRequest(f"{missing[0]!r} is not a member of the project", field="users")
+        return sorted(ids.values())

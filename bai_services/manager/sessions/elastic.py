@@ -1,0 +1,97 @@
+"""Resize elastic sessions: they grow while no session waits, and shrink when one does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from bai_services.core.errors import BaiError
+from bai_services.core.scheduling.elastic import ElasticSession, decide
+from bai_services.core.sessions.resizing import ResizeState
+from bai_services.db.sessions.elastic import ElasticGroup, ElasticStore
+from bai_services.db.sessions.resizes import ResizeStore
+
+from ..clock import Clock
+from ..loop import Loop
+from ..scheduling.lease import Lease
+from .resizes import Resizes, changed_slots
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 5.0
+# A session that was resized grows again when no session of its group has waited for this time.
+GROW_AFTER = timedelta(seconds=30)
+# A session does not grow, and after a failed resize does not shrink, for this time.
+COOLDOWN = timedelta(seconds=60)
+
+
+class Elastic:
+    """Decides about the sizes of elastic sessions every few seconds, while it holds the lease."""
+
+    def __init__(
+        self,
+        store: ElasticStore,
+        resize_store: ResizeStore,
+        resizes: Resizes,
+        clock: Clock,
+        *,
+        lease: Lease,
+    ) -> None:
+        self._store = store
+        self._resize_store = resize_store
+        self._resizes = resizes
+        self._clock = clock
+        self._lease = lease
+        # When a session of a group last waited for capacity; a group that is new here may just have
+        # had one.
+        self._waited_at: dict[str, datetime] = {}
+        self._loop = Loop("elastic sessions", self.step, TICK_SECONDS)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+
+    async def step(self) -> None:
+        """Resize the elastic sessions of each group once."""
+        if await self._lease.hold() is None:
+            self._waited_at.clear()
+            return
+        now = self._clock()
+        await self._resize_store.fail_ended(now)
+        groups = await self._store.groups()
+        self._waited_at = {
+            g.name: now if g.waiting else self._waited_at.get(g.name, now) for g in groups
+        }
+        for group in groups:
+            await self._resize(group, now)
+
+    async def _resize(self, group: ElasticGroup, now: datetime) -> None:
+        may_grow = now - self._waited_at[group.name] >= GROW_AFTER
+        sessions = [_with_permissions(one, group, now, may_grow=may_grow) for one in group.sessions]
+        sizes: Mapping[str, ElasticSession] = {one.id: one for one in sessions}
+        for change in decide(sessions, group.agents, group.headroom, group.waiting):
+            try:
+                await self._resizes.request(
+                    change.session_id, changed_slots(sizes[change.session_id].size, change.size)
+                )
+            except BaiError as error:
+                log.info("session %s is not resized: %s", change.session_id, error)
+
+
+def _with_permissions(
+    session: ElasticSession, group: ElasticGroup, now: datetime, *, may_grow: bool
+) -> ElasticSession:
+    last = group.resized.get(session.id)
+    is_pending = last is not None and last.state is ResizeState.PENDING
+    is_recent = last is not None and now - last.at < COOLDOWN
+    has_failed = last is not None and last.state is ResizeState.FAILED
+    return replace(
+        session,
+        # A session that was just started takes what is free.
+        may_grow=last is None or (may_grow and not is_pending and not is_recent),
+        may_shrink=not is_pending and not (has_failed and is_recent),
+    )

@@ -1,0 +1,128 @@
+import { useState } from 'react';
+import { Empty, Segmented, Skeleton, Tooltip, Typography } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../components/ErrorNotice';
+import { formatTime } from '../../components/time';
+import { openReservationsQuery, type Reservation } from '../../data/scheduling/reservations';
+import { positionOf, type TimeScale } from '../scheduler/timeScale';
+
+const DAY_MILLIS = 24 * 3_600_000;
+const DAYS = [7, 30, 90] as const;
+// Labels of the axis.
+const TICKS = 7;
+
+/** The open reservations of each agent over the next days. */
+export function ReservationChart() {
+  const { t, i18n } = useTranslation();
+  const [days, setDays] = useState<number>(DAYS[0]);
+  const { data, error, refetch } = useQuery(openReservationsQuery);
+  if (error) {
+    return <ErrorNotice error={error} onRetry={() => void refetch()} />;
+  }
+  if (!data) {
+    return <Skeleton active />;
+  }
+  const from = new Date().setHours(0, 0, 0, 0);
+  const scale = { from, to: from + days * DAY_MILLIS };
+  const agents = [...new Set(data.flatMap(({ agents }) => agents))].sort();
+  const format = new Intl.DateTimeFormat(i18n.language, { month: 'short', day: 'numeric' });
+  const ticks = Array.from({ length: TICKS }, (_, n) => from + ((n + 0.5) * days * DAY_MILLIS) / TICKS);
+  return (
+    <section style={{ marginTop: 24 }}>
+      <Typography.Title level={2} className="bai-card-title" style={{ marginBottom: 8 }}>
+        {t('reservations.calendar')}
+      </Typography.Title>
+      <Segmented<number>
+        value={days}
+        options={DAYS.map(value => ({
+          value,
+          label: t('reservations.days', { count: value })
+        }))}
+        onChange={setDays}
+        aria-label={t('reservations.range')}
+        style={{ marginBottom: 12 }}
+      />
+      {agents.length === 0 ? (
+        <Empty
+          image={Empty.PRESENTED_IMAGE_SIMPLE}
+          description={<Typography.Text>{t('reservations.none')}</Typography.Text>}
+        />
+      ) : (
+        <figure className="bai-timeline" aria-label={t('reservations.calendar')}>
+          <div className="bai-timeline-row bai-timeline-axis" aria-hidden>
+            <div />
+            <div className="bai-timeline-track">
+              {ticks.map(at => (
+                <span key={at} style={{ left: `${positionOf(at, scale)}%` }}>
+                  {format.format(at)}
+                </span>
+              ))}
+            </div>
+          </div>
+          {agents.map(agent => (
+            <AgentRow
+              key={agent}
+              agent={agent}
+              scale={scale}
+              reservations={data.filter(({ agents }) => agents.includes(agent))}
+            />
+          ))}
+          <figcaption>
+            {(['approved', 'requested'] as const).map(state => (
+              <span key={state}>
+                <span className={`bai-timeline-key ${CLASSES[state]}`} />{' '}
+                {t(`reservations.state-${state}`)}
+              </span>
+            ))}
+          </figcaption>
+        </figure>
+      )}
+    </section>
+  );
+}
+
+const CLASSES: Record<string, string> = {
+  approved: 'bai-bar-held',
+  requested: 'bai-bar-waiting'
+};
+
+function AgentRow(props: { agent: string; scale: TimeScale; reservations: Reservation[] }) {
+  const { t, i18n } = useTranslation();
+  const { scale } = props;
+  return (
+    <div className="bai-timeline-row">
+      <div className="bai-timeline-name">
+        <Typography.Text ellipsis={{ tooltip: true }}>{props.agent}</Typography.Text>
+      </div>
+      <div className="bai-timeline-track">
+        <div className="bai-timeline-now" style={{ left: `${positionOf(Date.now(), scale)}%` }} />
+        {props.reservations.map(one => {
+          const left = positionOf(Date.parse(one.starts_at), scale);
+          const right = positionOf(Date.parse(one.ends_at), scale);
+          const text = [
+            `${one.name} (${one.project})`,
+            t(`reservations.state-${one.state}`),
+            t('scheduler.from', { time: formatTime(one.starts_at, i18n.language) }),
+            t('scheduler.until', { time: formatTime(one.ends_at, i18n.language) })
+          ].join(' · ');
+          return (
+            right > left && (
+              <Tooltip key={one.id} title={text}>
+                <span
+                  className={`bai-bar ${CLASSES[one.state] ?? ''}`}
+                  style={{ left: `${left}%`, width: `${right - left}%`, top: 0, height: '100%' }}
+                  role="img"
+                  tabIndex={0}
+                  aria-label={text}
+                >
+                  {one.name}
+                </span>
+              </Tooltip>
+            )
+          );
+        })}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,117 @@
+import { App, Button } from 'antd';
+import { useMutation, useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { EntityPage } from '../../components/entities/EntityPage';
+import type { Entity } from '../../components/entities/entity';
+import { meQuery } from '../../data/accounts/me';
+import { api, unwrap } from '../../data/client';
+import type { Item } from '../../data/entities';
+import { queries } from '../../data/queries';
+import { ReservationChart } from './ReservationChart';
+
+const STATES = ['requested', 'approved', 'rejected', 'cancelled', 'expired'] as const;
+const APPROVERS: readonly string[] = ['admin', 'superadmin'];
+type Decision = 'approved' | 'rejected' | 'cancelled';
+
+const RESERVATIONS: Entity = {
+  name: 'reservations',
+  path: '/reservations',
+  id: 'id',
+  defaultSort: '-starts_at',
+  columns: [
+    { key: 'name', isSortable: true },
+    { key: 'state', isSortable: true },
+    { key: 'project', isSortable: true },
+    { key: 'resource_group', isSortable: true },
+    { key: 'nodes' },
+    { key: 'resources' },
+    { key: 'starts_at', isSortable: true },
+    { key: 'ends_at', isSortable: true },
+    { key: 'agents', isOptional: true },
+    { key: 'users', isOptional: true },
+    { key: 'author', isSortable: true, isOptional: true },
+    { key: 'decided_by', isOptional: true },
+    { key: 'used_at', isOptional: true },
+    { key: 'note', isOptional: true }
+  ],
+  filters: [
+    { key: 'name__contains' },
+    { key: 'state', choices: STATES.map(value => ({ value, label: value })) },
+    { key: 'project' },
+    { key: 'resource_group' }
+  ],
+  fields: [
+    { key: 'name', kind: 'text', isRequired: true, only: 'create' },
+    { key: 'project', kind: 'text', isRequired: true, only: 'create' },
+    {
+      key: 'resource_group',
+      kind: 'reference',
+      of: { path: '/resource-groups', name: 'name' },
+      isRequired: true,
+      only: 'create'
+    },
+    { key: 'nodes', kind: 'number', only: 'create', default: '1' },
+    { key: 'resources', kind: 'slots', isRequired: true, only: 'create' },
+    { key: 'starts_at', kind: 'time', isRequired: true, only: 'create' },
+    { key: 'ends_at', kind: 'time', isRequired: true, only: 'create' },
+    { key: 'users', kind: 'words', only: 'create' },
+    { key: 'grace_seconds', kind: 'number', only: 'create', default: '1800' },
+    { key: 'note', kind: 'text', only: 'create' }
+  ],
+  writers: ['user', 'admin', 'superadmin'],
+  canCreate: true,
+  canDelete: false
+};
+
+/** Reservations of agents for a project and a period, as a list and as a calendar. */
+export function ReservationsPage() {
+  return (
+    <>
+      <EntityPage
+        path="/reservations"
+        title="pages.reservations"
+        entities={[RESERVATIONS]}
+        actions={(_, item) => <Decisions item={item} />}
+      />
+      <ReservationChart />
+    </>
+  );
+}
+
+/** Buttons to approve, reject and cancel a reservation. */
+function Decisions({ item }: { item: Item }) {
+  const { t } = useTranslation();
+  const { message } = App.useApp();
+  const { data: me } = useQuery(meQuery);
+  const decide = useMutation({
+    mutationFn: (state: Decision) =>
+      unwrap(
+        api.PATCH('/reservations/{key}', {
+          params: { path: { key: String(item['id']) } },
+          body: { state }
+        })
+      ),
+    onSuccess: (_, state) => void message.success(t(`reservations.done-${state}`)),
+    onError: error => void message.error(error.message),
+    onSettled: () => queries.invalidateQueries({ queryKey: ['entities'] })
+  });
+  const isOver = Date.parse(String(item['ends_at'])) <= Date.now();
+  const isRequested = item['state'] === 'requested' && !isOver;
+  const isOpen = isRequested || (item['state'] === 'approved' && !isOver);
+  const isAdmin = APPROVERS.includes(me?.role ?? '');
+  const decisions: Decision[] = [
+    ...(isRequested && isAdmin ? (['approved', 'rejected'] as const) : []),
+    ...(isOpen && (isAdmin || item['author'] === me?.username) ? (['cancelled'] as const) : [])
+  ];
+  return decisions.map(state => (
+    <Button
+      key={state}
+      type={state === 'approved' ? 'primary' : 'default'}
+      danger={state !== 'approved'}
+      loading={decide.isPending && decide.variables === state}
+      onClick={() => decide.mutate(state)}
+    >
+      {t(`reservations.do-${state}`)}
+    </Button>
+  ));
+}

@@ -1,0 +1,132 @@
+"""Advance reservations over REST: booking, approval, use by sessions, and expiry."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound, QuotaExceeded
+from tests.testbed.fake_agent import FakeAgent
+from tests.testbed.manager import Api, MovableClock
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+def spec(clock: MovableClock, start: float = 1, end: float = 3, **fields: Any) -> dict[str, Any]:
+    return {
+        "name": "course",
+        "project": "default",
+        "resource_group": "default",
+        "resources": {"cuda.device": 2},
+        "starts_at": (clock() + start * HOUR).isoformat(),
+        "ends_at": (clock() + end * HOUR).isoformat(),
+        **fields,
+    }
+
+
+async def held_by(api: Api) -> list[str]:
+    """Return the names of the reservations on the scheduler page."""
+    await api.world.manager.scheduling.scheduler.run_pass()
+    admin = await api.client("admin")
+    schedule = await admin.get("/resource-groups/default/schedule")
+    return [one["name"] for one in schedule["reservations"]]
+
+
+async def test_reservation_is_requested_approved_and_shown(api: Api, clock: MovableClock) -> None:
+    user, admin = await api.client("user"), await api.client("domain-admin")
+    await FakeAgent(api.agent, "a1").beat()
+    await FakeAgent(api.agent, "a2").beat()
+    made = await user.post("/reservations", spec(clock, note="Monday"))
+    assert (made["state"], made["agents"], made["author"]) == ("requested", ["a1"], "user")
+    assert await held_by(api) == []
+    with pytest.raises(Forbidden):
+        await user.patch("/reservations/course", {"state": "approved"})
+    approved = await admin.patch("/reservations/course", {"state": "approved"})
+    assert (approved["state"], approved["decided_by"]) == ("approved", "domain-admin")
+    assert await held_by(api) == ["course"]
+    # The next one gets the other agent, and a third one finds none.
+    other = await admin.post("/reservations", spec(clock, 2, 4, name="other"))
+    assert (other["state"], other["agents"]) == ("approved", ["a2"])
+    with pytest.raises(Conflict, match="reserved in this period: course, other"):
+        await admin.post("/reservations", spec(clock, 2, 4, name="third"))
+    outsider = await api.client("other-admin")
+    with pytest.raises(NotFound):
+        await outsider.get("/reservations/course")
+    cancelled = await user.patch("/reservations/course", {"state": "cancelled"})
+    assert cancelled["state"] == "cancelled"
+    assert await held_by(api) == ["other"]
+    with pytest.raises(Forbidden):
+        await user.patch("/reservations/other", {"state": "cancelled"})
+
+
+async def test_sessions_wait_for_a_reservation_or_use_it(api: Api, clock: MovableClock) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    agent = FakeAgent(api.agent, "a1")
+    await agent.beat()
+    await admin.put("/projects/research/members/admin", {})
+    await admin.post("/reservations", spec(clock, project="research"))
+    small = {"resources": {"cpu": 1, "mem": "1g"}}
+    await user.post("/sessions", {"name": "my-lab", **small})
+    await admin.post(
+        "/sessions", {"name": "class", "project": "research", "reservation": "course", **small}
+    )
+    scheduler = api.world.manager.scheduling.scheduler
+    await scheduler.run_pass()
+    (reason,) = (await user.get("/sessions/my-lab"))["reasons"]
+    assert (reason["check"], reason["coded"]["code"]) == ("advance-reservation", "reserved-ahead")
+    (reason,) = (await admin.get("/sessions/class"))["reasons"]
+    assert reason["check"] == "not-before"
+    clock.now = clock() + HOUR
+    await agent.beat()
+    await scheduler.run_pass()
+    assert (await admin.get("/sessions/class"))["status"] == "SCHEDULED"
+    why = await user.get("/sessions/my-lab/why")
+    failed = [check["message"] for check in why["checks"] if not check["passed"]]
+    assert failed[0].startswith("held by a reservation of project research until ")
+    estimate = datetime.fromisoformat(why["estimate"]["starts_at"])
+    assert estimate == clock() + 2 * HOUR
+    with pytest.raises(NotFound, match="no reservation"):
+        await user.post("/sessions", {"reservation": "course", **small})
+    # The session uses the reservation, so that it does not expire.
+    clock.now = clock() + HOUR
+    await api.world.manager.reservations.step()
+    found = await admin.get("/reservations/course")
+    assert (found["state"], found["used_at"]) == ("approved", clock().isoformat())
+
+
+async def test_unused_reservation_expires_after_its_grace(api: Api, clock: MovableClock) -> None:
+    admin, manager = await api.client("admin"), api.world.manager
+    await FakeAgent(api.agent, "a1").beat()
+    await admin.post("/reservations", spec(clock, grace_seconds=600))
+    clock.now = clock() + HOUR + timedelta(minutes=9)
+    await manager.scheduling.scheduler.lease.hold()
+    await manager.reservations.step()
+    assert (await admin.get("/reservations/course"))["state"] == "approved"
+    clock.now = clock() + timedelta(minutes=2)
+    await manager.reservations.step()
+    found = (await admin.get("/reservations", name="course"))["items"][0]
+    assert found["state"] == "expired"
+
+
+async def test_invalid_reservations_are_refused(api: Api, clock: MovableClock) -> None:
+    admin = await api.client("admin")
+    await FakeAgent(api.agent, "a1").beat()
+    for fields, error, text in (
+        ({"users": ["nobody"]}, InvalidRequest, "not a member"),
+        ({"nodes": 2}, Conflict, "only 1 of 1 suitable agents"),
+        ({"resources": {"cpu": 64}}, Conflict, "only 0 of 0 suitable agents"),
+        ({"starts_at": (clock() + 5 * HOUR).isoformat()}, InvalidRequest, "ends after its start"),
+        ({"resource_group": "nothing"}, NotFound, "no resource group"),
+    ):
+        with pytest.raises(error, match=text):
+            await admin.post("/reservations", spec(clock, **fields))
+    await admin.patch("/projects/default", {"total_resource_slots": {"cuda.device": "1"}})
+    with pytest.raises(QuotaExceeded):
+        await admin.post("/reservations", spec(clock))

@@ -1,0 +1,215 @@
+"""Growth and shrinking of elastic sessions, against a naive oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.caps import Scope
+from bai_services.core.scheduling.elastic import (
+    ElasticSession,
+    FreeAgent,
+    Resizing,
+    WaitingSession,
+    decide,
+)
+
+CORE = 1000
+SCOPES = (Scope("user", "u1"), Scope("user", "u2"))
+Headroom = dict[Scope, dict[str, int]]
+Cluster = tuple[list[ElasticSession], list[FreeAgent], Headroom, list[WaitingSession]]
+
+cores = st.integers(1, 4)
+hundredths = st.integers(1, 10)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    sessions = []
+    for number in range(draw(st.integers(0, 4))):
+        low, share = draw(cores), draw(hundredths) * 50
+        size = low + draw(st.integers(0, 3))
+        shares = share + draw(st.integers(0, 3)) * 50
+        sessions.append(
+            ElasticSession(
+                id=f"e{number}",
+                agent_id=f"a{draw(st.integers(0, 1))}",
+                scopes=(draw(st.sampled_from(SCOPES)),),
+                size=ResourceSlots({"cpu": size * CORE, "cuda.shares": shares}),
+                minimum=ResourceSlots({"cpu": low * CORE, "cuda.shares": share}),
+                preferred=ResourceSlots(
+                    {
+                        "cpu": (size + draw(st.integers(0, 2))) * CORE,
+                        "cuda.shares": shares + draw(st.integers(0, 2)) * 50,
+                    }
+                ),
+                devices={"cuda.shares": ""},
+                may_shrink=draw(st.booleans()),
+            )
+        )
+    sessions = [replace(s, devices={"cuda.shares": f"{s.agent_id}-g"}) for s in sessions]
+    agents = [
+        FreeAgent(
+            f"a{n}",
+            {"cpu": draw(st.integers(0, 3)) * CORE},
+            {f"a{n}-g": draw(st.integers(0, 6)) * 50},
+            {f"a{n}-g": "cuda"},
+        )
+        for n in range(2)
+    ]
+    headroom: Headroom = {
+        scope: {"cpu": draw(st.integers(0, 6)) * CORE, "sessions": draw(st.integers(0, 2))}
+        for scope in SCOPES
+        if draw(st.booleans())
+    }
+    waiting = [
+        WaitingSession(
+            f"w{n}",
+            (draw(st.sampled_from(SCOPES)),),
+            ResourceSlots({"cpu": draw(cores) * CORE, "cuda.shares": draw(hundredths) * 50}),
+            frozenset(draw(st.sets(st.sampled_from(["a0", "a1"])))),
+            "cuda.shares",
+            is_plain=draw(st.integers(0, 5)) > 0,
+        )
+        for n in range(draw(st.integers(0, 2)))
+    ]
+    return sessions, agents, headroom, waiting
+
+
+def applied(cluster: Cluster, changes: Sequence[Resizing]) -> Cluster:
+    """Return the cluster after the changes, with the free amounts that they leave."""
+    sessions, agents, headroom, waiting = cluster
+    size_of = {change.session_id: change.size for change in changes}
+    slots = {agent.id: dict(agent.slots) for agent in agents}
+    devices = {agent.id: dict(agent.devices) for agent in agents}
+    left = {scope: dict(of) for scope, of in headroom.items()}
+    after = []
+    for session in sessions:
+        size = size_of.get(session.id, session.size)
+        for slot in size:
+            difference = size[slot] - session.size[slot]
+            place = devices if slot in session.devices else slots
+            place[session.agent_id][session.devices.get(slot, slot)] -= difference
+            for scope in session.scopes:
+                if slot in left.get(scope, {}):
+                    left[scope][slot] -= difference
+        after.append(replace(session, size=size))
+    agents = [replace(a, slots=slots[a.id], devices=devices[a.id]) for a in agents]
+    return after, agents, left, waiting
+
+
+def fits(cluster: Cluster, session: WaitingSession) -> list[str]:
+    """Return the agents on which a waiting session would start now."""
+    _, agents, headroom, _ = cluster
+    cpu, share = session.slots["cpu"], session.slots["cuda.shares"]
+    if any(
+        need > headroom.get(scope, {}).get(slot, need)
+        for scope in session.scopes
+        for slot, need in {**session.slots, "sessions": 1}.items()
+    ):
+        return []
+    return [
+        a.id
+        for a in agents
+        if a.id in session.agents and a.slots["cpu"] >= cpu and max(a.devices.values()) >= share
+    ]
+
+
+def shrunk_to_minimum(cluster: Cluster) -> Cluster:
+    smallest = [Resizing(s.id, s.minimum) for s in cluster[0] if s.may_shrink]
+    return applied(cluster, smallest)
+
+
+@given(clusters())
+def test_sizes_stay_in_their_range_and_fit(cluster: Cluster) -> None:
+    after = applied(cluster, decide(*cluster))
+    for before, session in zip(cluster[0], after[0], strict=True):
+        for slot, amount in session.size.items():
+            assert session.minimum[slot] <= amount <= session.preferred[slot]
+            assert session.may_shrink or amount >= before.size[slot]
+    assert all(
+        n >= 0 for agent in after[1] for n in (*agent.slots.values(), *agent.devices.values())
+    )
+    assert all(
+        n >= 0 or n >= cluster[2][scope][slot]
+        for scope, of in after[2].items()
+        for slot, n in of.items()
+    )
+
+
+@given(clusters())
+def test_sessions_shrink_only_for_one_that_then_starts(cluster: Cluster) -> None:
+    changes = decide(*cluster)
+    waiting = {session.id: session for session in cluster[3]}
+    if waiting:
+        for change in changes:
+            assert change.beneficiary in waiting
+        first = next((s for s in cluster[3] if s.is_plain), None)
+        if first is not None and any(c.beneficiary == first.id for c in changes):
+            assert not fits(cluster, first)
+            assert fits(applied(cluster, changes), first)
+
+
+@given(clusters())
+def test_first_waiting_session_starts_if_the_minimum_sizes_allow_it(cluster: Cluster) -> None:
+    first = next((s for s in cluster[3] if s.is_plain), None)
+    if first is None:
+        return
+    possible = fits(shrunk_to_minimum(cluster), first)
+    assert bool(fits(applied(cluster, decide(*cluster)), first)) == bool(possible)
+
+
+@given(clusters())
+def test_constant_load_leads_to_constant_sizes(cluster: Cluster) -> None:
+    changes = decide(*cluster)
+    after = applied(cluster, changes)
+    assert decide(*after) == []
+    if not cluster[3]:
+        sizes = {s.id: s.size for s in cluster[0]}
+        assert all(c.size[slot] >= sizes[c.session_id][slot] for c in changes for slot in c.size)
+
+
+@given(clusters())
+def test_nothing_grows_while_a_session_waits(cluster: Cluster) -> None:
+    sizes = {s.id: s.size for s in cluster[0]}
+    if cluster[3]:
+        for change in decide(*cluster):
+            assert all(change.size[slot] <= sizes[change.session_id][slot] for slot in change.size)
+
+
+@given(clusters())
+def test_growth_takes_everything_that_fits(cluster: Cluster) -> None:
+    sessions, agents, headroom, _ = applied((*cluster[:3], []), decide(*cluster[:3], []))
+    for session in sessions:
+        agent = next(a for a in agents if a.id == session.agent_id)
+        for slot, step, free in (
+            ("cpu", CORE, agent.slots["cpu"]),
+            ("cuda.shares", 10, agent.devices[session.devices["cuda.shares"]]),
+        ):
+            missing = session.preferred[slot] - session.size[slot]
+            left = [headroom.get(s, {}).get(slot, missing) for s in session.scopes]
+            assert min(missing, free, *left) < step
+
+
+def test_smallest_loss_is_chosen() -> None:
+    """Two sessions could make space; the one of which less is taken shrinks."""
+    free = [FreeAgent("a0", {"cpu": 0}), FreeAgent("a1", {"cpu": CORE})]
+    sessions = [
+        ElasticSession(
+            f"e{n}",
+            f"a{n}",
+            (),
+            ResourceSlots({"cpu": 4 * CORE}),
+            ResourceSlots({"cpu": CORE}),
+            ResourceSlots({"cpu": 4 * CORE}),
+        )
+        for n in range(2)
+    ]
+    waiting = WaitingSession("w", (), ResourceSlots({"cpu": 2 * CORE}), frozenset({"a0", "a1"}))
+    assert decide(sessions, free, {}, [waiting]) == [
+        Resizing("e1", ResourceSlots({"cpu": 3 * CORE}), "w")
+    ]

@@ -1,0 +1,146 @@
+"""Resizes of running sessions: ledger, counters and usage records change together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from bai_services.core.errors import Conflict, InsufficientResources, QuotaExceeded
+from bai_services.core.scheduling.caps import Scope
+from bai_services.core.sessions.lifecycle import Event
+from bai_services.core.sessions.resizing import ResizeState
+from bai_services.db.scheduling.record import RecordStore
+from bai_services.db.sessions.resizes import ResizeStore
+from bai_services.db.tables.sessions import kernels
+from bai_services.db.tables.usage import usage_records
+from bai_services.db.usage.aggregates import UsageAggregateStore
+
+from .test_usage_records import records
+from .world import GIB, NOW, World, make_world
+
+USER = Scope("user", "u1")
+
+
+@pytest.fixture
+async def world(database_url: str) -> AsyncIterator[World]:
+    made = await make_world(database_url)
+    yield made
+    await made.close()
+
+
+async def running(world: World, name: str = "lab", **facts: Any) -> str:
+    """Create a session and start it; return its id."""
+    row, _ = await world.sessions.enqueue(world.new_session(name, **facts), world.now)
+    await world.run_pass()
+    for event in (Event.DISPATCHED, Event.PREPARED, Event.STARTED):
+        await world.sessions.move(row.id, event, world.now)
+    return row.id
+
+
+async def size_of(world: World, session_id: str) -> dict[str, str]:
+    return (await world.sessions.view(session_id)).row.requested_slots.format()
+
+
+async def test_growth_is_allocated_before_and_shrinking_released_after(world: World) -> None:
+    store, key = ResizeStore(world.database), await running(world)
+    changes = {"cpu": 3000, "mem": GIB // 2, "cuda.shares": 500}
+    requested = await store.request(key, changes, "ann", world.advance(10))
+    assert requested.number == 1
+    assert await world.usage(USER) == {
+        "cpu": 3000, "mem": GIB, "cuda.shares": 500, "sessions": 1
+    }  # fmt: skip
+    pending = (await store.pending_on("a1"))[0]
+    assert dict(pending.size) == changes
+    assert {(a.device_id, a.slot): a.amount for a in pending.amounts} == {
+        (None, "cpu"): 3000, (None, "mem"): GIB // 2, ("a1-g0", "cuda.shares"): 500
+    }  # fmt: skip
+    row = await store.finish(key, 1, world.advance(5))
+    assert row is not None
+    assert dict(row.requested_slots) == changes
+    assert await world.usage(USER) == {**changes, "sessions": 1}
+    assert await world.allocations.audit() == []
+    assert await store.pending_on("a1") == []
+    # A repeated report has no effect.
+    assert await store.finish(key, 1, world.advance(5)) is None
+
+
+async def test_failed_resize_restores_the_former_size(world: World) -> None:
+    store, key = ResizeStore(world.database), await running(world)
+    before, size = await world.usage(USER), await size_of(world, key)
+    await store.request(key, {"cpu": 4000}, "ann", world.advance(10))
+    await store.finish(key, 1, world.advance(5), error="no")
+    assert (await world.usage(USER), await size_of(world, key)) == (before, size)
+    resize, _ = await store.get(key)
+    assert resize is not None
+    assert (resize.state, resize.message) == (ResizeState.FAILED, "no")
+    assert await world.allocations.audit() == []
+
+
+async def test_usage_records_are_split_and_rebuilt_alike(world: World) -> None:
+    store, key = ResizeStore(world.database), await running(world)
+    await store.request(key, {"cpu": 2000}, "ann", world.advance(10))
+    await store.finish(key, 1, world.advance(5))
+    await store.request(key, {"cpu": 1000}, "", world.advance(5))
+    await store.finish(key, 2, world.advance(10))
+    await world.sessions.move(key, Event.EXITED, world.advance(20))
+    found = await records(world)
+    assert [(r[4], *r[5:]) for r in found if r[1] == "cpu"] == [
+        (1000, 0, 10), (2000, 10, 30), (1000, 30, 50)
+    ]  # fmt: skip
+    assert [r[5:] for r in found if r[1] == "sessions"] == [(0, 10), (10, 30), (30, 50)]
+    async with world.database.write() as tx:
+        await tx.execute(sa.delete(usage_records))
+    await UsageAggregateStore(world.database).rebuild(None)
+    assert await records(world) == found
+    record = await RecordStore(world.database).read("main", NOW, world.advance(10))
+    assert [(s.placed_at, s.placement_count) for s in record.sessions] == [(NOW, 1)]
+
+
+async def test_what_is_not_free_or_exceeds_a_quota_is_refused(world: World) -> None:
+    store, key = ResizeStore(world.database), await running(world)
+    with pytest.raises(InsufficientResources, match="only 7 is free on agent a1"):
+        await store.request(key, {"cpu": 9000}, "ann", world.now)
+    await world.set_caps("user", {"cpu": "2"})
+    with pytest.raises(QuotaExceeded, match="cpu=2 requested"):
+        await store.request(key, {"cpu": 3000}, "ann", world.now)
+    with pytest.raises(Conflict, match="second device"):
+        await store.request(key, {"cuda.shares": 1500}, "ann", world.now)
+    await store.request(key, {"cpu": 2000}, "ann", world.now)
+    with pytest.raises(Conflict, match="is being resized"):
+        await store.request(key, {"cpu": 1000}, "ann", world.now)
+    assert await world.allocations.audit() == []
+
+
+async def test_nothing_grows_past_a_session_that_waits_for_capacity(world: World) -> None:
+    store, key = ResizeStore(world.database), await running(world)
+    await world.sessions.enqueue(world.new_session("big", {"cpu": "8", "mem": "1g"}), world.now)
+    await world.run_pass()
+    with pytest.raises(Conflict, match="1 session waits for resources"):
+        await store.request(key, {"cpu": 2000}, "ann", world.now)
+    await store.request(key, {"mem": GIB // 2}, "ann", world.now)
+
+
+async def test_memory_in_use_and_enforced_shares_are_refused(world: World) -> None:
+    store, key = ResizeStore(world.database), await running(world)
+    await world.write(
+        sa.update(kernels).values(
+            usage={"mem_bytes": 700 * 2**20}, injection={"enforcement": {"cuda": "process"}}
+        )
+    )
+    with pytest.raises(Conflict, match="uses 700m of memory"):
+        await store.request(key, {"mem": GIB // 2}, "ann", world.now)
+    with pytest.raises(Conflict, match="enforced"):
+        await store.request(key, {"cuda.shares": 500}, "ann", world.now)
+
+
+async def test_session_that_ends_during_a_resize_releases_everything(world: World) -> None:
+    store, key = ResizeStore(world.database), await running(world)
+    await store.request(key, {"cpu": 4000}, "ann", world.advance(10))
+    await world.sessions.move(key, Event.EXITED, world.advance(5))
+    assert await store.pending_on("a1") == []
+    assert await store.fail_ended(world.now) == 1
+    assert await world.usage(USER) == {"cpu": 0, "mem": 0, "cuda.shares": 0, "sessions": 0}
+    assert await world.allocations.audit() == []
