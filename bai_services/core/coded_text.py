@@ -122,6 +122,7 @@ class TextTemplate(Enum):
         "fits now, but would delay an earlier session, for which capacity is reserved from "
         "{starts_at}"
     )
+    PREEMPTS = "{count:running session} will be stopped for it; it starts at about {starts_at}"
     MAINTENANCE = "maintenance: {reason}"
     MAINTENANCE_UNTIL = "maintenance until {ends_at}: {reason}"
     MAINTENANCE_AHEAD = (

@@ -62,6 +62,9 @@ class SessionRow(ResolvedSpec):
     terminated_at: datetime | None
     used_at: datetime | None
     use_heard_at: datetime | None
+    restart_count: int
+    requeued_at: datetime | None
+    is_requeued_at_end: bool
 
 
 @dataclass(frozen=True, slots=True)

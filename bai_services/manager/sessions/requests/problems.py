@@ -25,6 +25,7 @@ from .choices import (
     choose_group,
     choose_image,
     choose_preset,
+    choose_job_priority,
     choose_priority,
     choose_resources,
     session_type,
@@ -159,6 +160,7 @@ async def _check_names(request: SessionSpec, sources: NameSources, problems: _Pr
         labels = image.labels
         problems.check("preopen_ports", lambda: check_preopen_ports(request.preopen_ports, labels))
     problems.check("priority", lambda: choose_priority(request.priority, offer.keypair))
+    problems.check("job_priority", lambda: choose_job_priority(request.job_priority))
     for number, mount in enumerate(request.mounts[:MAX_MOUNTS]):
         await _check_mount(number, mount, sources, problems)
 

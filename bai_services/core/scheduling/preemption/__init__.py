@@ -1,0 +1,1 @@
+"""Preemption: stop running sessions so that a pending session of higher priority can start."""
