@@ -240,6 +240,17 @@ class TextTemplate(Enum):
         "SESSION_LIFETIME_EXCEEDED: ran for more than {maximum_seconds}, the maximum of idle "
         "checker {name}"
     )
+    PREEMPTED_BY_PRIORITY = (
+        "preempted: a session with a priority above {priority} needs the resources of resource "
+        "group {group}"
+    )
+    PREEMPTED_BY_JOB_PRIORITY = (
+        "preempted: a session of the same user with a higher job priority needs the resources of "
+        "resource group {group}"
+    )
+    PREEMPTED_BY_FAIR_SHARE = (
+        "preempted: a user with a smaller share of resource group {group} needs the resources"
+    )
     DEPENDENCY_FAILED = (
         "DEPENDENCY_FAILED: its dependency, session {name}, is TERMINATED with failure"
     )

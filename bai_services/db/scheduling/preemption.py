@@ -43,12 +43,14 @@ _plans, _victims = preemption_plans.c, preemption_victims.c
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A victim of an active plan, with its current status."""
+    """A victim of an active plan.
+
+    ``is_running``: it still runs, and has not started again since the plan was made.
+    """
 
     session_id: str
-    status: Status
     rule: Rule
-    is_stopped: bool
+    is_running: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ class PreemptionStore:
                 PreemptionMode(row.mode),
                 row.stops_at,
                 tuple(
-                    Victim(v.session_id, Status(v.status), Rule(v.rule), v.stopped_at is not None)
+                    Victim(v.session_id, Rule(v.rule), _is_running(v, row.created_at))
                     for v in victims[row.id]
                 ),
             )
@@ -237,9 +239,7 @@ class PreemptionStore:
                 .join_from(preemption_victims, preempted, _victims.session_id == preempted.c.id)
                 .where(preempted.c.domain == domain)
             )
-            select = select.where(
-                sa.or_(sessions.c.domain == domain, _plans.id.in_(of_domain))
-            )
+            select = select.where(sa.or_(sessions.c.domain == domain, _plans.id.in_(of_domain)))
         async with self._db.read() as tx:
             page = await _LISTING.page(tx, select, query, _ListedPlan)
             victims = await _victims_of(tx, [plan.id for plan in page.items])
@@ -320,6 +320,7 @@ async def _victims_of(tx: AsyncConnection, plan_ids: Sequence[str]) -> Mapping[s
         sa.select(
             preemption_victims,
             sessions.c.status,
+            sessions.c.started_at,
             sessions.c.name,
             sessions.c.domain,
             users.c.username.label("owner"),
@@ -332,6 +333,10 @@ async def _victims_of(tx: AsyncConnection, plan_ids: Sequence[str]) -> Mapping[s
     for row in await tx.execute(select):
         found[row.plan_id].append(row)
     return found
+
+
+def _is_running(victim: Any, planned_at: datetime) -> bool:
+    return victim.status == Status.RUNNING and victim.started_at <= planned_at
 
 
 async def _is_possible(tx: AsyncConnection, preemption: Preemption) -> bool:
@@ -380,7 +385,12 @@ async def read_warnings(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, Pr
             _plans.stops_at,
         )
         .join_from(preemption_victims, preemption_plans, _victims.plan_id == _plans.id)
-        .where(_victims.session_id.in_(list(ids)), _plans.ended_at.is_(None))
+        .join(sessions, _victims.session_id == sessions.c.id)
+        .where(
+            _victims.session_id.in_(list(ids)),
+            _plans.ended_at.is_(None),
+            sessions.c.started_at <= _plans.created_at,
+        )
     )
     return {
         row.session_id: PreemptionWarning(

@@ -18,6 +18,7 @@ from bai_services.core.sessions.lifecycle import ENDED, LIVE, OCCUPYING, Status
 from bai_services.core.sessions.resolved_spec import ResolvedSpec
 
 from ..listing import Listing, Named, ValueGroup
+from ..scheduling.preemption import PreemptionWarning, read_warnings
 from ..tables.accounts import projects, users
 from ..tables.callbacks import session_callbacks
 from ..tables.cluster import devices
@@ -131,6 +132,7 @@ class SessionView(SessionKernels):
     is_draining: bool = False
     idle_timeout: IdleTimeout | None = None
     idle_checks: tuple[ViewedCheck, ...] = ()
+    preemption: PreemptionWarning | None = None
 
 
 _NAMES = {
@@ -285,6 +287,7 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
     draining = await read_draining(tx, running) if running else frozenset()
     timeouts = await read_idle_timeouts(tx, running) if running else {}
     checks = await read_checks(tx, running) if running else {}
+    preemptions = await read_warnings(tx, running) if running else {}
     callbacks = await _callbacks_of(tx, [row.id for row in rows if row.callback_url])
     return [
         SessionView(
@@ -298,6 +301,7 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
             row.id in draining,
             timeouts.get(row.id),
             tuple(checks.get(row.id, ())),
+            preemptions.get(row.id),
         )
         for row in rows
     ]

@@ -57,6 +57,7 @@ IN_PLAN: Mapping[str, tuple[Callable[[Mapping[str, Any]], object], object]] = {
 MANAGER_FIELDS = {
     "starts_at", "batch_timeout", "dependencies", "cluster_mode", "agent_list", "agent_selection",
     "allow_fractional_resource_fragmentation", "callback_url", "priority", "reuse",
+    "job_priority", "is_preemptible",
 }  # fmt: skip
 
 

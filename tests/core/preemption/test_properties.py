@@ -56,7 +56,10 @@ def groups(draw: st.DrawFn) -> tuple[list[AgentState], list[RunningSession], lis
             continue
         total: dict[str, int] = {}
         for place in placements:
-            for slot, amount in [*place.slots.items(), *((d.slot, d.amount) for d in place.devices)]:
+            for slot, amount in [
+                *place.slots.items(),
+                *((d.slot, d.amount) for d in place.devices),
+            ]:
                 total[slot] = total.get(slot, 0) + amount
         ends = draw(st.sampled_from([None, None, 10, 1000]))
         sessions.append(
@@ -91,7 +94,9 @@ def groups(draw: st.DrawFn) -> tuple[list[AgentState], list[RunningSession], lis
 @st.composite
 def requests(draw: st.DrawFn) -> Request:
     device = draw(
-        st.sampled_from([{}, {}, {"cuda_device": "1"}, {"cuda_device": "2"}, {"cuda_shares": "0.5"}])
+        st.sampled_from(
+            [{}, {}, {"cuda_device": "1"}, {"cuda_device": "2"}, {"cuda_shares": "0.5"}]
+        )
     )
     amounts = slots(cpu=draw(st.sampled_from(["1", "2", "4", "8"])), **device)
     return Request(
@@ -170,9 +175,7 @@ def test_preemption(
         victims = [by_id[key] for key in plan.victim_ids]
         assert all(may_be_preempted(chosen, victim, by) for victim in victims)
         # The session fits when the victims (and sessions that end before them) have ended.
-        others = [
-            p for o in result.preemptions if o is not preemption for p in o.plan.placements
-        ]
+        others = [p for o in result.preemptions if o is not preemption for p in o.plan.placements]
         freed = [v for o in result.preemptions for v in map(by_id.get, o.plan.victim_ids) if v]
         released = [*freed, *(s for s in soon if s not in freed)]
         assert fits(agents, released, [*started, *others], by.request)

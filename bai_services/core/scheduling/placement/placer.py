@@ -258,13 +258,13 @@ class Placer:
         """Return the row of each agent in ``free_totals``."""
         return dict(self._index)
 
-    def free_totals(self) -> Ints:
+    def free_totals(self, rows: Sequence[int] | slice = slice(None)) -> Ints:
         """Return the free cpu, mem and device thousandths of each agent, as rows of a new array.
 
         The amounts of an agent that accepts no sessions are negative.
         """
-        agents = self._columns.agents
-        devices = self._columns.free.clip(min=0).sum(axis=1)
+        agents = self._columns.agents[rows]
+        devices = self._columns.free[rows].clip(min=0).sum(axis=1)
         totals: Ints = np.column_stack([agents[:, c.CPU], agents[:, c.MEM], devices])
         totals[agents[:, c.OPEN] != 1] = c.UNFIT
         return totals

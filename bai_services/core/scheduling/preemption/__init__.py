@@ -1,1 +1,1 @@
-"""Preemption: stop running sessions so that a pending session of higher priority can start."""
+"""Preemption: who may be stopped for whom, and plans to do so."""

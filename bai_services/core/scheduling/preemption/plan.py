@@ -47,9 +47,7 @@ class Preemption:
     plan: Plan
 
 
-def to_hold(
-    wanted: Iterable[Placement], still_used: Iterable[Placement]
-) -> tuple[Placement, ...]:
+def to_hold(wanted: Iterable[Placement], still_used: Iterable[Placement]) -> tuple[Placement, ...]:
     """Return the part of ``wanted`` that does not overlap ``still_used``.
 
     If exactly this part is allocated, ``wanted`` is free when the users of ``still_used`` have

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 
 class PlanOutcome(StrEnum):
-    """How a plan ended. ``dropped``: it did not help any more, so the remaining victims continue."""
+    """How a plan ended; ``dropped``: it no longer helped, so the remaining victims continue."""
 
     STARTED = "started"
     DROPPED = "dropped"
@@ -64,4 +65,4 @@ class SessionPreemption:
     stops_at: datetime
     mode: str
     reason: str
-    coded: dict[str, object]
+    coded: Mapping[str, Any]

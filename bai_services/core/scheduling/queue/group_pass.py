@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from ..placement import Placement
-from ..preemption.group_plans import GroupPlans
 from ..preemption.plan import Preemption
 from .durations import Durations
 from .group_queue import GroupQueue
 from .model import Backfill, Decision, PauseIfBusy, PendingSession, RunningSession, no_op
 from .order import Turns
+from .preemption.group_plans import GroupPlans
 from .reserve import Reserver
 from .selection import FITS_BESIDE, HAS_CAPACITY, NEVER_FITS, NO_CAPACITY, UNTRIED
 from .shape import Shape
@@ -74,9 +74,7 @@ class GroupPass:
         group_queue.stopped_by, group_queue.has_capped_ahead = "", False
         decisions: list[Decision] = []
 
-        def start_planned(
-            shape: Shape, session_id: str, placements: tuple[Placement, ...]
-        ) -> None:
+        def start_planned(shape: Shape, session_id: str, placements: tuple[Placement, ...]) -> None:
             decisions.append(Decision(session_id, placements))
             self._start(group_queue, shape, session_id, placements)
             self._started[shape] = 1

@@ -12,7 +12,6 @@ from heapq import heapify, heappop, heappush
 from ..caps import Scope
 from ..placement import AgentState
 from ..placement.placer import Placer
-from ..preemption.candidates import Candidates
 from .dominant_shares import DominantShares, capacity_of, fair_factor
 from .model import (
     DailyUsage,
@@ -25,6 +24,7 @@ from .model import (
     RunningSession,
 )
 from .order import Standing
+from .preemption.candidates import Candidates
 from .quota import Quotas
 from .selection import Selection
 from .shape import Shape, ShapeKey, shape_key

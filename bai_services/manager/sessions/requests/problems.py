@@ -24,8 +24,8 @@ from bai_services.db.sessions.requests import GroupFacts, ImageFacts, Offer
 from .choices import (
     choose_group,
     choose_image,
-    choose_preset,
     choose_job_priority,
+    choose_preset,
     choose_priority,
     choose_resources,
     session_type,

@@ -47,8 +47,8 @@ from ...scheduling.admission_checks import (
 from .choices import (
     choose_group,
     choose_image,
-    choose_preset,
     choose_job_priority,
+    choose_preset,
     choose_priority,
     choose_project,
     choose_resources,

@@ -10,17 +10,17 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from ...cluster.devices import is_device_slot, thousandths
-from ...resources import CPU as CPU_SLOT
-from ...resources import MEM as MEM_SLOT
-from ..placement import Mode, Placement, Placer, Request
-from ..queue.model import Certainty, RunningSession
-from ..queue.releases import Release
-from ..queue.reserve import count_releases_until_fit
+from ....cluster.devices import is_device_slot, thousandths
+from ....resources import CPU as CPU_SLOT
+from ....resources import MEM as MEM_SLOT
+from ...placement import Mode, Placement, Placer, Request
+from ...preemption.options import PreemptionOptions, VictimOrder
+from ...preemption.rules import Rank, Rule, rule_of
+from ..model import Certainty, RunningSession
+from ..releases import Release
+from ..reserve import count_releases_until_fit
 from . import candidates as columns
 from .candidates import Candidates, Ints, microseconds
-from .options import PreemptionOptions, VictimOrder
-from .rules import Rank, Rule, rule_of
 
 # Maximum number of running sessions whose end is tried for one pending session.
 MAX_TRIED = 2_000
@@ -33,7 +33,7 @@ class Wanted:
     request: Request
     handle: int  # of the request, in the placer
     rank: Rank
-    # Running sessions that must stay: those that are victims already.
+    # Running sessions that are not considered: they are victims already, or end soon anyway.
     kept: frozenset[str] = frozenset()
     # Sessions of other users with the same priority that ``FAIR_SHARE`` allows to preempt.
     over_share: frozenset[str] = frozenset()
@@ -94,7 +94,7 @@ def find_victims(
     chosen = _chosen(ordered, table, probe, wanted, options.order, search)
     if chosen is None:
         return search
-    sessions = _without_superfluous(chosen, probe, wanted.handle)
+    sessions = _without_superfluous(chosen, probe, wanted)
     placements = probe.place(wanted.handle)
     assert placements is not None  # the session fits after the end of ``sessions``
     named = tuple((s.id, _rule(options, wanted, s)) for s in sessions)
@@ -257,21 +257,61 @@ def _need_of(request: Request) -> Ints:
 
 
 def _without_superfluous(
-    chosen: Sequence[RunningSession], probe: Placer, handle: int
+    chosen: Sequence[RunningSession], probe: Placer, wanted: Wanted
 ) -> list[RunningSession]:
     """Return the sessions without those whose end is not needed, the largest loss first.
 
     ``probe`` has released all of them; the returned ones stay released.
     """
     needed = list(chosen)
+    room = _Room(probe, wanted.request)
     has_changed = True
     while has_changed:
         has_changed = False
         for session in reversed(list(needed)):
             probe.allocate(session.placements)
-            if probe.fits(handle):
+            if room.may_fit_with(session) and probe.fits(wanted.handle):
+                room.update(session)
                 needed.remove(session)
                 has_changed = True
             else:
                 probe.release(session.placements)
     return needed
+
+
+class _Room:
+    """How many kernels (of a request whose kernels are placed together: how many requests) each
+    agent of a placer has room for, by its totals.
+
+    This is an upper limit, and much faster to compute than a search.
+    """
+
+    def __init__(self, probe: Placer, request: Request) -> None:
+        self._probe = probe
+        need = _need_of(request)
+        self._columns = np.flatnonzero(need > 0)
+        self._need = need[self._columns]
+        self._wanted = request.kernels if request.mode is Mode.MULTI_NODE else 1
+        self._rows = probe.agent_rows()
+        self._of_agents = self._compute(probe.free_totals())
+        self._total = int(self._of_agents.sum())
+
+    def _compute(self, totals: Ints) -> Ints:
+        room: Ints = (totals[:, self._columns].clip(min=0) // self._need).min(axis=1)
+        return room
+
+    def _agents_of(self, session: RunningSession) -> list[int]:
+        agents = {placement.agent_id for placement in session.placements}
+        return sorted(self._rows[agent] for agent in agents if agent in self._rows)
+
+    def may_fit_with(self, session: RunningSession) -> bool:
+        """Return whether the request may fit after a change of the agents of a session."""
+        rows = self._agents_of(session)
+        room = self._compute(self._probe.free_totals(rows))
+        return self._total - int(self._of_agents[rows].sum()) + int(room.sum()) >= self._wanted
+
+    def update(self, session: RunningSession) -> None:
+        """Record that the agents of a session have changed."""
+        rows = self._agents_of(session)
+        self._of_agents[rows] = self._compute(self._probe.free_totals(rows))
+        self._total = int(self._of_agents.sum())

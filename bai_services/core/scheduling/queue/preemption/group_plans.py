@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ...resources import CPU, ResourceSlots
-from ..caps import Scope
-from ..placement import Placement, Placer
-from ..queue.dominant_shares import amounts_by_resource, fair_scopes
-from ..queue.durations import Durations
-from ..queue.group_queue import GroupQueue
-from ..queue.model import Backfill, Certainty, Reservation, RunningSession
-from ..queue.order import Turns
-from ..queue.releases import Releases, releases_of
-from ..queue.reserve import later
-from ..queue.shape import Shape
-from .options import VictimOrder
-from .plan import Plan, Preemption, to_hold
-from .rules import Rank, Rule, rule_of
+from ....resources import CPU, ResourceSlots
+from ...caps import Scope
+from ...placement import Placement, Placer
+from ...preemption.options import VictimOrder
+from ...preemption.plan import Plan, Preemption, to_hold
+from ...preemption.rules import Rank, Rule, rule_of
+from ..dominant_shares import amounts_by_resource, fair_scopes
+from ..durations import Durations
+from ..group_queue import GroupQueue
+from ..model import Backfill, Certainty, Reservation, RunningSession
+from ..order import Turns
+from ..releases import Releases, releases_of
+from ..reserve import later
+from ..shape import Shape
 from .victims import Victims, Wanted, find_victims
 
 # Maximum number of shapes for which a pass searches victims.
@@ -200,9 +200,7 @@ class GroupPlans:
         group_queue = self._group_queue
         state = group_queue.state
         only = group_queue.stopped_by if state.backfill is Backfill.OFF else ""
-        lowest = min(
-            (rank.priority for rank in group_queue.preemptible().ranks), default=None
-        )
+        lowest = min((rank.priority for rank in group_queue.preemptible().ranks), default=None)
         if lowest is None:
             return
         shapes = [
@@ -226,9 +224,10 @@ class GroupPlans:
         probe = placer.fork()
         # Sessions that end without preemption before victims would be stopped.
         until = self._now + timedelta(seconds=options.grace_seconds)
-        for session in group_queue.ended_before(until):
-            if session.id not in kept:
-                probe.release(session.placements)
+        soon_ended = [s for s in group_queue.ended_before(until) if s.id not in kept]
+        for session in soon_ended:
+            probe.release(session.placements)
+        kept |= {session.id for session in soon_ended}
         is_reserved = reserved is not None and reserved.session_id == session_id
         below_priority = None
         if reserved is not None and not is_reserved:

@@ -9,11 +9,11 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from ...cluster.devices import thousandths
-from ...resources import CPU as CPU_SLOT
-from ...resources import MEM as MEM_SLOT
-from ..queue.model import RunningSession
-from .rules import Rank
+from ....cluster.devices import thousandths
+from ....resources import CPU as CPU_SLOT
+from ....resources import MEM as MEM_SLOT
+from ...preemption.rules import Rank
+from ..model import RunningSession
 
 Ints = NDArray[np.int64]
 
