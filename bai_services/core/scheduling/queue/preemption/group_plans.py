@@ -82,8 +82,14 @@ class GroupPlans:
                 self.dropped.append(session_id)
 
     def _to_hold(self, plan: Plan) -> tuple[Placement, ...]:
-        remaining = (placement for v in self._remaining(plan) for placement in v.placements)
-        return to_hold(plan.placements, remaining)
+        leaving = [*self._remaining(plan), *self._ending_before(plan.stops_at)]
+        return to_hold(plan.placements, _placements_of(leaving))
+
+    def _ending_before(self, until: datetime) -> list[RunningSession]:
+        """Return the sessions that end until then without being a victim of any plan."""
+        group_queue = self._group_queue
+        victims = group_queue.victims()
+        return [s for s in group_queue.ended_before(until) if s.id not in victims]
 
     def _remaining(self, plan: Plan) -> Iterator[RunningSession]:
         """Return the victims of a plan that still have resources."""
@@ -100,11 +106,19 @@ class GroupPlans:
         if not all(self._may_preempt(held.shape, victim) for victim in remaining):
             return False
         probe = group_queue.placer.fork()
-        for victim in remaining:
-            probe.release(victim.placements)
+        for session in [*remaining, *self._ending_before(held.plan.stops_at)]:
+            probe.release(session.placements)
+        self._hold_fully(probe)
         fits = probe.fits(handle)
         group_queue.placer.recycle(probe)
         return fits
+
+    def _hold_fully(self, probe: Placer) -> None:
+        """Hold, on a fork on which sessions that end soon are released, all that the plans need."""
+        for held in self._held:
+            probe.release(held.placements)
+            remaining = _placements_of(self._remaining(held.plan))
+            probe.allocate(to_hold(held.plan.placements, remaining))
 
     def _may_preempt(self, shape: Shape, victim: RunningSession) -> bool:
         if not victim.is_running:
@@ -224,9 +238,10 @@ class GroupPlans:
         probe = placer.fork()
         # Sessions that end without preemption before victims would be stopped.
         until = self._now + timedelta(seconds=options.grace_seconds)
-        soon_ended = [s for s in group_queue.ended_before(until) if s.id not in kept]
+        soon_ended = self._ending_before(until)
         for session in soon_ended:
             probe.release(session.placements)
+        self._hold_fully(probe)
         kept |= {session.id for session in soon_ended}
         is_reserved = reserved is not None and reserved.session_id == session_id
         below_priority = None
@@ -283,6 +298,10 @@ class GroupPlans:
                 left[user] = share
                 found.add(session.id)
         return frozenset(found)
+
+
+def _placements_of(sessions: Iterable[RunningSession]) -> list[Placement]:
+    return [placement for session in sessions for placement in session.placements]
 
 
 def _rank_of(shape: Shape) -> Rank:
