@@ -24,7 +24,7 @@ from .base import APIHandler
 from .cluster import agents, devices, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .operations import announcements, maintenances, system
-from .scheduling import counter_audit, reservations
+from .scheduling import counter_audit, preemptions, reservations
 from .sessions import idle_checkers, launch, logs, records, sessions, templates
 from .usage import reports as usage_reports
 
@@ -71,6 +71,7 @@ ROUTES: list[Route] = [
     *records.ROUTES,
     *launch.ROUTES,
     *idle_checkers.ROUTES,
+    *preemptions.ROUTES,
     *sessions.ROUTES,
     *logs.ROUTES,
     *session_apps.ROUTES,

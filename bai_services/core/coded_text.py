@@ -122,6 +122,7 @@ class TextTemplate(Enum):
         "fits now, but would delay an earlier session, for which capacity is reserved from "
         "{starts_at}"
     )
+    PREEMPTS = "{count:running session} will be stopped for it; it starts at about {starts_at}"
     MAINTENANCE = "maintenance: {reason}"
     MAINTENANCE_UNTIL = "maintenance until {ends_at}: {reason}"
     MAINTENANCE_AHEAD = (
@@ -244,6 +245,17 @@ class TextTemplate(Enum):
     IDLE_LIFETIME = (
         "SESSION_LIFETIME_EXCEEDED: ran for more than {maximum_seconds}, the maximum of idle "
         "checker {name}"
+    )
+    PREEMPTED_BY_PRIORITY = (
+        "preempted: a session with a priority above {priority} needs the resources of resource "
+        "group {group}"
+    )
+    PREEMPTED_BY_JOB_PRIORITY = (
+        "preempted: a session of the same user with a higher job priority needs the resources of "
+        "resource group {group}"
+    )
+    PREEMPTED_BY_FAIR_SHARE = (
+        "preempted: a user with a smaller share of resource group {group} needs the resources"
     )
     DEPENDENCY_FAILED = (
         "DEPENDENCY_FAILED: its dependency, session {name}, is TERMINATED with failure"

@@ -140,9 +140,11 @@ class Manager:
         self.sessions.idle_judging.start()
         self.sessions.elastic.start()
         self.reservations.start()
+        self.scheduling.preemptions.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
+        await self.scheduling.preemptions.stop()
         await self.usage.aggregation.stop()
         await self.reservations.stop()
         await self.sessions.elastic.stop()

@@ -364,6 +364,7 @@ TABLE = [
         "ok ok 404 403 403 403 403 403 403",
     ),
     Row("GET /idle-decisions", "ok ok ok 403 403 403 ok 403 403"),
+    Row("GET /preemptions", "ok ok ok 403 403 403 ok 403 403"),
     Row(
         "POST /idle-replays",
         "ok ok ok 403 403 403 ok 403 403",

@@ -169,6 +169,8 @@ class World:
             "starts_at": None,
             "batch_timeout_seconds": None,
             "callback_url": None,
+            "job_priority": 0,
+            "is_preemptible": True,
             "cluster_mode": Mode.SINGLE_NODE,
         }
         return NewSession(**{**values, **facts})

@@ -55,6 +55,8 @@ FIELD_EXAMPLES: Mapping[str, FieldExample] = {
     ),
     # 0 must be taken as a priority, not as a missing value.
     "priority": FieldExample(0, ("--priority", "0")),
+    "job_priority": FieldExample(3, ("--job-priority", "3")),
+    "is_preemptible": FieldExample(False, ("--not-preemptible",)),
     "reuse": FieldExample(True, ("--reuse",)),
 }
 

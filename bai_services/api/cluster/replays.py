@@ -102,7 +102,8 @@ class PolicyReport(ResponseModel):
     ``name`` is ``history``, ``current`` for the replay under the current policy, or the name of a
     tried policy. The difference between ``history`` and ``current`` is the error of the replay
     itself. ``by_project`` and ``by_user`` list, for each domain, the 50 with the longest
-    total waiting time.
+    total waiting time. ``preemptions``: how often a session was preempted. ``lost_seconds``: run
+    time before these stops, which the sessions repeat. Both are 0 in ``history``.
     """
 
     name: str
@@ -111,6 +112,8 @@ class PolicyReport(ResponseModel):
     backfill: str
     sessions: int
     started: int
+    preemptions: int
+    lost_seconds: int
     wait_seconds: Waits
     makespan_seconds: int
     fragmentation_percent: float

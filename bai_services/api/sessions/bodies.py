@@ -11,7 +11,7 @@ from bai_services.core.folders.mounts import MAX_SUBPATH, MountRequest
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.sessions.dependencies import MAX_DEPENDENCIES
 from bai_services.core.sessions.kernel_group import MAX_KERNELS
-from bai_services.core.sessions.spec import DEFAULTS, FIELDS, SessionSpec
+from bai_services.core.sessions.spec import DEFAULTS, FIELDS, MAX_PRIORITY, SessionSpec
 from bai_services.manager.sessions.sessions import MAX_WAIT_SECONDS
 
 from ..fields import Body, Count, NameText, ShortText, SlotsInput
@@ -52,6 +52,8 @@ class SessionRequest(Body):
     callback_url: str | None = None
     dependencies: list[ShortText] = Field(default=[], max_length=MAX_DEPENDENCIES)
     preopen_ports: list[int] = Field(default=[], max_length=MAX_PREOPEN_PORTS)
+    job_priority: int = Field(default=0, ge=0, le=MAX_PRIORITY)
+    is_preemptible: bool = True
     reuse: bool = False
     cluster_size: int = Field(default=1, ge=1, le=MAX_KERNELS)
     cluster_mode: NameText = str(DEFAULTS["cluster_mode"])

@@ -176,6 +176,18 @@ class SessionEndRule(ResponseModel):
     coded: CodedText
 
 
+class SessionPreemption(ResponseModel):
+    """The session is stopped at ``stops_at`` to make room for another one.
+
+    ``mode``: reschedule (it returns to the queue) or terminate.
+    """
+
+    stops_at: datetime
+    mode: str
+    reason: str
+    coded: CodedText
+
+
 class Session(ResponseModel):
     """``status_info``: the reason for the status in English. ``status_coded``: the same text as a
     code with values, if it has a code. ``hidden_fields``: fields that are empty because the caller
@@ -219,6 +231,10 @@ class Session(ResponseModel):
     idle_ends_at: datetime | None
     idle_checks: list[SessionIdleCheck]
     end_rule: SessionEndRule | None
+    preemption: SessionPreemption | None
+    job_priority: int
+    is_preemptible: bool
+    restart_count: int
     is_draining: bool
     dependencies: list[SessionDependency]
     callback: SessionCallback | None

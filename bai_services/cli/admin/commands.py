@@ -32,6 +32,7 @@ from .fields import Field, FieldKind, validate_value
 from .idle_checkers import IDLE_CHECKER_COMMANDS
 from .invitations import invitation
 from .mail import mail
+from .preemptions import preemptions
 from .replay import replay
 from .try_policy import try_policy
 
@@ -439,6 +440,9 @@ async def schedule(connection: Connection, group: str, *, as_json: bool) -> None
     total = response["running_count"] + response["waiting_count"]
     if len(rows) < total:
         output.note(f"the first {len(rows)} of {total} sessions")
+
+
+_resource_group_command.add_command(preemptions)
 
 
 @admin.command("audit-counters", epilog=example("bai admin audit-counters"))

@@ -24,6 +24,11 @@ def normalize(options: Mapping[str, Any]) -> dict[str, Any]:
     if "pending_timeout" in normalized:
         timeout = normalized["pending_timeout"]
         normalized["pending_timeout"] = 0 if timeout is None else parse_duration(timeout, FIELD)
+    if isinstance(normalized.get("preemption"), Mapping):
+        preemption = normalized["preemption"] = dict(normalized["preemption"])
+        for name in ("min_runtime", "grace"):
+            if name in preemption:
+                preemption[name] = parse_duration(preemption[name], FIELD)
     return rename_weight_keys(normalized, lambda kind, key: str(key))
 
 

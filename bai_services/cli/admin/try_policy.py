@@ -178,6 +178,9 @@ def _measures(reports: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]
         ("maximum wait", [units.duration(w["max"]) for w in waits]),
         ("makespan", [units.duration(r["makespan_seconds"]) for r in reports]),
     ]
+    if any(report["preemptions"] for report in reports):
+        measures.append(("preemptions", [str(r["preemptions"]) for r in reports]))
+        measures.append(("lost run time", [units.duration(r["lost_seconds"]) for r in reports]))
     for index, used in enumerate(reports[0]["utilisation"]):
         percents = [f"{r['utilisation'][index]['mean_percent']:g}" for r in reports]
         measures.append((f"{used['resource']} utilization, %", percents))

@@ -69,6 +69,7 @@ def session_screen(connection: Connection, session: Mapping[str, Any]) -> Screen
         code = session["exit_code"]
         screen.add("Result", session["result"] + ("" if code is None else f", exit code {code}"))
     screen.pair(("Ends", units.relative_text(session["ends_at"])), ("Idle stop", _idle(session)))
+    _add_preemption(screen, session)
     for notice in session["notices"]:
         screen.add("Note", notice)
     if session["status"] not in ENDED:
@@ -160,6 +161,19 @@ def _mount(mount: Mapping[str, Any]) -> str:
 def _idle(session: Mapping[str, Any]) -> str:
     when = units.relative_text(session["idle_ends_at"])
     return f"{when} unless the session is used" if when else ""
+
+
+def _add_preemption(screen: Screen, session: Mapping[str, Any]) -> None:
+    if not session["is_preemptible"] and session["status"] not in ENDED:
+        screen.add("Preemption", "never")
+    if session["restart_count"]:
+        screen.add("Restarts", f"{session['restart_count']} after preemption")
+    preemption = session["preemption"]
+    if preemption is None:
+        return
+    then = ", then waits in the queue" if preemption["mode"] == "reschedule" else ""
+    when = units.relative_text(preemption["stops_at"])
+    screen.add("Stops", f"{when}{then}: {preemption['reason']}")
 
 
 def next_commands(session: Mapping[str, Any]) -> Iterable[str]:

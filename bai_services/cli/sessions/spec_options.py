@@ -16,7 +16,7 @@ from bai_services.core.errors import InvalidRequest
 from bai_services.core.resources import parse_amount
 from bai_services.core.scheduling.placement_options import Designation, Mode
 from bai_services.core.sessions.lifecycle import SessionType
-from bai_services.core.sessions.spec import SessionSpec, traits_of
+from bai_services.core.sessions.spec import MAX_PRIORITY, SessionSpec, traits_of
 
 from ..command import Choice, parse_pairs
 
@@ -108,6 +108,8 @@ class _Syntax:
     metavar: str | None = None
     type: click.ParamType[Any] | None = None
     callback: Callable[..., Any] | None = None
+    # The flag sets the field to false.
+    is_negative: bool = False
 
 
 _SYNTAX: Mapping[str, _Syntax] = {
@@ -135,6 +137,8 @@ _SYNTAX: Mapping[str, _Syntax] = {
         ("--preopen",), "PORT", type=click.IntRange(LOWEST_PORT, HIGHEST_PORT)
     ),
     "callback_url": _Syntax(metavar="URL"),
+    "job_priority": _Syntax(metavar="N", type=click.IntRange(0, MAX_PRIORITY)),
+    "is_preemptible": _Syntax(("--not-preemptible",), is_negative=True),
 }
 
 
@@ -198,6 +202,7 @@ def request_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         # A number 0 or an empty text was given by the user, so it is kept.
         if value is not None and value is not False and value not in ({}, [], ())
     }
+    body |= {name: False for name in body if name in _SYNTAX and _SYNTAX[name].is_negative}
     if "startup_command" in body:
         body.setdefault("type", SessionType.BATCH)
     return body

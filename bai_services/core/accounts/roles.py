@@ -203,6 +203,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "idle-checker.read-bindings": _ADMIN_READS,
     "idle-checker.bind": _DOMAIN_WRITES,
     "idle-checker.replay": _ADMIN_READS,
+    "preemption.read": _ADMIN_READS,
     "scheduler.drain": _HUB,
     "mail.read": {**_SUPERADMIN, **_HUB},
     "mail.test": _SUPERADMIN,

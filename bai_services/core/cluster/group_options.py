@@ -13,7 +13,16 @@ from ..scheduling.advance_reservations import HeldAgents
 from ..scheduling.caps import Scope, ScopeKind
 from ..scheduling.maintenance import MaintenanceWindow
 from ..scheduling.placement import Policy, Strategy
+from ..scheduling.preemption.options import (
+    MAX_GRACE_SECONDS,
+    OFF,
+    PreemptionMode,
+    PreemptionOptions,
+    VictimOrder,
+    VictimScope,
+)
 from ..scheduling.queue import Backfill, FairShare, GroupState, Order
+from ..sessions.spec import MAX_PRIORITY
 from ..user_input import shown
 from .device_sharing import Level
 
@@ -21,6 +30,7 @@ MAX_DAYS = 366
 MAX_WEIGHT = 1_000_000.0
 FIELD = "scheduler_opts"
 MINIMUM = "minimum_enforcement"
+PREEMPTION = "preemption"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,7 @@ class GroupOptions:
     fair_share: FairShare = field(default_factory=FairShare)
     # Minimum enforcement level; shares with a lower level are not allocated.
     minimum_enforcement: Level = Level.NONE
+    preemption: PreemptionOptions = OFF
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> GroupOptions:
@@ -69,6 +80,7 @@ class GroupOptions:
             fair_share=self.fair_share,
             maintenance=maintenance,
             held=held,
+            preemption=self.preemption,
         )
 
 
@@ -84,6 +96,10 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
     stored = dict(options)
     if "pending_timeout" in stored:
         stored["pending_timeout"] = parsed.pending_timeout
+    if PREEMPTION in stored:
+        preemption = stored[PREEMPTION] = dict(stored[PREEMPTION])
+        for name in _PREEMPTION_SECONDS & preemption.keys():
+            preemption[name] = getattr(parsed.preemption, f"{name}_seconds")
     return stored
 
 
@@ -111,6 +127,28 @@ def _seconds(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise InvalidRequest(f"{name} must be a duration such as 2h", field=f"{FIELD}.{name}")
     return parse_duration(value, f"{FIELD}.{name}")
+
+
+def _preemption(name: str, value: Any) -> PreemptionOptions:
+    given = _map(name, value)
+    _check_known(f"field of {name}", given, _PREEMPTION)
+    values = {part: _PREEMPTION[part](f"{name}.{part}", each) for part, each in given.items()}
+    for part in _PREEMPTION_SECONDS & values.keys():
+        values[f"{part}_seconds"] = values.pop(part)
+    return PreemptionOptions(**values)
+
+
+def _grace(name: str, value: Any) -> int:
+    seconds = _seconds(name, value)
+    if seconds > MAX_GRACE_SECONDS:
+        raise InvalidRequest(
+            f"{name} must be at most {MAX_GRACE_SECONDS} s", field=f"{FIELD}.{name}"
+        )
+    return seconds
+
+
+def _priority(name: str, value: Any) -> int:
+    return int(_number(name, value, 0, MAX_PRIORITY))
 
 
 def _fair_share(name: str, value: Any) -> FairShare:
@@ -181,6 +219,17 @@ _FAIR_SHARE_NUMBERS = {
     "default_weight": (_MIN_WEIGHT, MAX_WEIGHT),
 }
 _FAIR_SHARE = (*_FAIR_SHARE_NUMBERS, "weights", "resource_weights")
+_PREEMPTION: Mapping[str, Callable[[str, Any], Any]] = {
+    "enabled": _flag,
+    "preemptible_priority": _priority,
+    "victim_scope": _one_of(VictimScope),
+    "order": _one_of(VictimOrder),
+    "min_runtime": _seconds,
+    "mode": _one_of(PreemptionMode),
+    "over_fair_share": _flag,
+    "grace": _grace,
+}
+_PREEMPTION_SECONDS = frozenset({"min_runtime", "grace"})
 _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "placement": _one_of(Policy),
     "backfill": _one_of(Backfill),
@@ -189,4 +238,5 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "pending_timeout": _seconds,
     "fair_share": _fair_share,
     MINIMUM: _one_of(Level),
+    PREEMPTION: _preemption,
 }

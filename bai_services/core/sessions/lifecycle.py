@@ -31,6 +31,8 @@ class Event(StrEnum):
     DISPLACED = "displaced"  # its agent was lost before the start: the session is pending again
     STARTED = "started"  # the session's server is ready
     STOP_REQUESTED = "stop-requested"
+    PREEMPTED = "preempted"  # stopped to make room for another session
+    REQUEUED = "requeued"  # all kernels of a preempted session have ended: it is pending again
     EXITED = "exited"  # all of its kernels have ended
     FAILED = "failed"
     ABORTED = "aborted"  # all of its kernels have ended, after a stop before RUNNING
@@ -71,8 +73,10 @@ TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
     (S.PREPARED, E.FAILED): S.ERROR,
     (S.PREPARED, E.ABORTED): S.CANCELLED,
     (S.RUNNING, E.STOP_REQUESTED): S.TERMINATING,
+    (S.RUNNING, E.PREEMPTED): S.TERMINATING,
     (S.RUNNING, E.EXITED): S.TERMINATED,
     (S.RUNNING, E.FAILED): S.ERROR,
+    (S.TERMINATING, E.REQUEUED): S.PENDING,
     (S.TERMINATING, E.EXITED): S.TERMINATED,
     (S.TERMINATING, E.FAILED): S.ERROR,
     (S.TERMINATING, E.ABORTED): S.CANCELLED,
@@ -110,12 +114,17 @@ def next_status(status: Status, event: Event) -> Status:
         ) from None
 
 
-def end_event(event: Event, status: Status, result: str, *, has_run: bool) -> Event:
-    """Return ``ABORTED`` for the end of a session that was stopped before RUNNING, else ``event``.
+def end_event(
+    event: Event, status: Status, result: str, *, has_run: bool, is_requeued: bool = False
+) -> Event:
+    """Return ``ABORTED`` for the end of a session that was stopped before RUNNING, ``REQUEUED`` for
+    the end of a preempted session that returns to the queue, else ``event``.
 
     A session whose start failed has the result ``failure`` and is not aborted.
     """
     is_end = status is Status.TERMINATING and event in (Event.EXITED, Event.FAILED)
+    if is_end and is_requeued:
+        return Event.REQUEUED
     is_aborted = is_end and not has_run and result == Result.UNDEFINED
     return Event.ABORTED if is_aborted else event
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NotRequired, TypedDict
 
 from ..resources import ResourceSlots
+from ..scheduling.preemption.records import SessionPreemption
 from .dependencies import Dependency
 from .idle_checks.records import SessionEndRule, SessionIdleCheck
 from .lifecycle import Status
@@ -202,6 +203,10 @@ class Session:
     idle_ends_at: datetime | None
     idle_checks: Sequence[SessionIdleCheck]
     end_rule: SessionEndRule | None
+    preemption: SessionPreemption | None
+    job_priority: int
+    is_preemptible: bool
+    restart_count: int
     is_draining: bool
     dependencies: Sequence[Dependency]
     callback: SessionCallback | None

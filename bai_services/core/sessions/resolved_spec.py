@@ -44,3 +44,5 @@ class ResolvedSpec:
     starts_at: datetime | None
     batch_timeout_seconds: int | None
     callback_url: str | None
+    job_priority: int
+    is_preemptible: bool

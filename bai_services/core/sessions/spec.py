@@ -17,6 +17,8 @@ from ..resources import MEM, ResourceSlots, parse_amount
 from ..scheduling.placement_options import Designation, Mode
 from .lifecycle import SessionType
 
+# Maximum of ``priority`` and ``job_priority``.
+MAX_PRIORITY = 100
 _TRAITS = "traits"
 
 
@@ -215,6 +217,19 @@ class SessionSpec:
         None,
         help="Priority, 0 to 100; higher starts first. The keypair policy limits it. Default: 10.",
         columns=("priority",),
+    )
+    job_priority: int = _field(
+        0,
+        help="Rank among your own sessions of one priority, 0 to 100. With preemption, a session "
+        "may stop one of yours with a lower rank. Default: 0.",
+        is_hub_option=False,
+        columns=("job_priority",),
+    )
+    is_preemptible: bool = _field(
+        True,
+        help="Never stop this session to make room for another one.",
+        is_hub_option=False,
+        columns=("is_preemptible",),
     )
     reuse: bool = _field(
         False,

@@ -32,6 +32,7 @@ from ..tables.cluster import images, resource_groups
 from ..tables.sessions import allocations, kernels, session_dependencies, sessions
 from .caps import CHUNK
 from .ledger import scopes_of
+from .preemption import read_plans
 
 # The option with the id of the advance reservation that a session asks for.
 RESERVATION_OPTION = "reservation"
@@ -55,6 +56,9 @@ _COMMON = (
     sessions.c.type,
     sessions.c.image,
     sessions.c.batch_timeout_seconds,
+    sessions.c.priority,
+    sessions.c.job_priority,
+    sessions.c.is_preemptible,
     keypair_policies.c.max_session_lifetime_seconds.label("lifetime"),
     sessions.c.lifetime_extension_seconds.label("added"),
 )
@@ -64,7 +68,6 @@ REQUESTED: sa.Select[Any] = (
     sa.select(
         *_COMMON,
         sessions.c.architecture,
-        sessions.c.priority,
         sessions.c.created_at,
         sessions.c.starts_at,
         sa.cast(sessions.c.requested_slots, sa.Text).label("slots"),
@@ -121,7 +124,13 @@ _RECENT: sa.Select[Any] = (
 )
 
 _RUNNING: sa.Select[Any] = (
-    sa.select(*_COMMON, sessions.c.started_at, sessions.c.scheduled_at, sessions.c.created_at)
+    sa.select(
+        *_COMMON,
+        sessions.c.started_at,
+        sessions.c.scheduled_at,
+        sessions.c.created_at,
+        sessions.c.status,
+    )
     .join_from(sessions, keypairs, sessions.c.access_key == keypairs.c.access_key, isouter=True)
     .outerjoin(keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
     .where(sessions.c.status.in_(sorted(OCCUPYING)))
@@ -136,13 +145,17 @@ async def read_pending(
     pending: list[PendingSession] = []
     unmet = await read_unmet(tx) if ids is None else {}
     previous_agents = await _previous_agents(tx) if ids is None else {}
+    plans = await read_plans(tx)
     async for rows in _pages(tx, _PENDING, ids, Status.PENDING):
         if ids is not None:
             part = [row.id for row in rows]
             unmet = await read_dependencies(tx, part)
             previous_agents = await _previous_agents(tx, part)
         pending += [
-            _pending_session(row, unmet.get(row.id, ()), previous_agents.get(row.id, ()))
+            replace(
+                _pending_session(row, unmet.get(row.id, ()), previous_agents.get(row.id, ())),
+                plan=plans.get(row.id),
+            )
             for row in rows
         ]
     return sorted(pending, key=lambda session: session.sequence)
@@ -153,13 +166,20 @@ async def _previous_agents(
 ) -> dict[str, tuple[str, ...]]:
     """Return the agents on which pending sessions were placed before, by session.
 
-    On such an agent, the session failed to start, or the agent was lost.
+    On such an agent, the session failed to start, or the agent was lost. Agents on which it ran
+    until it was preempted are not contained.
     """
     select = (
         sa.select(allocations.c.session_id, allocations.c.agent_id)
         .distinct()
         .join_from(allocations, sessions, allocations.c.session_id == sessions.c.id)
-        .where(sessions.c.status == Status.PENDING)
+        .where(
+            sessions.c.status == Status.PENDING,
+            sa.or_(
+                sessions.c.requeued_at.is_(None),
+                allocations.c.allocated_at > sessions.c.requeued_at,
+            ),
+        )
         .order_by(allocations.c.session_id, allocations.c.agent_id)
     )
     previous: dict[str, tuple[str, ...]] = defaultdict(tuple)
@@ -315,6 +335,8 @@ def _pending_session(
         max_run_seconds=max_run_seconds_of(row),
         kind=kind_of(row),
         reservation_id=_reservation_of(row.options),
+        job_priority=row.job_priority,
+        is_preemptible=row.is_preemptible,
     )
 
 
@@ -339,6 +361,11 @@ def _running(row: Any, placements: tuple[Placement, ...]) -> RunningSession:
         started_at=began,
         ends_at=None if seconds is None else began + timedelta(seconds=seconds),
         kind=kind_of(row),
+        priority=row.priority,
+        job_priority=row.job_priority,
+        is_preemptible=row.is_preemptible,
+        is_running=row.status == Status.RUNNING,
+        is_ending=row.status == Status.TERMINATING,
     )
 
 

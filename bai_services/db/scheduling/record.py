@@ -213,6 +213,8 @@ def _session(
         limit_seconds=max_run_seconds_of(row),
         has_dependencies=bool(dependencies),
         is_blocked=None in dependencies,
+        job_priority=row.job_priority,
+        is_preemptible=row.is_preemptible,
     )
 
 

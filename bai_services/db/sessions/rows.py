@@ -19,6 +19,7 @@ from bai_services.core.sessions.resizing import Elasticity, SessionResize
 from bai_services.core.sessions.resolved_spec import ResolvedSpec
 
 from ..listing import Listing, Named, ValueGroup
+from ..scheduling.preemption import PreemptionWarning, read_warnings
 from ..tables.accounts import projects, users
 from ..tables.callbacks import session_callbacks
 from ..tables.cluster import devices
@@ -64,6 +65,9 @@ class SessionRow(ResolvedSpec):
     terminated_at: datetime | None
     used_at: datetime | None
     use_heard_at: datetime | None
+    restart_count: int
+    requeued_at: datetime | None
+    is_requeued_at_end: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,7 @@ class SessionView(SessionKernels):
     idle_checks: tuple[ViewedCheck, ...] = ()
     resize: SessionResize | None = None
     elasticity: Elasticity | None = None
+    preemption: PreemptionWarning | None = None
 
 
 _NAMES = {
@@ -287,6 +292,7 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
     timeouts = await read_idle_timeouts(tx, running) if running else {}
     checks = await read_checks(tx, running) if running else {}
     resizes, elastic = await read_resizes(tx, ids)
+    preemptions = await read_warnings(tx, running) if running else {}
     callbacks = await _callbacks_of(tx, [row.id for row in rows if row.callback_url])
     return [
         SessionView(
@@ -302,6 +308,7 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
             tuple(checks.get(row.id, ())),
             resizes.get(row.id),
             elastic.get(row.id),
+            preemptions.get(row.id),
         )
         for row in rows
     ]

@@ -165,6 +165,20 @@ class SessionStore:
                     moved.append(await apply(tx, session_id, event, at, facts=TransitionValues()))
         return moved
 
+    async def end_instead_of_requeue(self, session_id: str) -> bool:
+        """Let a session that is being preempted end, instead of returning to the queue.
+
+        Return False if it does not return to the queue anyway.
+        """
+        update = sa.update(sessions).where(
+            sessions.c.id == session_id,
+            sessions.c.status == Status.TERMINATING,
+            sessions.c.is_requeued_at_end,
+        )
+        async with self._db.write() as tx:
+            changed = await tx.execute(update.values(is_requeued_at_end=False))
+            return changed.rowcount == 1
+
     async def find(self, session_id: str) -> SessionRow:
         """Return one session.
 

@@ -49,6 +49,7 @@ class TransitionValues:
     container_id: str | None = None
     injection: Mapping[str, Any] | None = None
     notices: Sequence[str] = field(default_factory=tuple)
+    is_requeued_at_end: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,17 @@ async def apply(
             raise InvalidTransition(
                 f"the session is {row.status}, not {expected}", status=row.status, event=event
             )
-        event = end_event(event, row.status, row.result, has_run=row.started_at is not None)
+        event = end_event(
+            event,
+            row.status,
+            row.result,
+            has_run=row.started_at is not None,
+            is_requeued=row.is_requeued_at_end,
+        )
         if event is Event.ABORTED:
             facts = replace(facts, result=None)
+        if event is Event.REQUEUED:
+            facts = replace(facts, result=None, exit_code=None)
         after = next_status(row.status, event)
         values = _values(row, after, at, facts)
         moved = await tx.execute(_MOVE, {"of_session": row.id, "before": row.status, **values})
@@ -138,10 +147,31 @@ def _values(
         values["result"] = facts.result
     if facts.exit_code is not None:
         values["exit_code"] = facts.exit_code
+    if facts.is_requeued_at_end is not None:
+        values["is_requeued_at_end"] = facts.is_requeued_at_end
+    if row.status is Status.TERMINATING and after is Status.PENDING:
+        values |= _requeued(row, at)
     if after in ENDED:
         values["terminated_at"] = at
         values["live_name"] = None
     return values
+
+
+def _requeued(row: SessionRow, at: datetime) -> dict[str, Any]:
+    """Return the values with which a preempted session waits for its next start."""
+    return {
+        "restart_count": row.restart_count + 1,
+        "requeued_at": at,
+        "is_requeued_at_end": False,
+        "scheduled_at": None,
+        "started_at": None,
+        "used_at": None,
+        "use_heard_at": None,
+        "position": None,
+        "estimate": None,
+        # The Hub has stopped the server, so the manager starts it, whoever started it before.
+        "started_by": "manager",
+    }
 
 
 def _kernel_values(facts: TransitionValues) -> dict[str, Any]:
@@ -169,7 +199,15 @@ async def _release(tx: AsyncConnection, session_id: str, after: Status, at: date
         await tx.execute(
             sa.update(kernels)
             .where(kernels.c.session_id == session_id)
-            .values(agent_id=None, injection=None, progress={})
+            .values(
+                agent_id=None,
+                injection=None,
+                progress={},
+                launched_at=None,
+                container_id=None,
+                usage=None,
+                last_seen_at=None,
+            )
         )
     return await ledger.release(tx, session_id, at)
 

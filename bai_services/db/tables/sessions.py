@@ -80,6 +80,16 @@ sessions = sa.Table(
     sa.Column("use_heard_at", UtcDateTime),
     # URL that is called for each status change; its delivery state is in ``session_callbacks``.
     sa.Column("callback_url", sa.String(2048)),
+    # Rank among the owner's sessions of one priority, and whether the session may be preempted.
+    sa.Column("job_priority", sa.Integer, nullable=False, default=0, server_default="0"),
+    sa.Column("is_preemptible", sa.Boolean, nullable=False, default=True, server_default=sa.true()),
+    # Number of times that the session has returned to the queue after it ran; when it last did; and
+    # whether it does so at its end, because it is being preempted.
+    sa.Column("restart_count", sa.Integer, nullable=False, default=0, server_default="0"),
+    sa.Column("requeued_at", UtcDateTime),
+    sa.Column(
+        "is_requeued_at_end", sa.Boolean, nullable=False, default=False, server_default=sa.false()
+    ),
     # User of the session's server at the Hub.
     sa.Column("hub_user", sa.String(64), nullable=False),
     # Name of the session's server at the Hub; "": the user's default server.

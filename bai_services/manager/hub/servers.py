@@ -141,6 +141,8 @@ class HubServers:
     async def _stop_once(self, row: SessionRow) -> bool:
         """Request a stop if the session has a server; return False while it is still stopping."""
         async with self._slots:
+            if await self._is_restarted(row):
+                return True
             model = await self.hub.server_model(row.hub_user, row.hub_server)
             if model is None or not await self._belongs_to(row, model):
                 return True
@@ -150,6 +152,11 @@ class HubServers:
             # Pass the session id: a newer session may have started the same server since the model
             # was read.
             return await self.hub.stop_server(row.hub_user, row.hub_server, session_id=row.id)
+
+    async def _is_restarted(self, row: SessionRow) -> bool:
+        """Return whether a preempted session is pending or has started again."""
+        current = await self._sessions.find(row.id)
+        return current.status in LIVE - {Status.TERMINATING}
 
     async def _is_live(self, row: SessionRow) -> bool:
         return (await self._sessions.find(row.id)).status not in ENDED

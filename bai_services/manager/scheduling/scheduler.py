@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from bai_services.core.scheduling.estimates.explainer import Explainer
-from bai_services.core.scheduling.queue import Queue
+from bai_services.core.scheduling.queue import PassResult, Queue
 from bai_services.core.sessions.lifecycle import ENDED, Status
 from bai_services.db.scheduling.lease import StaleLease
 from bai_services.db.scheduling.queue import QueueStore, Touched
@@ -19,6 +19,7 @@ from bai_services.db.sessions.store import SessionStore
 
 from ..clock import Clock
 from ..loop import Loop
+from ..preemption.preemptions import Preemptions
 from ..sessions.lifecycle import Lifecycle
 from .fair_usage import FairUsage
 from .idle_scheduling import WorkGate, loop_pauser, wait_until_idle
@@ -48,7 +49,7 @@ NOTIFY_BATCH_SIZE = 50
 T = TypeVar("T")
 
 # Only changes to these statuses affect a pass; other status changes do not change allocations.
-_RELEVANT_STATUSES = ENDED | {Status.PENDING, Status.RUNNING}
+_RELEVANT_STATUSES = ENDED | {Status.PENDING, Status.RUNNING, Status.TERMINATING}
 
 
 class Scheduler:
@@ -71,7 +72,9 @@ class Scheduler:
         clock: Clock,
         *,
         jit_warmup: JitWarmup,
+        preemptions: Preemptions,
     ) -> None:
+        self._preemptions = preemptions
         self._store = store
         self._sessions = sessions
         self.lease = lease
@@ -222,11 +225,24 @@ class Scheduler:
             committed = await self._store.commit(part, self._clock(), token)
             lost += len(committed.lost)
             await self._notify_placed(committed.placed)
+        lost += await self._write_plans(queue, result, token)
         self._conflict_count = self._conflict_count + 1 if lost else 0
         if lost:
             # The queue was outdated: read everything in the next pass.
             self.capacity_changed()
             await asyncio.sleep(min(CONFLICT_BACKOFF_SECONDS * self._conflict_count, 1.0))
+
+    async def _write_plans(self, queue: Queue, result: PassResult, token: int) -> int:
+        """Write new and dropped preemption plans; return the number of outdated ones."""
+        for session_id in result.dropped_plans:
+            await self._preemptions.drop(session_id)
+        lost = 0
+        for preemption in result.preemptions:
+            options = queue.group_queue(preemption.group).state.preemption
+            lost += not await self._preemptions.announce(preemption, options, token)
+        if result.preemptions or result.dropped_plans:
+            self._loop.wake()  # the next pass may make more plans
+        return lost
 
     async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
         """Run part of a pass in a thread, while threads that call ``pause_if_busy`` pause."""
@@ -305,8 +321,8 @@ class Scheduler:
             return
         self._touched.add(row.id)
         self._change_count += 1
-        if row.status is Status.RUNNING:
-            return  # a start frees no capacity; the next pass reads the change
+        if row.status in (Status.RUNNING, Status.TERMINATING):
+            return  # frees no capacity; the next pass reads the change
         self.states.discard([row.id])
         self._loop.wake()
 

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.scheduling.lease import LeaseStore
+from bai_services.db.scheduling.preemption import PreemptionStore
 from bai_services.db.scheduling.queue import QueueStore
 from bai_services.db.scheduling.usage_buckets import UsageBucketStore
 from bai_services.db.sessions.store import SessionStore
 
 from ..context import ManagerContext
 from ..metrics import Metrics
+from ..preemption.preemptions import Preemptions
 from ..sessions.lifecycle import Lifecycle
 from ..settings import Settings
 from .counter_audit import CounterAudit
@@ -31,6 +33,7 @@ class SchedulingServices:
     wait_states: WaitStates
     scheduler: Scheduler
     counter_audit: CounterAudit
+    preemptions: Preemptions
 
 
 def scheduling_services(
@@ -42,6 +45,14 @@ def scheduling_services(
     lease = Lease(LeaseStore(database), clock, settings.lease_seconds)
     jit_warmup = JitWarmup()
     wait_states = WaitStates(queue, lifecycle)
+    preemptions = Preemptions(
+        PreemptionStore(database),
+        SessionStore(database),
+        lifecycle,
+        lease,
+        context.audit,
+        clock,
+    )
     return SchedulingServices(
         lease=lease,
         jit_warmup=jit_warmup,
@@ -55,6 +66,8 @@ def scheduling_services(
             wait_states,
             clock,
             jit_warmup=jit_warmup,
+            preemptions=preemptions,
         ),
         counter_audit=CounterAudit(AllocationStore(database), metrics, clock),
+        preemptions=preemptions,
     )

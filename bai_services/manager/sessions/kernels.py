@@ -415,8 +415,12 @@ class Kernels:
             agent.work_available.set()
 
     def _on_change(self, row: SessionRow) -> None:
-        if row.status in ENDED:
+        if row.status in ENDED or row.status is Status.PENDING:
             self._removed_kernels.pop(row.id, None)
+        if row.status is Status.PENDING and row.restart_count:
+            # The kernels are started again with the same ids, maybe on the same agents.
+            for agent in self._agents.values():
+                agent.removals = {k: s for k, s in agent.removals.items() if s != row.id}
         if row.status is Status.SCHEDULED:
             # The row does not contain the agents of the session, so wake all agents. This costs one
             # query per agent.

@@ -226,7 +226,7 @@ class Launch:
         end = replace(end, text=end.text[:MAX_REASON_CHARACTERS])
         for hostname, text in sorted(end.sub_logs.items()):
             await self._kernels.store_log(session_id, text, hostname)
-        if row.status not in ENDED:
+        if row.status not in ENDED and not _is_of_earlier_run(row):
             event, reason, result = _map_end(row, end)
             moved = await self._lifecycle.try_apply(
                 session_id, event, reason, exit_code=end.exit_code, result=result, log=end.log
@@ -246,6 +246,14 @@ class Launch:
 
 
 _BEFORE_PREPARED = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
+
+
+def _is_of_earlier_run(row: SessionRow) -> bool:
+    """Return whether a reported end belongs to the run before a preemption.
+
+    The Hub may report this end after the agent did, when the session is already pending again.
+    """
+    return row.restart_count > 0 and row.status in _BEFORE_PREPARED
 
 
 def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str | CodedText, Result | None]:
@@ -343,6 +351,7 @@ def _session_environ(row: SessionRow, kernel_id: str, facts: LaunchFacts) -> dic
         "BAI_AGENT_ID": facts.agent_id,
         "BAI_OWNER": row.owner,
         "BAI_DOMAIN": row.domain,
+        "BAI_RESTART_COUNT": str(row.restart_count),
         # The writable folders that were requested: apps store persistent data there by default.
         # The paths are separated by colons, which mount paths cannot contain.
         "BAI_FOLDERS": ":".join(

@@ -248,6 +248,8 @@ class Sessions:
             )
             if stopped is not None:
                 await self._add_entry(caller, "session.stop", stopped)
+        elif row.is_requeued_at_end and await self._store.end_instead_of_requeue(row.id):
+            await self._add_entry(caller, "session.stop", row)
         await self.finish_unlaunched(row.id)
         view = await self._store.view(row.id)
         if force and view.row.status is Status.TERMINATING:

@@ -10,6 +10,8 @@ from urllib.parse import quote
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.durations import format_duration
 from bai_services.core.resources import MEM, format_amount
+from bai_services.core.scheduling.preemption.records import SessionPreemption
+from bai_services.core.scheduling.preemption.texts import preemption_text
 from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.idle import Idleness, idleness_of
 from bai_services.core.sessions.idle_checks.records import SessionEndRule
@@ -22,6 +24,7 @@ from bai_services.core.sessions.records import (
     SessionLifetime,
     SessionMount,
 )
+from bai_services.db.scheduling.preemption import PreemptionWarning
 from bai_services.db.scheduling.queue import WaitState
 from bai_services.db.sessions.rows import CallbackState, SessionRow, SessionView
 
@@ -84,6 +87,10 @@ def describe(
         idle_ends_at=None if idleness is None else idleness.ends_at,
         idle_checks=checks,
         end_rule=_end_rule(view, idleness),
+        preemption=_preemption(view),
+        job_priority=row.job_priority,
+        is_preemptible=row.is_preemptible,
+        restart_count=row.restart_count,
         is_draining=view.is_draining,
         dependencies=view.dependencies,
         callback=_callback(view),
@@ -158,6 +165,20 @@ def _warnings(idleness: Idleness | None, now: datetime) -> list[str]:
     ]
 
 
+def _preemption(view: SessionView) -> SessionPreemption | None:
+    warning = view.preemption
+    if warning is None:
+        return None
+    text = _preemption_text(view.row, warning)
+    return SessionPreemption(
+        stops_at=warning.stops_at, mode=warning.mode, reason=str(text), coded=text.as_json()
+    )
+
+
+def _preemption_text(row: SessionRow, warning: PreemptionWarning) -> CodedText:
+    return preemption_text(warning.rule, warning.resource_group, row.priority)
+
+
 def _end_rule(view: SessionView, idleness: Idleness | None) -> SessionEndRule | None:
     """Return the limit that ends a running session first, with the rule in words."""
     row, limit, timeout = view.row, view.time_limit, view.idle_timeout
@@ -173,6 +194,8 @@ def _end_rule(view: SessionView, idleness: Idleness | None) -> SessionEndRule | 
     if timeout is not None and idleness is not None:
         rule = TextTemplate.IDLE_TIMEOUT.text(maximum_seconds=timeout.seconds, name=timeout.policy)
         ends.append((idleness.ends_at, rule))
+    if (preemption := view.preemption) is not None:
+        ends.append((preemption.stops_at, _preemption_text(row, preemption)))
     ends += [
         (check.stored.ends_at, CodedText.from_json(check.stored.rule))
         for check in view.idle_checks

@@ -58,6 +58,7 @@ MANAGER_FIELDS = {
     "starts_at", "batch_timeout", "dependencies", "cluster_mode", "agent_list", "agent_selection",
     "allow_fractional_resource_fragmentation", "callback_url", "priority", "reuse",
     "minimum_resources", "reservation",
+    "job_priority", "is_preemptible",
 }  # fmt: skip
 
 

@@ -64,7 +64,10 @@ class Labels:
         # groups.
         self._uncertain_after: dict[str, datetime] = {}
         for group in self._groups.values():
-            if group.group_queue.state.placement is Policy.RANDOM:
+            group_queue = group.group_queue
+            # With preemption, a session may start before running sessions end.
+            preempts = group_queue.state.preemption.enabled or group_queue.planned
+            if group_queue.state.placement is Policy.RANDOM or preempts:
                 self._mark_uncertain(group, queue.now)
         for session in pending.values():
             self._note_pending(session)

@@ -43,7 +43,8 @@ def estimate_starts(queue: Queue, budget: Budget | None = None) -> dict[str, Est
     limit; without a limit, it ends after the run time learned for its kind. A session that starts
     in the simulation ends at its limit or after the learned run time, whichever is earlier. A
     session may start when all its dependencies have ended. ``Labels`` determines the certainty of
-    each estimate.
+    each estimate. Victims of existing preemption plans end when they are to be stopped; the
+    simulation makes no new plans.
 
     The queue must not change during the call.
     """
@@ -68,10 +69,13 @@ class _Simulation:
         self._left: dict[str, int] = {}
         # For the id of each session, the ids of the sessions that depend on it.
         self._dependents: dict[str, list[str]] = {}
+        stops = queue.stops()
         for running in queue.all_running():
             queue.pause_if_busy()
-            end = end_of(running, queue.now, self._durations)
-            self._end_after(queue.now, end.seconds, running.id)
+            seconds = end_of(running, queue.now, self._durations).seconds
+            if running.id in stops:
+                seconds = min(seconds, (stops[running.id] - queue.now).total_seconds())
+            self._end_after(queue.now, max(0.0, seconds), running.id)
         self._note_dependents()
 
     def _note_dependents(self) -> None:

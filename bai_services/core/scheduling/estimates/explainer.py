@@ -27,6 +27,7 @@ from ..queue.explain import (
     delaying,
     inactive,
     maintenance_reasons,
+    preempts,
     reason,
     reserved,
 )
@@ -156,7 +157,9 @@ def _checks(
     checks.append(_resources(group_queue, pending))
     checks.append(_turn(group_queue, pending, position))
     reservation = next((r for r in group_queue.reservations if r.session_id == pending.id), None)
-    if reservation is not None:
+    if pending.plan is not None:
+        checks.append(preempts(pending.plan))
+    elif reservation is not None:
         checks.append(reserved(reservation))
     elif group_queue.reservations and checks[-2]["passed"] and checks[-1]["passed"]:
         checks.append(delaying(group_queue))

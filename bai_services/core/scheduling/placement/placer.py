@@ -15,7 +15,7 @@ from ...resources import CPU, MEM
 from ..placement_options import Designation, Policy
 from .compiled import columns as c
 from .compiled.bundle import bundle, rebound
-from .compiled.columns import NO_AGENT, Bools, ScoreCache, SearchResult
+from .compiled.columns import NO_AGENT, Bools, Ints, ScoreCache, SearchResult
 from .compiled.search import adjust_free, check_fits, copy_state, find_agent
 from .encode import (
     NameTable,
@@ -253,6 +253,21 @@ class Placer:
         """Return whether any schedulable agent has free cpu."""
         agents = self._columns.agents
         return bool(((agents[:, c.OPEN] == 1) & (agents[:, c.CPU] > 0)).any())
+
+    def agent_rows(self) -> dict[str, int]:
+        """Return the row of each agent in ``free_totals``."""
+        return dict(self._index)
+
+    def free_totals(self, rows: Sequence[int] | slice = slice(None)) -> Ints:
+        """Return the free cpu, mem and device thousandths of each agent, as rows of a new array.
+
+        The amounts of an agent that accepts no sessions are negative.
+        """
+        agents = self._columns.agents[rows]
+        devices = self._columns.free[rows].clip(min=0).sum(axis=1)
+        totals: Ints = np.column_stack([agents[:, c.CPU], agents[:, c.MEM], devices])
+        totals[agents[:, c.OPEN] != 1] = c.UNFIT
+        return totals
 
     def _place_kernels(self, handle: int) -> list[Placement]:
         """Place kernels one by one until one does not fit; ``_undo`` reverts the placements."""

@@ -72,6 +72,15 @@ class DominantShares:
             share = self._share[user] = self._largest(0.0, self._held.get(user, {}))
         return share
 
+    def of_with(self, user: Scope | None, amounts: Amounts) -> float:
+        """Return the dominant share of a user who holds these amounts in addition."""
+        held = self._held.get(user, {})
+        return self._largest(self.of(user), {n: held.get(n, 0) + a for n, a in amounts.items()})
+
+    def fraction(self, amounts: Amounts) -> float:
+        """Return the largest fraction of any resource in ``amounts``."""
+        return self._largest(0.0, amounts)
+
     def _largest(self, share: float, amounts: Amounts) -> float:
         capacity = self._capacity
         for name, amount in amounts.items():

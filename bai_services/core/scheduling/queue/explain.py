@@ -10,6 +10,7 @@ from ...resources import format_amount
 from ..caps import violation_facts
 from ..maintenance import NO_AGENTS
 from ..placement import Refusal
+from ..preemption.plan import Plan
 from .group_queue import GroupQueue
 from .model import PauseIfBusy, PendingSession, Reason, Reservation, no_op
 from .shape import Shape
@@ -23,6 +24,7 @@ ADVANCE_RESERVATION = "advance-reservation"
 POLICY = "policy"
 RESOURCES = "resources"
 RESERVATION = "reservation"
+PREEMPTION = "preemption"
 ORDER = "order"
 
 _RESERVED_CODES = frozenset(
@@ -78,13 +80,16 @@ def explain_group(group_queue: GroupQueue, pause_if_busy: PauseIfBusy = no_op) -
         if reasons != shape.reasons:
             shape.reasons = reasons
     group_queue.reserved = {
-        reservation.session_id: (
-            *group_queue.shape_of[reservation.session_id].reasons,
-            reserved(reservation),
-        )
+        reservation.session_id: _with_reservation(shape, reservation)
         for reservation in group_queue.reservations
-        if reservation.session_id in group_queue.shape_of
+        if (shape := group_queue.shape_of.get(reservation.session_id)) is not None
     }
+
+
+def _with_reservation(shape: Shape, reservation: Reservation) -> tuple[Reason, ...]:
+    if shape.pending.plan is not None:
+        return (preempts(shape.pending.plan), *shape.reasons)
+    return (*shape.reasons, reserved(reservation))
 
 
 def _shape_reasons(
@@ -210,6 +215,22 @@ def reserved(reservation: Reservation) -> Reason:
         session_id=reservation.session_id,
         starts_at=at,
         agents=sorted({place.agent_id for place in reservation.placements}),
+    )
+
+
+def preempts(plan: Plan) -> Reason:
+    """Return a passed check which states that other sessions are stopped for a session.
+
+    It does not name them, because its owner may not be allowed to see them.
+    """
+    at = plan.starts_at.isoformat()
+    return reason(
+        PREEMPTION,
+        TextTemplate.PREEMPTS.text(count=len(plan.victims), starts_at=at),
+        passed=True,
+        sessions=len(plan.victims),
+        stops_at=plan.stops_at.isoformat(),
+        starts_at=at,
     )
 
 

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from ..placement import Placement
+from ..preemption.plan import Preemption
 from .durations import Durations
 from .group_queue import GroupQueue
 from .model import Backfill, Decision, PauseIfBusy, PendingSession, RunningSession, no_op
 from .order import Turns
+from .preemption.group_plans import GroupPlans
 from .reserve import Reserver
 from .selection import FITS_BESIDE, HAS_CAPACITY, NEVER_FITS, NO_CAPACITY, UNTRIED
 from .shape import Shape
@@ -58,6 +60,8 @@ class GroupPass:
         self._never_fitting: set[int] = set()
         self._reserver: Reserver | None = None
         self._capped: tuple[int, int] | None = None
+        self._plans = GroupPlans(group_queue, now)
+        self.preemption: Preemption | None = None  # the new plan of this pass
         self._started: dict[Shape, int] = {}
         # Whether sessions have been charged since the current turns were selected.
         self._has_charged = False
@@ -69,6 +73,13 @@ class GroupPass:
         group_queue, quotas = self._group_queue, self._group_queue.quotas
         group_queue.stopped_by, group_queue.has_capped_ahead = "", False
         decisions: list[Decision] = []
+
+        def start_planned(shape: Shape, session_id: str, placements: tuple[Placement, ...]) -> None:
+            decisions.append(Decision(session_id, placements))
+            self._start(group_queue, shape, session_id, placements)
+            self._started[shape] = 1
+
+        self._plans.start_planned(start_planned)
         # 2. Order.
         turns = self._turns()
         while (shape := turns.peek()) is not None or self._is_cut:
@@ -116,12 +127,21 @@ class GroupPass:
                 turns.drop()
         group_queue.started(self._started)
         reservation = None if self._reserver is None else self._reserver.reservation
-        group_queue.reservations = () if reservation is None else (reservation,)
+        self.preemption = self._plans.new_plan(reservation)
+        self._plans.release()
+        group_queue.reservations = self._plans.reservations()
+        if reservation is not None:
+            group_queue.reservations += (reservation,)
         group_queue.has_spare_beside_reservation = False
         if self._reserver is not None:
             group_queue.has_spare_beside_reservation = self._reserver.has_spare_cpu()
             self._reserver.recycle_forks()
         return decisions
+
+    @property
+    def dropped_plans(self) -> list[str]:
+        """The sessions whose plan no longer helps."""
+        return self._plans.dropped
 
     def _turns(self, before: Turns | None = None) -> Turns:
         """Select the shapes that the pass must examine next (under fifo and lifo, at most
@@ -231,9 +251,10 @@ class GroupPass:
             return False
         reserver = Reserver(
             group_queue.placer,
-            group_queue.releases(self._now, self._durations),
+            self._plans.releases(self._durations),
             self._now,
             self._durations,
+            self._plans.carry_out,
         )
         reservation = reserver.reserve(pending, shape.handle)
         if reservation is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -13,7 +13,6 @@ from ..caps import Scope
 from ..placement import AgentState
 from ..placement.placer import Placer
 from .dominant_shares import DominantShares, capacity_of, fair_factor
-from .durations import Durations
 from .model import (
     DailyUsage,
     GroupState,
@@ -25,8 +24,8 @@ from .model import (
     RunningSession,
 )
 from .order import Standing
+from .preemption.candidates import Candidates
 from .quota import Quotas
-from .releases import Releases
 from .selection import Selection
 from .shape import Shape, ShapeKey, shape_key
 
@@ -51,6 +50,8 @@ class GroupQueue:
         self.shapes: dict[ShapeKey, Shape] = {}
         self.shape_of: dict[str, Shape] = {}
         self.selection = Selection()
+        # Shapes of the sessions with a plan (one session each); not in ``selection``.
+        self.planned: dict[str, Shape] = {}
         # Sessions excluded from passes. Deferred: their start time has not come. Blocked: their
         # account, keypair, project or domain is inactive, or a dependency is unmet.
         self.deferred: dict[str, PendingSession] = {}
@@ -60,6 +61,14 @@ class GroupQueue:
         self.by_end: list[tuple[datetime, datetime, str]] = []
         # Running sessions without an enforced end.
         self.unlimited: dict[str, RunningSession] = {}
+        # Sessions that are being stopped.
+        self.ending: dict[str, RunningSession] = {}
+        # Sessions that may be preempted; None: no pass has needed them yet.
+        self.candidates: Candidates | None = None
+        # Whether passes may make new plans, and when the next one may be possible although nothing
+        # else changes.
+        self.may_plan = True
+        self.next_plan_at: datetime | None = None
         self.unreported: list[str] = []  # excluded sessions whose reasons are not reported yet
         self._alarms: list[tuple[datetime, str]] = []
         self.shares = DominantShares()
@@ -100,7 +109,8 @@ class GroupQueue:
         other.quotas = quotas
         other.agents, other.placer = dict(self.agents), self.placer.fork_for_thread()
         other.shapes, other.shape_of = dict(self.shapes), dict(self.shape_of)
-        other.selection = self.selection.copy()
+        other.selection, other.planned = self.selection.copy(), dict(self.planned)
+        other.ending, other.candidates = dict(self.ending), None
         other.deferred, other.blocked = dict(self.deferred), dict(self.blocked)
         other.by_end, other.unlimited = list(self.by_end), dict(self.unlimited)
         other.running, other.shares = dict(self.running), self.shares.copy()
@@ -112,7 +122,7 @@ class GroupQueue:
 
         This queue may itself be a fork, whose original may since have changed the shared members of
         shapes and the shared alarms. Therefore the members are rebuilt from ``pending``, and the
-        alarms from the deferred sessions.
+        alarms from the deferred sessions. Passes on the copy make no new plans for preemption.
         """
         other = self.fork(quotas)
         copies = {id(shape): shape.without_members(other.placer) for shape in self.shapes.values()}
@@ -123,6 +133,8 @@ class GroupQueue:
         for shape in other.shapes.values():
             shape.members.sort()
         other.selection.replace(lambda shape: copies[id(shape)])
+        other.planned = {key: copies[id(shape)] for key, shape in self.planned.items()}
+        other.may_plan = False
         times = ((session.not_before, key) for key, session in self.deferred.items())
         other._alarms = [(at, key) for at, key in times if at is not None]
         heapify(other._alarms)
@@ -150,8 +162,11 @@ class GroupQueue:
         if shape is None:
             self._numbers += 1
             shape = self.shapes[key] = Shape(self._numbers, pending, self.quotas, self.placer)
-            self.selection.add(shape)
-        self.selection.mark_changed(shape)
+            if pending.plan is None:
+                self.selection.add(shape)
+            else:
+                self.planned[pending.id] = shape
+        self._mark_changed(shape)
         insort(shape.members, (pending.sequence, pending.id))
         shape.fresh.append(pending.id)
         self.shape_of[pending.id] = shape
@@ -165,7 +180,7 @@ class GroupQueue:
         if shape is not None:
             at = bisect_left(shape.members, (pending.sequence, pending.id))
             del shape.members[at]
-            self.selection.mark_changed(shape)
+            self._mark_changed(shape)
             self._drop_if_empty(shape)
 
     def started(self, counts: Mapping[Shape, int]) -> None:
@@ -175,13 +190,20 @@ class GroupQueue:
             for _, session_id in shape.members[part]:
                 del self.shape_of[session_id]
             del shape.members[part]
-            self.selection.mark_changed(shape)
+            self._mark_changed(shape)
             self._drop_if_empty(shape)
+
+    def _mark_changed(self, shape: Shape) -> None:
+        if shape.pending.plan is None:
+            self.selection.mark_changed(shape)
 
     def _drop_if_empty(self, shape: Shape) -> None:
         if not shape.members:
             del self.shapes[shape.key]
-            self.selection.drop(shape)
+            if shape.pending.plan is None:
+                self.selection.drop(shape)
+            else:
+                del self.planned[shape.pending.id]
             if shape.handle > _MAX_HANDLES + 4 * len(self.shapes):
                 self._replace_placer()
 
@@ -202,6 +224,8 @@ class GroupQueue:
         times = [r.starts_at for r in self.reservations if r.starts_at is not None]
         if self._alarms:
             times.append(self._alarms[0][0])
+        if self.next_plan_at is not None:
+            times.append(self.next_plan_at)
         return min(times, default=None)
 
     # ---- Running sessions ----
@@ -211,6 +235,10 @@ class GroupQueue:
         if running.id in self.running:
             self.untrack_running(running.id)
         self.running[running.id] = running
+        if running.is_ending:
+            self.ending[running.id] = running
+        if self.candidates is not None:
+            self.candidates.add(running)
         if running.ends_at is None:
             self.unlimited[running.id] = running
         else:
@@ -219,15 +247,33 @@ class GroupQueue:
     def untrack_running(self, session_id: str) -> None:
         """Remove a session that is no longer running."""
         running = self.running.pop(session_id)
+        self.ending.pop(session_id, None)
+        if self.candidates is not None:
+            self.candidates.remove(session_id)
         if running.ends_at is None:
             del self.unlimited[session_id]
         else:
             end = (running.ends_at, running.started_at, session_id)
             del self.by_end[bisect_left(self.by_end, end)]
 
-    def releases(self, now: datetime, durations: Durations) -> Releases:
-        """Return when the running sessions are expected to release their resources."""
-        return Releases(self.running, self.by_end, self.unlimited.values(), now, durations)
+    def preemptible(self) -> Candidates:
+        """Return the running sessions that may be preempted."""
+        if self.candidates is None or self.candidates.is_worn:
+            self.candidates = Candidates(self.running.values())
+        return self.candidates
+
+    def victims(self) -> frozenset[str]:
+        """Return the sessions that are victims of any plan."""
+        plans = (shape.pending.plan for shape in self.planned.values())
+        return frozenset(key for plan in plans if plan is not None for key in plan.victim_ids)
+
+    def ended_before(self, until: datetime) -> list[RunningSession]:
+        """Return the running sessions that are being stopped, or that end at the latest at
+        ``until``.
+        """
+        count = bisect_right(self.by_end, until, key=lambda end: end[0])
+        with_end = {key: self.running[key] for _, _, key in self.by_end[:count]}
+        return list({**self.ending, **with_end}.values())
 
     # ---- Quota reserved for sessions with a reservation ----
 

@@ -15,6 +15,8 @@ from ..caps import Scope, ScopeCaps, Usage
 from ..maintenance import MaintenanceWindow
 from ..placement import AgentState, Placement, Policy, Request
 from ..placement.pricing.tables import Tables
+from ..preemption.options import OFF, PreemptionOptions
+from ..preemption.plan import Plan, Preemption
 
 # Result of one check of a pending session as a JSON object: check, passed, message (in English),
 # coded (the ``CodedText`` of the message as JSON), and facts.
@@ -98,6 +100,7 @@ class GroupState:
     maintenance: tuple[MaintenanceWindow, ...] = ()
     # The approved advance reservations that have not ended.
     held: tuple[HeldAgents, ...] = ()
+    preemption: PreemptionOptions = OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,11 @@ class PendingSession:
     # request without restriction.
     maintenance: CodedText | None = None
     unrestricted: Request | None = None
+    # Compared between sessions of one user with the same priority, only by preemption.
+    job_priority: int = 0
+    is_preemptible: bool = True
+    # Set while running sessions are being stopped for this session.
+    plan: Plan | None = None
 
     def without_maintenance(self) -> PendingSession:
         """Return the session as it is without the restriction of its agents."""
@@ -152,6 +160,12 @@ class RunningSession:
     started_at: datetime
     ends_at: datetime | None = None  # enforced end; None: no limit
     kind: str = ""
+    priority: int = DEFAULT_PRIORITY
+    job_priority: int = 0
+    is_preemptible: bool = True
+    # Whether it has started and no stop was requested; whether a stop was requested.
+    is_running: bool = True
+    is_ending: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +262,8 @@ class PassResult:
     ``reasons`` is a view that is valid until the queue changes; sessions of one shape share a
     tuple. ``wake_at`` is the time at which the next pass is due even without changes; None: no such
     pass is due. ``changed`` holds the reasons that no earlier result of the same queue has
-    reported.
+    reported. ``preemptions`` are new plans of sessions that do not fit. ``dropped_plans`` are the
+    sessions whose plan no longer helps.
     """
 
     decisions: tuple[Decision, ...]
@@ -256,6 +271,8 @@ class PassResult:
     reservations: tuple[Reservation, ...] = ()
     wake_at: datetime | None = None
     changed: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
+    preemptions: tuple[Preemption, ...] = ()
+    dropped_plans: tuple[str, ...] = ()
 
 
 class SuggestionKind(StrEnum):

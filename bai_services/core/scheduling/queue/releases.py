@@ -92,3 +92,13 @@ class Releases(Sequence[Release]):
         while len(self._computed) < wanted:
             self._computed.append(next(self._coming))
         return self._computed[at]
+
+
+def releases_of(
+    sessions: Iterable[RunningSession], now: datetime, durations: Durations
+) -> Releases:
+    """Return the releases of sessions, in any order."""
+    running = {session.id: session for session in sessions}
+    by_end = sorted((s.ends_at, s.started_at, s.id) for s in running.values() if s.ends_at)
+    unlimited = [session for session in running.values() if session.ends_at is None]
+    return Releases(running, by_end, unlimited, now, durations)

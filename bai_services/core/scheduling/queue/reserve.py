@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -37,11 +37,15 @@ class Reserver:
         running: Iterable[RunningSession] | Releases,
         now: datetime,
         durations: Durations | Mapping[str, Sequence[int]],
+        carry_out: Callable[[Placer], None] | None = None,
     ) -> None:
         """Store the running sessions of the group, or their releases.
 
-        ``placer`` must include the usage of these sessions.
+        ``placer`` must include the usage of these sessions. ``carry_out`` changes a fork of it as
+        if the plans of the group (``GroupPlans``) were already carried out; then the sessions must
+        be those of this state.
         """
+        self._carry_out = carry_out
         self._placer = placer
         self._now = now
         self._durations = durations if isinstance(durations, Durations) else Durations(durations)
@@ -69,6 +73,8 @@ class Reserver:
         if self._future is not None:
             return None
         future = self._placer.fork()
+        if self._carry_out is not None:
+            self._carry_out(future)
         releases = self._releases()
         count = count_releases_until_fit(future, shape, releases)
         if count is None:

@@ -11,6 +11,7 @@ from ..advance_reservations import both, held_restriction
 from ..caps import Scope
 from ..maintenance import NO_AGENTS, restriction
 from ..placement import AgentState, Designation, Placement
+from ..preemption.plan import Plan, Preemption
 from .dominant_shares import amounts_by_resource, fair_scopes, today
 from .durations import Durations
 from .explain import blocked_reasons, explain_group
@@ -45,6 +46,8 @@ def run_pass(snapshot: Snapshot) -> PassResult:
 
 # Maximum number of rounds in one pass (see ``Queue._decide``); more than three are rarely needed.
 MAX_ROUNDS = 10
+# Maximum number of preemption plans that one pass makes for a group, plus one.
+MAX_PLANS = 5
 
 
 class Queue:
@@ -74,6 +77,9 @@ class Queue:
         self._version = 0  # incremented when usage counters or caps change
         self._revision = 0
         self._last = PassResult((), {})
+        # Plans of the current pass.
+        self._preemptions: list[Preemption] = []
+        self._dropped_plans: list[str] = []
         self._group_queues = self._new_group_queues(snapshot)
         self._group_of_agent = {agent.id: agent.resource_group for agent in snapshot.agents}
         for running in snapshot.running:
@@ -131,6 +137,16 @@ class Queue:
     def running(self, group: str) -> list[RunningSession]:
         """Return the running sessions of a group."""
         return list(self.group_queue(group).running.values())
+
+    def stops(self) -> dict[str, datetime]:
+        """Return when victims of preemption plans are stopped."""
+        return {
+            key: plan.stops_at
+            for group_queue in self._group_queues.values()
+            for shape in group_queue.planned.values()
+            if (plan := shape.pending.plan) is not None
+            for key in plan.victim_ids
+        }
 
     def all_running(self) -> list[RunningSession]:
         """Return all running sessions."""
@@ -337,7 +353,8 @@ class Queue:
         if not group_queues:
             return self._unchanged()
         self._revision += 1
-        # 2.-6. Order, admit, place, reserve, backfill.
+        # 2.-6. Order, admit, place, reserve, backfill, preempt.
+        self._preemptions, self._dropped_plans = [], []
         decisions = self._decide(group_queues)
         # 7. Explain the changed groups, and all groups if a usage counter or a cap has changed.
         changed: dict[str, tuple[Reason, ...]] = {}
@@ -348,13 +365,28 @@ class Queue:
                 if explains:
                     explain_group(group_queue, self.pause_if_busy)
                     changed.update(unreported_reasons(group_queue))
+        self._mark_planned()
         reservations = tuple(
             r for group_queue in self._group_queues.values() for r in group_queue.reservations
         )
         self._last = PassResult(
-            tuple(decisions), Reasons(self), reservations, self.next_wake_at(), changed
+            tuple(decisions),
+            Reasons(self),
+            reservations,
+            self.next_wake_at(),
+            changed,
+            tuple(self._preemptions),
+            tuple(self._dropped_plans),
         )
         return self._last
+
+    def _mark_planned(self) -> None:
+        """Mark groups whose plans have changed: the next pass may make other plans."""
+        for preemption in self._preemptions:
+            self.group_queue(preemption.group).is_dirty = True
+        for session_id in self._dropped_plans:
+            if (pending := self._pending.get(session_id)) is not None:
+                self.group_queue(pending.request.resource_group).is_dirty = True
 
     def _apply_maintenance(self, group_queue: GroupQueue) -> None:
         """Restrict the sessions of a group to the agents that maintenance and advance reservations
@@ -412,6 +444,8 @@ class Queue:
             r.starts_at is not None and r.starts_at <= self._now for r in group_queue.reservations
         ):
             group_queue.is_dirty = True
+        if group_queue.next_plan_at is not None and group_queue.next_plan_at <= self._now:
+            group_queue.is_dirty = True
         return group_queue.is_dirty or group_queue.quota_version != self._version
 
     def _decide(self, group_queues: list[GroupQueue]) -> list[Decision]:
@@ -464,8 +498,28 @@ class Queue:
         if not group_queue.state.is_active:
             group_queue.reservations = ()
             return []
-        one = GroupPass(group_queue, self._start, self._now, self._learned())
-        return one.run(self._pending, self.pause_if_busy)
+        decisions: list[Decision] = []
+        for _ in range(MAX_PLANS):
+            group_queue.release_reserved_quota()
+            one = GroupPass(group_queue, self._start, self._now, self._learned())
+            decisions += one.run(self._pending, self.pause_if_busy)
+            for session_id in one.dropped_plans:
+                self._dropped_plans.append(session_id)
+                self._set_plan(session_id, None)
+            if one.preemption is None:
+                break
+            # Run again, to hold resources for the new plan.
+            self._preemptions.append(one.preemption)
+            self._set_plan(one.preemption.session_id, one.preemption.plan)
+        return decisions
+
+    def _set_plan(self, session_id: str, plan: Plan | None) -> None:
+        """Set or remove the plan of a pending session; the next pass of its group uses it."""
+        pending = self._pending[session_id]
+        group_queue = self.group_queue(pending.request.resource_group)
+        group_queue.remove(pending)
+        self._pending[session_id] = replace(pending, plan=plan)
+        group_queue.add(self._pending[session_id], self._now)
 
     def _learned(self) -> Durations:
         known = self._durations
@@ -473,8 +527,10 @@ class Queue:
 
     def _unchanged(self) -> PassResult:
         last = self._last
-        if last.decisions or last.changed:
-            last = self._last = replace(last, decisions=(), changed={})
+        if last.decisions or last.changed or last.preemptions or last.dropped_plans:
+            last = self._last = replace(
+                last, decisions=(), changed={}, preemptions=(), dropped_plans=()
+            )
         return last
 
     def next_wake_at(self) -> datetime | None:
@@ -518,6 +574,10 @@ class Queue:
             self._now,
             None if seconds is None else self._now + timedelta(seconds=seconds),
             pending.kind,
+            pending.priority,
+            pending.job_priority,
+            pending.is_preemptible,
+            is_running=False,
         )
         self._track_running(running)
         self._quotas.allocate(shape.rows, shape.need)

@@ -29,6 +29,9 @@ def shape_key(pending: PendingSession) -> ShapeKey:
         pending.priority,
         pending.max_run_seconds,
         pending.kind,
+        pending.job_priority,
+        # A session with a plan has its own shape.
+        None if pending.plan is None else pending.id,
         # The request without restriction is not needed: the restricted one implies it.
         None if pending.maintenance is None else str(pending.maintenance),
         pending.reservation_id,

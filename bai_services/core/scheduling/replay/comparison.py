@@ -79,7 +79,8 @@ class PolicyReport:
     The makespan is the time from the first request in the period to the end of the last session.
     ``than_history`` and ``than_current`` compare starts with the history and with the replay of the
     current policy. ``than_history`` is None in the history; ``than_current`` is None in the history
-    and in the replay of the current policy.
+    and in the replay of the current policy. ``preemptions`` and ``lost_seconds`` (see ``Replay``) are
+    0 in the history.
     """
 
     name: str
@@ -88,6 +89,8 @@ class PolicyReport:
     backfill: str
     sessions: int
     started: int
+    preemptions: int
+    lost_seconds: int
     wait_seconds: Waits
     makespan_seconds: int
     fragmentation_percent: float
@@ -273,6 +276,8 @@ def _report(
         backfill=policy.options.backfill.value,
         sessions=len(measured),
         started=len(started),
+        preemptions=replayed.preemptions,
+        lost_seconds=replayed.lost_seconds,
         wait_seconds=_waits(measured),
         makespan_seconds=max(ends, default=first) - first,
         fragmentation_percent=mean_fragmentation(replayed),

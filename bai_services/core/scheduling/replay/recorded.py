@@ -83,6 +83,8 @@ class RecordedSession:
     limit_seconds: int | None = None
     has_dependencies: bool = False
     is_blocked: bool = False
+    job_priority: int = 0
+    is_preemptible: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +244,8 @@ def _job(session: RecordedSession, origin: datetime, seconds: int) -> Job:
         not_before=None if ready is None else _seconds(ready, origin),
         cancelled=None if cancelled_at is None else _seconds(cancelled_at, origin),
         request=request,
+        job_priority=session.job_priority,
+        is_preemptible=session.is_preemptible,
     )
 
 

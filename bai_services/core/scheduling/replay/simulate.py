@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ...resources import ResourceSlots
 from ..caps import Scope, ScopeCaps, ScopeKind
 from ..placement import AgentState, Mode, Placement, Request, Strategy, build_tables
+from ..preemption.options import PreemptionMode
 from ..queue import (
     Changes,
     DailyUsage,
@@ -27,6 +28,7 @@ from ..queue import (
 )
 from ..queue.durations import Durations
 from ..queue.explain import explain_group
+from ..queue.model import DEFAULT_PRIORITY
 from .daily_usage import UsageByDay
 from .workload import GROUP, Job
 
@@ -98,7 +100,8 @@ class Replay:
     """Result of a replay.
 
     ``reasons`` explains why jobs were still pending at the end. ``first_reservations`` holds the
-    first reservation of each job that had one, and its time in seconds.
+    first reservation of each job that had one, and its time in seconds. ``preemptions``: how often
+    a job was preempted; ``lost_seconds``: run time before these stops, which the jobs repeat.
     """
 
     agents: tuple[AgentState, ...]
@@ -107,6 +110,8 @@ class Replay:
     reasons: Mapping[str, tuple[Reason, ...]]
     first_reservations: Mapping[str, tuple[int, Reservation]]
     passes: int
+    preemptions: int = 0
+    lost_seconds: int = 0
 
 
 class _Kind(IntEnum):
@@ -133,7 +138,13 @@ class _World:
     """State of the simulation outside the queue."""
 
     started: dict[str, tuple[int, tuple[Placement, ...]]] = field(default_factory=dict)
+    # Ends of jobs as a heap; an entry counts only if it is also in ``ends_at``.
     ends: list[tuple[int, str]] = field(default_factory=list)
+    ends_at: dict[str, int] = field(default_factory=dict)
+    # Stops of victims: (second, victim, session for which it is stopped), as a heap.
+    stops: list[tuple[int, str, str]] = field(default_factory=list)
+    preemptions: int = 0
+    lost_seconds: int = 0
     first_reservations: dict[str, tuple[int, Reservation]] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     passes: int = 0
@@ -209,6 +220,7 @@ class _Driver:
         )
         self._events = self._events_from(first)
         self._next = 0
+        self._started: list[RunningSession] = []
         self._queue = Queue(
             Snapshot(
                 (),
@@ -260,7 +272,7 @@ class _Driver:
         wake: int | None = None
         reported = 0.0
         while True:
-            times = [world.ends[0][0]] if world.ends else []
+            times = [heap[0][0] for heap in (world.ends, world.stops) if heap]
             if self._next < len(self._events):
                 times.append(self._events[self._next].seconds)
             if wake is not None and times:
@@ -277,10 +289,15 @@ class _Driver:
         """Simulate one second. Return when the queue requests the next pass; None: no request."""
         world, queue = self._world, self._queue
         removed = self._ended(seconds)
+        preempted = self._preempted(seconds)
         history = None
         if self._usage_by_day is not None and self._usage_by_day.is_due(seconds):
             history = self._usage_by_day.history()
-        changes = self._changes(seconds, removed)
+        changes = self._changes(seconds, [*removed, *preempted])
+        if self._state.preemption.mode is PreemptionMode.RESCHEDULE:
+            # They begin again, at their places in the queue.
+            again = tuple(self._pending(self._jobs[key]) for key in preempted)
+            changes = replace(changes, pending=(*changes.pending, *again))
         # Agents are added first, because sessions of the second call may run on the new agents.
         queue.apply(Changes(agents=changes.agents))
         queue.apply(replace(changes, agents=(), history=history))
@@ -288,6 +305,10 @@ class _Driver:
         world.passes += 1
         for decision in result.decisions:
             self._start(decision, seconds)
+        for preemption in result.preemptions:
+            stops_at = int((preemption.plan.stops_at - EPOCH).total_seconds())
+            for victim in preemption.plan.victim_ids:
+                heappush(world.stops, (max(seconds + 1, stops_at), victim, preemption.session_id))
         for reservation in result.reservations:
             world.first_reservations.setdefault(reservation.session_id, (seconds, reservation))
         if seconds >= self._sample_at:
@@ -300,10 +321,28 @@ class _Driver:
     def _ended(self, seconds: int) -> list[str]:
         world, removed = self._world, []
         while world.ends and world.ends[0][0] <= seconds:
-            _, session_id = heappop(world.ends)
+            at, session_id = heappop(world.ends)
+            if world.ends_at.get(session_id) != at:
+                continue  # it was preempted
+            del world.ends_at[session_id]
             self._count_ended(self._jobs[session_id])
             removed.append(session_id)
         return removed
+
+    def _preempted(self, seconds: int) -> list[str]:
+        """Return the victims that are stopped in this second, for sessions that still wait."""
+        world, preempted = self._world, []
+        while world.stops and world.stops[0][0] <= seconds:
+            _, victim, session_id = heappop(world.stops)
+            waiting = self._queue.pending(session_id)
+            plan = None if waiting is None else waiting.plan
+            if plan is None or victim not in plan.victim_ids or victim not in world.ends_at:
+                continue
+            del world.ends_at[victim]
+            world.preemptions += 1
+            world.lost_seconds += seconds - world.started[victim][0]
+            preempted.append(victim)
+        return preempted
 
     def _count_ended(self, job: Job) -> None:
         self._durations.add(job.kind, job.seconds)
@@ -313,7 +352,9 @@ class _Driver:
     def _changes(self, seconds: int, removed: list[str]) -> Changes:
         """Return the changes of this second: the sessions in ``removed``, and all due events."""
         pending: dict[str, PendingSession] = {}
-        running: list[RunningSession] = []
+        # Sessions that the last pass has started now run, so that they may be preempted.
+        running = [s for s in self._started if s.id in self._world.ends_at]
+        self._started = []
         joined: list[AgentState] = []
         left: list[str] = []
         while self._next < len(self._events) and self._events[self._next].seconds <= seconds:
@@ -328,7 +369,7 @@ class _Driver:
                     job, start = self._jobs[subject], self._conditions.starts[subject]
                     self._world.started[subject] = start
                     if start.seconds + job.seconds > seconds:
-                        heappush(self._world.ends, (start.seconds + job.seconds, subject))
+                        self._end_at(start.seconds + job.seconds, subject)
                         running.append(self._running(job, start))
                     else:
                         # The job has already ended, so the pass of this second can use its
@@ -358,6 +399,9 @@ class _Driver:
             began,
             None if job.limit is None else began + timedelta(seconds=job.limit),
             job.kind,
+            DEFAULT_PRIORITY if job.priority is None else job.priority,
+            job.job_priority,
+            job.is_preemptible,
         )
 
     def _request(self, job: Job, group: str) -> Request:
@@ -384,13 +428,21 @@ class _Driver:
             created_at=_at(job.submitted),
             max_run_seconds=job.limit,
             kind=job.kind,
+            job_priority=job.job_priority,
+            is_preemptible=job.is_preemptible,
         )
         return pending if job.priority is None else replace(pending, priority=job.priority)
 
     def _start(self, decision: Decision, seconds: int) -> None:
         job = self._jobs[decision.session_id]
         self._world.started[job.id] = (seconds, decision.placements)
-        heappush(self._world.ends, (seconds + job.seconds, job.id))
+        self._end_at(seconds + job.seconds, job.id)
+        if self._state.preemption.enabled:
+            self._started.append(self._running(job, Start(seconds, decision.placements)))
+
+    def _end_at(self, seconds: int, session_id: str) -> None:
+        self._world.ends_at[session_id] = seconds
+        heappush(self._world.ends, (seconds, session_id))
 
     def _sample(self, seconds: int) -> None:
         world = self._world
@@ -399,7 +451,7 @@ class _Driver:
             Sample(
                 seconds,
                 self._queue.count_pending(),
-                len(world.ends),
+                len(world.ends_at),
                 group_queue.placer.fragmentation(),
             )
         )
@@ -422,6 +474,8 @@ class _Driver:
             },
             world.first_reservations,
             world.passes,
+            world.preemptions,
+            world.lost_seconds,
         )
 
 

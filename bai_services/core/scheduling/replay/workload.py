@@ -46,6 +46,8 @@ class Job:
     not_before: int | None = None
     cancelled: int | None = None
     request: Request | None = None
+    job_priority: int = 0
+    is_preemptible: bool = True
 
     @property
     def ready(self) -> int:

@@ -11,6 +11,7 @@ from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.resources import CPU, MEM, ResourceSlots, parse_amount
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.core.sessions.rules import DEFAULT_SHARED_MEMORY, check_resources, fill_slots
+from bai_services.core.sessions.spec import MAX_PRIORITY
 from bai_services.db.sessions.requests import (
     GroupFacts,
     ImageFacts,
@@ -20,7 +21,6 @@ from bai_services.db.sessions.requests import (
 )
 
 DEFAULT_PRIORITY = 10
-MAX_PRIORITY = 100
 CREATABLE_TYPES = (SessionType.INTERACTIVE, SessionType.BATCH)
 
 
@@ -154,6 +154,16 @@ def choose_resources(
         shared_bytes = preferred if preferred < slots.get(MEM, 0) else DEFAULT_SHARED_MEMORY
     check_resources(slots, shared_bytes, image.name, (image.min_slots, image.max_slots))
     return slots, shared_bytes
+
+
+def choose_job_priority(job_priority: int) -> int:
+    """Return the job priority; raise ``InvalidRequest`` if it is not between 0 and 100."""
+    if not 0 <= job_priority <= MAX_PRIORITY:
+        raise InvalidRequest(
+            f"job_priority must be between 0 and {MAX_PRIORITY}, not {job_priority}",
+            field="job_priority",
+        )
+    return job_priority
 
 
 def choose_priority(priority: int | None, keypair: KeypairFacts | None) -> int:

@@ -24,6 +24,7 @@ from bai_services.db.sessions.requests import GroupFacts, ImageFacts, Offer
 from .choices import (
     choose_group,
     choose_image,
+    choose_job_priority,
     choose_preset,
     choose_priority,
     choose_resources,
@@ -159,6 +160,7 @@ async def _check_names(request: SessionSpec, sources: NameSources, problems: _Pr
         labels = image.labels
         problems.check("preopen_ports", lambda: check_preopen_ports(request.preopen_ports, labels))
     problems.check("priority", lambda: choose_priority(request.priority, offer.keypair))
+    problems.check("job_priority", lambda: choose_job_priority(request.job_priority))
     for number, mount in enumerate(request.mounts[:MAX_MOUNTS]):
         await _check_mount(number, mount, sources, problems)
 

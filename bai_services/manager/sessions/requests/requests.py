@@ -49,6 +49,7 @@ from ...scheduling.admission_checks import (
 from .choices import (
     choose_group,
     choose_image,
+    choose_job_priority,
     choose_preset,
     choose_priority,
     choose_project,
@@ -232,6 +233,8 @@ class Requests:
             starts_at=starts_at,
             batch_timeout_seconds=batch.batch_timeout_seconds,
             callback_url=check_url(request.callback_url, self._callback_reach),
+            job_priority=choose_job_priority(request.job_priority),
+            is_preemptible=request.is_preemptible,
             reuse=request.reuse,
             cluster_mode=request.cluster_mode,
             sub_kernel_ids=tuple(str(uuid.uuid4()) for _ in range(1, request.cluster_size)),

@@ -48,13 +48,21 @@ export const stoppingChecks = ({ idle_checks: checks }: Session) =>
 
 /** The time at which a session is stopped if it is not used or extended; undefined: never. */
 export const endOf = (session: Session) =>
-  [session.idle_ends_at, session.ends_at, ...stoppingChecks(session).map(check => check.ends_at)]
+  [
+    session.idle_ends_at,
+    session.ends_at,
+    session.preemption?.stops_at ?? null,
+    ...stoppingChecks(session).map(check => check.ends_at)
+  ]
     .filter(time => time !== null)
     .sort()[0];
 
-/** Why a session ends first: because it is idle, or because its lifetime ends. */
-export const endKind = (session: Session): 'idle' | 'checker' | 'lifetime' => {
+/** Why a session ends first: it is idle, its lifetime ends, or it is preempted. */
+export const endKind = (session: Session): 'idle' | 'checker' | 'lifetime' | 'preemption' => {
   const end = endOf(session);
+  if (end === session.preemption?.stops_at) {
+    return 'preemption';
+  }
   const check = stoppingChecks(session).find(({ ends_at }) => ends_at === end);
   if (end === session.ends_at || check?.type === 'session-lifetime') {
     return 'lifetime';

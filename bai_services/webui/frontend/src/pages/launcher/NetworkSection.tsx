@@ -1,5 +1,5 @@
 import { useState } from 'react';
-import { Input, InputNumber, Select } from 'antd';
+import { Checkbox, Input, InputNumber, Select } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { meQuery } from '../../data/accounts/me';
@@ -10,7 +10,7 @@ import { useLauncher } from './launcherContext';
 const MAX_PRIORITY = 100;
 const MAX_CHOICES = 20;
 
-/** Ports, dependencies, priority, and the callback URL. */
+/** Ports, dependencies, priorities, preemption, and the callback URL. */
 export function NetworkSection() {
   const { t } = useTranslation();
   const { form, change, options } = useLauncher();
@@ -52,6 +52,30 @@ export function NetworkSection() {
           value={form.priority}
           onChange={priority => change({ priority })}
         />
+      </Field>
+      <Field
+        name="job_priority"
+        label={t('launcher.job-priority')}
+        help={t('launcher.job-priority-help')}
+      >
+        <InputNumber
+          id={idOf('job_priority')}
+          min={0}
+          max={MAX_PRIORITY}
+          precision={0}
+          placeholder="0"
+          value={form.job_priority}
+          onChange={job_priority => change({ job_priority })}
+        />
+      </Field>
+      <Field name="is_preemptible" label="" help={t('launcher.not-preemptible-help')}>
+        <Checkbox
+          id={idOf('is_preemptible')}
+          checked={!form.is_preemptible}
+          onChange={event => change({ is_preemptible: !event.target.checked })}
+        >
+          {t('launcher.not-preemptible')}
+        </Checkbox>
       </Field>
       <Field name="callback_url" label={t('launcher.callback')} help={t('launcher.callback-help')}>
         <Input

@@ -15,7 +15,8 @@ const OPTIONS = [
   ['starts_at', '--starts-at'],
   ['batch_timeout', '--batch-timeout'],
   ['callback_url', '--callback-url'],
-  ['priority', '--priority']
+  ['priority', '--priority'],
+  ['job_priority', '--job-priority']
 ] as const;
 
 /**
@@ -57,6 +58,9 @@ export function commandOf(request: SessionRequest): string {
   }
   for (const key of request.dependencies ?? []) {
     add('--depends-on', key);
+  }
+  if (request.is_preemptible === false) {
+    words.push('--not-preemptible');
   }
   for (const agent of request.agent_list ?? []) {
     add('--agent', agent);

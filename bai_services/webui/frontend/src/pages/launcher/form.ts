@@ -36,6 +36,8 @@ export interface LaunchForm {
   dependencies: string[];
   agent_list: string[];
   priority: number | null;
+  job_priority: number | null;
+  is_preemptible: boolean;
   callback_url: string;
 }
 
@@ -71,6 +73,8 @@ export const EMPTY: LaunchForm = {
   dependencies: [],
   agent_list: [],
   priority: null,
+  job_priority: null,
+  is_preemptible: true,
   callback_url: ''
 };
 
@@ -104,7 +108,7 @@ export function formOf(request: unknown): LaunchForm {
   const texts = Object.fromEntries(TEXTS.map(key => [key, textOf(given[key])]));
   const secrets = listOf(given['secret_environ']).map(textOf);
   const size = Number(given['cluster_size']);
-  const { priority } = given;
+  const { priority, job_priority: jobPriority } = given;
   return {
     ...EMPTY,
     ...texts,
@@ -122,7 +126,9 @@ export function formOf(request: unknown): LaunchForm {
     preopen_ports: listOf(given['preopen_ports']).map(Number).filter(Number.isInteger),
     dependencies: listOf(given['dependencies']).map(textOf),
     agent_list: listOf(given['agent_list']).map(textOf),
-    priority: typeof priority === 'number' ? priority : null
+    priority: typeof priority === 'number' ? priority : null,
+    job_priority: typeof jobPriority === 'number' ? jobPriority : null,
+    is_preemptible: given['is_preemptible'] !== false
   };
 }
 
@@ -169,7 +175,9 @@ export function requestOf(form: LaunchForm): SessionRequest {
     ...(form.agent_list.length > 0 && form.cluster_size === 1
       ? { agent_list: form.agent_list }
       : {}),
-    ...(form.priority === null ? {} : { priority: form.priority })
+    ...(form.priority === null ? {} : { priority: form.priority }),
+    ...(form.job_priority ? { job_priority: form.job_priority } : {}),
+    ...(form.is_preemptible ? {} : { is_preemptible: false })
   };
 }
 

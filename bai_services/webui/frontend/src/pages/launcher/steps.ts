@@ -17,6 +17,8 @@ const FIELDS = new Map<string, Step>([
   ['preopen_ports', 'network'],
   ['dependencies', 'network'],
   ['priority', 'network'],
+  ['job_priority', 'network'],
+  ['is_preemptible', 'network'],
   ['callback_url', 'network']
 ]);
 

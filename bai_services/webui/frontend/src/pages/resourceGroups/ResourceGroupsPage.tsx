@@ -3,6 +3,7 @@ import { EntityPage } from '../../components/entities/EntityPage';
 import { useQuery } from '@tanstack/react-query';
 import { meQuery } from '../../data/accounts/me';
 import { Links } from './Links';
+import { PreemptionOptions } from './PreemptionOptions';
 
 const RESOURCE_GROUPS: Entity = {
   name: 'resource-groups',
@@ -56,7 +57,12 @@ export function ResourceGroupsPage() {
       path="/resource-groups"
       title="pages.resource-groups"
       entities={[RESOURCE_GROUPS]}
-      details={(_, group) => <Links group={group} isWriter={isWriter} />}
+      details={(_, group) => (
+        <>
+          <PreemptionOptions group={group} isWriter={isWriter} />
+          <Links group={group} isWriter={isWriter} />
+        </>
+      )}
     />
   );
 }

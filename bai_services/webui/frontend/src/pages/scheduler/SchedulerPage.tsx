@@ -7,6 +7,7 @@ import { Forbidden } from '../../components/Forbidden';
 import { defined } from '../../components/list/listSearch';
 import { meQuery } from '../../data/accounts/me';
 import { groupNamesQuery, scheduleQuery } from '../../data/scheduling/schedule';
+import { PreemptionTable } from './PreemptionTable';
 import { TryPolicy } from './replays/TryPolicy';
 import { QueueTable, RunningTable } from './SchedulerTables';
 import type { SchedulerSearch, View } from './search';
@@ -17,7 +18,7 @@ const route = getRouteApi('/scheduler');
 const DEFAULT_RANGE: Range = '6h';
 const READERS: readonly string[] = ['admin', 'superadmin', 'monitor'];
 
-/** Schedule of a resource group, and replays of its history under other policies. */
+/** Schedule and preemptions of a resource group, and replays of its history. */
 export function SchedulerPage() {
   const { t } = useTranslation();
   const search = route.useSearch();
@@ -77,6 +78,11 @@ export function SchedulerPage() {
                   <GroupSchedule group={group} range={range} mayChange={mayChange} />
                 </>
               )
+            },
+            {
+              key: 'preemptions',
+              label: t('preemptions.title'),
+              children: <PreemptionTable group={group} />
             },
             {
               key: 'try',

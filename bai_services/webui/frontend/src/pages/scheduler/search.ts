@@ -2,8 +2,9 @@ import { defined, textIn } from '../../components/list/listSearch';
 import { MAX_POLICIES, policyOf, policyText } from './replays/policies';
 import { isRange, type Range } from './timeScale';
 
-/** What the page shows: the queue, or replays under other policies. */
-export type View = 'queue' | 'try';
+/** What the page shows: the queue, preemptions, or replays under other policies. */
+const VIEWS = ['queue', 'preemptions', 'try'] as const;
+export type View = (typeof VIEWS)[number];
 
 /** Length in days of the replayed period, which ends now. */
 export const REPLAY_PERIODS = { '1d': 1, '7d': 7, '30d': 30, '90d': 90 } as const;
@@ -29,7 +30,7 @@ export function readSchedulerSearch(search: Record<string, unknown>): SchedulerS
   return defined({
     group: textIn(search['group']),
     range: range !== undefined && isRange(range) ? range : undefined,
-    view: search['view'] === 'try' ? ('try' as const) : undefined,
+    view: VIEWS.slice(1).find(view => view === search['view']),
     since: since !== undefined && isReplayPeriod(since) ? since : undefined,
     policies: policiesIn(search['policies']),
     replay: textIn(search['replay'])

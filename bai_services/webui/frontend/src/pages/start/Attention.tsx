@@ -53,7 +53,7 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
   const { message } = App.useApp();
   const change = useChangeSession(session.id);
   const kind = endKind(session);
-  const isIdle = kind !== 'lifetime';
+  const isIdle = kind === 'idle' || kind === 'checker';
   // This notice is removed when the session no longer ends soon, so callbacks of `mutate` would not
   // be called.
   const keep = () =>
@@ -71,7 +71,7 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
           <Link to="/sessions" search={{ session: session.id }}>
             {session.name}
           </Link>{' '}
-          {t(isIdle ? 'start.ends-idle' : 'start.ends', {
+          {t(isIdle ? 'start.ends-idle' : kind === 'preemption' ? 'start.preempted' : 'start.ends', {
             time: formatSeconds(Math.max(0, left) / 1000, i18n.language)
           })}
         </>

@@ -12,6 +12,7 @@ import { readDataSearch } from '../../data/search';
 import { DeviceTags } from '../list/DeviceTags';
 import { readSessionsSearch } from '../search';
 import { hasLimits } from './CheckLimit';
+import { PreemptionWarning } from './PreemptionWarning';
 import { TimeLimits } from './TimeLimits';
 
 /** Notices about a session, and its fields that have a value. */
@@ -60,12 +61,16 @@ export function SessionFacts({ session }: { session: Session }) {
       )
     },
     { key: 'priority', children: isPending(session) && String(session.priority) },
+    { key: 'job-priority', children: session.job_priority > 0 && String(session.job_priority) },
+    { key: 'preemption', children: !session.is_preemptible && t('sessions.preemption-never') },
+    { key: 'restarts', children: session.restart_count > 0 && String(session.restart_count) },
     { key: 'created', children: timeOf(session.created_at) },
     { key: 'scheduled', children: timeOf(session.scheduled_at) },
     { key: 'ended', children: timeOf(session.terminated_at) }
   ];
   return (
     <>
+      <PreemptionWarning session={session} />
       {session.notices.map(notice => (
         <Alert key={notice} type="info" showIcon title={notice} style={{ marginBottom: 12 }} />
       ))}

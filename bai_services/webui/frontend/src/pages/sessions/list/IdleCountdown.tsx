@@ -4,21 +4,26 @@ import { endKind, endOf, type Session } from '../../../data/sessions/sessions';
 
 const WARNING_SECONDS = 600;
 
-/**
- * The time until a session is stopped because it is idle or its lifetime ends, whichever is first.
- */
+const TEXTS = {
+  idle: 'sessions.idle-ends',
+  checker: 'sessions.idle-ends',
+  lifetime: 'sessions.lifetime-ends',
+  preemption: 'sessions.preemption-ends'
+} as const;
+
+/** The time until a session is stopped, and why: what happens first. */
 export function IdleCountdown({ session }: { session: Session }) {
   const end = session.status === 'RUNNING' ? endOf(session) : undefined;
-  return end && <Countdown end={end} isIdle={endKind(session) !== 'lifetime'} />;
+  return end && <Countdown end={end} text={TEXTS[endKind(session)]} />;
 }
 
-function Countdown({ end, isIdle }: { end: string; isIdle: boolean }) {
+function Countdown({ end, text }: { end: string; text: string }) {
   const { t, i18n } = useTranslation();
   const seconds = Math.max(0, (Date.parse(end) - useNow()) / 1000);
   const time = formatSeconds(seconds, i18n.language);
   return (
     <span className={seconds < WARNING_SECONDS ? 'bai-danger' : 'bai-secondary'}>
-      {t(isIdle ? 'sessions.idle-ends' : 'sessions.lifetime-ends', { time })}
+      {t(text, { time })}
     </span>
   );
 }

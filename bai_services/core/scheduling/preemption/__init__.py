@@ -1,0 +1,1 @@
+"""Preemption: who may be stopped for whom, and plans to do so."""

@@ -1,0 +1,317 @@
+"""Choose the victims of a pending session: few sessions whose loss is small, and no more than
+needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from ....cluster.devices import is_device_slot, thousandths
+from ....resources import CPU as CPU_SLOT
+from ....resources import MEM as MEM_SLOT
+from ...placement import Mode, Placement, Placer, Request
+from ...preemption.options import PreemptionOptions, VictimOrder
+from ...preemption.rules import Rank, Rule, rule_of
+from ..model import Certainty, RunningSession
+from ..releases import Release
+from ..reserve import count_releases_until_fit
+from . import candidates as columns
+from .candidates import Candidates, Ints, microseconds
+
+# Maximum number of running sessions whose end is tried for one pending session.
+MAX_TRIED = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A pending session that does not fit now."""
+
+    request: Request
+    handle: int  # of the request, in the placer
+    rank: Rank
+    # Running sessions that are not considered: they are victims already, or end soon anyway.
+    kept: frozenset[str] = frozenset()
+    # Sessions of other users with the same priority that ``FAIR_SHARE`` allows to preempt.
+    over_share: frozenset[str] = frozenset()
+    # Victims must have a lower priority than this; None: no such limit.
+    below_priority: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """The sessions to preempt, with their rules, and the placements that they make possible."""
+
+    sessions: tuple[tuple[str, Rule], ...]
+    placements: tuple[Placement, ...]
+
+
+@dataclass(slots=True)
+class Search:
+    """The result of a search.
+
+    ``victims`` is None if no victims help. ``next_at`` is then the time at which another session
+    has run long enough to be preempted; None: there is no such session.
+    """
+
+    victims: Victims | None = None
+    next_at: datetime | None = None
+    tried: int = field(default=0, compare=False)
+
+
+def find_victims(
+    table: Candidates,
+    probe: Placer,
+    options: PreemptionOptions,
+    wanted: Wanted,
+    now: datetime,
+) -> Search:
+    """Find victims for a pending session.
+
+    ``probe`` is a fork of the group's placer, which this function changes. All kernels of the
+    session fit on it after the end of the victims, and would not fit if any one of them stayed.
+    """
+    rules = [rule_of(options, wanted.rank, rank) for rank in table.ranks]
+    rows = table.rows()
+    is_allowed = np.array([rule is not None for rule in rules], bool)
+    if not len(rows) or not is_allowed.any():
+        return Search()
+    rows = _without_kept(rows[is_allowed[rows[:, columns.RANK]]], table, rules, wanted)
+    earliest = microseconds(now - timedelta(seconds=options.min_runtime_seconds))
+    has_run = rows[:, columns.STARTED] <= earliest
+    next_at = None
+    if not has_run.all():
+        first = rows[~has_run][:, columns.STARTED].min() - earliest
+        next_at = now + timedelta(microseconds=int(first))
+    rows = rows[has_run]
+    if not len(rows):
+        return Search(next_at=next_at)
+    ordered = _by_loss(rows, table, options.order)
+    search = Search(next_at=next_at)
+    chosen = _chosen(ordered, table, probe, wanted, options.order, search)
+    if chosen is None:
+        return search
+    sessions = _without_superfluous(chosen, probe, wanted)
+    placements = probe.place(wanted.handle)
+    assert placements is not None  # the session fits after the end of ``sessions``
+    named = tuple((s.id, _rule(options, wanted, s)) for s in sessions)
+    return Search(Victims(named, placements), None, search.tried)
+
+
+def _rule(options: PreemptionOptions, wanted: Wanted, session: RunningSession) -> Rule:
+    rank = Rank(session.priority, session.job_priority, session.scopes)
+    rule = rule_of(options, wanted.rank, rank)
+    assert rule is not None  # only sessions with a rule are candidates
+    return rule
+
+
+def _without_kept(
+    rows: Ints, table: Candidates, rules: Sequence[Rule | None], wanted: Wanted
+) -> Ints:
+    """Drop the rows of sessions that must stay although a rule applies to them."""
+    if wanted.below_priority is not None:
+        limit = wanted.below_priority
+        is_below = np.array([rank.priority < limit for rank in table.ranks], bool)
+        rows = rows[is_below[rows[:, columns.RANK]]]
+    if wanted.kept:
+        rows = rows[~np.isin(rows[:, columns.SESSION], table.numbers_of(wanted.kept))]
+    if Rule.FAIR_SHARE in rules:
+        is_shared = np.array([rule is Rule.FAIR_SHARE for rule in rules], bool)
+        is_over = np.isin(rows[:, columns.SESSION], table.numbers_of(wanted.over_share))
+        rows = rows[~is_shared[rows[:, columns.RANK]] | is_over]
+    return rows
+
+
+def _by_loss(rows: Ints, table: Candidates, order: VictimOrder) -> Ints:
+    """Sort rows by priority, then by the loss of the session; the smallest is first."""
+    priorities = np.array([rank.priority for rank in table.ranks], np.int64)
+    if order is VictimOrder.OLDEST:
+        loss = rows[:, columns.STARTED]
+    elif order is VictimOrder.SMALLEST_RESOURCES:
+        loss = rows[:, columns.SIZE]
+    else:
+        loss = -rows[:, columns.STARTED]
+    by = np.lexsort((rows[:, columns.TIE], loss, priorities[rows[:, columns.RANK]]))
+    return rows[by]
+
+
+def _losses(ordered: Ints, order: VictimOrder) -> Ints:
+    """Return the loss of each session, to compare agents by the sums of their losses."""
+    if order is VictimOrder.OLDEST:
+        return np.arange(1, len(ordered) + 1)
+    if order is VictimOrder.SMALLEST_RESOURCES:
+        return ordered[:, columns.SIZE]
+    started = ordered[:, columns.STARTED]
+    losses: Ints = started.max() - started  # the run time, but for a constant
+    return losses
+
+
+def _chosen(
+    ordered: Ints,
+    table: Candidates,
+    probe: Placer,
+    wanted: Wanted,
+    order: VictimOrder,
+    search: Search,
+) -> list[RunningSession] | None:
+    """Release sessions on ``probe`` until the request fits; return them, the smallest loss first.
+
+    The first batch has the sessions of the agents on which the smallest loss frees enough; each
+    further batch has twice as many agents. None: the request does not fit even after all releases.
+    """
+    sessions: list[RunningSession] = []
+    known: set[int] = set()
+    for numbers in _batches(ordered, table, probe, wanted.request, order):
+        batch = [n for n in numbers if n not in known]
+        known.update(batch)
+        sessions += [table.sessions[n] for n in batch]
+        if len(sessions) > MAX_TRIED:
+            sessions = sessions[:MAX_TRIED]
+        trial = probe.fork()
+        count = count_releases_until_fit(
+            trial, wanted.handle, [_release_of(session) for session in sessions]
+        )
+        search.tried = len(sessions)
+        probe.recycle(trial)
+        if count is not None:
+            chosen = sessions[:count]
+            for session in chosen:
+                probe.release(session.placements)
+            chosen_numbers = table.numbers_of(session.id for session in chosen)
+            at = {table.sessions[n].id: _first(ordered, n) for n in chosen_numbers}
+            return sorted(chosen, key=lambda session: at[session.id])
+        if len(sessions) >= MAX_TRIED:
+            return None
+    return None
+
+
+def _first(ordered: Ints, number: int) -> int:
+    """Return the first position of a session."""
+    return int(np.argmax(ordered[:, columns.SESSION] == number))
+
+
+def _release_of(session: RunningSession) -> Release:
+    return Release(0.0, session.started_at, session.id, session.placements, Certainty.KNOWN)
+
+
+def _batches(
+    ordered: Ints, table: Candidates, probe: Placer, request: Request, order: VictimOrder
+) -> Iterator[list[int]]:
+    """Yield numbers of sessions in the order in which they should be tried.
+
+    ``ordered`` are the rows of the sessions that may be preempted, sorted by loss.
+    """
+    need = _need_of(request)
+    free, row_of_agent = probe.free_totals(), probe.agent_rows()
+    rows_of_agents = np.array([row_of_agent.get(a, -1) for a in table.agents], np.int64)
+    agents = rows_of_agents[ordered[:, columns.AGENT]]
+    amounts = ordered[:, [columns.CPU, columns.MEM, columns.DEVICES]]
+    is_known = agents >= 0
+    freed = np.zeros_like(free)
+    np.add.at(freed, agents[is_known], amounts[is_known])
+    is_enough = ((free + freed) >= need).all(axis=1)
+    is_useful = is_known & is_enough[agents]
+    numbers, agents = ordered[is_useful, columns.SESSION], agents[is_useful]
+    if not len(numbers):
+        return
+    # Rows in the order of their agents, and of the loss on each agent.
+    by_agent = np.lexsort((np.arange(len(agents)), agents))
+    agents, losses = agents[by_agent], _losses(ordered, order)[is_useful][by_agent]
+    sums = np.cumsum(amounts[is_useful][by_agent], axis=0)
+    starts = np.flatnonzero(np.r_[True, agents[1:] != agents[:-1]])
+    lengths = np.diff(np.r_[starts, len(agents)])
+    before = np.vstack([np.zeros((1, 3), np.int64), sums[:-1]])
+    before -= np.repeat(before[starts], lengths, axis=0)
+    # The first rows of an agent that together free enough.
+    is_first = (before < (need - free)[agents]).any(axis=1)
+    is_fewest = order is VictimOrder.FEWEST_SESSIONS
+    priorities = np.array([rank.priority for rank in table.ranks], np.int64)
+    of_rows = priorities[ordered[is_useful][by_agent][:, columns.RANK]]
+    highest = np.maximum.reduceat(np.where(is_first, of_rows, -1), starts)
+    counts = np.add.reduceat(is_first.astype(np.int64), starts)
+    total_loss = np.add.reduceat(np.where(is_first, losses, 0), starts)
+    keys = (agents[starts], total_loss, counts if is_fewest else highest)
+    best = np.lexsort((*keys, highest) if is_fewest else keys)
+    numbers = numbers[by_agent]
+    size = max(4, 2 * (request.kernels if request.mode is Mode.MULTI_NODE else 1))
+    at = 0
+    while at < len(best):
+        parts = [slice(starts[n], starts[n] + lengths[n]) for n in best[at : at + size]]
+        batch = [n for part in parts for n in numbers[part][is_first[part]].tolist()]
+        batch += [n for part in parts for n in numbers[part][~is_first[part]].tolist()]
+        yield list(dict.fromkeys(batch))
+        at += size
+        size *= 2
+
+
+def _need_of(request: Request) -> Ints:
+    """Return the cpu, mem and device thousandths that a request needs on one agent."""
+    together = request.kernels if request.mode is Mode.SINGLE_NODE else 1
+    slots: Mapping[str, int] = request.slots
+    devices = sum(thousandths(slot, n) for slot, n in slots.items() if is_device_slot(slot))
+    amounts = (slots.get(CPU_SLOT, 0), slots.get(MEM_SLOT, 0), devices)
+    return np.array([together * amount for amount in amounts], np.int64)
+
+
+def _without_superfluous(
+    chosen: Sequence[RunningSession], probe: Placer, wanted: Wanted
+) -> list[RunningSession]:
+    """Return the sessions without those whose end is not needed, the largest loss first.
+
+    ``probe`` has released all of them; the returned ones stay released.
+    """
+    needed = list(chosen)
+    room = _Room(probe, wanted.request)
+    has_changed = True
+    while has_changed:
+        has_changed = False
+        for session in reversed(list(needed)):
+            probe.allocate(session.placements)
+            if room.may_fit_with(session) and probe.fits(wanted.handle):
+                room.update(session)
+                needed.remove(session)
+                has_changed = True
+            else:
+                probe.release(session.placements)
+    return needed
+
+
+class _Room:
+    """How many kernels (of a request whose kernels are placed together: how many requests) each
+    agent of a placer has room for, by its totals.
+
+    This is an upper limit, and much faster to compute than a search.
+    """
+
+    def __init__(self, probe: Placer, request: Request) -> None:
+        self._probe = probe
+        need = _need_of(request)
+        self._columns = np.flatnonzero(need > 0)
+        self._need = need[self._columns]
+        self._wanted = request.kernels if request.mode is Mode.MULTI_NODE else 1
+        self._rows = probe.agent_rows()
+        self._of_agents = self._compute(probe.free_totals())
+        self._total = int(self._of_agents.sum())
+
+    def _compute(self, totals: Ints) -> Ints:
+        room: Ints = (totals[:, self._columns].clip(min=0) // self._need).min(axis=1)
+        return room
+
+    def _agents_of(self, session: RunningSession) -> list[int]:
+        agents = {placement.agent_id for placement in session.placements}
+        return sorted(self._rows[agent] for agent in agents if agent in self._rows)
+
+    def may_fit_with(self, session: RunningSession) -> bool:
+        """Return whether the request may fit after a change of the agents of a session."""
+        rows = self._agents_of(session)
+        room = self._compute(self._probe.free_totals(rows))
+        return self._total - int(self._of_agents[rows].sum()) + int(room.sum()) >= self._wanted
+
+    def update(self, session: RunningSession) -> None:
+        """Record that the agents of a session have changed."""
+        rows = self._agents_of(session)
+        self._of_agents[rows] = self._compute(self._probe.free_totals(rows))
+        self._total = int(self._of_agents.sum())

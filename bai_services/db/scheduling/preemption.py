@@ -1,0 +1,400 @@
+"""Store of preemption plans."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.audit import AuditEntry
+from bai_services.core.cluster.devices import DeviceAmount
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.placement import Placement
+from bai_services.core.scheduling.preemption.options import PreemptionMode, PreemptionOptions
+from bai_services.core.scheduling.preemption.plan import Plan, Preemption
+from bai_services.core.scheduling.preemption.records import (
+    ListedPreemption,
+    PlanOutcome,
+    PreemptedSession,
+)
+from bai_services.core.scheduling.preemption.rules import Rule
+from bai_services.core.sessions.lifecycle import Status
+
+from ..audit import record
+from ..database import Database
+from ..listing import Listing
+from ..tables.accounts import users
+from ..tables.preemption import preemption_plans, preemption_victims
+from ..tables.sessions import sessions
+from . import lease
+
+# Maximum number of ended plans that are removed in one transaction.
+_REMOVED_AT_ONCE = 500
+
+_plans, _victims = preemption_plans.c, preemption_victims.c
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A victim of an active plan.
+
+    ``is_running``: it still runs, and has not started again since the plan was made.
+    """
+
+    session_id: str
+    rule: Rule
+    is_running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ActivePlan:
+    """A plan that has not ended, with the current status of its beneficiary and victims."""
+
+    id: str
+    session_id: str
+    status: Status
+    resource_group: str
+    mode: PreemptionMode
+    stops_at: datetime
+    victims: tuple[Victim, ...]
+
+
+async def read_plans(tx: AsyncConnection) -> dict[str, Plan]:
+    """Return the active plans by the id of the beneficiary; there are few."""
+    rows = await tx.execute(
+        sa.select(_plans.session_id, _plans.placements, _plans.stops_at, _plans.id).where(
+            _plans.ended_at.is_(None)
+        )
+    )
+    found = rows.all()
+    victims: dict[str, list[tuple[str, Rule]]] = defaultdict(list)
+    if found:
+        select = sa.select(_victims.plan_id, _victims.session_id, _victims.rule)
+        of_plans = select.where(_victims.plan_id.in_([row.id for row in found]))
+        for row in await tx.execute(of_plans.order_by(_victims.session_id)):
+            victims[row.plan_id].append((row.session_id, Rule(row.rule)))
+    return {
+        row.session_id: Plan(
+            tuple(victims[row.id]), tuple(map(_placement, row.placements)), row.stops_at
+        )
+        for row in found
+    }
+
+
+def _placement(value: Mapping[str, Any]) -> Placement:
+    devices = tuple(DeviceAmount(*device) for device in value["devices"])
+    return Placement(value["agent_id"], ResourceSlots(value["slots"]), devices)
+
+
+def _stored(placement: Placement) -> dict[str, Any]:
+    devices = [[d.device_id, d.slot, d.amount] for d in placement.devices]
+    return {"agent_id": placement.agent_id, "slots": dict(placement.slots), "devices": devices}
+
+
+class PreemptionStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def commit(
+        self,
+        preemption: Preemption,
+        options: PreemptionOptions,
+        at: datetime,
+        token: int | None,
+        audit: AuditEntry,
+    ) -> bool:
+        """Store a new plan; return False if its sessions are no longer in the expected states.
+
+        The beneficiary must be pending without a plan. The victims must run, without being victims
+        of another active plan.
+
+        Raises
+        ------
+        StaleLease
+            If ``token`` is not the current lease token.
+        """
+        plan, plan_id = preemption.plan, str(uuid.uuid4())
+        async with self._db.write() as tx:
+            if token is not None:
+                await lease.require(tx, token)
+            if not await _is_possible(tx, preemption):
+                return False
+            await tx.execute(
+                sa.insert(preemption_plans).values(
+                    id=plan_id,
+                    created_at=at,
+                    session_id=preemption.session_id,
+                    resource_group=preemption.group,
+                    placements=[_stored(placement) for placement in plan.placements],
+                    mode=options.mode,
+                    grace_seconds=options.grace_seconds,
+                    stops_at=plan.stops_at,
+                    outcome="",
+                )
+            )
+            await tx.execute(
+                sa.insert(preemption_victims),
+                [
+                    {"plan_id": plan_id, "session_id": key, "rule": rule}
+                    for key, rule in plan.victims
+                ],
+            )
+            await record(tx, audit)
+            return True
+
+    async def active(self) -> list[ActivePlan]:
+        """Return the plans that have not ended, the oldest first."""
+        select = (
+            sa.select(preemption_plans, sessions.c.status)
+            .join_from(preemption_plans, sessions, _plans.session_id == sessions.c.id)
+            .where(_plans.ended_at.is_(None))
+            .order_by(_plans.created_at, _plans.id)
+        )
+        async with self._db.read() as tx:
+            rows = (await tx.execute(select)).all()
+            victims = await _victims_of(tx, [row.id for row in rows])
+        return [
+            ActivePlan(
+                row.id,
+                row.session_id,
+                Status(row.status),
+                row.resource_group,
+                PreemptionMode(row.mode),
+                row.stops_at,
+                tuple(
+                    Victim(v.session_id, Rule(v.rule), _is_running(v, row.created_at))
+                    for v in victims[row.id]
+                ),
+            )
+            for row in rows
+        ]
+
+    async def mark_stopped(self, plan_id: str, session_id: str, at: datetime) -> None:
+        """Record that a victim is being stopped."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.update(preemption_victims)
+                .where(
+                    _victims.plan_id == plan_id,
+                    _victims.session_id == session_id,
+                    _victims.stopped_at.is_(None),
+                )
+                .values(stopped_at=at)
+            )
+
+    async def end(
+        self, outcome: PlanOutcome, at: datetime, *, plan_id: str = "", session_id: str = ""
+    ) -> list[str]:
+        """End an active plan, given by its id or its beneficiary; return its victims.
+
+        Return [] if there is no such active plan.
+        """
+        by = _plans.id == plan_id if plan_id else _plans.session_id == session_id
+        async with self._db.write() as tx:
+            ended = await tx.scalar(
+                sa.update(preemption_plans)
+                .where(by, _plans.ended_at.is_(None))
+                .values(ended_at=at, outcome=outcome)
+                .returning(_plans.id)
+            )
+            if ended is None:
+                return []
+            select = sa.select(_victims.session_id).where(_victims.plan_id == ended)
+            return list(await tx.scalars(select.order_by(_victims.session_id)))
+
+    async def remove_before(self, before: datetime) -> None:
+        """Remove plans that ended before a time."""
+        old = sa.select(_plans.id).where(_plans.ended_at < before).limit(_REMOVED_AT_ONCE)
+        async with self._db.write() as tx:
+            await tx.execute(sa.delete(preemption_plans).where(_plans.id.in_(old)))
+
+    async def page(self, query: ListQuery, domain: str | None) -> Page[ListedPreemption]:
+        """Return plans, the newest first; with a domain, those of its pending sessions or victims.
+
+        The names of sessions of other domains are empty.
+        """
+        select = (
+            sa.select(
+                *(column for column in preemption_plans.columns if column.name != "placements"),
+                sessions.c.name.label("session"),
+                sessions.c.domain.label("domain"),
+                users.c.username.label("owner"),
+            )
+            .join_from(preemption_plans, sessions, _plans.session_id == sessions.c.id)
+            .join(users, sessions.c.owner_id == users.c.id)
+        )
+        if domain is not None:
+            preempted = sessions.alias("preempted")
+            of_domain = (
+                sa.select(_victims.plan_id)
+                .join_from(preemption_victims, preempted, _victims.session_id == preempted.c.id)
+                .where(preempted.c.domain == domain)
+            )
+            select = select.where(sa.or_(sessions.c.domain == domain, _plans.id.in_(of_domain)))
+        async with self._db.read() as tx:
+            page = await _LISTING.page(tx, select, query, _ListedPlan)
+            victims = await _victims_of(tx, [plan.id for plan in page.items])
+        return page.with_items([_listed(plan, victims[plan.id], domain) for plan in page.items])
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedPlan:
+    id: str
+    created_at: datetime
+    session_id: str
+    resource_group: str
+    mode: str
+    grace_seconds: int
+    stops_at: datetime
+    ended_at: datetime | None
+    outcome: str
+    session: str
+    domain: str
+    owner: str
+
+
+_LISTING = Listing(
+    columns={
+        "id": _plans.id,
+        "created_at": _plans.created_at,
+        "session_id": _plans.session_id,
+        "session": sessions.c.name,
+        "owner": users.c.username,
+        "domain": sessions.c.domain,
+        "resource_group": _plans.resource_group,
+        "mode": _plans.mode,
+        "stops_at": _plans.stops_at,
+        "ended_at": _plans.ended_at,
+        "outcome": _plans.outcome,
+    },
+    default_sort=("-created_at", "id"),
+)
+
+
+def _listed(plan: _ListedPlan, victims: Sequence[Any], domain: str | None) -> ListedPreemption:
+    is_shown = domain in (None, plan.domain)
+    return ListedPreemption(
+        id=plan.id,
+        created_at=plan.created_at,
+        session_id=plan.session_id if is_shown else "",
+        session=plan.session if is_shown else "",
+        owner=plan.owner if is_shown else "",
+        domain=plan.domain if is_shown else "",
+        resource_group=plan.resource_group,
+        mode=plan.mode,
+        grace_seconds=plan.grace_seconds,
+        stops_at=plan.stops_at,
+        ended_at=plan.ended_at,
+        outcome=plan.outcome,
+        victims=[
+            PreemptedSession(
+                session_id=victim.session_id,
+                session=victim.name,
+                owner=victim.owner,
+                rule=victim.rule,
+                status=victim.status,
+                stopped_at=victim.stopped_at,
+            )
+            for victim in victims
+            if domain in (None, victim.domain)
+        ],
+        victim_count=len(victims),
+    )
+
+
+async def _victims_of(tx: AsyncConnection, plan_ids: Sequence[str]) -> Mapping[str, list[Any]]:
+    """Return the victims of plans with their sessions, by plan."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    if not plan_ids:
+        return found
+    select = (
+        sa.select(
+            preemption_victims,
+            sessions.c.status,
+            sessions.c.started_at,
+            sessions.c.name,
+            sessions.c.domain,
+            users.c.username.label("owner"),
+        )
+        .join_from(preemption_victims, sessions, _victims.session_id == sessions.c.id)
+        .join(users, sessions.c.owner_id == users.c.id)
+        .where(_victims.plan_id.in_(plan_ids))
+        .order_by(_victims.plan_id, _victims.session_id)
+    )
+    for row in await tx.execute(select):
+        found[row.plan_id].append(row)
+    return found
+
+
+def _is_running(victim: Any, planned_at: datetime) -> bool:
+    return victim.status == Status.RUNNING and victim.started_at <= planned_at
+
+
+async def _is_possible(tx: AsyncConnection, preemption: Preemption) -> bool:
+    victims = preemption.plan.victim_ids
+    # Lock in a fixed order, to avoid deadlocks.
+    locked = await tx.execute(
+        sa.select(sessions.c.id, sessions.c.status)
+        .where(sessions.c.id.in_([preemption.session_id, *victims]))
+        .order_by(sessions.c.id)
+        .with_for_update(key_share=True)
+    )
+    statuses = {row.id: row.status for row in locked}
+    is_expected = statuses.get(preemption.session_id) == Status.PENDING and all(
+        statuses.get(key) == Status.RUNNING for key in victims
+    )
+    if not is_expected:
+        return False
+    in_plan = sa.select(_plans.id).where(
+        _plans.ended_at.is_(None),
+        sa.or_(
+            _plans.session_id == preemption.session_id,
+            _plans.id.in_(sa.select(_victims.plan_id).where(_victims.session_id.in_(victims))),
+        ),
+    )
+    return await tx.scalar(in_plan.limit(1)) is None
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionWarning:
+    """The preemption of a running session that was announced to it."""
+
+    resource_group: str
+    rule: Rule
+    mode: PreemptionMode
+    stops_at: datetime
+
+
+async def read_warnings(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, PreemptionWarning]:
+    """Return the announced preemption of each of these running sessions."""
+    rows = await tx.execute(
+        sa.select(
+            _victims.session_id,
+            _plans.resource_group,
+            _victims.rule,
+            _plans.mode,
+            _plans.stops_at,
+        )
+        .join_from(preemption_victims, preemption_plans, _victims.plan_id == _plans.id)
+        .join(sessions, _victims.session_id == sessions.c.id)
+        .where(
+            _victims.session_id.in_(list(ids)),
+            _plans.ended_at.is_(None),
+            sessions.c.started_at <= _plans.created_at,
+        )
+    )
+    return {
+        row.session_id: PreemptionWarning(
+            row.resource_group, Rule(row.rule), PreemptionMode(row.mode), row.stops_at
+        )
+        for row in rows
+    }

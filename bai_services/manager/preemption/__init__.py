@@ -1,0 +1,1 @@
+"""Preemption: carry out the plans of scheduling passes."""

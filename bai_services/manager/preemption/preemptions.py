@@ -1,0 +1,198 @@
+"""Carry out preemption plans: announce them, stop the victims, and end the plans."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from datetime import timedelta
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.scheduling.preemption.options import PreemptionMode, PreemptionOptions
+from bai_services.core.scheduling.preemption.plan import Preemption
+from bai_services.core.scheduling.preemption.records import ListedPreemption, PlanOutcome
+from bai_services.core.scheduling.preemption.texts import preemption_text
+from bai_services.core.sessions.lifecycle import ENDED, Event, Status
+from bai_services.db.scheduling.preemption import ActivePlan, PreemptionStore, Victim
+from bai_services.db.sessions.rows import SessionRow
+from bai_services.db.sessions.store import SessionStore
+
+from ..accounts import authorizer
+from ..audit import Audit
+from ..clock import Clock
+from ..loop import Loop
+from ..scheduling.lease import Lease
+from ..sessions.lifecycle import Lifecycle
+from .preparation import PrepareStop, no_preparation, prepare
+
+TICK_SECONDS = 1.0
+# Kind of the event that tells the owner of a victim that its preemption was announced or revoked.
+PREEMPTION = "preemption"
+_KEPT_FOR = timedelta(days=30)
+_CLEANUP_INTERVAL_SECONDS = 3600.0
+
+
+class Preemptions:
+    """Carries out the plans that scheduling passes make.
+
+    A plan and everything that it needs are in the database, and each step checks the statuses of
+    the sessions again. Therefore another manager can continue a plan after any step.
+    """
+
+    def __init__(
+        self,
+        store: PreemptionStore,
+        sessions: SessionStore,
+        lifecycle: Lifecycle,
+        lease: Lease,
+        audit: Audit,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._lifecycle = lifecycle
+        self._lease = lease
+        self._audit = audit
+        self._clock = clock
+        # Called when the preemption of a session is announced.
+        self.prepare_stop: PrepareStop = no_preparation
+        self._preparing: dict[str, asyncio.Task[None]] = {}
+        self._cleaned_at = -_CLEANUP_INTERVAL_SECONDS
+        self._loop = Loop("preemption", self.step, TICK_SECONDS)
+        lifecycle.listen(self._on_change)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+        tasks = list(self._preparing.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[ListedPreemption]:
+        """Return the preemptions of the last 30 days that concern sessions in the caller's reach.
+
+        Sessions of other domains are not named.
+        """
+        visible = authorizer.visibility(caller, "preemption.read")
+        return await self._store.page(query, visible.domain)
+
+    async def announce(
+        self, preemption: Preemption, options: PreemptionOptions, token: int | None
+    ) -> bool:
+        """Store a new plan and tell the owners of its victims; return False if it is outdated.
+
+        Raises
+        ------
+        StaleLease
+            If ``token`` is not the current lease token.
+        """
+        beneficiary = await self._sessions.find(preemption.session_id)
+        entry = self._audit.system(
+            "session.plan-preemption",
+            beneficiary.id,
+            domain=beneficiary.domain,
+            owner_id=beneficiary.owner_id,
+            name=beneficiary.name,
+            resource_group=preemption.group,
+            victims=[
+                {"session_id": key, "rule": str(rule)} for key, rule in preemption.plan.victims
+            ],
+            stops_at=preemption.plan.stops_at.isoformat(),
+        )
+        is_stored = await self._store.commit(preemption, options, self._clock(), token, entry)
+        if is_stored:
+            await self._notify(preemption.plan.victim_ids)
+            self._loop.wake()
+        return is_stored
+
+    async def drop(self, session_id: str) -> None:
+        """End the plan of a session that no longer helps; its other victims continue to run."""
+        await self._end(PlanOutcome.DROPPED, session_id=session_id)
+
+    async def step(self) -> None:
+        """Do what is due for each plan."""
+        if await self._lease.hold() is None:
+            return
+        plans = await self._store.active()
+        for plan in plans:
+            if plan.status is Status.PENDING:
+                await self._continue(plan)
+            elif plan.status in ENDED:
+                await self._end(PlanOutcome.DROPPED, plan_id=plan.id)
+            else:
+                await self._end(PlanOutcome.STARTED, plan_id=plan.id)
+        announced = {victim.session_id for plan in plans for victim in plan.victims}
+        for session_id in self._preparing.keys() - announced:
+            self._preparing.pop(session_id).cancel()
+        await self._clean_up()
+
+    async def _continue(self, plan: ActivePlan) -> None:
+        """Prepare the victims for their stop; stop them when the grace period is over."""
+        seconds = (plan.stops_at - self._clock()).total_seconds()
+        for victim in plan.victims:
+            if not victim.is_running:
+                continue  # it has ended by itself, or is being stopped
+            if seconds > 0:
+                self._prepare(victim.session_id, seconds)
+            elif await self._lease.hold() is not None:
+                await self._stop_victim(plan, victim)
+
+    def _prepare(self, session_id: str, seconds: float) -> None:
+        """Begin to prepare a victim once; a manager that takes over prepares it again."""
+        if session_id not in self._preparing:
+            self._preparing[session_id] = asyncio.create_task(
+                prepare(self.prepare_stop, session_id, seconds), name=f"prepare-{session_id}"
+            )
+
+    async def _stop_victim(self, plan: ActivePlan, victim: Victim) -> None:
+        row = await self._sessions.find(victim.session_id)
+        reason = preemption_text(victim.rule, plan.resource_group, row.priority)
+        is_requeued = plan.mode is PreemptionMode.RESCHEDULE
+        stopped = await self._lifecycle.try_apply(
+            victim.session_id,
+            Event.PREEMPTED,
+            reason,
+            expected=Status.RUNNING,
+            is_requeued_at_end=is_requeued,
+        )
+        if stopped is None:
+            return
+        await self._store.mark_stopped(plan.id, victim.session_id, self._clock())
+        await self._audit.add(
+            self._audit.system(
+                "session.preempt",
+                stopped.id,
+                domain=stopped.domain,
+                owner_id=stopped.owner_id,
+                name=stopped.name,
+                resource_group=plan.resource_group,
+                rule=str(victim.rule),
+                mode=str(plan.mode),
+                for_session=plan.session_id,
+            )
+        )
+
+    async def _end(self, outcome: PlanOutcome, *, plan_id: str = "", session_id: str = "") -> None:
+        victims = await self._store.end(
+            outcome, self._clock(), plan_id=plan_id, session_id=session_id
+        )
+        await self._notify(victims)
+
+    async def _notify(self, session_ids: Iterable[str]) -> None:
+        for row in await self._sessions.rows(list(session_ids)):
+            if row.status is Status.RUNNING:
+                self._lifecycle.notify(row, PREEMPTION)
+
+    async def _clean_up(self) -> None:
+        if time.monotonic() - self._cleaned_at >= _CLEANUP_INTERVAL_SECONDS:
+            self._cleaned_at = time.monotonic()
+            await self._store.remove_before(self._clock() - _KEPT_FOR)
+
+    def _on_change(self, row: SessionRow) -> None:
+        # A beneficiary may have been placed or cancelled.
+        if row.status in ENDED or row.status is Status.SCHEDULED:
+            self._loop.wake()

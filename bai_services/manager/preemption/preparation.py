@@ -1,0 +1,24 @@
+"""Prepare a session for a stop that was announced to it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+log = logging.getLogger(__name__)
+
+# Prepares a running session for a stop within a number of seconds, for example by saving its
+# notebooks. It may take until then; the session is stopped at its deadline in any case.
+PrepareStop = Callable[[str, float], Awaitable[None]]
+
+
+async def no_preparation(session_id: str, seconds: float) -> None:
+    """Do nothing: the session only has the time until its deadline."""
+
+
+async def prepare(hook: PrepareStop, session_id: str, seconds: float) -> None:
+    """Call a hook; log its errors, which must not prevent the stop."""
+    try:
+        await hook(session_id, seconds)
+    except Exception:
+        log.exception("session %s could not be prepared for its preemption", session_id)

@@ -1,0 +1,166 @@
+import { useState } from 'react';
+import {
+  Alert,
+  App,
+  Button,
+  Descriptions,
+  Form,
+  Input,
+  InputNumber,
+  Select,
+  Switch,
+  Typography
+} from 'antd';
+import { useTranslation } from 'react-i18next';
+import { formatSeconds } from '../../components/time';
+import { useSaveEntity, type Item } from '../../data/entities';
+
+const SCOPES = ['resource-group', 'domain', 'project', 'user'];
+const ORDERS = ['newest', 'oldest', 'fewest-sessions', 'smallest-resources'];
+const MODES = ['reschedule', 'terminate'];
+const DEFAULTS = {
+  enabled: false,
+  preemptible_priority: 5,
+  victim_scope: 'resource-group',
+  order: 'newest',
+  min_runtime: 0,
+  mode: 'reschedule',
+  over_fair_share: false,
+  grace: 60
+};
+type Options = typeof DEFAULTS;
+
+const optionsOf = (group: Item): Options => {
+  const stored = (group['scheduler_opts'] as Item | undefined)?.['preemption'] as
+    | Partial<Options>
+    | undefined;
+  return { ...DEFAULTS, ...stored };
+};
+
+interface PreemptionOptionsProps {
+  group: Item;
+  isWriter: boolean;
+}
+
+/** Whether and how sessions of a resource group are stopped for sessions of higher priority. */
+export function PreemptionOptions({ group, isWriter }: PreemptionOptionsProps) {
+  const { t } = useTranslation();
+  const [isEdited, setIsEdited] = useState(false);
+  return (
+    <section aria-label={t('preemptions.title')}>
+      <Typography.Title level={5}>{t('preemptions.title')}</Typography.Title>
+      {isEdited ? (
+        <OptionsForm group={group} onClose={() => setIsEdited(false)} />
+      ) : (
+        <>
+          <Facts options={optionsOf(group)} />
+          {isWriter && (
+            <Button size="small" onClick={() => setIsEdited(true)} style={{ marginTop: 8 }}>
+              {t('preemptions.edit')}
+            </Button>
+          )}
+        </>
+      )}
+    </section>
+  );
+}
+
+function Facts({ options }: { options: Options }) {
+  const { t, i18n } = useTranslation();
+  if (!options.enabled) {
+    return <Typography.Text type="secondary">{t('preemptions.off')}</Typography.Text>;
+  }
+  const values: Record<string, string> = {
+    'preemptible-priority': String(options.preemptible_priority),
+    'victim-scope': t(`preemptions.scope-${options.victim_scope}`),
+    order: t(`preemptions.order-${options.order}`),
+    'min-runtime': formatSeconds(options.min_runtime, i18n.language),
+    mode: t(`preemptions.mode-${options.mode}`),
+    'over-fair-share': t(options.over_fair_share ? 'preemptions.yes' : 'preemptions.no'),
+    grace: formatSeconds(options.grace, i18n.language)
+  };
+  return (
+    <Descriptions
+      size="small"
+      column={1}
+      items={Object.entries(values).map(([key, children]) => ({
+        key,
+        label: t(`preemptions.${key}`),
+        children
+      }))}
+    />
+  );
+}
+
+function OptionsForm({ group, onClose }: { group: Item; onClose: () => void }) {
+  const { t } = useTranslation();
+  const { message } = App.useApp();
+  const save = useSaveEntity('/resource-groups');
+  const submit = (preemption: Options) =>
+    save.mutate(
+      {
+        key: String(group['name']),
+        values: { scheduler_opts: { ...(group['scheduler_opts'] as Item), preemption } }
+      },
+      {
+        onSuccess: () => {
+          void message.success(t('preemptions.saved'));
+          onClose();
+        }
+      }
+    );
+  const choices = (prefix: string, values: string[]) =>
+    values.map(value => ({ value, label: t(`preemptions.${prefix}-${value}`) }));
+  return (
+    <Form<Options> layout="vertical" initialValues={optionsOf(group)} onFinish={submit}>
+      {save.error && <Alert type="error" showIcon title={save.error.message} />}
+      <Form.Item name="enabled" label={t('preemptions.enabled')} valuePropName="checked">
+        <Switch />
+      </Form.Item>
+      <Form.Item
+        name="preemptible_priority"
+        label={t('preemptions.preemptible-priority')}
+        extra={t('preemptions.preemptible-priority-help')}
+      >
+        <InputNumber min={0} max={100} precision={0} />
+      </Form.Item>
+      <Form.Item name="victim_scope" label={t('preemptions.victim-scope')}>
+        <Select options={choices('scope', SCOPES)} />
+      </Form.Item>
+      <Form.Item name="order" label={t('preemptions.order')}>
+        <Select options={choices('order', ORDERS)} />
+      </Form.Item>
+      <Form.Item
+        name="min_runtime"
+        label={t('preemptions.min-runtime')}
+        extra={t('preemptions.duration-help')}
+      >
+        <Input />
+      </Form.Item>
+      <Form.Item name="mode" label={t('preemptions.mode')}>
+        <Select options={choices('mode', MODES)} />
+      </Form.Item>
+      <Form.Item
+        name="over_fair_share"
+        label={t('preemptions.over-fair-share')}
+        extra={t('preemptions.over-fair-share-help')}
+        valuePropName="checked"
+      >
+        <Switch />
+      </Form.Item>
+      <Form.Item
+        name="grace"
+        label={t('preemptions.grace')}
+        extra={t('preemptions.duration-help')}
+      >
+        <Input />
+      </Form.Item>
+      <Button type="primary" size="small" htmlType="submit" loading={save.isPending}>
+        {t('entities.save')}
+      </Button>{' '}
+      <Button size="small" onClick={onClose}>
+        {t('entities.cancel')}
+      </Button>
+    </Form>
+  );
+}

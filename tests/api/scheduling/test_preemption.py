@@ -1,0 +1,131 @@
+"""Preemption from the request to the restart, with the reports of a fake agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core.errors import InvalidRequest
+from tests.api.sessions.test_sessions import bring_to_running, wait_for_status
+from tests.testbed.fake_agent import FakeAgent
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+ALL_CPU = {"cpu": "8", "mem": "1g"}
+
+
+@pytest.fixture
+async def admin(api: Api) -> Client:
+    """A superadmin who has enabled preemption with a grace of 5 s."""
+    client = await api.client("admin")
+    options = {"preemption": {"enabled": True, "grace": "5s"}}
+    await client.patch("/resource-groups/default", {"scheduler_opts": options})
+    return client
+
+
+async def preempted_by(user: Client, name: str, **fields: Any) -> dict[str, Any]:
+    """Create a session that waits for a running one; return the latter's announced preemption."""
+    await user.post("/sessions", {"name": name, "resources": ALL_CPU, "priority": 50, **fields})
+
+    async def announced() -> dict[str, Any] | None:
+        session = await user.get("/sessions/low")
+        return dict(session) if session["preemption"] else None
+
+    return dict(await wait_until_async(announced, 60, "the announcement"))
+
+
+async def test_preempted_session_returns_to_the_queue_and_starts_again(
+    api: Api, agent: FakeAgent, user: Client, admin: Client
+) -> None:
+    world = api.world
+    low = await user.post("/sessions", {"name": "low", "resources": ALL_CPU, "priority": 1})
+    await bring_to_running(api, agent, low["id"])
+    warned = await preempted_by(user, "high")
+    # The victim shows when and why it is stopped; nobody is named.
+    assert warned["preemption"]["mode"] == "reschedule"
+    assert warned["end_rule"]["ends_at"] == warned["preemption"]["stops_at"]
+    assert "priority above 1" in warned["preemption"]["reason"]
+    high = await user.get("/sessions/high")
+    assert high["reasons"][0]["check"] == "preemption"
+    assert high["reasons"][0]["starts_at"]
+    # Nothing happens before the end of the grace period.
+    await world.manager.scheduling.preemptions.step()
+    assert (await user.get("/sessions/low"))["status"] == "RUNNING"
+    world.clock.advance(seconds=6)
+    await world.manager.scheduling.preemptions.step()
+    assert (await user.get("/sessions/low"))["status"] == "TERMINATING"
+    end = {"reason": "stopped", "text": "stopped", "exit_code": 143}
+    await api.hub.post(f"/sessions/{low['id']}/exited", end)
+    await agent.beat([])
+    back = await user.get("/sessions/low")
+    assert (back["status"], back["restart_count"], back["id"]) == ("PENDING", 1, low["id"])
+    # A second report of the same end changes nothing.
+    await api.hub.post(f"/sessions/{low['id']}/exited", end)
+    assert (await user.get("/sessions/low"))["status"] == "PENDING"
+    await bring_to_running(api, agent, high["id"])
+    # The freed resources went to the waiting session; the victim follows it.
+    await user.delete(f"/sessions/{high['id']}")
+    await api.hub.post(f"/sessions/{high['id']}/exited", end)
+    await agent.beat([])
+    await wait_for_status(user, low["id"], "SCHEDULED")
+    await agent.prepare()
+    where = {"user": back["hub_user"], "server": back["hub_server"]}
+    await wait_for_status(user, low["id"], "PREPARED")
+    plan = await api.hub.post(f"/sessions/{low['id']}/launch", where)
+    assert plan["environ"]["BAI_RESTART_COUNT"] == "1"
+    history = (await user.get(f"/sessions/{low['id']}/history"))["items"]
+    events = [change["event"] for change in history]
+    assert events[events.index("preempted") :][:2] == ["preempted", "requeued"]
+    (listed,) = (await admin.get("/preemptions"))["items"]
+    assert (listed["session"], listed["outcome"]) == ("high", "started")
+    assert [victim["session"] for victim in listed["victims"]] == ["low"]
+    actions = [e["action"] for e in (await admin.get("/audit-log"))["items"]]
+    assert {"session.plan-preemption", "session.preempt"} <= set(actions)
+
+
+async def test_plan_is_dropped_if_the_waiting_session_is_cancelled(
+    api: Api, agent: FakeAgent, user: Client, admin: Client
+) -> None:
+    low = await user.post("/sessions", {"name": "low", "resources": ALL_CPU, "priority": 1})
+    await bring_to_running(api, agent, low["id"])
+    await preempted_by(user, "high")
+    await user.delete("/sessions/high")
+    api.world.clock.advance(seconds=6)
+    await api.world.manager.scheduling.preemptions.step()
+    session = await user.get("/sessions/low")
+    assert (session["status"], session["preemption"]) == ("RUNNING", None)
+    assert (await admin.get("/preemptions"))["items"][0]["outcome"] == "dropped"
+
+
+async def test_stop_of_a_preempted_session_ends_it(
+    api: Api, agent: FakeAgent, user: Client, admin: Client
+) -> None:
+    low = await user.post("/sessions", {"name": "low", "resources": ALL_CPU, "priority": 1})
+    await bring_to_running(api, agent, low["id"])
+    await preempted_by(user, "high")
+    api.world.clock.advance(seconds=6)
+    await api.world.manager.scheduling.preemptions.step()
+    await user.delete("/sessions/low")
+    await api.hub.post(f"/sessions/{low['id']}/exited", {"reason": "stopped", "text": "stopped"})
+    await agent.beat([])
+    assert (await user.get(f"/sessions/{low['id']}"))["status"] == "TERMINATED"
+
+
+@pytest.mark.parametrize(
+    "preemption",
+    [
+        {"enabled": "yes"},
+        {"preemptible_priority": 101},
+        {"grace": "2h"},
+        {"order": "random"},
+        {"other": 1},
+        [],
+    ],
+)
+async def test_invalid_options_are_rejected(admin: Client, preemption: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        await admin.patch(
+            "/resource-groups/default", {"scheduler_opts": {"preemption": preemption}}
+        )
