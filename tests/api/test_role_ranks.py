@@ -87,14 +87,44 @@ LISTED_RESOURCES = {
     "/session-templates": "template",
 }
 # Routes for resources of the caller, of the installation or of a project.
-UNOWNED_RESOURCES = """
-me dashboard mail metrics counter-audit audit-log/(mine|verification) announcements maintenances
-reservations system drain domains projects (keypair|user|project)-policies resource-groups
-agents agent-summaries agent-totals devices images image-aliases presets idle-checkers
-idle-checker-bindings idle-decisions idle-replays preemptions storage-hosts usage-prices budgets
-notifications notification-events notification-settings webhooks sign-up-invitations
-auth/(verify|token|external|password-reset|sign-up|account-deletion)
-""".split()
+UNOWNED_RESOURCES = [
+    "me",
+    "dashboard",
+    "mail",
+    "metrics",
+    "counter-audit",
+    "audit-log/(mine|verification)",
+    "announcements",
+    "maintenances",
+    "reservations",
+    "system",
+    "drain",
+    "domains",
+    "projects",
+    "(keypair|user|project)-policies",
+    "resource-groups",
+    "agents",
+    "agent-summaries",
+    "agent-totals",
+    "devices",
+    "images",
+    "image-aliases",
+    "presets",
+    "idle-checkers",
+    "idle-checker-bindings",
+    "idle-decisions",
+    "idle-replays",
+    "preemptions",
+    "storage-hosts",
+    "usage-prices",
+    "budgets",
+    "notifications",
+    "notification-events",
+    "notification-settings",
+    "webhooks",
+    "sign-up-invitations",
+    "auth/(verify|token|external|password-reset|sign-up|account-deletion)",
+]
 UNOWNED = re.compile(
     rf"/({'|'.join(UNOWNED_RESOURCES)})(/.*)?"
     r"|/(sessions/(options|preview|quotas)|bulk-sessions|events|app-visits)"
