@@ -59,7 +59,6 @@ class ConditionChanges:
 def changes_of(
     found: Iterable[Condition],
     stored: Mapping[str, tuple[datetime, timedelta]],
-    unknown: frozenset[EventName],
     now: datetime,
 ) -> ConditionChanges:
     """Compare the conditions that hold now with the stored ones.
@@ -73,9 +72,7 @@ def changes_of(
     over = tuple(
         key
         for key, (seen_at, rearm_after) in stored.items()
-        if key not in by_key
-        and now - seen_at >= rearm_after
-        and not any(key.startswith(f"{name}:") for name in unknown)
+        if key not in by_key and now - seen_at >= rearm_after
     )
     return ConditionChanges(begun, tuple(by_key), over)
 

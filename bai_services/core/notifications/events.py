@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..coded_text import CodedText
+from ..coded_text import CodedText, TextTemplate
 from .catalogue import EventName
 
 MAX_KEY_CHARS = 160
@@ -54,6 +54,19 @@ class Event:
     def __post_init__(self) -> None:
         if not 0 < len(self.key) <= MAX_KEY_CHARS:
             raise ValueError(f"the key {self.key!r} must have 1 to {MAX_KEY_CHARS} characters")
+
+
+def folder_shared(
+    invitation_id: str, at: datetime, invitee_id: str, domain: str, **values: str
+) -> Event:
+    """Return the event for an invitation to a folder.
+
+    ``values``: ``name`` of the folder, ``user`` who shares it, and ``permission``.
+    """
+    text = TextTemplate.NOTICE_FOLDER_SHARED.text(**values)
+    audience = Audience(user_id=invitee_id)
+    key = f"invitation:{invitation_id}"
+    return Event(key, at, EventName.FOLDER_SHARED, audience, text, "data", domain)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Notifications: events, notifications of users, conditions and settings.
+"""Notifications: events, notifications of users, conditions and settings; time of failed mails.
 
 Follows 0030; created 2026-11-26.
 """
@@ -13,6 +13,7 @@ down_revision = "0030"
 
 
 def upgrade() -> None:
+    op.add_column("mails", sa.Column("failed_at", sa.DateTime(), nullable=True))
     op.create_table(
         "notification_events",
         sa.Column("id", sa.String(length=64), nullable=False),
