@@ -61,6 +61,11 @@ COMMANDS: Mapping[str, DeferredCommand] = {
     "announcements": DeferredCommand(
         "operations.announcements", "announcements", "Show the announcements of administrators."
     ),
+    "notification": DeferredCommand(
+        "notifications.notifications",
+        "notification",
+        "Read notifications, and choose how you receive them.",
+    ),
     "audit": DeferredCommand(
         "accounts.audit", "audit", "List the actions of others on your sessions and folders."
     ),
