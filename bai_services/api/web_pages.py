@@ -42,6 +42,8 @@ PAGE_NAMES = frozenset(
         "maintenance",
         "audit",
         "settings",
+        "webhooks",
+        "notifications",
         "system",
     }
 )

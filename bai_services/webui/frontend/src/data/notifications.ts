@@ -51,8 +51,7 @@ export function useChangeNotificationSettings() {
   });
 }
 
-const refreshList = () =>
-  queries.invalidateQueries({ queryKey: ['entities', '/notifications'] });
+const refreshList = () => queries.invalidateQueries({ queryKey: ['entities', '/notifications'] });
 
 export function useMarkAllRead() {
   return useMutation({

@@ -66,7 +66,7 @@ export const WEBHOOKS: Entity = {
     {
       key: 'domain',
       isSortable: true,
-      render: ({ domain }) => (domain === null ? '–' : <Tag>{String(domain)}</Tag>)
+      render: ({ domain }) => (typeof domain === 'string' ? <Tag>{domain}</Tag> : '–')
     },
     { key: 'events' },
     COLUMNS.state,
@@ -76,7 +76,11 @@ export const WEBHOOKS: Entity = {
     { key: 'dropped', isOptional: true },
     { key: 'language', isOptional: true }
   ],
-  filters: [{ key: 'name__contains' }, { key: 'host__contains' }, { key: 'kind', choices: choices(KINDS) }],
+  filters: [
+    { key: 'name__contains' },
+    { key: 'host__contains' },
+    { key: 'kind', choices: choices(KINDS) }
+  ],
   fields: [
     ...URL_FIELDS,
     KIND,
