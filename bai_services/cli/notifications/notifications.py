@@ -22,8 +22,10 @@ def notification() -> None:
 @notification.command("ls", epilog=example("bai notification ls", "bai notification ls --unread"))
 @click.option("--unread", is_flag=True, help="Only unread notifications.")
 @click.option("--event", metavar="EVENT", help="Only notifications of this event.")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@click.option("--offset", type=click.IntRange(min=0), default=0)
+@click.option(
+    "--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="Maximum number."
+)
+@click.option("--offset", type=click.IntRange(min=0), default=0, help="Skip this number.")
 @json_option
 @connected
 async def list_(

@@ -39,7 +39,13 @@ async def list_(connection: Connection, *, as_json: bool) -> None:
     )
 )
 @click.argument("url")
-@click.option("--kind", type=click.Choice(["json", "slack"]), default="json", show_default=True)
+@click.option(
+    "--kind",
+    type=click.Choice(["json", "slack"]),
+    default="json",
+    show_default=True,
+    help="Format: signed JSON, or a text for Slack and compatible services.",
+)
 @click.option("--name", metavar="NAME", help="Default: the host of the URL.")
 @click.option(
     "--scope",
@@ -80,7 +86,7 @@ async def create(
 )
 @click.argument("webhook_id", metavar="ID")
 @click.option("--url", metavar="URL", help="New URL; - reads it from standard input.")
-@click.option("--name", metavar="NAME")
+@click.option("--name", metavar="NAME", help="New name.")
 @click.option("--event", "events", metavar="EVENT", multiple=True, help="Replaces the events.")
 @click.option("--language", type=click.Choice(["en", "ko", "ja", "th"]), help="Of the texts.")
 @click.option("--enable/--disable", "is_enabled", default=None, help="Also ends a suspension.")
@@ -129,8 +135,10 @@ async def test(connection: Connection, webhook_id: str, *, as_json: bool) -> Non
 
 @webhook.command(epilog=example("bai notification webhook log 6f1c2d3e"))
 @click.argument("webhook_id", metavar="ID")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@click.option("--offset", type=click.IntRange(min=0), default=0)
+@click.option(
+    "--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="Maximum number."
+)
+@click.option("--offset", type=click.IntRange(min=0), default=0, help="Skip this number.")
 @json_option
 @connected
 async def log(

@@ -3,7 +3,7 @@ import { api, unwrap, type Schemas } from './client';
 import { queries } from './queries';
 
 export type NotificationSettings = Schemas['NotificationSettingsView'];
-export type NotificationSettingsChange = Schemas['NotificationSettingsChange'];
+export type NotificationSettingsChange = Partial<Schemas['NotificationSettingsChange']>;
 export type NotificationEvent = Schemas['NotificationEvent'];
 
 export const CHANNELS = ['web', 'mail', 'webhook', 'slack'] as const;
@@ -46,7 +46,9 @@ export const notificationEventsQuery = queryOptions({
 export function useChangeNotificationSettings() {
   return useMutation({
     mutationFn: (body: NotificationSettingsChange) =>
-      unwrap(api.PATCH('/notification-settings', { body })),
+      unwrap(
+        api.PATCH('/notification-settings', { body: body as Schemas['NotificationSettingsChange'] })
+      ),
     onSettled: () => queries.invalidateQueries({ queryKey: ['notification-settings'] })
   });
 }

@@ -112,7 +112,7 @@ function Times({ settings }: { settings: NotificationSettings }) {
               style={{ width: 110 }}
               placeholder="–"
               aria-label={t('notification-settings.quiet-from')}
-              value={starts || undefined}
+              value={starts || null}
               options={withValue(hours, starts)}
               onChange={(value: string | undefined) => setQuiet(value, ends || undefined)}
             />
@@ -122,7 +122,7 @@ function Times({ settings }: { settings: NotificationSettings }) {
               placeholder="–"
               disabled={starts === '' || isSaving}
               aria-label={t('notification-settings.quiet-to')}
-              value={ends || undefined}
+              value={ends || null}
               options={withValue(hours, ends)}
               onChange={(value: string) => setQuiet(starts, value)}
             />

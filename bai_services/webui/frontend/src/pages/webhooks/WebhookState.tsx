@@ -6,7 +6,12 @@ import type { Item } from '../../data/entities';
 export function WebhookState({ webhook }: { webhook: Item }) {
   const { t } = useTranslation();
   const state = stateOf(webhook);
-  const colors = { enabled: 'green', disabled: 'default', suspended: 'red', failing: 'orange' };
+  const colors = {
+    enabled: 'green',
+    disabled: undefined,
+    suspended: 'red',
+    failing: 'orange'
+  } as const;
   return <Tag color={colors[state]}>{t(`webhooks.state-${state}`)}</Tag>;
 }
 
