@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from bai_services.branding import read_brand
 from bai_services.core.accounts.one_time_codes import CodeRules
@@ -55,6 +56,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     optional["brand"] = read_brand(environ)
     optional["mail"] = read_mail_server(environ)
     optional["callback_reach"] = _callback_reach(environ)
+    optional["public_origin"] = _public_origin(environ)
     if scopes:
         optional["hub_access_scopes"] = _scopes("JUPYTERHUB_OAUTH_ACCESS_SCOPES", scopes)
     database_url = environ.get("BAI_DATABASE_URL") or sqlite
@@ -107,6 +109,26 @@ def _scopes(variable: str, text: str) -> frozenset[str]:
     if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
         raise SystemExit(f"{variable} must be a JSON list of scopes, not {text!r}")
     return frozenset(scopes)
+
+
+def _public_origin(environ: Mapping[str, str]) -> str:
+    """Return scheme and host of the installation, "" if they are unknown.
+
+    JupyterHub passes its ``public_url`` to services in ``JUPYTERHUB_PUBLIC_HUB_URL``.
+    """
+    text = environ.get("BAI_PUBLIC_URL") or environ.get("JUPYTERHUB_PUBLIC_HUB_URL") or ""
+    if not text:
+        return ""
+    try:
+        parts = urlsplit(text)
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or "@" in parts.netloc:
+        raise SystemExit(
+            f"BAI_PUBLIC_URL must be a URL such as https://hub.example.org/, not {shown(text)!r}"
+        )
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _callback_reach(environ: Mapping[str, str]) -> AllowedTargets:

@@ -23,6 +23,7 @@ from .apps import shares as app_shares
 from .base import APIHandler
 from .cluster import agents, devices, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
+from .notifications import notifications, webhooks
 from .operations import announcements, maintenances, system
 from .scheduling import counter_audit, preemptions, reservations
 from .sessions import idle_checkers, launch, logs, records, sessions, templates
@@ -78,4 +79,6 @@ ROUTES: list[Route] = [
     *app_shares.ROUTES,
     *templates.ROUTES,
     *usage_reports.ROUTES,
+    *notifications.ROUTES,
+    *webhooks.ROUTES,
 ]

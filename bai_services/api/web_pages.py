@@ -43,6 +43,8 @@ PAGE_NAMES = frozenset(
         "maintenance",
         "audit",
         "settings",
+        "webhooks",
+        "notifications",
         "system",
     }
 )

@@ -63,6 +63,10 @@ COMMANDS: Mapping[str, DeferredCommand] = {
     ),
     "reservation": DeferredCommand(
         "cluster.reservations", "reservation", "Reserve machines for a project and a period."
+    "notification": DeferredCommand(
+        "notifications.notifications",
+        "notification",
+        "Read notifications, and choose how you receive them.",
     ),
     "audit": DeferredCommand(
         "accounts.audit", "audit", "List the actions of others on your sessions and folders."

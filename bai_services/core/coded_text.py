@@ -288,6 +288,34 @@ class TextTemplate(Enum):
     DISPLACED = "its agent was lost; the session is pending again"
     AGENT_LOST = "its agent has been lost for more than {minutes:minute}"
 
+    # Notifications; the part is the reason or rule
+    NOTICE_SESSION_RUNNING = "session {name} is running"
+    NOTICE_SESSION_FAILED = "session {name} has failed: {parts}"
+    NOTICE_SESSION_ENDED = "session {name} has ended: {parts}"
+    NOTICE_SESSIONS_PENDING = (
+        "{count:session} pending for more than {minimum_seconds}; the longest is {name}"
+    )
+    NOTICE_SESSION_STOPS = "session {name} will be stopped at {ends_at}: {parts}"
+    NOTICE_SESSION_STOPS_KEEP_ALIVES = (
+        "session {name} will be stopped at {ends_at}: {parts}; remaining keep-alives: {left}"
+    )
+    NOTICE_SESSION_PREEMPTED = "session {name} was preempted: {parts}"
+    NOTICE_FOLDER_SHARED = "{user} shares the folder {name} with you ({permission})"
+    NOTICE_QUOTA = "storage host {host}: {percent}% of the quota is used ({used} of {limit})"
+    NOTICE_PROJECT_QUOTA = (
+        "project {name}, storage host {host}: {percent}% of the quota is used ({used} of {limit})"
+    )
+    NOTICE_BUDGET = "project {name} has used {percent}% of its budget"
+    NOTICE_ANNOUNCEMENT = "{title}"
+    NOTICE_MAINTENANCE = "maintenance from {starts_at}: {reason}"
+    NOTICE_MAINTENANCE_OF = "maintenance of {target} from {starts_at}: {reason}"
+    NOTICE_AGENT_LOST = "agent {name} has sent no heartbeat since {last_at}"
+    NOTICE_DISK_FULL = "{name}: {percent}% of the disk is free"
+    NOTICE_STORAGE_HOST = "storage host {name} cannot be reached: {message}"
+    NOTICE_MAIL_FAILING = "{count:mail} could not be delivered in {attempts:attempt} or more"
+    NOTICE_TEST = "this is a test message"
+    PLAIN_TEXT = "{text}"
+
 
 # Reasons for the end of a session that the spawner reports as English text. The manager recognizes
 # a reason by its text.

@@ -46,19 +46,22 @@ class MailStore:
         async with self._db.write() as tx:
             await tx.execute(mails.delete().where(mails.c.id == mail_id))
 
-    async def mark_failed(self, mail_id: str, attempts: int, next_at: datetime, error: str) -> None:
+    async def mark_failed(
+        self, mail_id: str, attempts: int, at: datetime, next_at: datetime, error: str
+    ) -> None:
         columns = {
             "attempts": attempts,
             "next_at": next_at,
+            "failed_at": at,
             "last_error": error[:_MAX_ERROR_CHARACTERS],
         }
         async with self._db.write() as tx:
             await tx.execute(mails.update().where(mails.c.id == mail_id).values(columns))
 
     async def summary(self) -> tuple[int, str]:
-        """Return the number of mails in the queue, and the error of a mail that failed."""
+        """Return the number of mails in the queue, and the error of the latest failure."""
         failed = sa.select(mails.c.last_error).where(mails.c.last_error != "")
         async with self._db.read() as tx:
             count = await tx.scalar(sa.select(sa.func.count()).select_from(mails))
-            error = await tx.scalar(failed.order_by(mails.c.next_at.desc()).limit(1))
+            error = await tx.scalar(failed.order_by(mails.c.failed_at.desc(), mails.c.id).limit(1))
         return count or 0, error or ""

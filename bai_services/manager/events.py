@@ -33,6 +33,8 @@ INVITATION = "invitation"
 FOLDER = "folder"
 # Files of a folder that the user uses have changed.
 FILES = "files"
+# The user has a new notification.
+NOTIFICATION = "notification"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Change:
 
     session_id: str
     status: Status | None
-    kind: str  # status, reasons, position, progress, name, invitation, folder, files
+    kind: str  # status, reasons, position, progress, name, invitation, folder, files, notification
     owner_id: str
     project_id: str
     domain: str
@@ -88,6 +90,12 @@ class Subscription:
             self._append(replace(change, owner_id=self._user_id))
         elif self.matches(change):
             self._append(change)
+
+    def put_own(self, user_ids: Collection[str], kind: str) -> None:
+        """Add a change that concerns only the listener, if the listener is one of ``user_ids``."""
+        user_id = self._user_id
+        if self.session_id is None and user_id is not None and user_id in user_ids:
+            self._append(Change("", None, kind, user_id, "", ""))
 
     def _append(self, change: Change) -> None:
         self._changes.append(change)
@@ -167,6 +175,11 @@ class Events:
         """Notify the event streams of these users, and of all others who may read the change."""
         for subscription in self._followers:
             subscription.put_for(user_ids, change)
+
+    def publish_only_to_users(self, user_ids: Collection[str], kind: str) -> None:
+        """Notify the event streams of these users, and of nobody else."""
+        for subscription in self._followers:
+            subscription.put_own(user_ids, kind)
 
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:

@@ -23,6 +23,7 @@ from .hub.client import Hub
 from .hub.services import server_services
 from .mail.mails import Mails
 from .metrics import Metrics, MetricsEndpoint
+from .notifications.services import notification_services
 from .operations.services import operation_services
 from .operations.system import System
 from .scheduling.advance_reservations import AdvanceReservations
@@ -88,6 +89,14 @@ class Manager:
             lease=self.scheduling.lease,
         )
         self.usage = usage_services(context, self.scheduling.lease)
+        self.notifications = notification_services(
+            context,
+            settings,
+            domains=self.accounts.domains,
+            hosts=self.folders.storage_hosts,
+            mails=self.mails,
+            lease=self.scheduling.lease,
+        )
         self.cluster = cluster_services(context, settings, self.sessions, self.scheduling)
         self.dashboards = Dashboards(
             self.sessions.sessions, self.sessions.options, self.folders.quotas, self.cluster.agents
@@ -113,9 +122,11 @@ class Manager:
         self.scheduling.counter_audit.start()
         self.audit_chain.start()
         self.operations.maintenances.start()
+        self.notifications.start()
 
     async def stop(self) -> None:
         """Stop the loops, wait for them, and close the connections to the Hub and the database."""
+        await self.notifications.stop()
         await self.operations.maintenances.stop()
         await self.audit_chain.stop()
         await self.scheduling.counter_audit.stop()

@@ -59,6 +59,8 @@ class Settings:
     hub_api_token: str = field(default="", repr=False)
     base_url: str = "/services/bai"  # prefix of every route
     hub_base_url: str = "/"
+    # Scheme and host of the installation, for links in notifications; empty: unknown.
+    public_origin: str = ""
     brand: Brand = Brand()
     # A Hub token or cookie identifies a user to the manager if it has one of these scopes.
     hub_access_scopes: frozenset[str] = frozenset(

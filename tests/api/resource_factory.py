@@ -204,6 +204,11 @@ class ResourceFactory:
         spec = {"title": await self.fresh(), "audience": "domain", "target": "default"}
         return str((await self._admin.post("/announcements", spec))["id"])
 
+    async def webhook(self) -> str:
+        """A webhook for domain ``default``; callbacks may not reach its address."""
+        spec = {"url": "https://name.invalid/", "scope": "domain", "domain": "default"}
+        return str((await self._admin.post("/webhooks", spec))["id"])
+
     async def maintenance(self) -> str:
         """A maintenance of a new resource group."""
         spec = {"reason": "x", "scope": "group", "target": await self.group()}

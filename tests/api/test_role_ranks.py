@@ -87,7 +87,7 @@ LISTED_RESOURCES = {
     "/session-templates": "template",
 }
 # Routes for resources of the caller, of the installation or of a project.
-UNOWNED_RESOURCES = [
+UNOWNED_RESOURCES = (
     "me",
     "dashboard",
     "mail",
@@ -124,7 +124,7 @@ UNOWNED_RESOURCES = [
     "webhooks",
     "sign-up-invitations",
     "auth/(verify|token|external|password-reset|sign-up|account-deletion)",
-]
+)
 UNOWNED = re.compile(
     rf"/({'|'.join(UNOWNED_RESOURCES)})(/.*)?"
     r"|/(sessions/(options|preview|quotas)|bulk-sessions|events|app-visits)"

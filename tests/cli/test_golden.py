@@ -44,6 +44,10 @@ SCREENS = {
     "ssh-key-ls-empty": "ssh-key ls",
     "usage-empty": "usage --slot cuda.device",
     "announcements-empty": "announcements",
+    "notification-ls-empty": "notification ls",
+    "notification-events": "notification events",
+    "notification-settings": "notification settings",
+    "notification-webhook-ls-empty": "notification webhook ls",
     "audit-empty": "audit --action session.read-log",
 }
 

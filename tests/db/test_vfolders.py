@@ -22,6 +22,7 @@ from bai_services.core.errors import (
 )
 from bai_services.core.folders.vfolders import InvitationStatus, VfolderEvent, VfolderStatus
 from bai_services.core.listing import ListQuery
+from bai_services.core.notifications.events import folder_shared
 from bai_services.core.resources import Caps
 from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.db.accounts.checked_users import CheckedUser
@@ -38,6 +39,7 @@ from .test_races import in_threads
 from .world import NOW, World, make_world
 
 ENTRY = AuditEntry(at=NOW, actor="ann", action="vfolder.test", entity="vfolder", entity_id="-")
+EVENT = folder_shared("i1", NOW, "u2", "default", name="data", user="ann", permission="ro")
 ALL = VfolderVisibility(None, frozenset(), sees_all=True)
 
 
@@ -152,11 +154,11 @@ async def test_change_of_folder_that_is_not_ready_is_a_conflict(
         "id": "i1", "vfolder_id": "f1", "inviter_id": "u1", "invitee_id": "u2",
         "inviter": "ann", "permission": "ro", "created_at": NOW, "status_changed_at": NOW,
     }  # fmt: skip
-    await invitations.create(values, ENTRY)
+    await invitations.create(values, ENTRY, EVENT)
     await store.apply_event("f1", VfolderEvent.TRASHED, NOW, ENTRY)
     for change in (
         store.update("f1", {"permission": "ro"}, ENTRY),
-        invitations.create({**values, "id": "i2"}, ENTRY),
+        invitations.create({**values, "id": "i2"}, ENTRY, EVENT),
         invitations.settle("i1", InvitationStatus.ACCEPTED, NOW, ENTRY),
         offer(world),
         grant(world),
@@ -322,7 +324,7 @@ INVITATION = {
 
 
 async def offer(world: World) -> None:
-    await GrantStore(world.database).offer(OFFER, {"id": "i1", "inviter_id": "u1"}, ENTRY)
+    await GrantStore(world.database).offer(OFFER, {"id": "i1", "inviter_id": "u1"}, ENTRY, EVENT)
 
 
 async def grant(world: World) -> None:
@@ -330,7 +332,7 @@ async def grant(world: World) -> None:
 
 
 async def invite(world: World) -> None:
-    await InvitationStore(world.database).create(INVITATION, ENTRY)
+    await InvitationStore(world.database).create(INVITATION, ENTRY, EVENT)
 
 
 async def accept(world: World) -> None:

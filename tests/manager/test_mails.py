@@ -292,3 +292,37 @@ def test_settings_have_safe_defaults(tmp_path: Path) -> None:
 def test_an_invalid_setting_stops_the_start(changes: dict[str, str], variable: str) -> None:
     with pytest.raises(SystemExit, match=variable):
         read_mail_server({**GOOD, **changes})
+
+
+async def test_last_error_is_that_of_the_latest_failure(
+    database_url: str, tmp_path: Path, clock: MovableClock, server: MailServerThread
+) -> None:
+    server.responses = {"a@example.com": "450 first", "b@example.com": "450 second"}
+    async with mailing(database_url, tmp_path, clock, settings_of(server.port)) as manager:
+        await manager.mails.add(manager.mails.new("test", "a@example.com", "en"))
+        for _ in range(8):  # its next attempt is in an hour, that of the other mail in 30 s
+            clock.advance(hours=1)
+            await manager.mails.step()
+        await manager.mails.add(manager.mails.new("test", "b@example.com", "en"))
+        clock.advance(seconds=1)
+        await manager.mails.step()
+        assert "450 second" in (await manager.mails.status(HUB)).last_error
+
+
+async def test_delivery_ends_when_another_manager_takes_over_the_lease(
+    database_url: str, tmp_path: Path, clock: MovableClock, server: MailServerThread
+) -> None:
+    async with mailing(database_url, tmp_path, clock, settings_of(server.port)) as manager:
+        for number in range(3):
+            await manager.mails.add(manager.mails.new("test", f"u{number}@example.com", "en"))
+
+        async with manager_on(database_url, tmp_path, clock, is_migrated=True) as other:
+
+            async def lose_lease(_mail: Mail) -> tuple[str, dict[str, str]]:
+                await manager.scheduling.lease.stop()
+                assert await other.scheduling.lease.hold() is not None
+                return "test", {}
+
+            manager.mails.prepare("test", lose_lease)
+            await manager.mails.step()
+    assert len(server.mails) == 1

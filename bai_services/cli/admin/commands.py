@@ -24,6 +24,7 @@ from ..command import (
     parse_pairs,
     segment,
 )
+from ..notifications.webhooks import webhook
 from ..operations.diagnostics import diagnostics
 from ..usage.reports import admin_usage, price
 from .audit import audit
@@ -463,6 +464,7 @@ admin.add_command(mail)
 admin.add_command(invitation)
 admin.add_command(audit)
 admin.add_command(diagnostics)
+admin.add_command(webhook)
 
 
 @_user_command.command("sign-out", epilog=example("bai admin user sign-out ann"))

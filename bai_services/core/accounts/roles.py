@@ -205,6 +205,13 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "idle-checker.replay": _ADMIN_READS,
     "preemption.read": _ADMIN_READS,
     "scheduler.drain": _HUB,
+    # Users read and change only their own notifications.
+    "notification.read": _EVERYONE,
+    "notification.change": _EVERYONE,
+    "webhook.use-own": _EVERYONE,
+    # Webhooks of administrators.
+    "webhook.read": _ADMIN_READS,
+    "webhook.write": _DOMAIN_WRITES,
     "mail.read": {**_SUPERADMIN, **_HUB},
     "mail.test": _SUPERADMIN,
     "account.verify": _HUB,

@@ -113,10 +113,11 @@ def _is_below(host: str, pattern: str) -> bool:
     return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
 
 
-def check_url(url: str | None, targets: AllowedTargets) -> str | None:
+def check_url(url: str | None, targets: AllowedTargets, field: str = "callback_url") -> str | None:
     """Return a callback URL if it is valid; None if it is empty.
 
-    Host names are resolved later, before each delivery.
+    ``field`` is the name of the field in errors. Host names are resolved later, before each
+    delivery.
 
     Raises
     ------
@@ -127,7 +128,7 @@ def check_url(url: str | None, targets: AllowedTargets) -> str | None:
         return None
 
     def invalid(reason: str) -> InvalidRequest:
-        return InvalidRequest(f"callback_url {url[:200]!r}: {reason}", field="callback_url")
+        return InvalidRequest(f"{field} {url[:200]!r}: {reason}", field=field)
 
     if targets.is_off:
         raise invalid("callbacks are disabled on this hub; use /events instead")

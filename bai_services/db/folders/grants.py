@@ -14,11 +14,13 @@ from bai_services.core.errors import NotFound
 from bai_services.core.folders.sharing import Grant
 from bai_services.core.folders.vfolders import InvitationStatus
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.notifications.events import Event
 
 from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation
 from ..listing import Listing
+from ..notifications.events import raise_events
 from ..tables.accounts import memberships, users
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
 from .vfolders import lock_for_grantee, require_name_free_for_invitee, require_ready
@@ -130,11 +132,16 @@ class GrantStore:
             await record(tx, audit)
 
     async def offer(
-        self, values: Mapping[str, Any], invitation: Mapping[str, Any], audit: AuditEntry
+        self,
+        values: Mapping[str, Any],
+        invitation: Mapping[str, Any],
+        audit: AuditEntry,
+        event: Event,
     ) -> None:
         """Change the existing grant or pending invitation, or create an invitation.
 
-        ``invitation`` holds the columns of a new invitation that are not in ``values``.
+        ``invitation`` holds the columns of a new invitation that are not in ``values``. ``event``
+        is raised if the invitation is created.
         """
         async with self._db.write() as tx:
             row = await _lock_ready(tx, values["vfolder_id"], values["user_id"])
@@ -152,6 +159,7 @@ class GrantStore:
                         **invitation,
                     )
                 )
+                await raise_events(tx, [event])
             await record(tx, audit)
 
     async def is_member(self, user_id: str, project_id: str) -> bool:

@@ -14,10 +14,12 @@ from bai_services.core.errors import AlreadyExists, Conflict, NotFound
 from bai_services.core.folders.sharing import Invitation
 from bai_services.core.folders.vfolders import InvitationStatus
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.notifications.events import Event
 
 from ..audit import record
 from ..database import Database
 from ..listing import Listing
+from ..notifications.events import raise_events
 from ..tables.accounts import users
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
 from .vfolders import (
@@ -81,8 +83,8 @@ class InvitationStore:
             row = rows.mappings().one_or_none()
         return None if row is None else Invitation(**row)
 
-    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
-        """Insert an invitation.
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry, event: Event) -> None:
+        """Insert an invitation, and raise the event that notifies the invitee.
 
         Raises
         ------
@@ -119,6 +121,7 @@ class InvitationStore:
                     )
             await require_name_free_for_invitee(tx, row, values["invitee_id"])
             await tx.execute(_table.insert().values(**values, status=InvitationStatus.PENDING))
+            await raise_events(tx, [event])
             await record(tx, audit)
 
     async def change(self, invitation_id: str, permission: str, audit: AuditEntry) -> None:

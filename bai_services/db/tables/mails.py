@@ -16,8 +16,9 @@ mails = sa.Table(
     sa.Column("language", sa.String(8), nullable=False),
     sa.Column("values", sa.JSON, nullable=False),
     sa.Column("expires_at", UtcDateTime, nullable=False),
-    # Number of failed attempts, the error of the last one, and the time of the next one.
+    # Number of failed attempts, the time and error of the last one, and the time of the next one.
     sa.Column("attempts", sa.Integer, nullable=False, default=0),
+    sa.Column("failed_at", UtcDateTime),
     sa.Column("last_error", sa.String(255), nullable=False, default=""),
     sa.Column("next_at", UtcDateTime, nullable=False, index=True),
 )

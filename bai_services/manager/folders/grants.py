@@ -11,6 +11,7 @@ from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.folders.sharing import Grant
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.notifications.events import folder_shared
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.rows import VfolderRow
 
@@ -85,7 +86,16 @@ class Grants:
             await self._store.grant(values, entry)
         else:
             invitation = {"id": str(uuid.uuid4()), "inviter_id": caller.user_id or ""}
-            await self._store.offer(values, invitation, entry)
+            event = folder_shared(
+                invitation["id"],
+                self._clock(),
+                user["id"],
+                row.domain,
+                name=row.name,
+                user=caller.username,
+                permission=str(permission),
+            )
+            await self._store.offer(values, invitation, entry, event)
         await self._notify(row, user["id"])
         return await self._one(row, user["id"], user["username"])
 

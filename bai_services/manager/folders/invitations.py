@@ -11,6 +11,7 @@ from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.folders.sharing import Invitation
 from bai_services.core.folders.vfolders import InvitationStatus, Permission
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.notifications.events import folder_shared
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.invitations import InvitationStore
 from bai_services.db.folders.rows import VfolderRow
@@ -95,7 +96,16 @@ class Invitations:
         entry = self._entry(
             caller, "vfolder.invite", row, user=user["username"], permission=str(permission)
         )
-        await self._store.create(values, entry)
+        event = folder_shared(
+            values["id"],
+            self._clock(),
+            user["id"],
+            row.domain,
+            name=row.name,
+            user=caller.username,
+            permission=str(permission),
+        )
+        await self._store.create(values, entry, event)
         self._events.publish_to_user(user["id"], INVITATION)
         return await self.get(caller, values["id"])
 

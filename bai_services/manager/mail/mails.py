@@ -135,6 +135,9 @@ class Mails:
             return
         due = await self._store.due(self._clock(), MAX_MAILS_PER_STEP)
         for mail in due:
+            # A delivery can take a minute, in which another manager can take over the lease.
+            if await self._hold_lease() is None:
+                return
             if not await self._process(self._server, mail):
                 # The mail server cannot be used: do not wait for a timeout with each mail.
                 return
@@ -184,7 +187,7 @@ class Mails:
         reason = _without_recipient(mail, str(error))
         log.warning("mail %s (%s), attempt %d: %s", mail.id, mail.kind, attempts, reason)
         self._metrics.mails.labels("failed").inc()
-        await self._store.mark_failed(mail.id, attempts, next_at, str(error))
+        await self._store.mark_failed(mail.id, attempts, self._clock(), next_at, str(error))
 
     async def _give_up(self, mail: Mail, reason: str) -> None:
         text = _without_recipient(mail, reason)

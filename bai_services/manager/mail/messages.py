@@ -18,7 +18,8 @@ def message_of(
 ) -> EmailMessage:
     """Return the message of a mail, as plain text.
 
-    ``email`` rejects line breaks in headers, and no header contains any of ``values``.
+    ``email`` rejects line breaks in headers. Of ``values``, headers contain only ``title``, which
+    must be a text of ours. Only the value ``lines`` may have several lines.
 
     Raises
     ------
@@ -37,12 +38,17 @@ def message_of(
     sender = Address(addr_spec=server.sender)
     message["From"] = Address(brand, sender.username, sender.domain)
     message["To"] = recipient
-    message["Subject"] = translate(f"mail.{kind}_subject", brand=brand)
+    message["Subject"] = translate(
+        f"mail.{kind}_subject", brand=brand, title=values.get("title", "")
+    )
     message["Date"] = mail.created_at
     # The same for each attempt, so that mail programs recognize a mail that arrives twice.
     message["Message-ID"] = f"<{mail.id}@{sender.domain}>"
     message["Auto-Submitted"] = "auto-generated"
-    texts = {name: " ".join(value.split()) for name, value in values.items()}
+    texts = {
+        name: value if name == "lines" else " ".join(value.split())
+        for name, value in values.items()
+    }
     paragraphs = (
         translate(f"mail.{kind}_text", brand=brand, **texts),
         translate("mail.footer", brand=brand),

@@ -1,7 +1,9 @@
 import {
+  ApiOutlined,
   AppstoreOutlined,
   AuditOutlined,
   BarChartOutlined,
+  BellOutlined,
   BlockOutlined,
   CalendarOutlined,
   CloudOutlined,
@@ -53,6 +55,8 @@ export type PagePath =
   | '/audit'
   | '/idle-checkers'
   | '/system'
+  | '/webhooks'
+  | '/notifications'
   | '/settings';
 
 const ADMINS: readonly Role[] = ['admin', 'superadmin', 'monitor'];
@@ -128,7 +132,14 @@ export const PAGES: readonly Page[] = [
     roles: ADMINS
   },
   { path: '/audit', title: 'pages.audit', icon: <AuditOutlined />, roles: ADMINS },
+  { path: '/webhooks', title: 'pages.webhooks', icon: <ApiOutlined />, roles: ADMINS },
   { path: '/system', title: 'pages.system', icon: <InfoCircleOutlined />, roles: SUPERADMINS },
+  {
+    path: '/notifications',
+    title: 'pages.notifications',
+    icon: <BellOutlined />,
+    isInAccountMenu: true
+  },
   { path: '/settings', title: 'pages.settings', icon: <SettingOutlined />, isInAccountMenu: true }
 ];
 

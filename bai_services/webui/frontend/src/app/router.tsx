@@ -215,6 +215,26 @@ const announcements = createRoute({
   validateSearch: readEntitySearch
 });
 
+const webhooks = createRoute({
+  getParentRoute: () => root,
+  path: '/webhooks',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/webhooks/WebhooksPage')),
+    'WebhooksPage'
+  ),
+  validateSearch: readEntitySearch
+});
+
+const notifications = createRoute({
+  getParentRoute: () => root,
+  path: '/notifications',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/notifications/NotificationsPage')),
+    'NotificationsPage'
+  ),
+  validateSearch: readEntitySearch
+});
+
 const maintenance = createRoute({
   getParentRoute: () => root,
   path: '/maintenance',
@@ -290,6 +310,8 @@ export const router = createRouter({
     maintenance,
     reservations,
     audit,
+    webhooks,
+    notifications,
     system,
     settings
   ]),

@@ -31,7 +31,10 @@ export type EntityPath =
   | '/audit-log/mine'
   | '/idle-checkers'
   | '/idle-checker-bindings'
-  | '/idle-decisions';
+  | '/idle-decisions'
+  | '/notifications'
+  | '/webhooks'
+  | `/webhooks/${string}/deliveries`;
 
 export interface ItemPage {
   items: Item[];

@@ -94,6 +94,9 @@ function open(): void {
       void checkAccess();
     }
   });
+  on('notification', () => {
+    void queries.invalidateQueries({ queryKey: ['entities', '/notifications'] });
+  });
   on('invitation', () => {
     void queries.invalidateQueries({ queryKey: ['folders', 'invitations'] });
   });

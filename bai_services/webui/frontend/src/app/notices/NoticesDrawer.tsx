@@ -40,6 +40,11 @@ export function NoticesDrawer({ isOpen, onClose }: { isOpen: boolean; onClose: (
       }
     >
       <Tasks onUse={onClose} />
+      <Typography.Paragraph>
+        <Link to="/notifications" onClick={onClose}>
+          {t('notices.all')}
+        </Link>
+      </Typography.Paragraph>
       {notices.length === 0 && (
         <Empty image={Empty.PRESENTED_IMAGE_SIMPLE} description={t('notices.none')} />
       )}

@@ -1,5 +1,8 @@
-import { textsOf } from '../areas';
+// The titles of events are also those of mails and webhooks.
+import events from '../../../../../i18n/en/notification_events.json';
+import { textsOf, withEvents } from '../areas';
 
-export default textsOf(
-  import.meta.glob<Record<string, string>>('./*.json', { eager: true, import: 'default' })
+export default withEvents(
+  textsOf(import.meta.glob<Record<string, string>>('./*.json', { eager: true, import: 'default' })),
+  events
 );

@@ -1,10 +1,14 @@
-// The texts of reasons are also those of the Hub's pages and of JupyterLab.
+// The texts of reasons and events are also those of other pages, mails and webhooks.
 import reasons from '../../../../../i18n/ko/reasons.json';
-import { textsOf } from '../areas';
+import events from '../../../../../i18n/ko/notification_events.json';
+import { textsOf, withEvents } from '../areas';
 
 export default {
-  ...textsOf(
-    import.meta.glob<Record<string, string>>('./*.json', { eager: true, import: 'default' })
+  ...withEvents(
+    textsOf(
+      import.meta.glob<Record<string, string>>('./*.json', { eager: true, import: 'default' })
+    ),
+    events
   ),
   reasons
 };

@@ -4,6 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { Accesses } from './Accesses';
 import { Account } from './Account';
 import { Keypairs } from './Keypairs';
+import { Notifications } from './Notifications';
 import { Preferences } from './Preferences';
 import { Requests } from './Requests';
 import { readSettingsSearch, TABS, type SettingsSearch, type Tab } from './search';
@@ -24,6 +25,7 @@ export function SettingsPage() {
     account: <Account />,
     'ssh-keys': <SshKeys />,
     keypairs: <Keypairs />,
+    notifications: <Notifications />,
     accesses: <Accesses />,
     requests: <Requests {...search} />
   };

@@ -5,6 +5,7 @@ export const TABS = [
   'account',
   'ssh-keys',
   'keypairs',
+  'notifications',
   'accesses',
   'requests'
 ] as const;

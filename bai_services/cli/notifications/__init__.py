@@ -1,0 +1,1 @@
+"""`bai notification`: notifications, their settings, and webhooks."""

@@ -1,0 +1,1 @@
+"""Notifications: catalogue of events, settings of users, times of delivery, webhooks."""

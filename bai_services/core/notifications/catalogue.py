@@ -1,0 +1,77 @@
+"""Events of which users and administrators are notified, and the channels of delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Channel(StrEnum):
+    """``webhook`` and ``slack`` are the user's own webhooks of these kinds."""
+
+    WEB = "web"
+    MAIL = "mail"
+    WEBHOOK = "webhook"
+    SLACK = "slack"
+
+
+class EventName(StrEnum):
+    SESSION_RUNNING = "session-running"
+    SESSION_FAILED = "session-failed"
+    SESSION_ENDED = "session-ended"
+    SESSION_PENDING_LONG = "session-pending-long"
+    # The two stages of the warning before an idle timeout or a maximum run time ends a session.
+    SESSION_STOPS_SOON = "session-stops-soon"
+    SESSION_STOPS_NOW = "session-stops-now"
+    SESSION_PREEMPTED = "session-preempted"
+    FOLDER_SHARED = "folder-shared"
+    QUOTA_NEARLY_FULL = "quota-nearly-full"
+    BUDGET_WARNING = "budget-warning"
+    ANNOUNCEMENT = "announcement"
+    MAINTENANCE_PLANNED = "maintenance-planned"
+    # For superadmins.
+    AGENT_LOST = "agent-lost"
+    DISK_FULL = "disk-full"
+    STORAGE_HOST_UNREACHABLE = "storage-host-unreachable"
+    MAIL_FAILING = "mail-failing"
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    """``is_urgent``: quiet hours and digests do not delay it. ``defaults``: channels of users who
+    have not chosen any for this event. ``is_for_administrators``: only superadmins receive it.
+    """
+
+    name: EventName
+    defaults: frozenset[Channel]
+    is_urgent: bool = False
+    is_for_administrators: bool = False
+
+
+_WEB = frozenset({Channel.WEB})
+_MAIL = frozenset({Channel.WEB, Channel.MAIL})
+N = EventName
+
+EVENTS: Mapping[EventName, EventType] = {
+    event.name: event
+    for event in (
+        EventType(N.SESSION_RUNNING, _WEB),
+        EventType(N.SESSION_FAILED, _WEB),
+        EventType(N.SESSION_ENDED, _WEB),
+        EventType(N.SESSION_PENDING_LONG, _WEB),
+        EventType(N.SESSION_STOPS_SOON, _MAIL),
+        EventType(N.SESSION_STOPS_NOW, _MAIL, is_urgent=True),
+        EventType(N.SESSION_PREEMPTED, _MAIL, is_urgent=True),
+        EventType(N.FOLDER_SHARED, _WEB),
+        EventType(N.QUOTA_NEARLY_FULL, _MAIL),
+        EventType(N.BUDGET_WARNING, _MAIL),
+        EventType(N.ANNOUNCEMENT, _WEB),
+        EventType(N.MAINTENANCE_PLANNED, _WEB),
+        EventType(N.AGENT_LOST, _MAIL, is_urgent=True, is_for_administrators=True),
+        EventType(N.DISK_FULL, _MAIL, is_urgent=True, is_for_administrators=True),
+        EventType(N.STORAGE_HOST_UNREACHABLE, _MAIL, is_urgent=True, is_for_administrators=True),
+        # No mail: it could not be sent.
+        EventType(N.MAIL_FAILING, _WEB, is_for_administrators=True),
+    )
+}

@@ -1,0 +1,144 @@
+"""Conditions that are checked at intervals, and raise an event when they begin to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ..coded_text import CodedText, TextTemplate
+from .catalogue import EventName
+from .events import Audience, Event
+
+# A condition must not hold for this time before it raises an event again, so that a value that
+# changes around a limit does not raise many events.
+REARM_AFTER = timedelta(minutes=10)
+# The same for warnings before the end of a session, which users can extend.
+REARM_WARNING_AFTER = timedelta(minutes=1)
+
+PENDING_LONG = timedelta(hours=1)
+QUOTA_PERCENT = 90
+FREE_DISK_PERCENT = 5
+# A mail that has failed this many times means that mails cannot be delivered.
+FAILED_MAIL_ATTEMPTS = 3
+# Warnings before a time limit of a policy ends a session, at most this part of the limit before.
+_POLICY_WARNINGS = ((timedelta(minutes=30), 2), (timedelta(minutes=5), 10))
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition that holds now; ``key`` identifies it while it holds."""
+
+    key: str
+    name: EventName
+    audience: Audience
+    text: CodedText
+    link: str = ""
+    domain: str | None = None
+
+    @property
+    def rearm_after(self) -> timedelta:
+        stops = (EventName.SESSION_STOPS_SOON, EventName.SESSION_STOPS_NOW)
+        return REARM_WARNING_AFTER if self.name in stops else REARM_AFTER
+
+    def event(self, at: datetime) -> Event:
+        """Return the event for the condition, which begins to hold at ``at``."""
+        key = f"{self.key}@{at.isoformat(timespec='milliseconds')}"
+        return Event(key, at, self.name, self.audience, self.text, self.link, self.domain)
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionChanges:
+    """``begun`` raise events. The keys in ``holding`` were seen now; ``over`` are forgotten."""
+
+    begun: tuple[Condition, ...]
+    holding: tuple[str, ...]
+    over: tuple[str, ...]
+
+
+def changes_of(
+    found: Iterable[Condition],
+    stored: Mapping[str, tuple[datetime, timedelta]],
+    now: datetime,
+) -> ConditionChanges:
+    """Compare the conditions that hold now with the stored ones.
+
+    ``stored`` maps the key of a condition to the time at which it was last seen, and the time after
+    which it is over. Its key begins with the name of its event. Conditions of the events in
+    ``unknown`` could not be checked and remain as they are.
+    """
+    by_key = {condition.key: condition for condition in found}
+    begun = tuple(each for key, each in by_key.items() if key not in stored)
+    over = tuple(
+        key
+        for key, (seen_at, rearm_after) in stored.items()
+        if key not in by_key and now - seen_at >= rearm_after
+    )
+    return ConditionChanges(begun, tuple(by_key), over)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnd:
+    """The time at which a rule stops a running session unless it is used or extended.
+
+    ``limit_seconds`` is the time limit of a policy. A checker has its own ``warnings_seconds``.
+    """
+
+    session_id: str
+    name: str
+    owner_id: str
+    domain: str
+    ends_at: datetime
+    rule_id: str
+    rule: CodedText
+    limit_seconds: int = 0
+    warnings_seconds: tuple[int, ...] = ()
+    keep_alives_left: int | None = None
+
+
+def warning_of(end: SessionEnd, now: datetime) -> EventName | None:
+    """Return the stage of the warning that is due: ``session-stops-now`` is the last one."""
+    left = (end.ends_at - now).total_seconds()
+    times = end.warnings_seconds or _policy_warnings(end.limit_seconds)
+    if not times or left > max(times):
+        return None
+    return EventName.SESSION_STOPS_NOW if left <= min(times) else EventName.SESSION_STOPS_SOON
+
+
+def ending_conditions(ends: Iterable[SessionEnd], now: datetime) -> list[Condition]:
+    """Return the warnings that are due; of several rules for a session, that of the first end."""
+    first: dict[str, SessionEnd] = {}
+    for end in ends:
+        known = first.get(end.session_id)
+        if known is None or end.ends_at < known.ends_at:
+            first[end.session_id] = end
+    found = []
+    for end in first.values():
+        stage = warning_of(end, now)
+        if stage is None:
+            continue
+        values: dict[str, str | int] = {
+            "name": end.name,
+            "ends_at": end.ends_at.isoformat(timespec="seconds"),
+        }
+        template = TextTemplate.NOTICE_SESSION_STOPS
+        if end.keep_alives_left is not None:
+            template = TextTemplate.NOTICE_SESSION_STOPS_KEEP_ALIVES
+            values["left"] = end.keep_alives_left
+        found.append(
+            Condition(
+                f"{stage}:{end.session_id}:{end.rule_id}",
+                stage,
+                Audience(user_id=end.owner_id),
+                template.text(end.rule, **values),
+                f"sessions/{end.session_id}",
+                end.domain,
+            )
+        )
+    return found
+
+
+def _policy_warnings(limit_seconds: int) -> tuple[int, ...]:
+    return tuple(
+        min(int(before.total_seconds()), limit_seconds // part) for before, part in _POLICY_WARNINGS
+    )

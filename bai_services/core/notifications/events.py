@@ -1,0 +1,85 @@
+"""Events to be delivered, and to whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..coded_text import CodedText, TextTemplate
+from .catalogue import EventName
+
+MAX_KEY_CHARS = 160
+# Events, and the notifications and deliveries of these events, are removed after this time.
+KEPT_FOR = timedelta(days=30)
+# Maximum number of notifications of a user in the web UI; the oldest ones are removed.
+MAX_NOTIFICATIONS_PER_USER = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """The users who receive an event: exactly one field is set, or none (every active user).
+
+    ``role``: the active users with this role.
+    """
+
+    user_id: str | None = None
+    domain: str | None = None
+    project_id: str | None = None
+    role: str | None = None
+
+
+EVERYONE = Audience()
+ADMINISTRATORS = Audience(role="superadmin")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event to be delivered.
+
+    ``key`` identifies the event: a second event with the same key is ignored, so code that is
+    repeated after a crash raises it once. ``text`` must contain no secret. ``link`` is a path below
+    the web UI, such as ``sessions/ID``. ``domain`` is the domain to which the event belongs, for
+    webhooks of a domain; None: the installation.
+    """
+
+    key: str
+    at: datetime
+    name: EventName
+    audience: Audience
+    text: CodedText
+    link: str = ""
+    domain: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.key) <= MAX_KEY_CHARS:
+            raise ValueError(f"the key {self.key!r} must have 1 to {MAX_KEY_CHARS} characters")
+
+
+def folder_shared(
+    invitation_id: str, at: datetime, invitee_id: str, domain: str, **values: str
+) -> Event:
+    """Return the event for an invitation to a folder.
+
+    ``values``: ``name`` of the folder, ``user`` who shares it, and ``permission``.
+    """
+    text = TextTemplate.NOTICE_FOLDER_SHARED.text(**values)
+    audience = Audience(user_id=invitee_id)
+    key = f"invitation:{invitation_id}"
+    return Event(key, at, EventName.FOLDER_SHARED, audience, text, "data", domain)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event as stored; ``id`` is also in the payloads of webhooks."""
+
+    id: str
+    created_at: datetime
+    name: str
+    text: dict[str, Any]
+    link: str
+    domain: str | None
+    user_id: str | None
+    project_id: str | None
+    audience_domain: str | None
+    role: str | None

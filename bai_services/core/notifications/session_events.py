@@ -1,0 +1,68 @@
+"""Events of a session: which changes of its status are reported to its owner."""
+
+from __future__ import annotations
+
+from ..coded_text import CodedText, TextTemplate
+from ..sessions.lifecycle import Result, Status
+from .catalogue import EventName
+
+# A session that ends for one of these reasons has not failed, although its result is a failure.
+_LIMITS = frozenset(
+    template.code
+    for template in (
+        TextTemplate.IDLE_TIMEOUT,
+        TextTemplate.IDLE_UTILIZATION,
+        TextTemplate.IDLE_NETWORK,
+        TextTemplate.IDLE_LIFETIME,
+        TextTemplate.LIFETIME,
+    )
+)
+# The other cancellations were requested by a user.
+_CANCELLED_BY_MANAGER = frozenset(
+    template.code
+    for template in (
+        TextTemplate.PENDING_TIMEOUT,
+        TextTemplate.DEPENDENCY_FAILED,
+        TextTemplate.DEPENDENCY_STOPPED,
+        TextTemplate.DEPENDENCY_ENDED,
+    )
+)
+# Statuses whose changes can be reported.
+REPORTED = (Status.RUNNING, Status.TERMINATED, Status.CANCELLED, Status.ERROR)
+
+_TEXTS = {
+    EventName.SESSION_RUNNING: TextTemplate.NOTICE_SESSION_RUNNING,
+    EventName.SESSION_FAILED: TextTemplate.NOTICE_SESSION_FAILED,
+    EventName.SESSION_ENDED: TextTemplate.NOTICE_SESSION_ENDED,
+}
+
+
+def event_of(
+    session: str, owner: str, status: str, result: str, reason: CodedText | None
+) -> tuple[EventName, CodedText] | None:
+    """Return the event for a change to ``status`` and its text; None if it is not reported.
+
+    What the owner has requested is not reported.
+    """
+    code = "" if reason is None else reason.code
+    match status:
+        case Status.RUNNING:
+            return EventName.SESSION_RUNNING, _TEXTS[EventName.SESSION_RUNNING].text(name=session)
+        case Status.ERROR:
+            name = EventName.SESSION_FAILED
+        case Status.CANCELLED if code in _CANCELLED_BY_MANAGER:
+            name = EventName.SESSION_FAILED
+        case Status.TERMINATED if not _is_own_request(reason, owner):
+            has_failed = result == Result.FAILURE and code not in _LIMITS
+            name = EventName.SESSION_FAILED if has_failed else EventName.SESSION_ENDED
+        case _:
+            return None
+    return name, _TEXTS[name].text(reason or TextTemplate.ENDED.text(), name=session)
+
+
+def _is_own_request(reason: CodedText | None, owner: str) -> bool:
+    if reason is None:
+        return False
+    if reason.code == TextTemplate.STOPPED_BY.code:
+        return reason.values.get("name") == owner
+    return reason.code == TextTemplate.STOPPED_THROUGH_HUB.code

@@ -1,0 +1,139 @@
+"""Times of delivery: quiet hours and digests in the time zone of a user."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
+from zoneinfo import ZoneInfo
+
+from ..errors import InvalidRequest
+from ..user_input import shown
+
+_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
+_DAY = timedelta(days=1)
+_HOUR_SECONDS = 3600
+# Mails that are neither urgent nor in a digest: at most one to each user in this time.
+MAIL_INTERVAL_SECONDS = 60
+
+
+class Digest(StrEnum):
+    NONE = "none"
+    HOURLY = "hourly"
+    DAILY = "daily"
+
+
+@dataclass(frozen=True, slots=True)
+class QuietHours:
+    """The time of each day from ``starts`` until before ``ends``, by the clocks of ``zone``.
+
+    The period includes midnight if ``ends`` is not after ``starts``.
+    """
+
+    starts: time
+    ends: time
+    zone: ZoneInfo
+
+    def includes(self, at: datetime) -> bool:
+        clock = at.astimezone(self.zone).time()
+        if self.starts < self.ends:
+            return self.starts <= clock < self.ends
+        return clock >= self.starts or clock < self.ends
+
+    def end(self, at: datetime) -> datetime:
+        """Return the first time from ``at`` that is not in the quiet hours.
+
+        The clocks decide: if they are set back into the quiet hours, these begin again.
+        """
+        if not self.includes(at):
+            return at
+        candidates = _instants(_days_around(at, self.zone), self.ends, self.zone, (0, 1))
+        if at.astimezone(self.zone).utcoffset() != (at + _DAY).astimezone(self.zone).utcoffset():
+            candidates.append(_clock_change(at, at + _DAY, self.zone))
+        return min(each for each in candidates if each > at and not self.includes(each))
+
+
+def mail_time(
+    at: datetime, quiet: QuietHours | None, digest: Digest, daily_at: time, zone: ZoneInfo
+) -> datetime:
+    """Return when the mail for an event that is not urgent is sent.
+
+    Events with the same result are in one mail. Hourly digests are sent at full hours (UTC), daily
+    ones at ``daily_at`` of the user's clock, and both not before the end of the quiet hours.
+    """
+    match digest:
+        case Digest.NONE:
+            due = _next_multiple(at, MAIL_INTERVAL_SECONDS)
+        case Digest.HOURLY:
+            due = _next_multiple(at, _HOUR_SECONDS)
+        case Digest.DAILY:
+            due = _next_daily(at, daily_at, zone)
+    return due if quiet is None else quiet.end(due)
+
+
+def message_time(at: datetime, quiet: QuietHours | None) -> datetime:
+    """Return when a webhook of a user is called for an event that is not urgent."""
+    return at if quiet is None else quiet.end(at)
+
+
+def read_time(text: str, field: str) -> time:
+    """Return a time of the day written as ``HH:MM``; raise ``InvalidRequest`` otherwise."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise InvalidRequest(f"{shown(text)!r} is not a time such as 22:30", field=field)
+    return time(int(found[1]), int(found[2]))
+
+
+def _next_multiple(at: datetime, seconds: int) -> datetime:
+    """Return the first multiple of ``seconds`` since 1970 after ``at``."""
+    return datetime.fromtimestamp((int(at.timestamp()) // seconds + 1) * seconds, UTC)
+
+
+def _next_daily(at: datetime, daily_at: time, zone: ZoneInfo) -> datetime:
+    """Return the first time after ``at`` at which the clocks show ``daily_at``, once a day."""
+    return min(
+        each for each in _instants(_days_around(at, zone), daily_at, zone, (0,)) if each > at
+    )
+
+
+def _days_around(at: datetime, zone: ZoneInfo) -> list[date]:
+    today = at.astimezone(zone).date()
+    return [today + offset * _DAY for offset in range(-1, 3)]
+
+
+def _instants(
+    days: Iterable[date], clock: time, zone: ZoneInfo, folds: Iterable[int]
+) -> list[datetime]:
+    """Return the times at which clocks show ``clock`` on these days.
+
+    Where clocks are set forward over it, return the time of this change.
+    """
+    chosen = tuple(folds)
+    return [_instant(day, clock, zone, fold) for day in days for fold in chosen]
+
+
+def _instant(day: date, clock: time, zone: ZoneInfo, fold: int) -> datetime:
+    wall = datetime.combine(day, clock)
+    found = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
+    if found.astimezone(zone).replace(tzinfo=None) == wall:
+        return found
+    # The clocks never show this time: the change lies between the readings with the offsets after
+    # and before it.
+    first = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    return _clock_change(first, wall.replace(tzinfo=zone, fold=0).astimezone(UTC), zone)
+
+
+def _clock_change(low: datetime, high: datetime, zone: ZoneInfo) -> datetime:
+    """Return the first second with another offset from UTC than at ``low``, up to ``high``."""
+    low = low.astimezone(UTC).replace(microsecond=0)
+    high = high.astimezone(UTC)
+    before = low.astimezone(zone).utcoffset()
+    while high - low > timedelta(seconds=1):
+        middle = low + timedelta(seconds=int((high - low).total_seconds()) // 2)
+        if middle.astimezone(zone).utcoffset() == before:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -1,0 +1,1 @@
+"""Notifications: raise events, create notifications, send mails and call webhooks."""

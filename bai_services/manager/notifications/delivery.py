@@ -1,0 +1,141 @@
+"""Call webhooks: one call at a time for each webhook, with retries."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from zoneinfo import ZoneInfo
+
+from bai_services.core.coded_text import CodedText
+from bai_services.core.errors import Unavailable
+from bai_services.core.notifications.webhooks import Message, WebhookKind, payload
+from bai_services.core.sessions import callbacks
+from bai_services.db.notifications.webhooks import DueDelivery, WebhookStore, WebhookTarget
+
+from ..accounts.keypair_secrets import KeypairSecrets
+from ..clock import Clock
+from ..loop import Loop
+from ..sessions.callback_calls import CallbackCalls, CallFailed
+from .texts import Links, text_of, title_of
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 5.0
+MAX_CONCURRENT_CALLS = 8
+
+
+class WebhookCalls:
+    """Signs and posts a message to a webhook, with the restrictions of callbacks."""
+
+    def __init__(self, calls: CallbackCalls, encryption: KeypairSecrets, clock: Clock) -> None:
+        self._calls = calls
+        self._secrets = encryption
+        self._clock = clock
+
+    async def close(self) -> None:
+        await self._calls.close()
+
+    async def post(self, target: WebhookTarget, delivery_id: str, message: Message) -> None:
+        """Post a message; raise ``CallFailed`` unless the endpoint has accepted it."""
+        try:
+            url = self._secrets.decrypt(target.url_encrypted)
+            secret = self._secrets.decrypt(target.secret_encrypted)
+        except Unavailable as error:
+            raise CallFailed("the URL of the webhook cannot be decrypted") from error
+        body = payload(WebhookKind(target.kind), delivery_id, message)
+        timestamp = int(self._clock().timestamp())
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "bai-hub",
+            callbacks.DELIVERY_HEADER: delivery_id,
+            callbacks.TIMESTAMP_HEADER: str(timestamp),
+            callbacks.SIGNATURE_HEADER: callbacks.signature(secret, timestamp, body),
+        }
+        await self._calls.post(url, body, headers)
+
+
+class WebhookDeliveries:
+    """A loop that starts due deliveries as tasks; only the holder of the lease delivers.
+
+    A delivery remains pending until its result is stored. A manager that is killed before repeats
+    the call with the same delivery id.
+    """
+
+    def __init__(
+        self,
+        store: WebhookStore,
+        calls: WebhookCalls,
+        links: Links,
+        clock: Clock,
+        hold_lease: Callable[[], Awaitable[int | None]],
+    ) -> None:
+        self._store = store
+        self._calls = calls
+        self._links = links
+        self._clock = clock
+        self._hold_lease = hold_lease
+        self._busy: set[str] = set()  # ids of webhooks
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = Loop("webhooks", self.step, TICK_SECONDS)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        """Stop; calls in progress are cancelled, and the next manager process repeats them."""
+        await self._loop.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._calls.close()
+
+    def wake(self) -> None:
+        self._loop.wake()
+
+    async def step(self) -> None:
+        """Start the deliveries that are due."""
+        free = MAX_CONCURRENT_CALLS - len(self._busy)
+        if free <= 0 or await self._hold_lease() is None:
+            return
+        for delivery in await self._store.due(self._clock(), self._busy, free):
+            self._busy.add(delivery.target.id)
+            task = asyncio.create_task(self._deliver(delivery))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def drain(self) -> None:
+        """Wait for the calls in progress."""
+        await asyncio.gather(*self._tasks)
+
+    async def _deliver(self, delivery: DueDelivery) -> None:
+        try:
+            try:
+                await self._calls.post(delivery.target, delivery.id, self._message(delivery))
+            except CallFailed as error:
+                await self._store.mark_failed(
+                    delivery, str(error), self._clock(), is_final=error.is_final
+                )
+                log.info("webhook %s: %s", delivery.target.id, error)
+            else:
+                await self._store.mark_delivered(delivery, self._clock())
+        except Unavailable as error:
+            log.error("result of webhook %s could not be stored: %s", delivery.target.id, error)
+        finally:
+            self._busy.discard(delivery.target.id)
+        self.wake()
+
+    def _message(self, delivery: DueDelivery) -> Message:
+        target = delivery.target
+        zone = ZoneInfo("UTC") if target.settings is None else target.settings.zone
+        return Message(
+            event=delivery.event,
+            event_id=delivery.event_id,
+            at=delivery.event_at,
+            title=title_of(delivery.event, target.language),
+            text=text_of(CodedText.from_json(delivery.text), target.language, zone),
+            link=self._links.url(delivery.link),
+            coded=dict(delivery.text),
+            domain=delivery.domain,
+            user=delivery.user,
+        )
