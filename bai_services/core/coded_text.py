@@ -239,6 +239,7 @@ class TextTemplate(Enum):
         "SESSION_LIFETIME_EXCEEDED: ran for more than {maximum_seconds}, the maximum of idle "
         "checker {name}"
     )
+    SCHEDULED_STOP = "scheduled-stop: stopped at the time that schedule {name} sets"
     DEPENDENCY_FAILED = (
         "DEPENDENCY_FAILED: its dependency, session {name}, is TERMINATED with failure"
     )
@@ -269,6 +270,13 @@ class TextTemplate(Enum):
     LAST_MESSAGE = "{parts}; last message: {message}"
     DISPLACED = "its agent was lost; the session is pending again"
     AGENT_LOST = "its agent has been lost for more than {minutes:minute}"
+
+    # Why a schedule did not start a session
+    SCHEDULE_MISSED = "not started at {due_at}, and it is too late to catch up"
+    SCHEDULE_OVER = "it is too late: schedule {name} stops the session at {ends_at}"
+    SCHEDULE_OVERLAP = "the session of an earlier start is still live"
+    SCHEDULE_NAME_TAKEN = "a session named {name} is live"
+    SCHEDULE_REFUSED = "the session was not created: {message}"
 
 
 # Reasons for the end of a session that the spawner reports as English text. The manager recognizes

@@ -75,6 +75,8 @@ class Manager:
             folders=self.folders.mounts,
             projects=self.accounts.projects,
             users=self.accounts.users,
+            callers=self.accounts.callers,
+            require_writable=self.operations.maintenances.require_writable,
         )
         self.servers = server_services(
             context,
@@ -134,9 +136,11 @@ class Manager:
         self.sessions.usage_sampling.start()
         self.usage.aggregation.start()
         self.sessions.idle_judging.start()
+        self.sessions.schedule_runner.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
+        await self.sessions.schedule_runner.stop()
         await self.usage.aggregation.stop()
         await self.sessions.idle_judging.stop()
         await self.sessions.usage_sampling.stop()

@@ -258,6 +258,12 @@ USER_POLICY = Entity(
             FieldKind.NUMBER,
             is_nullable=True,
         ),
+        Field(
+            "max_schedules",
+            "Maximum number of schedules of a user. Default: 20.",
+            FieldKind.NUMBER,
+            is_nullable=True,
+        ),
         *_FOLDER_CAPS,
         Field(
             "max_concurrent_logins",

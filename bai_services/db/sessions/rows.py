@@ -24,6 +24,7 @@ from ..tables.cluster import devices
 from ..tables.sessions import allocations, kernels, sessions
 from .dependencies import read_dependencies
 from .idle_checks.results import ViewedCheck, read_checks
+from .schedules.runs import ScheduledStop, read_scheduled_stops
 from .time_limits import (
     IdleTimeout,
     TimeLimit,
@@ -128,6 +129,7 @@ class SessionView(SessionKernels):
     is_draining: bool = False
     idle_timeout: IdleTimeout | None = None
     idle_checks: tuple[ViewedCheck, ...] = ()
+    scheduled_stop: ScheduledStop | None = None
 
 
 _NAMES = {
@@ -282,6 +284,7 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
     draining = await read_draining(tx, running) if running else frozenset()
     timeouts = await read_idle_timeouts(tx, running) if running else {}
     checks = await read_checks(tx, running) if running else {}
+    stops = await read_scheduled_stops(tx, running) if running else {}
     callbacks = await _callbacks_of(tx, [row.id for row in rows if row.callback_url])
     return [
         SessionView(
@@ -295,6 +298,7 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
             row.id in draining,
             timeouts.get(row.id),
             tuple(checks.get(row.id, ())),
+            stops.get(row.id),
         )
         for row in rows
     ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from bai_services.core.accounts.roles import Caller
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.sessions.callbacks import CallbackStore
 from bai_services.db.sessions.deadlines import DeadlineStore
@@ -15,6 +17,7 @@ from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
 
+from ..accounts.callers import Callers
 from ..accounts.keypair_secrets import KeypairSecrets
 from ..accounts.projects import Projects
 from ..accounts.users import Users
@@ -39,6 +42,8 @@ from .requests.options import Options
 from .requests.requests import Folders, Requests
 from .requests.secret_environ import SecretEnviron
 from .requests.templates import Templates
+from .schedules.runner import ScheduleRunner
+from .schedules.schedules import Schedules
 from .sessions import SessionRecords, Sessions
 from .time_limits.activity import SessionActivity
 from .time_limits.deadlines import Deadlines
@@ -70,6 +75,8 @@ class SessionServices:
     idle_judging: IdleJudging
     idle_replays: IdleReplays
     idle_requests: IdleCheckRequests
+    schedules: Schedules
+    schedule_runner: ScheduleRunner
 
 
 def session_services(
@@ -82,6 +89,8 @@ def session_services(
     folders: Folders,
     projects: Projects,
     users: Users,
+    callers: Callers,
+    require_writable: Callable[[Caller], None],
 ) -> SessionServices:
     """Build the services and pass them their dependencies."""
     database, clock, audit = context.database, context.clock, context.audit
@@ -113,11 +122,12 @@ def session_services(
         clock=clock,
         audit=audit,
     )
+    templates = Templates(context, projects)
     return SessionServices(
         sessions=sessions,
         options=Options(request_store, requests, folders, scheduling.jit_warmup),
         previews=SessionPreviews(requests, request_store, store, scheduling.scheduler, clock),
-        templates=Templates(context, projects),
+        templates=templates,
         launch=Launch(store, kernel_store, plans, lifecycle, clock),
         kernels=kernels,
         logs=Logs(sessions),
@@ -142,4 +152,14 @@ def session_services(
         idle_judging=IdleJudging(idle_store, samples, lifecycle, clock, lease=scheduling.lease),
         idle_replays=IdleReplays(idle_checkers, idle_store, samples, clock),
         idle_requests=IdleCheckRequests(sessions, idle_store, clock, audit),
+        schedules=Schedules(context, templates),
+        schedule_runner=ScheduleRunner(
+            context,
+            sessions,
+            templates,
+            lifecycle,
+            callers,
+            require_writable,
+            lease=scheduling.lease,
+        ),
     )
