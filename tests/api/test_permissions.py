@@ -509,6 +509,26 @@ TABLE = [
         "ok ok ok ok ok ok 403 invalid-request 403",
         {"sessions": [{"name": "{fresh}"}]},
     ),
+    Row("GET /schedules", "ok ok ok ok ok ok ok 403 403"),
+    Row(
+        "POST /schedules",
+        "ok ok ok ok ok ok 403 403 403",
+        {"name": "{fresh}", "start": "daily 08:00"},
+    ),
+    Row("GET /schedules/{schedule}", "ok ok 404 ok 404 404 ok 403 403"),
+    Row("GET /schedules/{schedule}/runs", "ok ok 404 ok 404 404 ok 403 403"),
+    Row(
+        "PATCH /schedules/{schedule}",
+        "ok ok 404 ok 404 404 403 403 403",
+        {"is_paused": False},
+    ),
+    # Only the owner sets the request.
+    Row(
+        "PATCH /schedules/{schedule}",
+        "403 403 404 ok 404 404 403 403 403",
+        {"start": "daily 09:00"},
+    ),
+    Row("DELETE /schedules/{schedule}", "ok ok 404 ok 404 404 403 403 403"),
     Row("GET /session-templates", "ok ok ok ok ok ok ok 403 403"),
     Row(
         "POST /session-templates",
