@@ -26,6 +26,7 @@ from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .operations import announcements, maintenances, system
 from .scheduling import counter_audit
 from .sessions import idle_checkers, launch, logs, records, schedules, sessions, templates
+from .usage import budgets
 from .usage import reports as usage_reports
 
 Route = tuple[str, type[APIHandler]]
@@ -77,4 +78,5 @@ ROUTES: list[Route] = [
     *templates.ROUTES,
     *schedules.ROUTES,
     *usage_reports.ROUTES,
+    *budgets.ROUTES,
 ]

@@ -99,6 +99,7 @@ class TextTemplate(Enum):
     USER_INACTIVE = "the account {name} is not active"
     KEYPAIR_INACTIVE = "keypair {name} is not active"
     PROJECT_INACTIVE = "project {name} is not active"
+    BUDGET_SPENT = "the budget of project {name} ({amount}) is spent"
     DOMAIN_INACTIVE = "domain {name} is not active"
     GROUP_ACTIVE = "resource group {group} is active"
     GROUP_INACTIVE = "resource group {group} is not active"
@@ -239,6 +240,7 @@ class TextTemplate(Enum):
         "SESSION_LIFETIME_EXCEEDED: ran for more than {maximum_seconds}, the maximum of idle "
         "checker {name}"
     )
+    BUDGET_STOP = "budget-spent: stopped because the budget of project {name} is spent"
     SCHEDULED_STOP = "scheduled-stop: stopped at the time that schedule {name} sets"
     DEPENDENCY_FAILED = (
         "DEPENDENCY_FAILED: its dependency, session {name}, is TERMINATED with failure"

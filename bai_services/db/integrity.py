@@ -88,8 +88,11 @@ async def update_version(
     key: str,
     version: int,
     changes: Mapping[str, Any],
+    *,
+    key_column: sa.Column[Any] | None = None,
 ) -> None:
-    """Change the row with the id ``key`` if it still has ``version``, and increment the version.
+    """Change the row whose ``key_column`` (default: ``id``) is ``key``, if it still has
+    ``version``, and increment the version.
 
     A row that does not exist any more is not changed.
 
@@ -98,14 +101,15 @@ async def update_version(
     Conflict
         If the row has another version, because somebody else has changed it.
     """
+    is_key = (table.c.id if key_column is None else key_column) == key
     changed = await tx.execute(
         sa.update(table)
-        .where(table.c.id == key, table.c.version == version)
+        .where(is_key, table.c.version == version)
         .values({**changes, "version": version + 1})
     )
     if changed.rowcount:
         return
-    current = await tx.scalar(sa.select(table.c.version).where(table.c.id == key))
+    current = await tx.scalar(sa.select(table.c.version).where(is_key))
     if current is not None:
         raise Conflict(
             "somebody else has changed this object since you read it; read it again and repeat "

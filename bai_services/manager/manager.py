@@ -85,7 +85,9 @@ class Manager:
             sessions=self.sessions.sessions,
             lease=self.scheduling.lease,
         )
-        self.usage = usage_services(context, self.scheduling.lease)
+        self.usage = usage_services(
+            context, self.accounts.projects, self.lifecycle, self.scheduling.lease
+        )
         self.cluster = cluster_services(context, settings, self.sessions, self.scheduling)
         self.dashboards = Dashboards(
             self.sessions.sessions, self.sessions.options, self.folders.quotas, self.cluster.agents
@@ -137,9 +139,11 @@ class Manager:
         self.usage.aggregation.start()
         self.sessions.idle_judging.start()
         self.sessions.schedule_runner.start()
+        self.usage.budget_watch.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
+        await self.usage.budget_watch.stop()
         await self.sessions.schedule_runner.stop()
         await self.usage.aggregation.stop()
         await self.sessions.idle_judging.stop()

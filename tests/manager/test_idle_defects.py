@@ -66,7 +66,7 @@ def test_replay_leaves_out_sessions_with_too_many_samples() -> None:
     start = NOW - timedelta(days=30)
     grid = Grid(start, 300, 30 * 288)
     huge, small = recorded(256, start, NOW), recorded(1, NOW - timedelta(hours=1), NOW)
-    assert 256 * 30 * 288 > MAX_SAMPLES
+    assert MAX_SAMPLES < 256 * 30 * 288
     assert _affordable([huge, small], grid, MAX_SAMPLES) == [small]
     many = [recorded(1, start, NOW)] * 100
     assert len(_affordable(many, grid, MAX_SAMPLES)) == MAX_SAMPLES // (30 * 288 + 1)
@@ -84,9 +84,7 @@ async def test_results_of_more_sessions_than_a_statement_has_parameters(
     database_url: str,
 ) -> None:
     database = Database(database_url)
-    results = [
-        StoredCheck(f"s{n}", "c", "idle", False, False, None, None) for n in range(40_000)
-    ]
+    results = [StoredCheck(f"s{n}", "c", "idle", False, False, None, None) for n in range(40_000)]
     # The sessions have been deleted since they were judged.
     await IdleCheckStore(database).write(results, [], [])
     await database.close()

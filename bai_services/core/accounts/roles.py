@@ -181,6 +181,9 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "schedule.pause": _reaches(R.OWN, R.DOMAIN, R.NONE),
     "allocation.read": _OWN_READS,
     "usage.read": _OWN_READS,
+    # The budget of a project, which its members may see.
+    "budget.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
+    "budget.write": _DOMAIN_WRITES,
     "price.read": _EVERYONE,
     "price.write": _SUPERADMIN,
     "audit.read": _ADMIN_READS,

@@ -22,6 +22,7 @@ from ..tables.accounts import projects, users
 from ..tables.callbacks import session_callbacks
 from ..tables.cluster import devices
 from ..tables.sessions import allocations, kernels, sessions
+from ..usage.budgets import BudgetStop, read_budget_stops
 from .dependencies import read_dependencies
 from .idle_checks.results import ViewedCheck, read_checks
 from .schedules.runs import ScheduledStop, read_scheduled_stops
@@ -130,6 +131,7 @@ class SessionView(SessionKernels):
     idle_timeout: IdleTimeout | None = None
     idle_checks: tuple[ViewedCheck, ...] = ()
     scheduled_stop: ScheduledStop | None = None
+    budget_stop: BudgetStop | None = None
 
 
 _NAMES = {
@@ -285,6 +287,8 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
     timeouts = await read_idle_timeouts(tx, running) if running else {}
     checks = await read_checks(tx, running) if running else {}
     stops = await read_scheduled_stops(tx, running) if running else {}
+    charged = {row.project_id for row in rows if row.status is Status.RUNNING}
+    budget_stops = await read_budget_stops(tx, charged) if charged else {}
     callbacks = await _callbacks_of(tx, [row.id for row in rows if row.callback_url])
     return [
         SessionView(
@@ -299,6 +303,7 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
             timeouts.get(row.id),
             tuple(checks.get(row.id, ())),
             stops.get(row.id),
+            budget_stops.get(row.project_id) if row.status is Status.RUNNING else None,
         )
         for row in rows
     ]

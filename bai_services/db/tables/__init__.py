@@ -3,6 +3,7 @@
 from . import (
     accounts,
     apps,
+    budgets,
     callbacks,
     cluster,
     external_identities,
@@ -23,6 +24,7 @@ from .base import metadata
 __all__ = [
     "accounts",
     "apps",
+    "budgets",
     "callbacks",
     "cluster",
     "external_identities",

@@ -16,6 +16,8 @@ from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
+from bai_services.db.usage.budgets import BudgetStore
+from bai_services.db.usage.prices import UsagePriceStore
 
 from ..accounts.callers import Callers
 from ..accounts.keypair_secrets import KeypairSecrets
@@ -126,7 +128,15 @@ def session_services(
     return SessionServices(
         sessions=sessions,
         options=Options(request_store, requests, folders, scheduling.jit_warmup),
-        previews=SessionPreviews(requests, request_store, store, scheduling.scheduler, clock),
+        previews=SessionPreviews(
+            requests,
+            request_store,
+            store,
+            scheduling.scheduler,
+            clock,
+            UsagePriceStore(database),
+            BudgetStore(database),
+        ),
         templates=templates,
         launch=Launch(store, kernel_store, plans, lifecycle, clock),
         kernels=kernels,

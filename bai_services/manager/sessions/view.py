@@ -76,8 +76,12 @@ def describe(
         status_info=row.status_info,
         status_coded=_status_coded(row),
         reasons=row.reasons,
-        notices=[*row.notices, *_warnings(idleness, now), *check_warnings(checks),
-            *_stop_notices(view, now)],
+        notices=[
+            *row.notices,
+            *_warnings(idleness, now),
+            *check_warnings(checks),
+            *_stop_notices(view, now),
+        ],
         result=row.result,
         exit_code=row.exit_code,
         lifetime=_lifetime(view),
@@ -181,6 +185,8 @@ def _end_rule(view: SessionView, idleness: Idleness | None) -> SessionEndRule | 
     if timeout is not None and idleness is not None:
         rule = TextTemplate.IDLE_TIMEOUT.text(maximum_seconds=timeout.seconds, name=timeout.policy)
         ends.append((idleness.ends_at, rule))
+    if (spent := view.budget_stop) is not None:
+        ends.append((spent.stops_at, TextTemplate.BUDGET_STOP.text(name=spent.project)))
     if (stop := view.scheduled_stop) is not None:
         ends.append((stop.stops_at, TextTemplate.SCHEDULED_STOP.text(name=stop.schedule)))
     ends += [

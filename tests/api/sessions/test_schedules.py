@@ -223,9 +223,7 @@ async def test_template_is_applied_at_the_start(api: Api) -> None:
         ),
     ],
 )
-async def test_invalid_schedule_is_rejected(
-    api: Api, fields: dict[str, Any], message: str
-) -> None:
+async def test_invalid_schedule_is_rejected(api: Api, fields: dict[str, Any], message: str) -> None:
     user = await api.client("user")
     with pytest.raises(InvalidRequest, match=message):
         await make(api, user, **fields)

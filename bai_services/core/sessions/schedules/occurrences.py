@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta, tzinfo
-from itertools import islice, takewhile
+from itertools import islice
 
 from .rules import Rule
 
@@ -49,16 +49,16 @@ def next_occurrences(rule: Rule, zone: tzinfo, after: datetime, count: int) -> l
     return list(islice(occurrences(rule, zone, after), count))
 
 
-def last_occurrence(
-    rule: Rule, zone: tzinfo, after: datetime, until: datetime
-) -> datetime | None:
+def last_occurrence(rule: Rule, zone: tzinfo, after: datetime, until: datetime) -> datetime | None:
     """Return the last instant after ``after`` and not after ``until``; None if there is none.
 
     The cost grows with the length of the period.
     """
     last = None
-    for last in takewhile(lambda instant: instant <= until, occurrences(rule, zone, after)):
-        pass
+    for instant in occurrences(rule, zone, after):
+        if instant > until:
+            break
+        last = instant
     return last
 
 

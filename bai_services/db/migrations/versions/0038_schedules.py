@@ -16,9 +16,7 @@ VERSIONED = ("announcements", "maintenances", "idle_checkers")
 
 def upgrade() -> None:
     for table in VERSIONED:
-        op.add_column(
-            table, sa.Column("version", sa.Integer(), nullable=False, server_default="1")
-        )
+        op.add_column(table, sa.Column("version", sa.Integer(), nullable=False, server_default="1"))
     op.add_column("user_policies", sa.Column("max_schedules", sa.Integer(), server_default="20"))
     op.create_table(
         "session_schedules",

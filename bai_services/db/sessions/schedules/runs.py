@@ -219,9 +219,7 @@ class ScheduleRunStore:
             schedule_runs.c.id,
             schedule_runs.c.due_at,
             sa.func.row_number()
-            .over(
-                partition_by=schedule_runs.c.schedule_id, order_by=schedule_runs.c.due_at.desc()
-            )
+            .over(partition_by=schedule_runs.c.schedule_id, order_by=schedule_runs.c.due_at.desc())
             .label("number"),
         ).subquery()
         old = sa.select(numbered.c.id).where(
@@ -253,9 +251,7 @@ _STOPS = (
 )
 
 
-async def read_scheduled_stops(
-    tx: AsyncConnection, ids: Sequence[str]
-) -> dict[str, ScheduledStop]:
+async def read_scheduled_stops(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, ScheduledStop]:
     """Return when schedules stop the sessions with these ids; others are left out."""
     rows: Any = await tx.execute(_STOPS, {"ids": list(ids)})
     return {row.id: ScheduledStop(row.stops_at, row.schedule) for row in rows}

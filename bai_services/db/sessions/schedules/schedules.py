@@ -249,9 +249,7 @@ async def _check_count(tx: AsyncConnection, owner_id: str) -> None:
 
 
 async def _one(tx: AsyncConnection, key: str) -> ScheduleRow:
-    found = first_record(
-        schedule_row, await tx.execute(ROWS.where(session_schedules.c.id == key))
-    )
+    found = first_record(schedule_row, await tx.execute(ROWS.where(session_schedules.c.id == key)))
     if found is None:
         raise no_schedule(key)
     return found

@@ -17,7 +17,11 @@ from bai_services.core.sessions.idle_checks.judging import (
     judge,
     strictest,
 )
-from bai_services.core.sessions.idle_checks.pressure import WaitingCounts, count_waiting, waiting_for
+from bai_services.core.sessions.idle_checks.pressure import (
+    WaitingCounts,
+    count_waiting,
+    waiting_for,
+)
 from bai_services.core.sessions.idle_checks.usage_table import KernelFacts, UsageTable
 from bai_services.core.sessions.lifecycle import Event, Result, Status
 from bai_services.core.sessions.usage_history import COARSE, FINE, Resolution
@@ -226,9 +230,7 @@ class IdleJudging:
             found = await self._samples.between(chunk, resolution, start, end)
             await asyncio.to_thread(self._tables[resolution].add, found, self._kernels)
 
-    def _judged_session(
-        self, session: RunningSession, waiting: WaitingCounts
-    ) -> JudgedSession:
+    def _judged_session(self, session: RunningSession, waiting: WaitingCounts) -> JudgedSession:
         families = {
             device.family
             for key in session.kernel_ids

@@ -152,9 +152,7 @@ class Schedules:
             raise no_schedule(key)
         return await self._store.find(key, visible, caller.user_id)
 
-    def _require_change(
-        self, caller: Caller, row: ScheduleRow, values: Mapping[str, Any]
-    ) -> None:
+    def _require_change(self, caller: Caller, row: ScheduleRow, values: Mapping[str, Any]) -> None:
         authorizer.require(caller, "schedule.pause", _target(row))
         if values.keys() - {"is_paused"} and row.owner_id != caller.user_id:
             raise Forbidden(

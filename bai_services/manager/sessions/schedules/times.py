@@ -37,6 +37,4 @@ def stop_after(schedule: Mapping[str, Any], at: datetime) -> datetime | None:
     """Return the first stop after ``at``; None if the schedule stops no sessions."""
     if schedule["stop"] is None:
         return None
-    return next_occurrence(
-        parse_rule(schedule["stop"], "stop"), zone_of(schedule["time_zone"]), at
-    )
+    return next_occurrence(parse_rule(schedule["stop"], "stop"), zone_of(schedule["time_zone"]), at)
