@@ -38,6 +38,7 @@ PAGE_NAMES = frozenset(
         "storage",
         "resource-groups",
         "scheduler",
+        "schedules",
         "announcements",
         "maintenance",
         "audit",

@@ -68,7 +68,7 @@ class NewSchedule(Body):
     overlap: OverlapName = "skip"
 
 
-class Schedule(ResponseModel):
+class SessionSchedule(ResponseModel):
     """``next_starts``: the next starts, empty if the schedule is paused. ``hidden_fields``: fields
     of ``request`` that are left out because the caller may not read them.
     """
@@ -114,7 +114,7 @@ class ScheduleRun(ResponseModel):
 
 class SchedulesHandler(APIHandler):
     @operation(
-        "List the schedules that the caller may see", tag=_TAG, returns=Schedule, is_list=True
+        "List the schedules that the caller may see", tag=_TAG, returns=SessionSchedule, is_list=True
     )
     async def get(self, query: ListQuery) -> Page[records.Schedule]:
         return await self.manager.sessions.schedules.page(self.caller, query)
@@ -123,7 +123,7 @@ class SchedulesHandler(APIHandler):
         "Create a schedule",
         tag=_TAG,
         body=NewSchedule,
-        returns=Schedule,
+        returns=SessionSchedule,
         status=HTTPStatus.CREATED,
     )
     async def post(self, body: NewSchedule) -> records.Schedule:
@@ -131,11 +131,11 @@ class SchedulesHandler(APIHandler):
 
 
 class ScheduleHandler(APIHandler):
-    @operation("Read a schedule", tag=_TAG, returns=Schedule)
+    @operation("Read a schedule", tag=_TAG, returns=SessionSchedule)
     async def get(self, key: str) -> records.Schedule:
         return await self.manager.sessions.schedules.get(self.caller, key)
 
-    @operation("Change a schedule", tag=_TAG, body=ScheduleChange, returns=Schedule)
+    @operation("Change a schedule", tag=_TAG, body=ScheduleChange, returns=SessionSchedule)
     async def patch(self, key: str, body: ScheduleChange) -> records.Schedule:
         return await self.manager.sessions.schedules.update(self.caller, key, body.given_fields())
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bai_services.core.errors import InvalidRequest
@@ -67,6 +67,7 @@ def rules() -> st.SearchStrategy[Rule]:
 EVERY_DAY = frozenset(range(7))
 
 
+@settings(deadline=None)
 @given(rules(), st.sampled_from(ZONES), st.datetimes(datetime(2011, 1, 1), datetime(2035, 1, 1)))
 @example(Rule((150, 155), EVERY_DAY), "Europe/Berlin", datetime(2026, 3, 28, 12))
 @example(Rule((150, 180), EVERY_DAY), "Europe/Berlin", datetime(2026, 10, 24, 12))

@@ -3,6 +3,7 @@ import {
   AuditOutlined,
   BarChartOutlined,
   BlockOutlined,
+  CalendarOutlined,
   CloudOutlined,
   ClusterOutlined,
   DashboardOutlined,
@@ -33,6 +34,7 @@ export type PagePath =
   | '/dashboard'
   | '/sessions'
   | '/launch'
+  | '/schedules'
   | '/data'
   | '/statistics'
   | '/agent-summary'
@@ -83,6 +85,7 @@ export const PAGES: readonly Page[] = [
   { path: '/dashboard', title: 'pages.dashboard', icon: <DashboardOutlined /> },
   { path: '/sessions', title: 'pages.sessions', icon: <CloudOutlined /> },
   { path: '/launch', title: 'pages.launch', icon: <PlusCircleOutlined />, isForWriters: true },
+  { path: '/schedules', title: 'pages.schedules', icon: <CalendarOutlined /> },
   { path: '/data', title: 'pages.data', icon: <FolderOutlined /> },
   { path: '/statistics', title: 'pages.statistics', icon: <BarChartOutlined /> },
   {
