@@ -60,6 +60,7 @@ async def run(api: Api, session_id: str) -> None:
         await api.world.manager.lifecycle.apply(session_id, event)
 
 
+@pytest.mark.both_databases
 async def test_spent_budget_warns_and_blocks_new_starts(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     events: list[BudgetEvent] = []
@@ -118,6 +119,7 @@ async def test_running_sessions_are_stopped_after_the_grace(api: Api) -> None:
     assert (shown["status"], shown["status_coded"]["code"]) == ("TERMINATING", "budget-stop")
 
 
+@pytest.mark.both_databases
 async def test_spent_amount_is_the_same_from_totals_and_from_records(api: Api) -> None:
     user = await api.client("user")
     usage = api.world.manager.usage

@@ -114,7 +114,10 @@ class ScheduleRun(ResponseModel):
 
 class SchedulesHandler(APIHandler):
     @operation(
-        "List the schedules that the caller may see", tag=_TAG, returns=SessionSchedule, is_list=True
+        "List the schedules that the caller may see",
+        tag=_TAG,
+        returns=SessionSchedule,
+        is_list=True,
     )
     async def get(self, query: ListQuery) -> Page[records.Schedule]:
         return await self.manager.sessions.schedules.page(self.caller, query)

@@ -54,10 +54,14 @@ class BudgetRow:
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """How much of a budget is spent; for the budget with this ``version``."""
+    """How much of a budget is spent; for the budget with this ``version``.
+
+    ``reported_before`` is the percentage that was reported when the budget was read.
+    """
 
     project_id: str
     version: int
+    reported_before: int
     spent: float
     spent_at: datetime
     spent_since: datetime
@@ -163,15 +167,24 @@ class BudgetStore:
             await record(tx, audit)
 
     async def write_states(
-        self, states: Sequence[BudgetState], events: Sequence[AuditEntry]
-    ) -> None:
-        """Store states, except for budgets that have been changed since they were read."""
+        self, states: Sequence[BudgetState], events: Mapping[str, AuditEntry]
+    ) -> set[str]:
+        """Store states, and record the events of projects; return the ids of these projects.
+
+        Budgets are left out if they have been changed, or another manager has reported the
+        percentage, since they were read.
+        """
         b = project_budgets.c
+        written: set[str] = set()
         async with self._db.write() as tx:
             for state in states:
-                await tx.execute(
+                changed = await tx.execute(
                     sa.update(project_budgets)
-                    .where(b.project_id == state.project_id, b.version == state.version)
+                    .where(
+                        b.project_id == state.project_id,
+                        b.version == state.version,
+                        b.reported_percent == state.reported_before,
+                    )
                     .values(
                         spent=state.spent,
                         spent_at=state.spent_at,
@@ -180,8 +193,11 @@ class BudgetStore:
                         blocked_at=state.blocked_at,
                     )
                 )
-            for event in events:
-                await record(tx, event)
+                if changed.rowcount:
+                    written.add(state.project_id)
+            for project_id in sorted(written & events.keys()):
+                await record(tx, events[project_id])
+        return written
 
     async def held(self, project_ids: Collection[str], interval: Interval) -> list[HeldAmount]:
         """Return what projects held in an interval, from the usage records that overlap it."""

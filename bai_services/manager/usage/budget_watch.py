@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from bai_services.core.audit import AuditEntry
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.core.usage.budgets import (
@@ -101,34 +102,35 @@ class BudgetWatch:
         spent = await self._spent(budgets, now)
         currency = (await self._prices.read()).currency
         states = [_state_of(budget, spent[budget.project_id], now) for budget in budgets]
-        events = [
-            event
+        events = {
+            event.project_id: event
             for budget, state in zip(budgets, states, strict=True)
             if (event := _event_of(budget, state, currency)) is not None
-        ]
-        entries = [
-            self._audit.system(
-                "budget.reached",
-                event.project_id,
-                domain=event.domain,
-                name=event.project,
-                percent=event.percent,
-                spent=round(event.spent, 2),
-                amount=event.amount,
-                is_blocked=event.is_blocked,
-            )
-            for event in events
-        ]
-        await self._store.write_states(states, entries)
-        for event in events:
-            log.info("project %s has spent %d%% of its budget", event.project, event.percent)
-            for listener in self._listeners:
-                listener(event)
+        }
+        entries = {key: self._entry(event) for key, event in events.items()}
+        written = await self._store.write_states(states, entries)
+        for event in events.values():
+            if event.project_id in written:
+                log.info("project %s has spent %d%% of its budget", event.project, event.percent)
+                for listener in self._listeners:
+                    listener(event)
         if any(
             (budget.blocked_at is None) is not (state.blocked_at is None)
             for budget, state in zip(budgets, states, strict=True)
         ):
             self._capacity_changed()
+
+    def _entry(self, event: BudgetEvent) -> AuditEntry:
+        return self._audit.system(
+            "budget.reached",
+            event.project_id,
+            domain=event.domain,
+            name=event.project,
+            percent=event.percent,
+            spent=round(event.spent, 2),
+            amount=event.amount,
+            is_blocked=event.is_blocked,
+        )
 
     async def _spent(self, budgets: Sequence[BudgetRow], now: datetime) -> dict[str, float]:
         """Return the cost of the current period of each budget."""
@@ -178,6 +180,7 @@ def _state_of(budget: BudgetRow, spent: float, now: datetime) -> BudgetState:
     return BudgetState(
         project_id=budget.project_id,
         version=budget.version,
+        reported_before=budget.reported_percent,
         spent=spent,
         spent_at=now,
         spent_since=start,

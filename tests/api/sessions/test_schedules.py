@@ -264,6 +264,7 @@ async def test_number_of_schedules_is_bounded_by_the_policy(api: Api) -> None:
         await make(api, user)
 
 
+@pytest.mark.both_databases
 async def test_old_runs_are_removed_set_wise(api: Api) -> None:
     import sqlalchemy as sa
 

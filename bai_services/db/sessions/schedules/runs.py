@@ -142,7 +142,8 @@ class ScheduleRunStore:
             .limit(1)
         )
         async with self._db.read() as tx:
-            return await tx.scalar(live)
+            found: str | None = await tx.scalar(live)
+            return found
 
     async def finish(
         self,
