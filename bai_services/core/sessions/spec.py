@@ -290,13 +290,12 @@ def spec_of(values: Mapping[str, Any]) -> SessionSpec:
 
     Other fields are ignored.
     """
-    given = {name: value for name, value in values.items() if name in FIELDS}
+    given: dict[str, Any] = {name: value for name, value in values.items() if name in FIELDS}
     slots = given.get("resources") or {}
     given["resources"] = {slot: str(amount) for slot, amount in slots.items()}
     given["mounts"] = tuple(_mount(mount) for mount in given.get("mounts") or ())
-    return SessionSpec(
-        **{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
-    )
+    frozen: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
+    return SessionSpec(**frozen)
 
 
 def _mount(mount: Mapping[str, Any]) -> MountRequest:
