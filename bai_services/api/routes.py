@@ -26,7 +26,8 @@ from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .notifications import notifications, webhooks
 from .operations import announcements, maintenances, system
 from .scheduling import counter_audit, preemptions, reservations
-from .sessions import idle_checkers, launch, logs, records, sessions, templates
+from .sessions import idle_checkers, launch, logs, records, schedules, sessions, templates
+from .usage import budgets
 from .usage import reports as usage_reports
 
 Route = tuple[str, type[APIHandler]]
@@ -78,7 +79,9 @@ ROUTES: list[Route] = [
     *session_apps.ROUTES,
     *app_shares.ROUTES,
     *templates.ROUTES,
+    *schedules.ROUTES,
     *usage_reports.ROUTES,
     *notifications.ROUTES,
     *webhooks.ROUTES,
+    *budgets.ROUTES,
 ]

@@ -39,6 +39,7 @@ PAGE_NAMES = frozenset(
         "storage",
         "resource-groups",
         "scheduler",
+        "schedules",
         "announcements",
         "maintenance",
         "audit",

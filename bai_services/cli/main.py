@@ -51,6 +51,9 @@ COMMANDS: Mapping[str, DeferredCommand] = {
     "template": DeferredCommand(
         "sessions.templates", "template", "Store session specs under a name."
     ),
+    "schedule": DeferredCommand(
+        "sessions.schedules", "schedule", "Start and stop sessions at set times."
+    ),
     "vfolder": DeferredCommand("folders.vfolders", "vfolder", "Store, share and transfer files."),
     "image": DeferredCommand("cluster.images", "image", "List the images that sessions can run."),
     "preset": DeferredCommand(
@@ -58,11 +61,13 @@ COMMANDS: Mapping[str, DeferredCommand] = {
     ),
     "agent": DeferredCommand("cluster.agents", "agent", "Show agents and their accelerators."),
     "usage": DeferredCommand("usage.reports", "usage", "Report your usage of resources."),
+    "budget": DeferredCommand("usage.budgets", "budget", "Show the budgets of your projects."),
     "announcements": DeferredCommand(
         "operations.announcements", "announcements", "Show the announcements of administrators."
     ),
     "reservation": DeferredCommand(
         "cluster.reservations", "reservation", "Reserve machines for a project and a period."
+    ),
     "notification": DeferredCommand(
         "notifications.notifications",
         "notification",

@@ -99,6 +99,7 @@ class TextTemplate(Enum):
     USER_INACTIVE = "the account {name} is not active"
     KEYPAIR_INACTIVE = "keypair {name} is not active"
     PROJECT_INACTIVE = "project {name} is not active"
+    BUDGET_SPENT = "the budget of project {name} ({amount}) is spent"
     DOMAIN_INACTIVE = "domain {name} is not active"
     GROUP_ACTIVE = "resource group {group} is active"
     GROUP_INACTIVE = "resource group {group} is not active"
@@ -257,6 +258,8 @@ class TextTemplate(Enum):
     PREEMPTED_BY_FAIR_SHARE = (
         "preempted: a user with a smaller share of resource group {group} needs the resources"
     )
+    BUDGET_STOP = "budget-spent: stopped because the budget of project {name} is spent"
+    SCHEDULED_STOP = "scheduled-stop: stopped at the time that schedule {name} sets"
     DEPENDENCY_FAILED = (
         "DEPENDENCY_FAILED: its dependency, session {name}, is TERMINATED with failure"
     )
@@ -315,6 +318,12 @@ class TextTemplate(Enum):
     NOTICE_MAIL_FAILING = "{count:mail} could not be delivered in {attempts:attempt} or more"
     NOTICE_TEST = "this is a test message"
     PLAIN_TEXT = "{text}"
+    # Why a schedule did not start a session
+    SCHEDULE_MISSED = "not started at {due_at}, and it is too late to catch up"
+    SCHEDULE_OVER = "it is too late: schedule {name} stops the session at {ends_at}"
+    SCHEDULE_OVERLAP = "the session of an earlier start is still live"
+    SCHEDULE_NAME_TAKEN = "a session named {name} is live"
+    SCHEDULE_REFUSED = "the session was not created: {message}"
 
 
 # Reasons for the end of a session that the spawner reports as English text. The manager recognizes

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.counts import counted
-from bai_services.core.errors import BaiError, InUse, NotFound
+from bai_services.core.errors import BaiError, Conflict, InUse, NotFound
 
 
 @contextmanager
@@ -80,3 +80,39 @@ def insert_ignoring(tx: AsyncConnection, table: sa.Table) -> Any:
     if tx.dialect.name == "sqlite":
         return sqlite.insert(table).on_conflict_do_nothing()
     return postgresql.insert(table).on_conflict_do_nothing()
+
+
+async def update_version(
+    tx: AsyncConnection,
+    table: sa.Table,
+    key: str,
+    version: int,
+    changes: Mapping[str, Any],
+    *,
+    key_column: sa.Column[Any] | None = None,
+) -> None:
+    """Change the row whose ``key_column`` (default: ``id``) is ``key``, if it still has
+    ``version``, and increment the version.
+
+    A row that does not exist any more is not changed.
+
+    Raises
+    ------
+    Conflict
+        If the row has another version, because somebody else has changed it.
+    """
+    is_key = (table.c.id if key_column is None else key_column) == key
+    changed = await tx.execute(
+        sa.update(table)
+        .where(is_key, table.c.version == version)
+        .values({**changes, "version": version + 1})
+    )
+    if changed.rowcount:
+        return
+    current = await tx.scalar(sa.select(table.c.version).where(is_key))
+    if current is not None:
+        raise Conflict(
+            "somebody else has changed this object since you read it; read it again and repeat "
+            "your change",
+            version=current,
+        )

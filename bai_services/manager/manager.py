@@ -80,6 +80,8 @@ class Manager:
             folders=self.folders.mounts,
             projects=self.accounts.projects,
             users=self.accounts.users,
+            callers=self.accounts.callers,
+            require_writable=self.operations.maintenances.require_writable,
         )
         self.servers = server_services(
             context,
@@ -88,7 +90,6 @@ class Manager:
             sessions=self.sessions.sessions,
             lease=self.scheduling.lease,
         )
-        self.usage = usage_services(context, self.scheduling.lease)
         self.notifications = notification_services(
             context,
             settings,
@@ -96,6 +97,9 @@ class Manager:
             hosts=self.folders.storage_hosts,
             mails=self.mails,
             lease=self.scheduling.lease,
+        )
+        self.usage = usage_services(
+            context, self.accounts.projects, self.lifecycle, self.scheduling.lease
         )
         self.cluster = cluster_services(context, settings, self.sessions, self.scheduling)
         self.dashboards = Dashboards(
@@ -152,10 +156,14 @@ class Manager:
         self.sessions.elastic.start()
         self.reservations.start()
         self.scheduling.preemptions.start()
+        self.sessions.schedule_runner.start()
+        self.usage.budget_watch.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
         await self.scheduling.preemptions.stop()
+        await self.usage.budget_watch.stop()
+        await self.sessions.schedule_runner.stop()
         await self.usage.aggregation.stop()
         await self.reservations.stop()
         await self.sessions.elastic.stop()

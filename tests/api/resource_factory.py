@@ -67,6 +67,16 @@ class ResourceFactory:
         body = {"name": await self.fresh(), "request": {}}
         return str((await self._user.post("/session-templates", body))["id"])
 
+    async def budget(self) -> str:
+        """A new project with a budget."""
+        project = await self.project()
+        await self._admin.post("/budgets", {"project": project, "amount": 1})
+        return project
+
+    async def schedule(self) -> str:
+        body = {"name": await self.fresh(), "start": "daily 08:00"}
+        return str((await self._user.post("/schedules", body))["id"])
+
     async def domain(self) -> str:
         return await self._named("/domains", {})
 

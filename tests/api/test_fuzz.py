@@ -76,6 +76,7 @@ CREATORS = {
     "vfolders": "folder_with_file",
     "sessions": "session",
     "session-templates": "template",
+    "schedules": "schedule",
 }
 
 

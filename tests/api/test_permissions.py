@@ -56,6 +56,15 @@ TABLE = [
     Row("DELETE /me/ssh-keys/nothing", "404 404 404 404 404 404 404 403 403"),
     Row("GET /usage", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /usage?user=user", "ok ok 404 ok 404 404 ok 403 403"),
+    Row("GET /budgets", "ok ok ok ok ok ok ok 403 403"),
+    Row(
+        "POST /budgets",
+        "ok ok 404 403 403 403 403 403 403",
+        {"project": "{project}", "amount": 1},
+    ),
+    Row("GET /budgets/{budget}", "ok ok 404 404 404 404 ok 403 403"),
+    Row("PATCH /budgets/{budget}", "ok ok 404 403 403 403 403 403 403", {"amount": 2}),
+    Row("DELETE /budgets/{budget}", "ok ok 404 403 403 403 403 403 403"),
     Row("GET /usage-prices", "ok ok ok ok ok ok ok 403 403"),
     Row("PUT /usage-prices", "ok 403 403 403 403 403 403 403 403", {"prices": []}),
     Row("GET /metrics", "ok 403 403 403 403 403 ok 403 403"),
@@ -566,6 +575,26 @@ TABLE = [
         "ok ok ok ok ok ok 403 invalid-request 403",
         {"sessions": [{"name": "{fresh}"}]},
     ),
+    Row("GET /schedules", "ok ok ok ok ok ok ok 403 403"),
+    Row(
+        "POST /schedules",
+        "ok ok ok ok ok ok 403 403 403",
+        {"name": "{fresh}", "start": "daily 08:00"},
+    ),
+    Row("GET /schedules/{schedule}", "ok ok 404 ok 404 404 ok 403 403"),
+    Row("GET /schedules/{schedule}/runs", "ok ok 404 ok 404 404 ok 403 403"),
+    Row(
+        "PATCH /schedules/{schedule}",
+        "ok ok 404 ok 404 404 403 403 403",
+        {"is_paused": False},
+    ),
+    # Only the owner sets the request.
+    Row(
+        "PATCH /schedules/{schedule}",
+        "403 403 404 ok 404 404 403 403 403",
+        {"start": "daily 09:00"},
+    ),
+    Row("DELETE /schedules/{schedule}", "ok ok 404 ok 404 404 403 403 403"),
     Row("GET /session-templates", "ok ok ok ok ok ok ok 403 403"),
     Row(
         "POST /session-templates",

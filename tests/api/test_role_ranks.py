@@ -54,6 +54,7 @@ OWNED = {
     "other_user",
     "shared_folder",
     "session",
+    "schedule",
     "template",
     "user_scope",
 }
@@ -71,6 +72,7 @@ LISTS = {
     "/kernels",
     "/keypairs",
     "/quota-scopes",
+    "/schedules",
     "/session-dependencies",
     "/session-templates",
     "/sessions",
@@ -279,6 +281,11 @@ class OwnedResources(ResourceFactory):
         request = {"environ": {"PRIVATE": PRIVATE}, "startup_command": f"echo {PRIVATE}"}
         body = {"name": await self.fresh(), "request": request}
         return str((await self._user.post("/session-templates", body))["id"])
+
+    async def schedule(self) -> str:
+        request = {"environ": {"PRIVATE": PRIVATE}, "startup_command": f"echo {PRIVATE}"}
+        body = {"name": await self.fresh(), "start": "daily 08:00", "request": request}
+        return str((await self._user.post("/schedules", body))["id"])
 
 
 @pytest.fixture

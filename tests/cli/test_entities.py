@@ -66,7 +66,7 @@ def test_nouns_have_the_expected_plurals() -> None:
         "domains", "projects", "users", "keypairs", "keypair policies", "user policies",
         "project policies", "resource groups", "images", "image aliases", "presets", "agents",
         "idle checkers",
-        "announcements", "maintenances",
+        "announcements", "maintenances", "budgets",
     ]  # fmt: skip
 
 

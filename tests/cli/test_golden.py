@@ -43,6 +43,8 @@ SCREENS = {
     "session-shares-empty": "session shares",
     "ssh-key-ls-empty": "ssh-key ls",
     "usage-empty": "usage --slot cuda.device",
+    "schedule-ls-empty": "schedule ls",
+    "budget-empty": "budget",
     "announcements-empty": "announcements",
     "notification-ls-empty": "notification ls",
     "notification-events": "notification events",

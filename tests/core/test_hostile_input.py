@@ -56,6 +56,7 @@ from bai_services.core.sessions import (
     rules as session_rules,
 )
 from bai_services.core.sessions.lifecycle import SessionType
+from bai_services.core.sessions.schedules.rules import parse_rule
 from bai_services.core.usage import model as usage
 from bai_services.core.usage import periods
 
@@ -233,6 +234,11 @@ PARSERS: dict[str, list[Parser]] = {
         ssh_keys.parse_public_key,
         lambda t: ssh_keys.parse_public_key("ssh-rsa " + t),
     ],
+    "sessions.schedules.rules.parse_rule": [
+        lambda t: parse_rule(t, "start"),
+        lambda t: parse_rule(f"mon {t}", "start"),
+        lambda t: parse_rule(f"{t} 8 * * 1-5", "start"),
+    ],
     "user_input.read_decimal": [user_input.read_decimal],
     "user_input.read_whole": [user_input.read_whole],
     "user_input.shown": [user_input.shown],
@@ -259,6 +265,8 @@ NOT_FROM_USERS = {
     "scheduling.elastic.ElasticSession.surplus",
     "scheduling.elastic.decide",
     "usage.model.Prices.cost",
+    "usage.model.Prices.cost_per_hour",
+    "sessions.spec.spec_of",
     "usage.model.largest_first",
     "accounts.roles.Visibility.covers",
     "accounts.roles.reach",

@@ -14,7 +14,7 @@ from bai_services.core.operations import announcements as records
 from bai_services.core.operations.announcements import MAX_TEXT_CHARS, MAX_TITLE_CHARS
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, ResponseModel, readable, readable_lines
+from ..fields import Body, Count, NameText, ResponseModel, readable, readable_lines
 
 _TAG = "announcements"
 
@@ -30,8 +30,11 @@ LevelName = Literal["info", "warning", "critical"]
 
 
 class AnnouncementChange(Body):
-    """``text`` is Markdown. ``ends_at`` null: no end."""
+    """``text`` is Markdown. ``ends_at`` null: no end. ``version``: the version that you have read;
+    a newer one is a conflict.
+    """
 
+    version: Count | None = None
     title: Title | None = None
     text: MarkdownText | None = None
     level: LevelName | None = None
@@ -54,6 +57,7 @@ class NewAnnouncement(Body):
 class Announcement(ResponseModel):
     id: str
     created_at: datetime
+    version: int
     title: str
     text: str
     level: str

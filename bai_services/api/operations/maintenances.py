@@ -14,7 +14,7 @@ from bai_services.core.operations import maintenances as records
 from bai_services.core.operations.maintenances import MAX_REASON_CHARS
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, ResponseModel, readable
+from ..fields import Body, Count, NameText, ResponseModel, readable
 
 _TAG = "maintenances"
 
@@ -26,8 +26,11 @@ ReasonText = Annotated[
 
 
 class MaintenanceChange(Body):
-    """``ends_at`` null: no end."""
+    """``ends_at`` null: no end. ``version``: the version that you have read; a newer one is a
+    conflict.
+    """
 
+    version: Count | None = None
     reason: ReasonText | None = None
     starts_at: AwareDatetime | None = None
     ends_at: AwareDatetime | None = None
@@ -49,6 +52,7 @@ class NewMaintenance(Body):
 class Maintenance(ResponseModel):
     id: str
     created_at: datetime
+    version: int
     scope: str
     target: str | None
     mode: str

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from bai_services.core.cluster.image_labels import MAX_PREOPEN_PORTS
-from bai_services.core.folders.mounts import MAX_SUBPATH, MountRequest
-from bai_services.core.folders.vfolders import Permission
+from bai_services.core.folders.mounts import MAX_SUBPATH
 from bai_services.core.sessions.dependencies import MAX_DEPENDENCIES
 from bai_services.core.sessions.kernel_group import MAX_KERNELS
-from bai_services.core.sessions.spec import DEFAULTS, FIELDS, MAX_PRIORITY, SessionSpec
+from bai_services.core.sessions.spec import DEFAULTS, FIELDS, MAX_PRIORITY, SessionSpec, spec_of
 from bai_services.manager.sessions.sessions import MAX_WAIT_SECONDS
 
 from ..fields import Body, Count, NameText, ShortText, SlotsInput
@@ -64,19 +63,7 @@ class SessionRequest(Body):
 
     def to_spec(self) -> SessionSpec:
         """Return the request as the manager's ``SessionSpec``."""
-        values: dict[str, Any] = {
-            name: getattr(self, name) for name in FIELDS & set(type(self).model_fields)
-        }
-        for name in ("resources", "minimum_resources"):
-            values[name] = {slot: str(amount) for slot, amount in getattr(self, name).items()}
-        values["mounts"] = [
-            MountRequest(m.vfolder, m.path, m.permission and Permission(m.permission), m.subpath)
-            for m in self.mounts
-        ]
-        frozen: dict[str, Any] = {
-            name: tuple(v) if isinstance(v, list) else v for name, v in values.items()
-        }
-        return SessionSpec(**frozen)
+        return spec_of(self.model_dump(include=set(FIELDS)))
 
 
 class TemplatedSession(SessionRequest):

@@ -47,12 +47,18 @@ class IdleCheckerSettings(Body):
     allows_exclusion: bool = False
 
 
-class IdleCheckerChange(IdleCheckerSettings):
+class IdleCheckerFields(IdleCheckerSettings):
     name: NameText = ""
     description: Description = ""
 
 
-class NewIdleChecker(IdleCheckerChange):
+class IdleCheckerChange(IdleCheckerFields):
+    """``version``: the version that you have read; a newer one is a conflict."""
+
+    version: Count | None = None
+
+
+class NewIdleChecker(IdleCheckerFields):
     name: NameText
     type: NameText
     max_seconds: Seconds
@@ -63,6 +69,7 @@ class IdleChecker(ResponseModel):
 
     id: str
     created_at: datetime
+    version: int
     name: str
     description: str
     type: str

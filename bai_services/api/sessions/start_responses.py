@@ -107,7 +107,9 @@ class SessionPreview(Explanation):
 
     ``problems``: why the session cannot be created; if there are any, the other fields are empty.
     ``existing_session``: id of the live session that the request would return instead of creating
-    one. ``is_complete``: false if the start could not be computed.
+    one. ``is_complete``: false if the start could not be computed. ``cost_per_hour``: cost of the
+    session in ``currency``; null if no slot has a price. ``budget_left``: what is left in the
+    budget of the project; null if it has none.
     """
 
     problems: list[FieldProblem]
@@ -116,3 +118,6 @@ class SessionPreview(Explanation):
     notices: list[str]
     starts_now: bool
     caps: list[CapUse]
+    cost_per_hour: float | None
+    currency: str
+    budget_left: float | None

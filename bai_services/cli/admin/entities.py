@@ -80,6 +80,13 @@ _FOLDER_CAPS = (
     ),
 )
 
+_VERSION = Field(
+    "version",
+    "Change the object only if it still has this version.",
+    FieldKind.NUMBER,
+    is_update_only=True,
+)
+
 DOMAIN = Entity(
     command="domain",
     noun="domain",
@@ -255,6 +262,12 @@ USER_POLICY = Entity(
         Field(
             "max_pending_sessions",
             "Maximum number of pending sessions of a user. Default: 1000.",
+            FieldKind.NUMBER,
+            is_nullable=True,
+        ),
+        Field(
+            "max_schedules",
+            "Maximum number of schedules of a user. Default: 20.",
             FieldKind.NUMBER,
             is_nullable=True,
         ),
@@ -453,6 +466,7 @@ IDLE_CHECKER = Entity(
             FieldKind.NUMBER,
         ),
         Field("allows_exclusion", "Allow users to exclude their sessions.", FieldKind.FLAG),
+        _VERSION,
     ),
     columns=("name", "type", "max_seconds", "thresholds", "session_types", "bindings"),
     example_key="idle-gpu",
@@ -478,6 +492,7 @@ ANNOUNCEMENT = Entity(
         Field("target", "The domain, project or role of the audience.", is_immutable=True),
         Field("starts_at", "Start of the period, such as 2026-12-01T08:00Z. Default: now."),
         Field("ends_at", "End of the period. Default: no end.", is_nullable=True),
+        _VERSION,
     ),
     columns=("title", "level", "audience", "target_name", "starts_at", "ends_at", "id"),
     has_generated_key=True,
@@ -505,6 +520,7 @@ MAINTENANCE = Entity(
         Field("reason", "Reason, which users see.", is_required=True),
         Field("starts_at", "Start of the period, such as 2026-12-01T08:00Z. Default: now."),
         Field("ends_at", "End of the period. Default: no end.", is_nullable=True),
+        _VERSION,
     ),
     columns=("scope", "target", "mode", "starts_at", "ends_at", "reason", "id"),
     has_generated_key=True,
@@ -513,7 +529,51 @@ MAINTENANCE = Entity(
     example_update="--ends-at 2026-12-01T12:00Z",
 )
 
+BUDGET = Entity(
+    command="budget",
+    noun="budget",
+    path="/budgets",
+    key="project",
+    id="project_id",
+    summary="Manage budgets: what projects may spend in a period.",
+    fields=(
+        Field(
+            "amount", "Amount, in the currency of the prices.", FieldKind.NUMBER, is_required=True
+        ),
+        Field(
+            "mode",
+            "warn (the default), or block: no session of the project starts once the amount is "
+            "spent.",
+        ),
+        Field(
+            "warn_percents",
+            "Part of the amount in percent that raises a warning. Default: 80 and 100.",
+            FieldKind.NUMBERS,
+        ),
+        Field(
+            "period",
+            "month (the default): each calendar month. fixed: from --starts-at to --ends-at.",
+        ),
+        Field("starts_at", "Start of a fixed period, such as 2026-12-01T00:00Z.", is_nullable=True),
+        Field("ends_at", "End of a fixed period.", is_nullable=True),
+        Field("time_zone", "Time zone in which a month begins, such as Asia/Seoul. Default: UTC."),
+        Field(
+            "stop_after_minutes",
+            "With block: stop running sessions so many minutes after the amount was spent. "
+            "Default: they continue.",
+            FieldKind.NUMBER,
+            is_nullable=True,
+        ),
+        _VERSION,
+    ),
+    columns=("project", "domain", "amount", "spent", "left", "currency", "mode", "blocked_at"),
+    example_key="default",
+    example_create="--amount 1000 --mode block --time-zone Asia/Seoul",
+    example_update="--amount 1500",
+)
+
 ENTITIES = (
     DOMAIN, PROJECT, USER, KEYPAIR, KEYPAIR_POLICY, USER_POLICY, PROJECT_POLICY,
     RESOURCE_GROUP, IMAGE, IMAGE_ALIAS, PRESET, AGENT, IDLE_CHECKER, ANNOUNCEMENT, MAINTENANCE,
+    BUDGET,
 )  # fmt: skip

@@ -181,6 +181,7 @@ class UserPolicy:
     total_resource_slots: Caps
     max_concurrent_sessions: int | None
     max_pending_sessions: int | None
+    max_schedules: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,8 +174,16 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "session.launch": _HUB,
     "template.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
     "template.write": _reaches(R.OWN, R.DOMAIN, R.NONE),
+    "schedule.read": _OWN_READS,
+    # The request of a schedule is carried out with its owner's permissions: only the owner sets it.
+    "schedule.write": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},
+    # Pause or delete a schedule.
+    "schedule.pause": _reaches(R.OWN, R.DOMAIN, R.NONE),
     "allocation.read": _OWN_READS,
     "usage.read": _OWN_READS,
+    # The budget of a project, which its members may see.
+    "budget.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
+    "budget.write": _DOMAIN_WRITES,
     "price.read": _EVERYONE,
     "price.write": _SUPERADMIN,
     "audit.read": _ADMIN_READS,

@@ -46,6 +46,7 @@ class Announcement:
 
     id: str
     created_at: datetime
+    version: int
     title: str
     text: str
     level: Level

@@ -41,6 +41,7 @@ class Maintenance:
 
     id: str
     created_at: datetime
+    version: int
     scope: Scope
     target: str | None
     mode: Mode

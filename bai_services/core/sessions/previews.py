@@ -125,6 +125,8 @@ class SessionPreview(StartExplanation):
     ``problems``: reasons why the session cannot be created; if there are any, the other fields are
     empty. ``existing_session``: id of the live session that the request would return instead of
     creating one. ``is_complete``: false if the start time could not be computed.
+    ``cost_per_hour``: cost of the session in ``currency``; None if no slot has a price.
+    ``budget_left``: what is left in the budget of the project; None if it has none.
     """
 
     problems: Sequence[FieldProblem]
@@ -133,3 +135,6 @@ class SessionPreview(StartExplanation):
     notices: Sequence[str]
     starts_now: bool
     caps: Sequence[CapUse]
+    cost_per_hour: float | None
+    currency: str
+    budget_left: float | None

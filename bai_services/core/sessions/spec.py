@@ -13,6 +13,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
 from ..folders.mounts import MountRequest, ResolvedMount
+from ..folders.vfolders import Permission
 from ..resources import MEM, ResourceSlots, parse_amount
 from ..scheduling.placement_options import Designation, Mode
 from .lifecycle import SessionType
@@ -312,6 +313,30 @@ class SessionSpec:
             value = getattr(self, name)
             content[name] = sorted(set(value)) if traits.is_set else _digestible(value)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def spec_of(values: Mapping[str, Any]) -> SessionSpec:
+    """Return the spec of a request: the fields with JSON types that the REST model has validated.
+
+    Other fields are ignored.
+    """
+    given: dict[str, Any] = {name: value for name, value in values.items() if name in FIELDS}
+    for name in ("resources", "minimum_resources"):
+        slots = given.get(name) or {}
+        given[name] = {slot: str(amount) for slot, amount in slots.items()}
+    given["mounts"] = tuple(_mount(mount) for mount in given.get("mounts") or ())
+    frozen: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
+    return SessionSpec(**frozen)
+
+
+def _mount(mount: Mapping[str, Any]) -> MountRequest:
+    permission = mount.get("permission")
+    return MountRequest(
+        mount["vfolder"],
+        mount.get("path", ""),
+        permission and Permission(permission),
+        mount.get("subpath", ""),
+    )
 
 
 _DIGESTED_UNDER_OTHER_KEYS = frozenset(

@@ -153,6 +153,16 @@ class Prices:
         price = self._of.get((resource_group, slot), self._of.get(("", slot)))
         return None if price is None else price * amount_seconds / unit_of(slot) / HOUR
 
+    def cost_per_hour(self, resource_group: str, amounts: Mapping[str, int]) -> float | None:
+        """Return the cost of a session that holds these amounts for one hour.
+
+        None if no slot has a price there.
+        """
+        total = None
+        for slot, amount in {**amounts, SESSIONS: 1}.items():
+            total = added(total, self.cost(resource_group, slot, float(amount) * HOUR))
+        return total
+
 
 def unit_of(slot: str) -> int:
     """Return the amount that reports show as 1: a core, a GiB, a device or a session."""

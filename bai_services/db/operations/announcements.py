@@ -20,7 +20,7 @@ from bai_services.core.operations.announcements import (
 
 from ..audit import record
 from ..database import Database
-from ..integrity import insert_ignoring, raise_on_violation
+from ..integrity import insert_ignoring, raise_on_violation, update_version
 from ..listing import Listing
 from ..records import first_record, records
 from ..tables.accounts import projects
@@ -91,12 +91,12 @@ class AnnouncementStore:
             await record(tx, audit)
             return await _one(tx, values["id"])
 
-    async def update(self, key: str, changes: Mapping[str, Any], audit: AuditEntry) -> Announcement:
+    async def update(
+        self, key: str, version: int, changes: Mapping[str, Any], audit: AuditEntry
+    ) -> Announcement:
+        """Change an announcement that has ``version``; raise ``Conflict`` if it has another one."""
         async with self._db.write() as tx:
-            if changes:
-                await tx.execute(
-                    sa.update(announcements).where(announcements.c.id == key).values(**changes)
-                )
+            await update_version(tx, announcements, key, version, changes)
             found = await _one(tx, key)
             await record(tx, audit)
             return found

@@ -24,6 +24,7 @@ from bai_services.core.scheduling.maintenance import MaintenanceWindow
 
 from ..audit import record
 from ..database import Database
+from ..integrity import update_version
 from ..listing import Listing
 from ..records import first_record, records
 from ..tables.cluster import agents, resource_groups
@@ -86,12 +87,12 @@ class MaintenanceStore:
             await record(tx, audit)
             return await _one(tx, values["id"])
 
-    async def update(self, key: str, changes: Mapping[str, Any], audit: AuditEntry) -> Maintenance:
+    async def update(
+        self, key: str, version: int, changes: Mapping[str, Any], audit: AuditEntry
+    ) -> Maintenance:
+        """Change a maintenance that has ``version``; raise ``Conflict`` if it has another one."""
         async with self._db.write() as tx:
-            if changes:
-                await tx.execute(
-                    sa.update(maintenances).where(maintenances.c.id == key).values(**changes)
-                )
+            await update_version(tx, maintenances, key, version, changes)
             found = await _one(tx, key)
             await record(tx, audit)
             return found

@@ -19,6 +19,7 @@ from bai_services.core.sessions.lifecycle import Event, Status, next_status
 
 from .. import bulk
 from ..database import Database
+from ..tables.budgets import project_budgets
 from ..tables.sessions import kernels, sessions, status_history
 from ..usage import record_writes
 from . import lease, ledger
@@ -247,6 +248,10 @@ _STATES = bulk.RowUpdate(
         )
     ),
 )
+# A budget may have been spent since the pass that made a decision.
+_IS_BUDGET_SPENT = sa.exists().where(
+    project_budgets.c.project_id == sessions.c.project_id, project_budgets.c.blocked_at.is_not(None)
+)
 _LOCK_PENDING = (
     sa.select(
         sessions.c.id,
@@ -256,7 +261,11 @@ _LOCK_PENDING = (
         sessions.c.access_key,
         sessions.c.resource_group,
     )
-    .where(bulk.Among(sessions.c.id, "ids"), sessions.c.status == Status.PENDING)
+    .where(
+        bulk.Among(sessions.c.id, "ids"),
+        sessions.c.status == Status.PENDING,
+        ~_IS_BUDGET_SPENT,
+    )
     .order_by(sessions.c.id)
     .with_for_update(key_share=True)
 )
@@ -310,7 +319,9 @@ async def _place(tx: AsyncConnection, decisions: Sequence[Decision], at: datetim
 
 
 async def _lock_pending(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, tuple[Scope, ...]]:
-    """Lock the sessions that are still pending, and return their scopes."""
+    """Lock the sessions that are still pending and whose projects have a budget left, and return
+    their scopes.
+    """
     ranked = sorted(ids)
     found: dict[str, tuple[Scope, ...]] = {}
     for start in range(0, len(ranked), CHUNK):

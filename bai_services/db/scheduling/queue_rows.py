@@ -28,6 +28,7 @@ from bai_services.core.sessions.lifecycle import OCCUPYING, Status
 
 from ..sessions.dependencies import read_dependencies, read_unmet
 from ..tables.accounts import domains, keypair_policies, keypairs, projects, users
+from ..tables.budgets import project_budgets
 from ..tables.cluster import images, resource_groups
 from ..tables.sessions import allocations, kernels, session_dependencies, sessions
 from .caps import CHUNK
@@ -101,8 +102,11 @@ _PENDING: sa.Select[Any] = (
         keypairs.c.is_active.label("is_keypair_active"),
         projects.c.is_active.label("is_project_active"),
         domains.c.is_active.label("is_domain_active"),
+        project_budgets.c.blocked_at.is_(None).label("has_budget"),
+        project_budgets.c.amount.label("budget_amount"),
     )
     .join(domains, sessions.c.domain == domains.c.name)
+    .outerjoin(project_budgets, sessions.c.project_id == project_budgets.c.project_id)
     .where(sessions.c.status == Status.PENDING)
 )
 
@@ -430,7 +434,7 @@ def kind_of(row: Any) -> str:
 
 def _blocked_reason(row: Any) -> CodedText | None:
     """Return a text that names the inactive account, keypair, project or domain of a session;
-    None if all are active.
+    None if all are active and the budget of the project is not spent.
     """
     states = (
         (row.is_user_active, TextTemplate.USER_INACTIVE, row.username),
@@ -439,4 +443,7 @@ def _blocked_reason(row: Any) -> CodedText | None:
         (row.is_domain_active, TextTemplate.DOMAIN_INACTIVE, row.domain),
     )
     inactive = (template.text(name=name) for is_active, template, name in states if not is_active)
-    return next(inactive, None)
+    found = next(inactive, None)
+    if found is None and not row.has_budget:
+        return TextTemplate.BUDGET_SPENT.text(name=row.project, amount=f"{row.budget_amount:g}")
+    return found

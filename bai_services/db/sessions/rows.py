@@ -24,9 +24,11 @@ from ..tables.accounts import projects, users
 from ..tables.callbacks import session_callbacks
 from ..tables.cluster import devices
 from ..tables.sessions import allocations, kernels, sessions
+from ..usage.budgets import BudgetStop, read_budget_stops
 from .dependencies import read_dependencies
 from .idle_checks.results import ViewedCheck, read_checks
 from .resize_rows import read_resizes
+from .schedules.runs import ScheduledStop, read_scheduled_stops
 from .time_limits import (
     IdleTimeout,
     TimeLimit,
@@ -137,6 +139,8 @@ class SessionView(SessionKernels):
     resize: SessionResize | None = None
     elasticity: Elasticity | None = None
     preemption: PreemptionWarning | None = None
+    scheduled_stop: ScheduledStop | None = None
+    budget_stop: BudgetStop | None = None
 
 
 _NAMES = {
@@ -293,6 +297,9 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
     checks = await read_checks(tx, running) if running else {}
     resizes, elastic = await read_resizes(tx, ids)
     preemptions = await read_warnings(tx, running) if running else {}
+    stops = await read_scheduled_stops(tx, running) if running else {}
+    charged = {row.project_id for row in rows if row.status is Status.RUNNING}
+    budget_stops = await read_budget_stops(tx, charged) if charged else {}
     callbacks = await _callbacks_of(tx, [row.id for row in rows if row.callback_url])
     return [
         SessionView(
@@ -309,6 +316,8 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
             resizes.get(row.id),
             elastic.get(row.id),
             preemptions.get(row.id),
+            stops.get(row.id),
+            budget_stops.get(row.project_id) if row.status is Status.RUNNING else None,
         )
         for row in rows
     ]

@@ -55,6 +55,8 @@ user_policies = sa.Table(
     sa.Column("total_resource_slots", CapSlots, nullable=False),
     sa.Column("max_concurrent_sessions", sa.Integer),
     sa.Column("max_pending_sessions", sa.Integer, default=1000, server_default="1000"),
+    # NULL: no limit below the fixed one.
+    sa.Column("max_schedules", sa.Integer, default=20, server_default="20"),
 )
 
 project_policies = sa.Table(

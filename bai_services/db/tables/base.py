@@ -68,3 +68,8 @@ def identity() -> sa.Column[str]:
 
 def created_at() -> sa.Column[datetime]:
     return sa.Column("created_at", UtcDateTime, nullable=False)
+
+
+def version() -> sa.Column[int]:
+    """The number of the row's version; each update increments it (``integrity.update_version``)."""
+    return sa.Column("version", sa.Integer, nullable=False, default=1, server_default="1")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from .base import UtcDateTime, created_at, identity, metadata
+from .base import UtcDateTime, created_at, identity, metadata, version
 
 idle_checkers = sa.Table(
     "idle_checkers",
     metadata,
     identity(),
     created_at(),
+    version(),
     sa.Column("name", sa.String(64), nullable=False, unique=True),
     sa.Column("description", sa.String(512), nullable=False, default=""),
     sa.Column("type", sa.String(32), nullable=False),  # see CheckerType

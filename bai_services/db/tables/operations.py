@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from .base import UtcDateTime, created_at, identity, metadata
+from .base import UtcDateTime, created_at, identity, metadata, version
 
 announcements = sa.Table(
     "announcements",
     metadata,
     identity(),
     created_at(),
+    version(),
     sa.Column("title", sa.String(120), nullable=False),
     # Markdown.
     sa.Column("text", sa.Text, nullable=False),
@@ -43,6 +44,7 @@ maintenances = sa.Table(
     metadata,
     identity(),
     created_at(),
+    version(),
     # all, group or agent; ``target`` is the name of the group or the id of the agent.
     sa.Column("scope", sa.String(16), nullable=False),
     sa.Column("target", sa.String(64)),

@@ -88,6 +88,24 @@ class Callers:
         caller = _as_caller(account, None, client_ip)
         return replace(caller, role=Role.SESSION)
 
+    async def for_schedule(self, username: str) -> Caller:
+        """Return the caller for a session that the manager creates by a schedule of that user.
+
+        The account's allowed addresses do not apply: there is no client.
+
+        Raises
+        ------
+        NotSignedIn
+            If the account is unknown or not active.
+        """
+        account = await self._store.by_username(username)
+        if account is None:
+            raise NotSignedIn(f"{username} has no account here; ask an administrator")
+        denial = refusal(account, None)
+        if denial is not None:
+            raise NotSignedIn(denial.text, reason=denial.reason)
+        return _as_caller(account, account.main_access_key, "")
+
     async def viewer(self, caller: Caller, username: str) -> Caller:
         """Return the caller for a user on whose behalf the Hub reads data.
 

@@ -101,6 +101,7 @@ class Announcements:
         """Change an announcement; its audience cannot change."""
         found = await self._require_writable(caller, key)
         values = {name: value for name, value in changes.items() if value is not None}
+        version = values.pop("version", found.version)
         if "ends_at" in changes:
             values["ends_at"] = changes["ends_at"]
         after = {**fields_of(found), **values}
@@ -114,7 +115,7 @@ class Announcements:
             name=found.title,
             **details,
         )
-        return await self._store.update(found.id, values, entry)
+        return await self._store.update(found.id, version, values, entry)
 
     async def delete(self, caller: Caller, key: str) -> None:
         found = await self._require_writable(caller, key)

@@ -139,6 +139,7 @@ class Maintenances:
         authorizer.require(caller, "maintenance.write")
         found = await self._find(key)
         values = {name: value for name, value in changes.items() if value is not None}
+        version = values.pop("version", found.version)
         if "ends_at" in changes:
             values["ends_at"] = changes["ends_at"]
         after = {**fields_of(found), **values}
@@ -147,7 +148,7 @@ class Maintenances:
         entry = self._audit.entry(
             caller, "maintenance.update", key, name=found.target or str(found.scope), **details
         )
-        changed = await self._store.update(key, values, entry)
+        changed = await self._store.update(key, version, values, entry)
         await self._changed()
         return changed
 

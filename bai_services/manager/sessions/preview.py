@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bai_services.core.accounts.roles import Caller
@@ -23,6 +23,8 @@ from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.sessions.session_insert import NewSession
 from bai_services.db.sessions.store import SessionStore
+from bai_services.db.usage.budgets import BudgetStore
+from bai_services.db.usage.prices import UsagePriceStore
 
 from ..accounts import authorizer
 from ..clock import Clock
@@ -43,12 +45,16 @@ class SessionPreviews:
         store: SessionStore,
         scheduler: Scheduler,
         clock: Clock,
+        prices: UsagePriceStore,
+        budgets: BudgetStore,
     ) -> None:
         self._requests = requests
         self._request_store = request_store
         self._store = store
         self._scheduler = scheduler
         self._clock = clock
+        self._prices = prices
+        self._budgets = budgets
 
     async def get(self, caller: Caller, request: SessionSpec) -> SessionPreview:
         """Return the problems of a request, or the session that it would create and its start.
@@ -65,14 +71,15 @@ class SessionPreviews:
             row, changes = await self._store.try_enqueue(new, now)
         except REPORTED as error:
             return _response(problems=_problems(error))
+        costs = await self._costs(new)
         if changes is None:
-            return _response(existing_session=row.id, session=_previewed(new))
+            return _response(existing_session=row.id, session=_previewed(new), costs=costs)
         choices = await start_choices(self._request_store, row)
         found = await self._scheduler.query(
             partial(preview, changes=changes, choices=choices, now=now)
         )
         if found is None:
-            return _response(session=_previewed(new), notices=row.notices)
+            return _response(session=_previewed(new), notices=row.notices, costs=costs)
         explanation = replace(
             start_explanation(found.explanation),
             is_complete=True,
@@ -84,7 +91,26 @@ class SessionPreviews:
             session=_previewed(new),
             notices=row.notices,
             caps=[_cap_use(cap, is_exceeded=not is_kept) for is_kept, cap in found.caps],
+            costs=costs,
         )
+
+    async def _costs(self, new: NewSession) -> _Costs:
+        prices = await self._prices.read()
+        budget = await self._budgets.find(new.project_id)
+        return _Costs(
+            prices.cost_per_hour(new.resource_group, new.total_slots),
+            prices.currency,
+            None if budget is None else round(budget.amount - (budget.spent or 0.0), 2),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """Cost of a session, and what is left in the budget of its project; None: no price, budget."""
+
+    cost_per_hour: float | None = None
+    currency: str = ""
+    budget_left: float | None = None
 
 
 def _problems(error: BaiError) -> list[FieldProblem]:
@@ -136,6 +162,7 @@ def _previewed(new: NewSession) -> PreviewedSession:
 
 
 _NOT_EXPLAINED = start_explanation(None)
+_NO_COSTS = _Costs()
 
 
 def _response(
@@ -147,6 +174,7 @@ def _response(
     notices: Sequence[str] = (),
     starts_now: bool = False,
     caps: Sequence[CapUse] = (),
+    costs: _Costs = _NO_COSTS,
 ) -> SessionPreview:
     return SessionPreview(
         **fields_of(explanation),
@@ -156,4 +184,5 @@ def _response(
         notices=notices,
         starts_now=starts_now,
         caps=caps,
+        **fields_of(costs),
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from bai_services.core.accounts.roles import Caller
 from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.sessions.callbacks import CallbackStore
@@ -17,7 +19,10 @@ from bai_services.db.sessions.resizes import ResizeStore
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
+from bai_services.db.usage.budgets import BudgetStore
+from bai_services.db.usage.prices import UsagePriceStore
 
+from ..accounts.callers import Callers
 from ..accounts.keypair_secrets import KeypairSecrets
 from ..accounts.projects import Projects
 from ..accounts.users import Users
@@ -45,6 +50,8 @@ from .requests.requests import Folders, Requests
 from .requests.secret_environ import SecretEnviron
 from .requests.templates import Templates
 from .resizes import Resizes
+from .schedules.runner import ScheduleRunner
+from .schedules.schedules import Schedules
 from .sessions import SessionRecords, Sessions
 from .time_limits.activity import SessionActivity
 from .time_limits.deadlines import Deadlines
@@ -78,6 +85,8 @@ class SessionServices:
     idle_requests: IdleCheckRequests
     resizes: Resizes
     elastic: Elastic
+    schedules: Schedules
+    schedule_runner: ScheduleRunner
 
 
 def session_services(
@@ -90,6 +99,8 @@ def session_services(
     folders: Folders,
     projects: Projects,
     users: Users,
+    callers: Callers,
+    require_writable: Callable[[Caller], None],
 ) -> SessionServices:
     """Build the services and pass them their dependencies."""
     database, clock, audit = context.database, context.clock, context.audit
@@ -125,11 +136,20 @@ def session_services(
         audit=audit,
     )
     resizes = Resizes(sessions, resize_store, kernels, kernel_resizes, lifecycle, clock, audit)
+    templates = Templates(context, projects)
     return SessionServices(
         sessions=sessions,
         options=Options(request_store, requests, folders, scheduling.jit_warmup),
-        previews=SessionPreviews(requests, request_store, store, scheduling.scheduler, clock),
-        templates=Templates(context, projects),
+        previews=SessionPreviews(
+            requests,
+            request_store,
+            store,
+            scheduling.scheduler,
+            clock,
+            UsagePriceStore(database),
+            BudgetStore(database),
+        ),
+        templates=templates,
         launch=Launch(store, kernel_store, plans, lifecycle, clock),
         kernels=kernels,
         logs=Logs(sessions),
@@ -157,5 +177,15 @@ def session_services(
         resizes=resizes,
         elastic=Elastic(
             ElasticStore(database), resize_store, resizes, clock, lease=scheduling.lease
+        ),
+        schedules=Schedules(context, templates),
+        schedule_runner=ScheduleRunner(
+            context,
+            sessions,
+            templates,
+            lifecycle,
+            callers,
+            require_writable,
+            lease=scheduling.lease,
         ),
     )

@@ -78,8 +78,18 @@ class Sessions:
         self._clock = clock
         self._audit = audit
 
-    async def create(self, caller: Caller, request: SessionSpec) -> tuple[Session, bool]:
+    async def create(
+        self,
+        caller: Caller,
+        request: SessionSpec,
+        *,
+        session_id: str | None = None,
+        **details: Any,
+    ) -> tuple[Session, bool]:
         """Create a session; return it and whether it is new.
+
+        ``session_id`` is the id of a new session, by default a random one. ``details`` are added to
+        the audit entry.
 
         If the owner has a live session with the same name and spec, that session is returned. With
         ``request.reuse``, the spec may differ.
@@ -90,9 +100,9 @@ class Sessions:
             The errors of ``Requests.resolve`` and ``SessionStore.enqueue``.
         """
         authorizer.require(caller, "session.create")
-        new = await self._requests.resolve(caller, request)
+        new = await self._requests.resolve(caller, request, session_id)
         row, is_new = await self._store.enqueue(
-            new, self._clock(), lambda _: self._entry(caller, "session.create", new)
+            new, self._clock(), lambda _: self._entry(caller, "session.create", new, **details)
         )
         if is_new:
             self._lifecycle.notify(row)

@@ -24,6 +24,7 @@ from bai_services.core.sessions.records import (
     SessionLifetime,
     SessionMount,
 )
+from bai_services.core.sessions.schedules.records import STOP_NOTICE
 from bai_services.db.scheduling.preemption import PreemptionWarning
 from bai_services.db.scheduling.queue import WaitState
 from bai_services.db.sessions.rows import CallbackState, SessionRow, SessionView
@@ -78,7 +79,12 @@ def describe(
         status_info=row.status_info,
         status_coded=_status_coded(row),
         reasons=row.reasons,
-        notices=[*row.notices, *_warnings(idleness, now), *check_warnings(checks)],
+        notices=[
+            *row.notices,
+            *_warnings(idleness, now),
+            *check_warnings(checks),
+            *_stop_notices(view, now),
+        ],
         result=row.result,
         exit_code=row.exit_code,
         lifetime=_lifetime(view),
@@ -179,6 +185,14 @@ def _preemption_text(row: SessionRow, warning: PreemptionWarning) -> CodedText:
     return preemption_text(warning.rule, warning.resource_group, row.priority)
 
 
+def _stop_notices(view: SessionView, now: datetime) -> list[str]:
+    stop = view.scheduled_stop
+    if stop is None or stop.stops_at - now > STOP_NOTICE:
+        return []
+    at = stop.stops_at.isoformat(timespec="seconds")
+    return [f"scheduled-stop: schedule {stop.schedule} stops the session at {at}"]
+
+
 def _end_rule(view: SessionView, idleness: Idleness | None) -> SessionEndRule | None:
     """Return the limit that ends a running session first, with the rule in words."""
     row, limit, timeout = view.row, view.time_limit, view.idle_timeout
@@ -196,6 +210,10 @@ def _end_rule(view: SessionView, idleness: Idleness | None) -> SessionEndRule | 
         ends.append((idleness.ends_at, rule))
     if (preemption := view.preemption) is not None:
         ends.append((preemption.stops_at, _preemption_text(row, preemption)))
+    if (spent := view.budget_stop) is not None:
+        ends.append((spent.stops_at, TextTemplate.BUDGET_STOP.text(name=spent.project)))
+    if (stop := view.scheduled_stop) is not None:
+        ends.append((stop.stops_at, TextTemplate.SCHEDULED_STOP.text(name=stop.schedule)))
     ends += [
         (check.stored.ends_at, CodedText.from_json(check.stored.rule))
         for check in view.idle_checks

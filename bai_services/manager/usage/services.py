@@ -6,33 +6,46 @@ from dataclasses import dataclass
 
 from bai_services.db.sessions.usage_samples import UsageSampleStore
 from bai_services.db.usage.aggregates import UsageAggregateStore
+from bai_services.db.usage.budgets import BudgetStore
 from bai_services.db.usage.prices import UsagePriceStore
 from bai_services.db.usage.reports import UsageReportStore
 
+from ..accounts.projects import Projects
 from ..context import ManagerContext
 from ..scheduling.lease import Lease
+from ..sessions.lifecycle import Lifecycle
 from .aggregation import UsageAggregation
+from .budget_watch import BudgetWatch
+from .budgets import Budgets
 from .prices import PriceList
 from .reports import UsageReports
 
 
 @dataclass(frozen=True, slots=True)
 class UsageServices:
-    """Usage reports and prices, and the loop that computes the totals of each hour."""
+    """Usage reports, prices and budgets, and the loops that compute totals and spent amounts."""
 
     reports: UsageReports
     prices: PriceList
     aggregation: UsageAggregation
+    budgets: Budgets
+    budget_watch: BudgetWatch
 
 
-def usage_services(context: ManagerContext, lease: Lease) -> UsageServices:
+def usage_services(
+    context: ManagerContext, projects: Projects, lifecycle: Lifecycle, lease: Lease
+) -> UsageServices:
     """Build the services and pass them their dependencies."""
     database, clock = context.database, context.clock
     prices = UsagePriceStore(database)
+    reports, budgets = UsageReportStore(database), BudgetStore(database)
+    watch = BudgetWatch(context, budgets, reports, prices, lifecycle, lease)
     return UsageServices(
-        reports=UsageReports(UsageReportStore(database), prices, clock),
+        reports=UsageReports(reports, prices, clock),
         prices=PriceList(prices, context.audit),
         aggregation=UsageAggregation(
             UsageAggregateStore(database), UsageSampleStore(database), prices, lease, clock
         ),
+        budgets=Budgets(context, budgets, prices, projects, watch),
+        budget_watch=watch,
     )

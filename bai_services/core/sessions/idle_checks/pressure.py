@@ -30,22 +30,26 @@ class WaitingSession:
         return bool(failed & {RESOURCES, RESERVATION})
 
 
-def count_waiting(sessions: Iterable[WaitingSession]) -> dict[tuple[str, str], int]:
-    """Return the number of waiting sessions for each resource group and device family."""
-    counts: dict[tuple[str, str], int] = {}
+# Number of waiting sessions by resource group and device families.
+WaitingCounts = Mapping[tuple[str, frozenset[str]], int]
+
+
+def count_waiting(sessions: Iterable[WaitingSession]) -> WaitingCounts:
+    """Return the number of waiting sessions for each resource group and set of device families."""
+    counts: dict[tuple[str, frozenset[str]], int] = {}
     for session in sessions:
         if session.waits_for_resources:
-            for family in session.families or {_NO_DEVICE}:
-                key = (session.resource_group, family)
-                counts[key] = counts.get(key, 0) + 1
+            key = (session.resource_group, session.families or frozenset({_NO_DEVICE}))
+            counts[key] = counts.get(key, 0) + 1
     return counts
 
 
-def waiting_for(
-    group: str, families: Collection[str], counts: Mapping[tuple[str, str], int]
-) -> int:
+def waiting_for(group: str, families: Collection[str], counts: WaitingCounts) -> int:
     """Return how many sessions wait for the resources of a session with these families.
 
     Every session holds CPU and memory, for which sessions without devices wait.
     """
-    return sum(counts.get((group, family), 0) for family in {_NO_DEVICE, *families})
+    held = {_NO_DEVICE, *families}
+    return sum(
+        count for (of_group, wanted), count in counts.items() if of_group == group and wanted & held
+    )

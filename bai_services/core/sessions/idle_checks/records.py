@@ -14,6 +14,7 @@ class IdleChecker:
 
     id: str
     created_at: datetime
+    version: int
     name: str
     description: str
     type: str

@@ -96,7 +96,10 @@ def replayed_stops(
     found = idle_points(table, rows, checker.settings, last)
     interval = grid.interval_seconds
     seconds = checker.settings.max_seconds
-    points = min(-(-seconds // interval), grid.count)
+    points = -(-seconds // interval)
+    if points > grid.count:
+        # No window of the checker fits into the period.
+        return []
     needed = needed_points(points, checker.settings.idle_percent)
     grace = timedelta(seconds=checker.settings.initial_grace_seconds)
     stops = []

@@ -19,7 +19,7 @@ from bai_services.core.sessions.idle_checks.records import IdleCheckerBinding, I
 
 from ...audit import record
 from ...database import Database
-from ...integrity import raise_on_violation
+from ...integrity import raise_on_violation, update_version
 from ...listing import Listing
 from ...records import first_record
 from ...tables.accounts import domains, keypair_policies, projects, users
@@ -35,6 +35,7 @@ class CheckerRow:
 
     id: str
     created_at: datetime
+    version: int
     name: str
     description: str
     type: str
@@ -114,14 +115,20 @@ class IdleCheckerStore:
             return await _checker(tx, checkers.c.id == values["id"], values["name"])
 
     async def update(
-        self, checker_id: str, changes: Mapping[str, Any], audit: AuditEntry
+        self, checker_id: str, version: int, changes: Mapping[str, Any], audit: AuditEntry
     ) -> CheckerRow:
-        """Change a checker; raise ``AlreadyExists`` if another one has the new name."""
+        """Change a checker that has ``version``.
+
+        Raises
+        ------
+        Conflict
+            If the checker has another version.
+        AlreadyExists
+            If another checker has the new name.
+        """
         async with self._db.write() as tx:
             with raise_on_violation(_taken(changes.get("name", ""))):
-                await tx.execute(
-                    checkers.update().where(checkers.c.id == checker_id).values(changes)
-                )
+                await update_version(tx, checkers, checker_id, version, changes)
             await record(tx, audit)
             return await _checker(tx, checkers.c.id == checker_id, checker_id)
 

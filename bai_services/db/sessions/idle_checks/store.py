@@ -30,6 +30,7 @@ from bai_services.core.sessions.lifecycle import SessionType, Status
 
 from ...database import Database
 from ...integrity import insert_ignoring
+from ...scheduling.caps import CHUNK
 from ...tables.accounts import keypairs, projects, users
 from ...tables.idle_checks import idle_checker_bindings as bindings
 from ...tables.idle_checks import idle_checkers as checkers
@@ -180,12 +181,8 @@ class IdleCheckStore:
                 )
             if changed:
                 # A session or checker may have been deleted since it was judged.
-                live_sessions = set(
-                    await tx.scalars(
-                        sa.select(sessions.c.id).where(
-                            sessions.c.id.in_(sorted({check.session_id for check in changed}))
-                        )
-                    )
+                live_sessions = await _existing_sessions(
+                    tx, sorted({check.session_id for check in changed})
                 )
                 live_checkers = set(await tx.scalars(sa.select(checkers.c.id).with_for_update()))
                 await _upsert(
@@ -497,6 +494,15 @@ def families_of(slots: Mapping[str, int]) -> frozenset[str]:
 
 def _device_count(slots: ResourceSlots) -> float:
     return sum(thousandths(slot, slots[slot]) for slot in slots if is_device_slot(slot)) / 1000
+
+
+async def _existing_sessions(tx: AsyncConnection, ids: Sequence[str]) -> set[str]:
+    """Return the ids of sessions that exist; databases limit the parameters of a statement."""
+    found: set[str] = set()
+    for first in range(0, len(ids), CHUNK):
+        chunk = ids[first : first + CHUNK]
+        found |= set(await tx.scalars(sa.select(sessions.c.id).where(sessions.c.id.in_(chunk))))
+    return found
 
 
 async def _upsert(tx: AsyncConnection, checks: Sequence[StoredCheck]) -> None:

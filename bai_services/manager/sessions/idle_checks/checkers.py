@@ -98,8 +98,9 @@ class IdleCheckers:
             values["settings"] = settings.as_json()
         if not values:
             return _record(row)
-        entry = self._entry(caller, "update", row.name, fields=sorted(changes))
-        return _record(await self._store.update(row.id, values, entry))
+        entry = self._entry(caller, "update", row.name, fields=sorted(changes.keys() - {"version"}))
+        version = changes.get("version") or row.version
+        return _record(await self._store.update(row.id, version, values, entry))
 
     async def delete(self, caller: Caller, key: str) -> None:
         """Delete a checker and its bindings."""
@@ -307,6 +308,7 @@ def _record(row: CheckerRow) -> IdleChecker:
     return IdleChecker(
         id=row.id,
         created_at=row.created_at,
+        version=row.version,
         name=row.name,
         description=row.description,
         type=row.type,

@@ -17,7 +17,11 @@ from bai_services.core.sessions.idle_checks.judging import (
     judge,
     strictest,
 )
-from bai_services.core.sessions.idle_checks.pressure import count_waiting, waiting_for
+from bai_services.core.sessions.idle_checks.pressure import (
+    WaitingCounts,
+    count_waiting,
+    waiting_for,
+)
 from bai_services.core.sessions.idle_checks.usage_table import KernelFacts, UsageTable
 from bai_services.core.sessions.lifecycle import Event, Result, Status
 from bai_services.core.sessions.usage_history import COARSE, FINE, Resolution
@@ -137,7 +141,7 @@ class IdleJudging:
     def _judge(
         self,
         sessions: Sequence[RunningSession],
-        waiting: Mapping[tuple[str, str], int],
+        waiting: WaitingCounts,
         stored: Mapping[Key, StoredCheck],
         now: datetime,
         monotonic: float,
@@ -226,9 +230,7 @@ class IdleJudging:
             found = await self._samples.between(chunk, resolution, start, end)
             await asyncio.to_thread(self._tables[resolution].add, found, self._kernels)
 
-    def _judged_session(
-        self, session: RunningSession, waiting: Mapping[tuple[str, str], int]
-    ) -> JudgedSession:
+    def _judged_session(self, session: RunningSession, waiting: WaitingCounts) -> JudgedSession:
         families = {
             device.family
             for key in session.kernel_ids
@@ -247,7 +249,7 @@ class IdleJudging:
             session.checkers,
         )
 
-    async def _waiting(self, sessions: Iterable[RunningSession]) -> Mapping[tuple[str, str], int]:
+    async def _waiting(self, sessions: Iterable[RunningSession]) -> WaitingCounts:
         uses_pressure = any(
             applied.checker.settings.min_seconds_under_pressure
             or applied.checker.settings.only_under_pressure

@@ -29,7 +29,7 @@ MIN_PERIOD_SECONDS = 600
 MAX_PERIOD_SECONDS = int(COARSE.kept_for.total_seconds())
 MAX_SESSIONS = 1000
 MAX_STOPS = 100
-# Number of samples after which a replay reads no further sessions.
+# Maximum number of samples that a replay reads.
 MAX_SAMPLES = 300_000
 _SESSIONS_PER_STEP = 10
 # Samples that one query returns at most, so that the event loop is never blocked for long.
@@ -80,14 +80,21 @@ class IdleReplays:
                 field="period_seconds",
             )
         checker = await self._checker(caller, key, changes)
+        window_seconds = checker.settings.max_seconds
+        if period_seconds < window_seconds:
+            raise InvalidRequest(
+                f"period_seconds={period_seconds} is shorter than the window of the checker "
+                f"({window_seconds} s), so that no session could be stopped",
+                field="period_seconds",
+            )
         async with self._lock:
             grid, resolution = _grid(self._clock(), period_seconds)
             found = await self._store.recorded(visible, grid.start, grid.end, MAX_SESSIONS)
             sessions = [session for session in found if checker.applies_to(session.type)]
             reuse = timedelta(seconds=reuse_seconds)
             stops, judged = await self._stops(checker, sessions, grid, resolution, reuse)
-        is_complete = len(found) < MAX_SESSIONS and judged == len(sessions)
-        return summary(sessions[:judged], stops, grid, is_complete=is_complete, max_stops=MAX_STOPS)
+        is_complete = len(found) < MAX_SESSIONS and len(judged) == len(sessions)
+        return summary(judged, stops, grid, is_complete=is_complete, max_stops=MAX_STOPS)
 
     async def _checker(
         self, caller: Caller, key: str | None, changes: Mapping[str, Any]
@@ -112,19 +119,17 @@ class IdleReplays:
         grid: Grid,
         resolution: Resolution,
         reuse: timedelta,
-    ) -> tuple[list[ReplayedStop], int]:
-        """Return the stops, and the number of judged sessions, which ``MAX_SAMPLES`` limits."""
+    ) -> tuple[list[ReplayedStop], list[RecordedSession]]:
+        """Return the stops, and the judged sessions: the newest ones that have at most
+        ``MAX_SAMPLES`` in total.
+        """
+        judged = _affordable(sessions, grid, MAX_SAMPLES)
         stops: list[ReplayedStop] = []
-        read = judged = 0
-        for first in range(0, len(sessions), _SESSIONS_PER_STEP):
-            if read >= MAX_SAMPLES:
-                break
-            step = sessions[first : first + _SESSIONS_PER_STEP]
+        for first in range(0, len(judged), _SESSIONS_PER_STEP):
+            step = judged[first : first + _SESSIONS_PER_STEP]
             samples: list[Sample] = []
             for session in step:
                 samples += await self._read(session, grid, resolution)
-            read += len(samples)
-            judged += len(step)
             stops += await asyncio.to_thread(
                 replayed_stops, checker, step, samples, grid, reuse=reuse
             )
@@ -144,6 +149,25 @@ class IdleReplays:
                 )
                 at += length
         return samples
+
+
+def _affordable(
+    sessions: Sequence[RecordedSession], grid: Grid, most: int
+) -> list[RecordedSession]:
+    """Return the sessions that have at most ``most`` samples in total, in the given order.
+
+    A session that has more samples than are left is skipped, for example one with 256 kernels that
+    ran for 30 days.
+    """
+    chosen: list[RecordedSession] = []
+    for session in sessions:
+        begin, end = max(grid.start, session.started_at), min(grid.end, session.ended_at)
+        intervals = max((end - begin).total_seconds(), 0) // grid.interval_seconds + 1
+        samples = int(intervals) * len(session.kernels)
+        if samples <= most:
+            most -= samples
+            chosen.append(session)
+    return chosen
 
 
 def _grid(now: datetime, period_seconds: int) -> tuple[Grid, Resolution]:

@@ -111,8 +111,10 @@ class Requests:
         self._clock = clock
         self._agents = agents
 
-    async def resolve(self, caller: Caller, request: SessionSpec) -> NewSession:
-        """Return the session to create for a request.
+    async def resolve(
+        self, caller: Caller, request: SessionSpec, session_id: str | None = None
+    ) -> NewSession:
+        """Return the session to create for a request, with a new id unless one is given.
 
         Raises
         ------
@@ -131,14 +133,15 @@ class Requests:
         Conflict
             If a dependency has ended without success.
         """
-        return (await self.resolve_all(caller, [request]))[0]
+        return (await self.resolve_all(caller, [request], session_id))[0]
 
     async def resolve_all(
-        self, caller: Caller, requests: Sequence[SessionSpec]
+        self, caller: Caller, requests: Sequence[SessionSpec], session_id: str | None = None
     ) -> list[NewSession]:
         """Return the sessions to create for several requests.
 
-        The sessions may depend on each other by name. Raises the same errors as ``resolve``. If
+        ``session_id`` is the id of the session of a single request. The sessions may depend on each
+        other by name. Raises the same errors as ``resolve``. If
         there are several requests, and one of them is invalid by itself, the message contains the
         number (from 1) and the name, if any, of the first such request.
         """
@@ -149,7 +152,7 @@ class Requests:
                 # If all results are cached, no other await suspends this loop.
                 await asyncio.sleep(0)
             try:
-                sessions.append(await self._resolve(caller, request, cache))
+                sessions.append(await self._resolve(caller, request, cache, session_id))
             except BaiError as error:
                 sources = partial(self._name_sources, caller, request, cache)
                 extended = await with_all_problems(error, request, sources)
@@ -161,7 +164,11 @@ class Requests:
         return resolver.resolve(existing)
 
     async def _resolve(
-        self, caller: Caller, request: SessionSpec, cache: _RequestCache
+        self,
+        caller: Caller,
+        request: SessionSpec,
+        cache: _RequestCache,
+        session_id: str | None,
     ) -> NewSession:
         owner = await cache.get_or_read(
             ("owner", request.owner), lambda: self.owner_of(caller, request.owner)
@@ -203,7 +210,7 @@ class Requests:
             lambda: self._vfolders.resolve_mounts(caller, owner.id, project.id, requested),
         )
         await self._check_subpaths(group.name, mounts)
-        session_id = str(uuid.uuid4())
+        session_id = session_id or str(uuid.uuid4())
         name, hub_server, started_by = _session_names(caller, request, session_id)
         return NewSession(
             id=session_id,

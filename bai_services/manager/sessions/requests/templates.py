@@ -81,7 +81,7 @@ class Templates:
             If the caller may not create templates for the audience.
         """
         authorizer.require(caller, "template.write")
-        _check_request(spec["request"])
+        check_stored_request(spec["request"])
         audience = Audience(spec.get("audience") or Audience.OWNER)
         now = self._clock()
         values = {
@@ -109,7 +109,7 @@ class Templates:
         """Update the name, description or request; the audience cannot change."""
         row = await self._find(caller, key)
         _require_write(caller, _target_of(row))
-        _check_request(changes.get("request") or {})
+        check_stored_request(changes.get("request") or {})
         if "name" in changes:
             check_slug("template", changes["name"])
         values = {**changes, "changed_at": self._clock()}
@@ -240,18 +240,21 @@ def _may_read_private(caller: Caller, row: TemplateRow) -> bool:
     return not row.owner_id and row.domain == caller.domain
 
 
-def _check_request(request: Mapping[str, Any]) -> None:
-    """Raise ``InvalidRequest`` if a request is too large or has secret variables."""
+def check_stored_request(request: Mapping[str, Any], owner: str = "template") -> None:
+    """Raise ``InvalidRequest`` if a request is too large or has secret variables.
+
+    ``owner`` is the noun for the object that stores the request.
+    """
     size = len(json.dumps(request, default=str))
     if size > MAX_REQUEST_BYTES:
         raise InvalidRequest(
-            f"the request has {size} bytes; a template can have at most {MAX_REQUEST_BYTES}; "
+            f"the request has {size} bytes; a {owner} can have at most {MAX_REQUEST_BYTES}; "
             "store scripts in a folder",
             field="request",
         )
     if request.get("secret_environ"):
         raise InvalidRequest(
-            "a template cannot contain secret variables; set them (environ, secret_environ) when "
+            f"a {owner} cannot contain secret variables; set them (environ, secret_environ) when "
             "you create a session",
             field="secret_environ",
         )

@@ -36,6 +36,7 @@ export type PagePath =
   | '/dashboard'
   | '/sessions'
   | '/launch'
+  | '/schedules'
   | '/data'
   | '/statistics'
   | '/reservations'
@@ -89,6 +90,7 @@ export const PAGES: readonly Page[] = [
   { path: '/dashboard', title: 'pages.dashboard', icon: <DashboardOutlined /> },
   { path: '/sessions', title: 'pages.sessions', icon: <CloudOutlined /> },
   { path: '/launch', title: 'pages.launch', icon: <PlusCircleOutlined />, isForWriters: true },
+  { path: '/schedules', title: 'pages.schedules', icon: <CalendarOutlined /> },
   { path: '/data', title: 'pages.data', icon: <FolderOutlined /> },
   { path: '/statistics', title: 'pages.statistics', icon: <BarChartOutlined /> },
   { path: '/reservations', title: 'pages.reservations', icon: <CalendarOutlined /> },

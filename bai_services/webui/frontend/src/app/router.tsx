@@ -205,6 +205,16 @@ const storage = createRoute({
   validateSearch: readEntitySearch
 });
 
+const schedules = createRoute({
+  getParentRoute: () => root,
+  path: '/schedules',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/schedules/SchedulesPage')),
+    'SchedulesPage'
+  ),
+  validateSearch: readEntitySearch
+});
+
 const announcements = createRoute({
   getParentRoute: () => root,
   path: '/announcements',
@@ -306,6 +316,7 @@ export const router = createRouter({
     resourceGroups,
     scheduler,
     storage,
+    schedules,
     announcements,
     maintenance,
     reservations,

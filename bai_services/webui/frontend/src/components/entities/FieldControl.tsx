@@ -1,5 +1,13 @@
 import { useState } from 'react';
-import { DatePicker, Input, InputNumber, Select, Switch, type SelectProps } from 'antd';
+import {
+  AutoComplete,
+  DatePicker,
+  Input,
+  InputNumber,
+  Select,
+  Switch,
+  type SelectProps
+} from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { entitiesQuery, type EntityPath } from '../../data/entities';
@@ -56,6 +64,14 @@ export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
           format="YYYY-MM-DD HH:mm"
           allowClear={!field.isRequired}
           style={{ width: '100%' }}
+          {...control}
+        />
+      );
+    case 'suggested':
+      return (
+        <AutoComplete
+          allowClear={!field.isRequired}
+          options={[...new Set(field.choices)].map(value => ({ value }))}
           {...control}
         />
       );

@@ -16,6 +16,7 @@ export type Role = 'user' | 'admin' | 'superadmin' | 'monitor';
  * - `reference`: the name of an object of another collection
  * - `lines`: a text with several lines
  * - `time`: a day and a time of day
+ * - `suggested`: a text, for which `choices` are suggestions
  */
 export type FieldKind =
   | 'text'
@@ -31,6 +32,7 @@ export type FieldKind =
   | 'json'
   | 'lines'
   | 'time'
+  | 'suggested'
   | 'reference';
 
 export interface Field {

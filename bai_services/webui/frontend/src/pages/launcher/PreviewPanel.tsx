@@ -4,6 +4,7 @@ import { ImageLabel } from '../../components/ImageLabel';
 import { SlotTags } from '../../components/SlotTags';
 import { startText } from '../../components/startText';
 import type { SessionPreview } from '../../data/sessions/launch';
+import { money } from '../../data/usage/budgets';
 import { reasonText } from '../../i18n/reasonText';
 import { idOf } from './Field';
 import { useLauncher } from './launcherContext';
@@ -38,6 +39,7 @@ export function PreviewPanel({ isCurrent }: { isCurrent: boolean }) {
               </Typography.Text>
             </div>
             <SlotTags slots={preview.session.total} />
+            <Costs preview={preview} />
             <Mounts mounts={preview.session.mounts} />
           </>
         )}
@@ -52,6 +54,26 @@ export function PreviewPanel({ isCurrent }: { isCurrent: boolean }) {
         {preview.caps.length > 0 && <Caps caps={preview.caps} />}
       </div>
     </Spin>
+  );
+}
+
+/** The cost of the session, and what is left in the budget of its project. */
+function Costs({ preview }: { preview: SessionPreview }) {
+  const { t, i18n } = useTranslation();
+  const { cost_per_hour: cost, budget_left: left, currency } = preview;
+  if (cost === null && left === null) {
+    return null;
+  }
+  const text = (amount: number) => money(amount, currency, i18n.language);
+  return (
+    <Typography.Paragraph style={{ marginBlock: '12px 0' }}>
+      {cost !== null && <div>{t('launcher.cost-per-hour', { cost: text(cost) })}</div>}
+      {left !== null && (
+        <Typography.Text {...(left <= 0 ? { type: 'danger' as const } : {})}>
+          {t('launcher.budget-left', { left: text(left) })}
+        </Typography.Text>
+      )}
+    </Typography.Paragraph>
   );
 }
 

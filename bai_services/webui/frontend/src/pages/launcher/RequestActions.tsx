@@ -4,15 +4,20 @@ import { useTranslation } from 'react-i18next';
 import { useSaveTemplate } from '../../data/sessions/launch';
 import { commandOf } from './command';
 import { requestOf, withoutSecrets, type LaunchForm } from './form';
+import { ScheduleRequest } from './ScheduleRequest';
 
-/** Save the form as a template, or copy it as a command. */
+/** Save the form as a template, schedule it, or copy it as a command. */
 export function RequestActions({ form }: { form: LaunchForm }) {
   const { t } = useTranslation();
   const [isSaving, setSaving] = useState(false);
+  const [isScheduling, setScheduling] = useState(false);
   const command = commandOf(requestOf(form));
   return (
     <Flex vertical gap="small" align="start" style={{ marginBlockStart: 16 }}>
-      <Button onClick={() => setSaving(true)}>{t('launcher.save-template')}</Button>
+      <Flex wrap gap="small">
+        <Button onClick={() => setSaving(true)}>{t('launcher.save-template')}</Button>
+        <Button onClick={() => setScheduling(true)}>{t('launcher.schedule')}</Button>
+      </Flex>
       <Typography.Text
         code
         copyable={{ text: command, tooltips: [t('launcher.copy-command'), ''] }}
@@ -21,6 +26,7 @@ export function RequestActions({ form }: { form: LaunchForm }) {
         {command}
       </Typography.Text>
       <SaveTemplate form={form} isOpen={isSaving} onClose={() => setSaving(false)} />
+      <ScheduleRequest form={form} isOpen={isScheduling} onClose={() => setScheduling(false)} />
     </Flex>
   );
 }

@@ -9,6 +9,7 @@ import { CsvExport } from '../../components/list/CsvExport';
 import { defined } from '../../components/list/listSearch';
 import { meQuery } from '../../data/accounts/me';
 import { reportCsvUrl, reportQuery, type ReportRequest } from '../../data/usage/reports';
+import { Budgets } from './Budgets';
 import { Ranking } from './Ranking';
 import {
   everyOf,
@@ -57,6 +58,7 @@ export function StatisticsPage() {
           />
         )}
       </Flex>
+      <Budgets />
       <Statistics search={search} change={change} isOwn={!isAdmin || search.view === 'own'} />
     </>
   );

@@ -1,0 +1,22 @@
+"""`bai budget`: the budgets of the user's projects."""
+
+from __future__ import annotations
+
+import click
+
+from .. import output
+from ..command import Connection, connected, example, json_option, page_options, page_query
+
+_COLUMNS = ("project", "amount", "spent", "left", "currency", "period_end", "mode", "blocked_at")
+
+
+@click.command(epilog=example("bai budget"))
+@page_options
+@json_option
+@connected
+async def budget(
+    connection: Connection, *, limit: int, offset: int, sort: str | None, as_json: bool
+) -> None:
+    """Show what your projects may spend in the current period, and what is left."""
+    page = await connection.client.get("/budgets", **page_query(sort, limit, offset))
+    output.print_page(page, _COLUMNS, as_json=as_json, empty="none of your projects has a budget")

@@ -1,0 +1,81 @@
+"""The instants at which a rule applies in a time zone.
+
+A time of day that does not exist, because clocks are put forward, counts as the end of the gap. Of
+a time of day that exists twice, because clocks are put back, only the first counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, time, timedelta, tzinfo
+from itertools import islice
+
+from .rules import Rule
+
+# A rule that does not apply within these days never applies: 29 February may be 8 years away.
+HORIZON_DAYS = 9 * 366
+_DAY = timedelta(days=1)
+_MINUTE = timedelta(minutes=1)
+
+
+def occurrences(rule: Rule, zone: tzinfo, after: datetime) -> Iterator[datetime]:
+    """Yield the instants after ``after`` at which the rule applies, in UTC and ascending.
+
+    The iterator ends if the rule does not apply for ``HORIZON_DAYS``.
+    """
+    last = after.astimezone(UTC)
+    # A gap can move the last times of a day to the next day.
+    day = last.astimezone(zone).date() - _DAY
+    empty_days = 0
+    while empty_days < HORIZON_DAYS and day.year < 9990:
+        empty_days += 1
+        if rule.matches(day):
+            for minutes in rule.times:
+                wall = datetime.combine(day, time(minutes // 60, minutes % 60))
+                instant = _instant(wall, zone)
+                # Several times in one gap are one occurrence.
+                if instant > last:
+                    last, empty_days = instant, 0
+                    yield instant
+        day += _DAY
+
+
+def next_occurrence(rule: Rule, zone: tzinfo, after: datetime) -> datetime | None:
+    """Return the first instant after ``after``; None if the rule never applies."""
+    return next(occurrences(rule, zone, after), None)
+
+
+def next_occurrences(rule: Rule, zone: tzinfo, after: datetime, count: int) -> list[datetime]:
+    return list(islice(occurrences(rule, zone, after), count))
+
+
+def last_occurrence(rule: Rule, zone: tzinfo, after: datetime, until: datetime) -> datetime | None:
+    """Return the last instant after ``after`` and not after ``until``; None if there is none.
+
+    The cost grows with the length of the period.
+    """
+    last = None
+    for instant in occurrences(rule, zone, after):
+        if instant > until:
+            break
+        last = instant
+    return last
+
+
+def _instant(wall: datetime, zone: tzinfo) -> datetime:
+    """Return the first instant with a wall-clock time, or the end of the gap that contains it."""
+    instant = wall.replace(tzinfo=zone).astimezone(UTC)
+    if instant.astimezone(zone).replace(tzinfo=None) == wall:
+        return instant
+    # The offsets before and after the gap give instants on both sides of its end.
+    early = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    minutes = int((instant - early) / _MINUTE)
+    offset = instant.astimezone(zone).utcoffset()
+    low, high = 0, minutes
+    while low < high:
+        middle = (low + high) // 2
+        if (early + middle * _MINUTE).astimezone(zone).utcoffset() == offset:
+            high = middle
+        else:
+            low = middle + 1
+    return early + low * _MINUTE

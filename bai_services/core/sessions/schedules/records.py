@@ -1,0 +1,93 @@
+"""Schedules and their runs, with the fields of the REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+# Default of the user policy, and the maximum for any policy.
+MAX_SCHEDULES = 20
+MOST_SCHEDULES = 200
+# Bounds of the time within which a missed start is made up for.
+MAX_CATCH_UP_MINUTES = 24 * 60
+DEFAULT_CATCH_UP_MINUTES = 30
+# A start is never late within this time, for example while another manager takes over.
+GRACE = timedelta(minutes=2)
+# Number of next starts in a schedule.
+SHOWN_STARTS = 5
+# Runs are removed after this time, and so are all but the newest ones of each schedule.
+RUNS_KEPT_FOR = timedelta(days=90)
+MAX_RUNS = 100
+# Users see a notice so long before a schedule stops a session.
+STOP_NOTICE = timedelta(minutes=15)
+
+
+class Overlap(StrEnum):
+    """What a start does if the last session of the schedule is still live: ``skip`` it, or
+    ``restart``: stop the old session, then start.
+    """
+
+    SKIP = "skip"
+    RESTART = "restart"
+
+
+class RunStatus(StrEnum):
+    """``due``: the session is not created yet. ``started``: it was created. ``skipped``: it was not
+    created, for the reason of the run. ``stopped``: the schedule has stopped the session.
+    ``ended``: it had ended before the stop.
+    """
+
+    DUE = "due"
+    STARTED = "started"
+    SKIPPED = "skipped"
+    STOPPED = "stopped"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A schedule as shown to a caller; ``start`` and ``stop`` are rules (see ``rules``).
+
+    ``next_starts`` are computed; they are empty while the schedule is paused. ``request`` lacks
+    the fields in ``hidden_fields``, because the caller may not read them.
+    """
+
+    id: str
+    created_at: datetime
+    version: int
+    name: str
+    owner: str
+    owner_id: str
+    domain: str
+    template: str | None
+    request: Mapping[str, Any]
+    start: str
+    stop: str | None
+    time_zone: str
+    valid_from: datetime | None
+    valid_until: datetime | None
+    is_paused: bool
+    catch_up_minutes: int
+    overlap: Overlap
+    next_starts: Sequence[datetime]
+    last_start_at: datetime | None
+    last_status: str | None
+    last_reason: str
+    hidden_fields: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRun:
+    """A start of a schedule; ``session_id`` is None unless a session was created."""
+
+    id: str
+    schedule_id: str
+    due_at: datetime
+    status: RunStatus
+    reason: str
+    coded: Mapping[str, Any] | None
+    session_id: str | None
+    stops_at: datetime | None

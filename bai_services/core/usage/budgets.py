@@ -1,0 +1,101 @@
+"""Budgets of projects: the amount that a project may spend in a period, and what follows.
+
+The rule: a budget compares the amount spent so far with its amount. Usage is charged as time
+passes, not in advance. With the mode ``block``, no session of the project starts once the whole
+amount is spent. Sessions that started before continue, so a project can spend more than its
+budget, unless ``stop_after_minutes`` limits how long they continue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from zoneinfo import ZoneInfo
+
+MAX_AMOUNT = 1e12
+MAX_PERCENTS = 10
+DEFAULT_PERCENTS = (80, 100)
+MAX_STOP_MINUTES = 7 * 24 * 60
+
+
+class Period(StrEnum):
+    MONTH = "month"  # each calendar month in the time zone of the budget
+    FIXED = "fixed"  # once, from ``starts_at`` to ``ends_at``
+
+
+class Mode(StrEnum):
+    WARN = "warn"
+    BLOCK = "block"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectBudget:
+    """A budget as shown to a caller.
+
+    ``spent`` is the cost of the current period until ``spent_at``, None before it is computed
+    first. ``period_start`` and ``period_end`` are the current period. ``blocked_at``: since when
+    the project may start no sessions; None: it may. ``stops_at``: when running sessions are
+    stopped.
+    """
+
+    project_id: str
+    project: str
+    domain: str
+    created_at: datetime
+    version: int
+    amount: float
+    currency: str
+    mode: Mode
+    warn_percents: Sequence[int]
+    period: Period
+    starts_at: datetime | None
+    ends_at: datetime | None
+    time_zone: str
+    stop_after_minutes: int | None
+    period_start: datetime
+    period_end: datetime
+    spent: float | None
+    spent_percent: int | None
+    left: float | None
+    spent_at: datetime | None
+    blocked_at: datetime | None
+    stops_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetEvent:
+    """A project has spent ``percent`` of its budget; ``is_blocked``: it may start no sessions."""
+
+    at: datetime
+    project_id: str
+    project: str
+    domain: str
+    percent: int
+    spent: float
+    amount: float
+    currency: str
+    is_blocked: bool
+
+
+def month_of(at: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
+    """Return the start and the end of the calendar month that contains a time."""
+    first = at.astimezone(zone).replace(day=1, hour=0, minute=0, second=0, microsecond=0, fold=0)
+    after = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+    return first.astimezone(UTC), after.astimezone(UTC)
+
+
+def reached_percent(percents: Iterable[int], spent: float, amount: float) -> int:
+    """Return the highest of these percentages that is spent, 0 if none is."""
+    return max((p for p in percents if spent >= amount * p / 100), default=0)
+
+
+def is_blocked(mode: Mode, spent: float, amount: float) -> bool:
+    """Return whether no session of the project may start."""
+    return mode is Mode.BLOCK and spent >= amount
+
+
+def spent_percent(spent: float, amount: float) -> int:
+    """Return the spent part, rounded down; 100 for a budget of 0."""
+    return int(100 * spent / amount) if amount else 100

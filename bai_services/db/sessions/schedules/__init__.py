@@ -1,0 +1,1 @@
+"""Stores of schedules and of their runs."""

@@ -1,0 +1,31 @@
+"""Budgets of projects, and how much of them is spent."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from .base import UtcDateTime, created_at, metadata, version
+
+project_budgets = sa.Table(
+    "project_budgets",
+    metadata,
+    sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True),
+    created_at(),
+    version(),
+    sa.Column("amount", sa.Double, nullable=False),
+    sa.Column("mode", sa.String(16), nullable=False),  # warn or block
+    sa.Column("warn_percents", sa.JSON, nullable=False),
+    sa.Column("period", sa.String(16), nullable=False),  # month or fixed
+    sa.Column("starts_at", UtcDateTime),
+    sa.Column("ends_at", UtcDateTime),
+    sa.Column("time_zone", sa.String(64), nullable=False),
+    # Time after which running sessions of a blocked project are stopped; NULL: they continue.
+    sa.Column("stop_after_minutes", sa.Integer),
+    # State: the amount spent in the period that began at ``spent_since``, until ``spent_at``; the
+    # highest percentage that was reported; since when no session may start.
+    sa.Column("spent", sa.Double),
+    sa.Column("spent_at", UtcDateTime),
+    sa.Column("spent_since", UtcDateTime),
+    sa.Column("reported_percent", sa.Integer, nullable=False, default=0, server_default="0"),
+    sa.Column("blocked_at", UtcDateTime),
+)

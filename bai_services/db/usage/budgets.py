@@ -1,0 +1,263 @@
+"""Store of the budgets of projects, and of how much of them is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.audit import AuditEntry
+from bai_services.core.errors import AlreadyExists, NotFound
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.usage.model import WAITING
+from bai_services.core.usage.periods import Interval
+
+from ..audit import record
+from ..database import Database
+from ..integrity import raise_on_violation, update_version
+from ..listing import Listing
+from ..records import first_record, records
+from ..tables.accounts import projects
+from ..tables.budgets import project_budgets
+from ..tables.sessions import sessions
+from ..tables.usage import usage_records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRow:
+    """A budget with its state; see the columns of ``project_budgets``."""
+
+    project_id: str
+    created_at: datetime
+    version: int
+    amount: float
+    mode: str
+    warn_percents: list[int]
+    period: str
+    starts_at: datetime | None
+    ends_at: datetime | None
+    time_zone: str
+    stop_after_minutes: int | None
+    spent: float | None
+    spent_at: datetime | None
+    spent_since: datetime | None
+    reported_percent: int
+    blocked_at: datetime | None
+    project: str
+    domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetState:
+    """How much of a budget is spent; for the budget with this ``version``.
+
+    ``reported_before`` is the percentage that was reported when the budget was read.
+    """
+
+    project_id: str
+    version: int
+    reported_before: int
+    spent: float
+    spent_at: datetime
+    spent_since: datetime
+    reported_percent: int
+    blocked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAmount:
+    """Sum of amount times seconds of a slot that a project held in a resource group."""
+
+    project_id: str
+    resource_group: str
+    slot: str
+    amount_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetStop:
+    """When sessions of a project are stopped, because its budget is spent."""
+
+    stops_at: datetime
+    project: str
+
+
+_ROWS = sa.select(
+    *project_budgets.columns, projects.c.name.label("project"), projects.c.domain
+).join_from(project_budgets, projects, project_budgets.c.project_id == projects.c.id)
+_LISTING = Listing(
+    columns={
+        **{
+            name: project_budgets.c[name]
+            for name in ("project_id", "created_at", "amount", "mode", "period", "spent")
+        },
+        "blocked_at": project_budgets.c.blocked_at,
+        "project": projects.c.name,
+        "domain": projects.c.domain,
+    },
+    default_sort=("domain", "project", "project_id"),
+)
+_STOPPING = (
+    _ROWS.with_only_columns(
+        project_budgets.c.project_id,
+        project_budgets.c.blocked_at,
+        project_budgets.c.stop_after_minutes,
+        projects.c.name.label("project"),
+    )
+).where(
+    project_budgets.c.blocked_at.is_not(None), project_budgets.c.stop_after_minutes.is_not(None)
+)
+
+
+class BudgetStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(
+        self, query: ListQuery, domain: str | None, project_ids: Collection[str] | None
+    ) -> Page[BudgetRow]:
+        """Return a page of the budgets of a domain (None: all) and of projects (None: all)."""
+        rows = _ROWS
+        if domain is not None:
+            rows = rows.where(projects.c.domain == domain)
+        if project_ids is not None:
+            rows = rows.where(projects.c.id.in_(sorted(project_ids)))
+        async with self._db.read() as tx:
+            return await _LISTING.page(tx, rows, query, BudgetRow)
+
+    async def find(self, project_id: str) -> BudgetRow | None:
+        async with self._db.read() as tx:
+            return await _find(tx, project_id)
+
+    async def all(self) -> list[BudgetRow]:
+        async with self._db.read() as tx:
+            return records(BudgetRow, await tx.execute(_ROWS.order_by(projects.c.id)))
+
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
+        """Insert a budget; raise ``AlreadyExists`` if the project has one."""
+        taken = AlreadyExists("the project already has a budget; change it")
+        async with self._db.write() as tx:
+            with raise_on_violation(NotFound("the project no longer exists"), taken):
+                await tx.execute(project_budgets.insert().values(values))
+            await record(tx, audit)
+
+    async def update(
+        self, project_id: str, version: int, changes: Mapping[str, Any], audit: AuditEntry
+    ) -> None:
+        """Change a budget that has ``version``; raise ``Conflict`` if it has another one."""
+        column = project_budgets.c.project_id
+        async with self._db.write() as tx:
+            await update_version(
+                tx, project_budgets, project_id, version, changes, key_column=column
+            )
+            await record(tx, audit)
+
+    async def delete(self, project_id: str, audit: AuditEntry) -> None:
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.delete(project_budgets).where(project_budgets.c.project_id == project_id)
+            )
+            await record(tx, audit)
+
+    async def write_states(
+        self, states: Sequence[BudgetState], events: Mapping[str, AuditEntry]
+    ) -> set[str]:
+        """Store states, and record the events of projects; return the ids of these projects.
+
+        Budgets are left out if they have been changed, or another manager has reported the
+        percentage, since they were read.
+        """
+        b = project_budgets.c
+        written: set[str] = set()
+        async with self._db.write() as tx:
+            for state in states:
+                changed = await tx.execute(
+                    sa.update(project_budgets)
+                    .where(
+                        b.project_id == state.project_id,
+                        b.version == state.version,
+                        b.reported_percent == state.reported_before,
+                    )
+                    .values(
+                        spent=state.spent,
+                        spent_at=state.spent_at,
+                        spent_since=state.spent_since,
+                        reported_percent=state.reported_percent,
+                        blocked_at=state.blocked_at,
+                    )
+                )
+                if changed.rowcount:
+                    written.add(state.project_id)
+            for project_id in sorted(written & events.keys()):
+                await record(tx, events[project_id])
+        return written
+
+    async def held(self, project_ids: Collection[str], interval: Interval) -> list[HeldAmount]:
+        """Return what projects held in an interval, from the usage records that overlap it."""
+        r = usage_records.c
+        end = sa.case(
+            (r.ended_at.is_(None) | (r.ended_at > interval.end), interval.end), else_=r.ended_at
+        )
+        begin = sa.case((r.started_at < interval.start, interval.start), else_=r.started_at)
+        amount = sa.func.sum(sa.cast(r.amount, sa.Double) * (end - begin))
+        query = (
+            sa.select(r.project_id, r.resource_group, r.slot, amount)
+            .where(
+                r.project_id.in_(sorted(project_ids)),
+                r.slot != WAITING,
+                r.started_at < interval.end,
+                r.ended_at.is_(None) | (r.ended_at > interval.start),
+            )
+            .group_by(r.project_id, r.resource_group, r.slot)
+        )
+        async with self._db.read() as tx:
+            return [HeldAmount(*row) for row in await tx.execute(query)]
+
+    async def due_stops(self, now: datetime, limit: int) -> list[tuple[str, str]]:
+        """Return running sessions to stop, because the budget of their project is spent, with the
+        name of the project; at most ``limit``.
+        """
+        async with self._db.read() as tx:
+            due = {
+                project_id: stop.project
+                for project_id, stop in (await _stops(tx, _STOPPING)).items()
+                if stop.stops_at <= now
+            }
+            if not due:
+                return []
+            rows = await tx.execute(
+                sa.select(sessions.c.id, sessions.c.project_id)
+                .where(sessions.c.status == Status.RUNNING, sessions.c.project_id.in_(sorted(due)))
+                .order_by(sessions.c.sequence)
+                .limit(limit)
+            )
+            return [(row.id, due[row.project_id]) for row in rows]
+
+
+async def read_budget_stops(
+    tx: AsyncConnection, project_ids: Collection[str]
+) -> dict[str, BudgetStop]:
+    """Return when the running sessions of these projects are stopped; others are left out."""
+    chosen = project_budgets.c.project_id.in_(sorted(set(project_ids)))
+    return await _stops(tx, _STOPPING.where(chosen))
+
+
+async def _stops(tx: AsyncConnection, query: sa.Select[Any]) -> dict[str, BudgetStop]:
+    return {
+        row.project_id: BudgetStop(
+            row.blocked_at + timedelta(minutes=row.stop_after_minutes), row.project
+        )
+        for row in await tx.execute(query)
+    }
+
+
+async def _find(tx: AsyncConnection, project_id: str) -> BudgetRow | None:
+    found = await tx.execute(_ROWS.where(project_budgets.c.project_id == project_id))
+    return first_record(BudgetRow, found)

@@ -1,0 +1,1 @@
+"""Schedules of users, and the loop that starts and stops their sessions."""

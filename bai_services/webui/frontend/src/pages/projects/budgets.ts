@@ -1,0 +1,50 @@
+import type { Entity } from '../../components/entities/entity';
+
+const MODES = ['warn', 'block'];
+const PERIODS = ['month', 'fixed'];
+const choices = (values: readonly string[]) => values.map(value => ({ value, label: value }));
+
+/** What projects may spend. */
+export const BUDGETS: Entity = {
+  name: 'budgets',
+  path: '/budgets',
+  id: 'project_id',
+  defaultSort: 'project',
+  refreshMillis: 60_000,
+  columns: [
+    { key: 'project', isSortable: true },
+    { key: 'domain', isSortable: true },
+    { key: 'amount', isSortable: true },
+    { key: 'spent', isSortable: true },
+    { key: 'left' },
+    { key: 'currency' },
+    { key: 'spent_percent', isOptional: true },
+    { key: 'mode', isSortable: true },
+    { key: 'blocked_at', isSortable: true },
+    { key: 'period', isOptional: true },
+    { key: 'time_zone', isOptional: true },
+    { key: 'warn_percents', isOptional: true },
+    { key: 'stop_after_minutes', isOptional: true },
+    { key: 'spent_at', isOptional: true },
+    { key: 'created_at', isSortable: true, isOptional: true }
+  ],
+  filters: [
+    { key: 'project__contains' },
+    { key: 'domain' },
+    { key: 'mode', choices: choices(MODES) }
+  ],
+  fields: [
+    { key: 'project', kind: 'text', isRequired: true, only: 'create' },
+    { key: 'amount', kind: 'number', isRequired: true },
+    { key: 'mode', kind: 'choice', choices: MODES, default: 'warn' },
+    { key: 'warn_percents', kind: 'words', default: '80, 100' },
+    { key: 'period', kind: 'choice', choices: PERIODS, default: 'month' },
+    { key: 'starts_at', kind: 'time', isNullable: true },
+    { key: 'ends_at', kind: 'time', isNullable: true },
+    { key: 'time_zone', kind: 'text', default: 'UTC' },
+    { key: 'stop_after_minutes', kind: 'number', isNullable: true }
+  ],
+  writers: ['admin', 'superadmin'],
+  canCreate: true,
+  canDelete: true
+};

@@ -1,0 +1,85 @@
+import i18next from 'i18next';
+import type { Entity } from '../../components/entities/entity';
+import { formatTime } from '../../components/time';
+import type { Item } from '../../data/entities';
+import { timeZone } from '../../data/usage/reports';
+import { RunStatus } from './RunStatus';
+
+const RULES = ['mon-fri 08:00', 'mon-fri 19:00', 'daily 09:00', 'sat,sun 10:00', '0 8 * * 1-5'];
+const OVERLAPS = ['skip', 'restart'];
+
+const time = (text: unknown) =>
+  typeof text === 'string' ? (
+    <span className="bai-time">{formatTime(text, i18next.language)}</span>
+  ) : (
+    '–'
+  );
+
+const nextStarts = (item: Item) => (item['next_starts'] ?? []) as string[];
+
+export const SCHEDULES: Entity = {
+  name: 'schedules',
+  path: '/schedules',
+  id: 'id',
+  defaultSort: 'name',
+  refreshMillis: 60_000,
+  columns: [
+    { key: 'name', isSortable: true },
+    { key: 'next_starts', render: item => time(nextStarts(item)[0]) },
+    { key: 'start' },
+    { key: 'stop' },
+    { key: 'time_zone' },
+    {
+      key: 'last_status',
+      isSortable: true,
+      render: item => <RunStatus status={item['last_status'] as string | null} />
+    },
+    { key: 'is_paused', isSortable: true },
+    { key: 'template', isSortable: true, isOptional: true },
+    { key: 'request', isOptional: true, render: item => <Request item={item} /> },
+    { key: 'catch_up_minutes', isOptional: true },
+    { key: 'overlap', isOptional: true },
+    { key: 'valid_from', isOptional: true, render: item => time(item['valid_from']) },
+    { key: 'valid_until', isOptional: true },
+    { key: 'last_start_at', isSortable: true, isOptional: true },
+    { key: 'owner', isSortable: true, isOptional: true },
+    { key: 'created_at', isSortable: true, isOptional: true }
+  ],
+  filters: [
+    { key: 'name__contains' },
+    { key: 'is_paused', isFlag: true },
+    { key: 'owner__contains' }
+  ],
+  fields: [
+    { key: 'name', kind: 'text', isRequired: true },
+    { key: 'start', kind: 'suggested', choices: RULES, isRequired: true },
+    { key: 'stop', kind: 'suggested', choices: RULES, isNullable: true },
+    { key: 'time_zone', kind: 'suggested', choices: [timeZone(), 'UTC'], default: 'UTC' },
+    {
+      key: 'template',
+      kind: 'reference',
+      of: { path: '/session-templates', name: 'name' },
+      isNullable: true
+    },
+    { key: 'request', kind: 'json' },
+    { key: 'catch_up_minutes', kind: 'number', default: '30' },
+    { key: 'overlap', kind: 'choice', choices: OVERLAPS, default: 'skip' },
+    { key: 'valid_from', kind: 'time', isNullable: true },
+    { key: 'valid_until', kind: 'time', isNullable: true },
+    { key: 'is_paused', kind: 'switch' }
+  ],
+  writers: ['user', 'admin', 'superadmin'],
+  canCreate: true,
+  canDelete: true
+};
+
+/** The fields of the session that the schedule sets. */
+function Request({ item }: { item: Item }) {
+  const request = (item['request'] ?? {}) as Record<string, unknown>;
+  const names = Object.keys(request);
+  return names.length === 0 ? (
+    '–'
+  ) : (
+    <code style={{ overflowWrap: 'anywhere' }}>{JSON.stringify(request)}</code>
+  );
+}

@@ -1,0 +1,65 @@
+import { Card, Flex, Progress, Typography } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../components/ErrorNotice';
+import { Tag } from '../../components/Tag';
+import { formatTime } from '../../components/time';
+import { UserText } from '../../components/UserText';
+import { budgetsQuery, money, type ProjectBudget } from '../../data/usage/budgets';
+
+/** How much of the budgets of projects is spent; nothing if there are no budgets. */
+export function Budgets() {
+  const { t } = useTranslation();
+  const { data, error, refetch } = useQuery(budgetsQuery);
+  if (error) {
+    return <ErrorNotice error={error} onRetry={() => void refetch()} />;
+  }
+  if (!data || data.items.length === 0) {
+    return null;
+  }
+  return (
+    <section aria-label={t('budgets.title')} style={{ marginBottom: 24 }}>
+      <Typography.Title level={2} style={{ fontSize: 16 }}>
+        {t('budgets.title')}
+      </Typography.Title>
+      <Flex wrap gap="small">
+        {data.items.map(budget => (
+          <BudgetCard key={budget.project_id} budget={budget} />
+        ))}
+      </Flex>
+    </section>
+  );
+}
+
+function BudgetCard({ budget }: { budget: ProjectBudget }) {
+  const { t, i18n } = useTranslation();
+  const text = (amount: number) => money(amount, budget.currency, i18n.language);
+  const percent = budget.spent_percent ?? 0;
+  const warning = Math.min(...budget.warn_percents, 100);
+  return (
+    <Card size="small" style={{ flex: '1 1 280px', maxWidth: 420 }}>
+      <Flex justify="space-between" gap="small" wrap>
+        <strong>
+          <UserText text={`${budget.domain}/${budget.project}`} />
+        </strong>
+        {budget.blocked_at && <Tag color="red">{t('budgets.blocked')}</Tag>}
+      </Flex>
+      <Progress
+        percent={Math.min(percent, 100)}
+        showInfo={false}
+        status={percent >= 100 ? 'exception' : 'normal'}
+        {...(percent >= warning && percent < 100 ? { strokeColor: '#d48806' } : {})}
+        aria-label={t('budgets.spent-percent-of', { percent, project: budget.project })}
+      />
+      <div>
+        {t('budgets.spent-of', { spent: text(budget.spent ?? 0), amount: text(budget.amount) })}
+      </div>
+      <Typography.Text type="secondary">
+        {t('budgets.left-until', {
+          left: text(budget.left ?? budget.amount),
+          end: formatTime(budget.period_end, i18n.language)
+        })}
+      </Typography.Text>
+    </Card>
+  );
+}
