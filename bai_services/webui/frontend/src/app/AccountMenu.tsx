@@ -2,12 +2,13 @@ import { lazy, useState } from 'react';
 import { UserOutlined } from '@ant-design/icons';
 import { Button, Dropdown, type MenuProps } from 'antd';
 import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
+import { Link, useLocation } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { config } from '../config';
 import { LazyDialog } from '../components/LazyDialog';
 import { meQuery } from '../data/accounts/me';
 import { loadScript } from '../data/scripts';
+import { manualAddress } from './pages';
 import { useThemeMode, type ThemeMode } from './theme';
 import { isolated } from '../i18n/userText';
 
@@ -22,6 +23,7 @@ export function AccountMenu({ hasName }: { hasName: boolean }) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
   const { mode, choose } = useThemeMode();
+  const path = useLocation({ select: location => location.pathname });
   const [isAboutOpen, setIsAboutOpen] = useState(false);
   const items: MenuProps['items'] = [
     ...(me
@@ -58,6 +60,14 @@ export function AccountMenu({ hasName }: { hasName: boolean }) {
       ? [{ key: 'admin', label: <a href={`${config.hub}admin`}>{t('shell.hub-admin')}</a> }]
       : []),
     { type: 'divider' },
+    {
+      key: 'manual',
+      label: (
+        <a href={manualAddress(path)} target="_blank" rel="noreferrer">
+          {t('shell.manual')}
+        </a>
+      )
+    },
     { key: 'about', label: t('about.title'), onClick: () => setIsAboutOpen(true) },
     { key: 'logout', label: <a href={`${config.hub}logout`}>{t('shell.sign-out')}</a> }
   ];
