@@ -451,6 +451,12 @@ TABLE = [
     Row("GET /session-dependencies", "ok ok ok ok ok ok ok ok 403"),
     Row("GET /sessions", "ok ok ok ok ok ok ok ok 403"),
     Row("POST /sessions", "ok ok ok ok ok ok 403 invalid-request 403", {"name": "{fresh}"}),
+    # A session for another user.
+    Row(
+        "POST /sessions",
+        "ok ok 404 ok 403 403 403 ok 403",
+        {"name": "{fresh}", "owner": "user", "project": "default"},
+    ),
     # The preview reports a missing owner like any other invalid field.
     Row("POST /sessions/preview", "ok ok ok ok ok ok 403 ok 403", {"name": "{fresh}"}),
     Row("GET /sessions/options", "ok ok ok ok ok ok 403 invalid-request 403"),

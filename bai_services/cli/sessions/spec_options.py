@@ -123,6 +123,7 @@ _SYNTAX: Mapping[str, _Syntax] = {
         ("--preopen",), "PORT", type=click.IntRange(LOWEST_PORT, HIGHEST_PORT)
     ),
     "callback_url": _Syntax(metavar="URL"),
+    "owner": _Syntax(metavar="NAME"),
 }
 
 

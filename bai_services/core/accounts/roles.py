@@ -158,6 +158,8 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "storage-host.read": _EVERYONE,
     "session.read": {**_OWN_READS, **_HUB, **_SESSION},
     "session.create": {**_reaches(R.OWN, R.OWN, R.NONE), **_HUB},
+    # Create a session that another user owns.
+    "session.create-for": _DOMAIN_WRITES,
     # Read environment, command, callback and output, which may contain secrets of the owner.
     "session.read-private": {**_OWN_WRITES, **_HUB, **_SESSION},
     "session.write": {**_OWN_WRITES, **_HUB, **_SESSION},
