@@ -63,7 +63,9 @@ class Manager:
         )
         self.accounts = account_services(context, settings, self.hub, self.metrics, self.mails)
         self.operations = operation_services(context, self.accounts)
-        self.folders = folder_services(context, settings, self.accounts.projects)
+        self.folders = folder_services(
+            context, settings, self.accounts.projects, self.accounts.users
+        )
         self.scheduling = scheduling_services(context, settings, self.lifecycle, self.metrics)
         self.audit_chain = AuditChain(database, clock, self.scheduling.lease, settings.audit_days)
         self.sessions = session_services(

@@ -164,6 +164,8 @@ TABLE = [
     Row("POST /users/user/sign-out", "ok ok 404 ok 404 404 403 403 403"),
     # Conflict: the account awaits no approval.
     Row("POST /users/user/approve", "conflict conflict 404 403 404 404 403 403 403"),
+    # Conflict: the user is active.
+    Row("POST /users/user/purge", "conflict 403 404 403 404 404 403 403 403", {}),
     Row("POST /users/user/unlock", "ok ok 404 403 404 404 403 403 403"),
     # The user has no authenticator.
     Row("DELETE /users/user/authenticator", "404 404 404 403 404 404 403 403 403"),

@@ -112,7 +112,7 @@ async def test_administrators_create_sessions_for_others(bai: Bai, agent: FakeAg
     words = ("session", "create", "for-user", "--owner", "user", "--json")
     assert (await bai(*words, by="domain-admin")).document["owner"] == "user"
     refused = await bai(*words, by="user2")
-    assert (refused.code, refused.error["error"]) == (1, "forbidden")
+    assert (refused.code, refused.error["error"]) == (5, "forbidden")
 
 
 async def test_every_field_with_a_help_text_has_an_option(

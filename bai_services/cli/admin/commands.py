@@ -34,6 +34,7 @@ from .invitations import invitation
 from .mail import mail
 from .replay import replay
 from .try_policy import try_policy
+from .user_purge import purge_users
 
 NONE = "none"
 _EMPTY: Mapping[FieldKind, Any] = {
@@ -459,6 +460,7 @@ admin.add_command(mail)
 admin.add_command(invitation)
 admin.add_command(audit)
 admin.add_command(diagnostics)
+_user_command.add_command(purge_users)
 
 
 @_user_command.command("sign-out", epilog=example("bai admin user sign-out ann"))

@@ -125,6 +125,8 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "user.write": _DOMAIN_WRITES,
     "user.change-own": _reaches(R.OWN, R.OWN, R.OWN),
     "user.grant-role": _SUPERADMIN,
+    # Remove an inactive user for ever.
+    "user.purge": _SUPERADMIN,
     "keypair.read": _OWN_READS,
     "keypair.write": _DOMAIN_WRITES,
     "keypair.change-own": _reaches(R.OWN, R.OWN, R.OWN),
