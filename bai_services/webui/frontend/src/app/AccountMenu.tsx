@@ -6,6 +6,7 @@ import { Link, useLocation } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { config } from '../config';
 import { LazyDialog } from '../components/LazyDialog';
+import { personal } from '../components/personal';
 import { meQuery } from '../data/accounts/me';
 import { loadScript } from '../data/scripts';
 import { manualAddress } from './pages';
@@ -34,9 +35,11 @@ export function AccountMenu({ hasName }: { hasName: boolean }) {
             label: (
               <>
                 <div>
-                  {me.full_name ? `${isolated(me.full_name)} (${me.username})` : me.username}
+                  {me.full_name
+                    ? `${isolated(personal(me.full_name))} (${personal(me.username)})`
+                    : personal(me.username)}
                 </div>
-                <div>{me.email}</div>
+                <div>{personal(me.email)}</div>
                 <div>{`${t(`roles.${me.role}`)} · ${me.domain}`}</div>
               </>
             )
@@ -80,9 +83,9 @@ export function AccountMenu({ hasName }: { hasName: boolean }) {
         <Button
           type="text"
           icon={<UserOutlined />}
-          aria-label={me ? `${t('shell.account')}: ${me.username}` : t('shell.account')}
+          aria-label={me ? `${t('shell.account')}: ${personal(me.username)}` : t('shell.account')}
         >
-          {hasName && me?.username}
+          {hasName && personal(me?.username ?? '')}
         </Button>
       </Dropdown>
       <LazyDialog isOpen={isAboutOpen}>
