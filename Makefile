@@ -4,7 +4,7 @@
 # make test-fast run the tests of core, database and REST API
 # make soak      run long versions of three test files: 200 fault cycles, over 100,000 random requests, 500 sessions
 # make check     check format, lint, types, layers, front ends and documentation
-# make docs      build the documentation in docs/_build/html
+# make docs      build the manual, which the hub serves, in bai_services/manual
 # make image     build the session image in the running Docker engine
 # make clean     remove the environment, build outputs, caches and the state in .bai
 
@@ -20,6 +20,7 @@ LABEXT_NEEDS := bai_labext/frontend/node_modules/.installed
 # The web UI: built again when its sources or the API change.
 WEBUI := bai_services/webui/dist/.built
 WEBUI_NEEDS := bai_services/webui/frontend/node_modules/.installed
+MANUAL := bai_services/manual/.built
 # Extra of pyproject.toml that is installed: `dev`. `make run` and `make image` install only `demo`
 # if the development environment does not exist.
 EXTRA ?= $(if $(wildcard $(STAMP)-dev),dev,$(if $(filter run image,$(MAKECMDGOALS)),demo,dev))
@@ -88,9 +89,15 @@ check-labext: $(LABEXT) $(STAMP)-dev
 check-webui: $(WEBUI) $(STAMP)-dev
 	scripts/webui check
 
+# The manual, which the hub serves. `make install` and `make run` do not build it, because that takes
+# 20 s of CPU time and tools that the demo does not need.
+docs: $(MANUAL)
+
 # Any warning is an error, for example an unknown page or anchor, or a page in no table of contents.
-docs: $(STAMP)-dev
-	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going -d docs/_build/doctrees docs docs/_build/html
+# The references are generated from the code.
+$(MANUAL): $(shell find docs bai_* -path docs/_build -prune -o \( -name '*.py' -o -path 'docs/*' \) -type f -print) CHANGELOG.md CONTRIBUTING.md | $(STAMP)-dev
+	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going -d docs/_build/doctrees docs bai_services/manual
+	@touch $@
 
 # The scheduler's numeric code, compiled once and cached beside its sources. With `make run`, the
 # manager compiles it. Tests start many managers at once, which would all wait for the compilation.
@@ -104,7 +111,7 @@ image: $(ENVIRONMENT) $(LABEXT)
 clean:
 	rm -rf bai_labext/labextension bai_labext/frontend/lib bai_labext/frontend/node_modules
 	rm -rf bai_services/webui/dist bai_services/webui/frontend/node_modules
-	rm -rf $(VENV) .bai build docs/_build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .bai build docs/_build bai_services/manual dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else 0'

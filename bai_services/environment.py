@@ -49,6 +49,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             optional[name] = _whole_number(variable, text, minimum)
     if text := environ.get("BAI_SHOW_AGENTS"):
         optional["shows_agents"] = _is_on("BAI_SHOW_AGENTS", text)
+    if text := environ.get("BAI_MASK_USERS"):
+        optional["masks_users"] = _is_on("BAI_MASK_USERS", text)
     if text := environ.get("BAI_ONE_TIME_CODES"):
         optional["one_time_codes"] = _code_rules(text)
     if storage_hosts := environ.get("BAI_STORAGE_HOSTS"):

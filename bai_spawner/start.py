@@ -93,7 +93,8 @@ class Start:
         Exception: a service may request it with a session id as the only option.
 
         Options from any other user would run that user's code as the owner. The manager is a
-        service and sends only the id of a session, which the owner has created through the manager.
+        service and sends only the id of a session, which the owner, or an administrator
+        for the owner, has created through the manager.
         """
         spawner = self._spawner
         if spawner.is_requested_by_owner:

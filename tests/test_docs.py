@@ -278,3 +278,12 @@ def test_external_links_are_well_formed() -> None:
             if "://" in target and not (parts.scheme == "https" and "." in parts.netloc):
                 broken.append(f"{page.name}: {target}")
     assert broken == []
+
+
+def test_the_chapter_of_each_page_of_the_web_ui_exists() -> None:
+    pages = (ROOT / "bai_services/webui/frontend/src/app/pages.tsx").read_text(encoding="utf-8")
+    chapters = re.findall(r"chapter: '([\w-]+)\.html#([\w-]+)'", pages)
+    assert len(chapters) == pages.count("title: '")
+    assert [
+        f"{page}#{name}" for page, name in chapters if name not in anchors(DOCS / f"{page}.md")
+    ] == []

@@ -11,7 +11,7 @@ from tornado.web import Application
 from bai_services.manager.manager import Manager
 from bai_services.webui.assets import WebUI
 
-from . import openapi, web_pages
+from . import manual, openapi, web_pages
 from .accounts import cli_login, panel_login
 from .apps import shares as app_shares
 from .base import APIHandler, NotFoundHandler
@@ -43,13 +43,15 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
     base = manager.settings.base_url.rstrip("/")
     prefix = base + API
     has_pages = settings.get("hub_oauth") is not None
-    pages = [*PAGES, *cli_login.PAGES, *panel_login.PAGES, *app_shares.PAGES] if has_pages else []
+    pages: list[tuple[Any, ...]] = []
+    if has_pages:
+        pages = [*PAGES, *cli_login.PAGES, *panel_login.PAGES, *app_shares.PAGES, *manual.PAGES]
     web_ui = WebUI.load() if has_pages else None
     # These routes must be last, because their patterns also match the paths of other routes.
     web_ui_pages = web_pages.PAGES if web_ui is not None else []
     return Application(
         [
-            *((base + pattern, handler) for pattern, handler in pages),
+            *((base + pattern, *handler) for pattern, *handler in pages),
             (prefix + "/openapi.json", OpenAPIHandler),
             *((prefix + pattern, handler) for pattern, handler in ROUTES),
             *((base + pattern, handler) for pattern, handler in web_ui_pages),

@@ -20,7 +20,7 @@ _TAG = "audit"
 class AuditEntry(ResponseModel):
     """``entity_name``: the name of the object at the time of the action, or its id.
 
-    ``on_behalf_of``: the user for whom a component such as the Hub acted. ``details.changes`` has
+    ``on_behalf_of``: the user for whom the Hub or an administrator acted. ``details.changes`` has
     the values before and after an update. ``position`` and ``hash``: place in the hash chain.
     """
 

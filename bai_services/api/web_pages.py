@@ -105,6 +105,7 @@ class WebPageHandler(PageHandler):
             "brandColor": brand.color,
             "logo": f"{hub}logo" if brand.logo else "",
             "showsAgents": settings.shows_agents,
+            "masksUsers": settings.masks_users,
         }
         page = (
             _built(self)

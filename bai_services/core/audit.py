@@ -23,7 +23,7 @@ class AuditEntry:
     """An action, its actor and target, and its outcome (``done`` or an error code).
 
     ``domain`` is the domain of the target; domain admins may read the entries of their domain.
-    ``on_behalf_of`` is the user for whom another component acted, for example the Hub.
+    ``on_behalf_of`` is the user for whom another component or an administrator acted.
     ``owner_id`` is the owner of the target, who may read the entries of other actors.
     ``details`` never contains a secret.
     """

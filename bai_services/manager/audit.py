@@ -49,8 +49,8 @@ class Audit:
     ) -> AuditEntry:
         """Return the entry for ``action``, written as ``entity.verb`` (``project.create``).
 
-        ``owner_id`` is the owner of the object. ``on_behalf_of`` is the user for whom a component
-        such as the Hub acts. ``details`` must contain no secret; for an update, use ``changes``.
+        ``owner_id`` is the owner of the object. ``on_behalf_of`` is the user for whom the Hub or an
+        administrator acts. ``details`` must contain no secret; for an update, use ``changes``.
         """
         if caller.role is Role.SESSION:
             details = {**details, "via": "session"}
@@ -65,7 +65,7 @@ class Audit:
             domain=domain,
             outcome=outcome,
             details=details,
-            on_behalf_of=on_behalf_of if caller.user_id is None else "",
+            on_behalf_of=on_behalf_of,
             owner_id=owner_id,
         )
 

@@ -31,6 +31,8 @@ INVITATION = "invitation"
 # A folder that the user uses was created, shared, changed, withdrawn or deleted, or an invitation
 # that the user sent was accepted, declined or withdrawn.
 FOLDER = "folder"
+# The account of the user was changed by an administrator.
+ACCOUNT = "account"
 # Files of a folder that the user uses have changed.
 FILES = "files"
 # The user has a new notification.
@@ -43,7 +45,8 @@ class Change:
 
     session_id: str
     status: Status | None
-    kind: str  # status, reasons, position, progress, name, invitation, folder, files, notification
+    # status, reasons, position, progress, name, invitation, folder, files, notification, account
+    kind: str
     owner_id: str
     project_id: str
     domain: str

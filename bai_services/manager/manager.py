@@ -65,7 +65,9 @@ class Manager:
         )
         self.accounts = account_services(context, settings, self.hub, self.metrics, self.mails)
         self.operations = operation_services(context, self.accounts)
-        self.folders = folder_services(context, settings, self.accounts.projects)
+        self.folders = folder_services(
+            context, settings, self.accounts.projects, self.accounts.users
+        )
         self.scheduling = scheduling_services(context, settings, self.lifecycle, self.metrics)
         self.reservations = AdvanceReservations(
             context, self.accounts.projects, lease=self.scheduling.lease

@@ -83,6 +83,8 @@ class Settings:
     mail: MailServer | None = None
     # Whether users may list the agents of their resource groups.
     shows_agents: bool = False
+    # Whether the web UI masks names and e-mail addresses of users.
+    masks_users: bool = False
     # Days until a folder in the trash is purged automatically; 0: never.
     trash_days: int = 30
     # Days until an entry of the audit log is removed; 0: never.

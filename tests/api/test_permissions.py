@@ -180,6 +180,8 @@ TABLE = [
     Row("POST /users/user/sign-out", "ok ok 404 ok 404 404 403 403 403"),
     # Conflict: the account awaits no approval.
     Row("POST /users/user/approve", "conflict conflict 404 403 404 404 403 403 403"),
+    # Conflict: the user is active.
+    Row("POST /users/user/purge", "conflict 403 404 403 404 404 403 403 403", {}),
     Row("POST /users/user/unlock", "ok ok 404 403 404 404 403 403 403"),
     # The user has no authenticator.
     Row("DELETE /users/user/authenticator", "404 404 404 403 404 404 403 403 403"),
@@ -512,6 +514,12 @@ TABLE = [
     Row("GET /session-dependencies", "ok ok ok ok ok ok ok ok 403"),
     Row("GET /sessions", "ok ok ok ok ok ok ok ok 403"),
     Row("POST /sessions", "ok ok ok ok ok ok 403 invalid-request 403", {"name": "{fresh}"}),
+    # A session for another user.
+    Row(
+        "POST /sessions",
+        "ok ok 404 ok 403 403 403 ok 403",
+        {"name": "{fresh}", "owner": "user", "project": "default"},
+    ),
     # The preview reports a missing owner like any other invalid field.
     Row("POST /sessions/preview", "ok ok ok ok ok ok 403 ok 403", {"name": "{fresh}"}),
     Row("GET /sessions/options", "ok ok ok ok ok ok 403 invalid-request 403"),

@@ -169,6 +169,7 @@ ALWAYS_REJECTED = {
     "POST /sessions/{session}/started",
     "POST /sessions/{session}/token",
     "POST /users/{owner}/approve",
+    "POST /users/{owner}/purge",
     "POST /vfolder-invitations/{invitation}/accept",
     "POST /vfolder-invitations/{invitation}/decline",
     "POST /vfolders/{folder}/clone",

@@ -108,12 +108,20 @@ async def test_create_is_idempotent_and_has_defaults(bai: Bai, agent: FakeAgent)
     assert (other.code, other.error["error"]) == (1, "already-exists")
 
 
+async def test_administrators_create_sessions_for_others(bai: Bai, agent: FakeAgent) -> None:
+    words = ("session", "create", "for-user", "--owner", "user", "--json")
+    assert (await bai(*words, by="domain-admin")).document["owner"] == "user"
+    refused = await bai(*words, by="user2")
+    assert (refused.code, refused.error["error"]) == (5, "forbidden")
+
+
 async def test_every_field_with_a_help_text_has_an_option(
     bai: Bai, api: Api, agent: FakeAgent
 ) -> None:
     with_help = {f.name for f in fields(SessionSpec) if traits_of(f).help}
     with_words = {name for name, example in FIELD_EXAMPLES.items() if example.words}
-    assert with_help | {"name"} == with_words
+    # ``--owner`` has its own test, because only administrators may use it.
+    assert with_help - {"owner"} | {"name"} == with_words
     # Stop the manager's loops, so that sessions remain pending and no callback URL is called.
     await api.world.manager.stop_session_loops()
     admin = await prepare_admin(api)

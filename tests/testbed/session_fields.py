@@ -25,7 +25,7 @@ class FieldExample:
     words: Sequence[str] = ()
 
 
-# ``owner`` and ``hub_server`` are missing: only the Hub may set them.
+# ``hub_server`` and ``owner`` are missing: users may not set them.
 FIELD_EXAMPLES: Mapping[str, FieldExample] = {
     "name": FieldExample(NAME, (NAME,)),
     "project": FieldExample("research", ("--project", "research")),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from bai_services.core.accounts import records
+from bai_services.core.accounts import records, user_purges
 from bai_services.core.listing import ListQuery, Page
 from bai_services.i18n.catalogue import pick_language
 
@@ -92,6 +92,26 @@ class CreatedUser(User):
     keypair: NewKeypairOfUser
 
 
+class UserPurge(Body):
+    """What happens to the user's folders, and to those that are shared with others.
+
+    ``new_owner``: user who gets the transferred folders; default: the caller.
+    """
+
+    folders: Literal["transfer", "delete"] = "transfer"
+    shared_folders: Literal["transfer", "delete"] = "transfer"
+    new_owner: NameText = ""
+
+
+class PurgedUser(ResponseModel):
+    """``username``: the anonymous name of the remaining row, to which other records refer."""
+
+    id: str
+    username: str
+    deleted_folders: int
+    transferred_folders: int
+
+
 class UsersHandler(APIHandler):
     @operation("List users", tag="users", returns=User, is_list=True)
     async def get(self, query: ListQuery) -> Page[records.User]:
@@ -139,6 +159,21 @@ class ApproveHandler(APIHandler):
         return await self.manager.accounts.users.approve(self.caller, key, language)
 
 
+class PurgeHandler(APIHandler):
+    @operation(
+        "Remove an inactive user for ever: delete or transfer the folders, make the account "
+        "anonymous",
+        tag="users",
+        body=UserPurge,
+        returns=PurgedUser,
+    )
+    async def post(self, key: str, body: UserPurge) -> user_purges.PurgedUser:
+        options = user_purges.PurgeOptions(
+            user_purges.Fate(body.folders), user_purges.Fate(body.shared_folders), body.new_owner
+        )
+        return await self.manager.folders.user_purges.purge(self.caller, key, options)
+
+
 class UnlockHandler(APIHandler):
     @operation(
         "Unlock a user: reset the count of failed sign-ins",
@@ -155,4 +190,5 @@ ROUTES = [
     (r"/users/(?P<key>[^/]+)/sign-out", SignOutHandler),
     (r"/users/(?P<key>[^/]+)/unlock", UnlockHandler),
     (r"/users/(?P<key>[^/]+)/approve", ApproveHandler),
+    (r"/users/(?P<key>[^/]+)/purge", PurgeHandler),
 ]

@@ -75,15 +75,20 @@ class TemplatedSession(SessionRequest):
     template: ShortText | None = None
 
 
-class NewSession(TemplatedSession):
+class OwnedSession(TemplatedSession):
+    """``owner``: user name; only for administrators and the Hub. Default: the caller."""
+
+    owner: NameText | None = None
+
+
+class NewSession(OwnedSession):
     """``max_wait_seconds``: respond when the session is RUNNING or has ended, or after this time.
 
-    ``owner`` and ``hub_server``: only for the Hub, which creates sessions for its users.
+    ``hub_server``: only for the Hub, which creates sessions for its users.
     """
 
     enqueue_only: bool = False
     max_wait_seconds: float = Field(default=0, ge=0, le=MAX_WAIT_SECONDS)
-    owner: NameText | None = None
     hub_server: NameText | None = None
 
 
@@ -104,6 +109,9 @@ class SessionActivity(Body):
 
 
 class NewSessions(Body):
+    """``owner``: user name of the owner of all sessions; only for administrators."""
+
+    owner: NameText | None = None
     sessions: list[TemplatedSession] = Field(min_length=1, max_length=MAX_BULK)
 
 

@@ -20,6 +20,7 @@ from .bodies import (
     LifetimeExtension,
     NewSession,
     NewSessions,
+    OwnedSession,
     SessionActivity,
     SessionChange,
     SessionSize,
@@ -86,12 +87,12 @@ class PreviewHandler(APIHandler):
     @operation(
         "Check a session request; return the expected start and the resources of the session",
         tag="sessions",
-        body=TemplatedSession,
+        body=OwnedSession,
         works_when_read_only=True,
         returns=SessionPreview,
         is_expensive=True,
     )
-    async def post(self, body: TemplatedSession) -> previews.SessionPreview:
+    async def post(self, body: OwnedSession) -> previews.SessionPreview:
         request = await apply_template(self, body)
         return await self.manager.sessions.previews.get(self.caller, request.to_spec())
 
@@ -106,7 +107,8 @@ class BulkHandler(APIHandler):
         is_expensive=True,
     )
     async def post(self, body: NewSessions) -> dict[str, list[records.Session]] | None:
-        specs = [(await apply_template(self, request)).to_spec() for request in body.sessions]
+        requests = [await apply_template(self, request) for request in body.sessions]
+        specs = [replace(request.to_spec(), owner=body.owner) for request in requests]
         results = await self.manager.sessions.sessions.create_all(self.caller, specs)
         content = {"items": [row for row, _ in results]}
         return await finish_creation(self, content, any(is_new for _, is_new in results))
@@ -287,7 +289,8 @@ class OptionsHandler(APIHandler):
         tag="sessions",
         returns=SessionOptions,
         parameters={
-            "owner": "Hub only: the user who will own the session",
+            "owner": "the user who will own the session (administrators and Hub only); default: "
+            "the caller",
             "project": "project for which to compute the options",
             "resource_group": "resource group for which to compute the options",
         },

@@ -36,6 +36,7 @@ from .mail import mail
 from .preemptions import preemptions
 from .replay import replay
 from .try_policy import try_policy
+from .user_purge import purge_users
 
 NONE = "none"
 _EMPTY: Mapping[FieldKind, Any] = {
@@ -465,6 +466,7 @@ admin.add_command(invitation)
 admin.add_command(audit)
 admin.add_command(diagnostics)
 admin.add_command(webhook)
+_user_command.add_command(purge_users)
 
 
 @_user_command.command("sign-out", epilog=example("bai admin user sign-out ann"))

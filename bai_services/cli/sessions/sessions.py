@@ -141,7 +141,7 @@ async def create(
     body = {"name": name, **request_fields(spec)}
     if template is not None:
         body["template"] = template
-    elif not body.get("project"):
+    elif not body.get("project") and not body.get("owner"):
         body["project"] = await _default_project(connection)
     if enqueue_only:
         body["enqueue_only"] = True

@@ -139,6 +139,7 @@ _SYNTAX: Mapping[str, _Syntax] = {
     "callback_url": _Syntax(metavar="URL"),
     "job_priority": _Syntax(metavar="N", type=click.IntRange(0, MAX_PRIORITY)),
     "is_preemptible": _Syntax(("--not-preemptible",), is_negative=True),
+    "owner": _Syntax(metavar="NAME"),
 }
 
 

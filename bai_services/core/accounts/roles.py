@@ -125,6 +125,8 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "user.write": _DOMAIN_WRITES,
     "user.change-own": _reaches(R.OWN, R.OWN, R.OWN),
     "user.grant-role": _SUPERADMIN,
+    # Remove an inactive user for ever.
+    "user.purge": _SUPERADMIN,
     "keypair.read": _OWN_READS,
     "keypair.write": _DOMAIN_WRITES,
     "keypair.change-own": _reaches(R.OWN, R.OWN, R.OWN),
@@ -158,6 +160,8 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "storage-host.read": _EVERYONE,
     "session.read": {**_OWN_READS, **_HUB, **_SESSION},
     "session.create": {**_reaches(R.OWN, R.OWN, R.NONE), **_HUB},
+    # Create a session that another user owns.
+    "session.create-for": _DOMAIN_WRITES,
     # Read environment, command, callback and output, which may contain secrets of the owner.
     "session.read-private": {**_OWN_WRITES, **_HUB, **_SESSION},
     "session.write": {**_OWN_WRITES, **_HUB, **_SESSION},

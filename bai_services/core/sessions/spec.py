@@ -239,14 +239,15 @@ class SessionSpec:
         is_hub_option=False,
         columns=(),
     )
-    # User name of the owner, and name of the Hub server: only the Hub may set them.
+    # User name of the owner: only the Hub and administrators may set it.
     owner: str | None = _field(
         None,
-        help="",
+        help="Create the session for another user, who owns it (administrators only).",
         is_identity=False,
         is_hub_option=False,
         columns=("owner_id", "hub_user", "access_key"),
     )
+    # Name of the Hub server: only the Hub may set it.
     hub_server: str | None = _field(
         None,
         help="",

@@ -17,6 +17,7 @@ from bai_services.core.accounts.records import (
     User,
 )
 from bai_services.core.accounts.roles import Role
+from bai_services.core.accounts.user_purges import PURGED
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, Conflict, NotFound
 from bai_services.core.listing import ListQuery, Page
@@ -300,7 +301,7 @@ async def _end_app_shares(tx: AsyncConnection, user_id: str, domain: str) -> Non
 
 
 def _visible(domain: str | None, user_id: str | None) -> sa.Select[Any]:
-    rows = sa.select(*_COLUMNS)
+    rows = sa.select(*_COLUMNS).where(users.c.status != PURGED)
     if domain is not None:
         rows = rows.where(users.c.domain == domain)
     if user_id is not None:

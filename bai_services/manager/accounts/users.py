@@ -23,7 +23,7 @@ from bai_services.db.accounts.policies import PolicyStore
 from bai_services.db.accounts.users import UserChange, UserStore
 
 from ..context import ManagerContext
-from ..events import FOLDER, Change
+from ..events import ACCOUNT, FOLDER, Change
 from ..mail.mails import Mails
 from . import authorizer
 from .domains import DEFAULT_POLICY, Domains
@@ -170,6 +170,7 @@ class Users:
         changed, excluded = await self._store.update(_checked(user), change, entry)
         if change.signs_out or change.revokes_tokens:
             self._sign_outs_due()
+        self._events.publish_to_user(user.id, ACCOUNT)
         if leaves_domain:
             self._notify_of_moved_folders(user, changed, excluded)
         return (await self._with_sign_in_state([changed]))[0]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bai_services.core.accounts.roles import Caller
+from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.errors import BaiError, Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.folders.mounts import (
     MAX_MOUNTS,
@@ -25,7 +25,7 @@ from bai_services.db.folders.rows import VfolderRow
 from bai_services.db.folders.vfolders import VfolderStore
 
 from ..context import ManagerContext
-from .access import describe_candidate, owner_text
+from .access import describe_candidate, manages_row, owner_text
 from .quotas import location_of
 from .storage_hosts import StorageHosts
 
@@ -37,14 +37,20 @@ MOUNT_PERMISSION = "mount-in-session"
 
 
 class Mounts:
-    """Resolves mounts with the permissions of the session's owner, not those of the caller."""
+    """Resolves mounts with the permissions of the session's owner.
+
+    An administrator who creates a session for another user can mount only folders that the
+    administrator manages: the owner may also have access to folders of users with a higher role.
+    """
 
     def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
         self._store = VfolderStore(context.database)
         self._hosts = hosts
 
-    async def mountable(self, owner_id: str, project_id: str) -> list[OfferedFolder]:
-        """Return the folders that a user may mount in a session of a project, for forms."""
+    async def mountable(
+        self, caller: Caller, owner_id: str, project_id: str
+    ) -> list[OfferedFolder]:
+        """Return the folders that the caller may mount in a session of an owner, for forms."""
         return [
             OfferedFolder(
                 id=row.id,
@@ -54,7 +60,8 @@ class Mounts:
                 is_auto_mounted=_is_auto(owner_id, row),
             )
             for row in await self._store.mountable(owner_id, project_id)
-            if await self._may_mount(owner_id, project_id, row)
+            if _is_within_reach(caller, owner_id, row)
+            and await self._may_mount(owner_id, project_id, row)
         ]
 
     async def resolve_mounts(
@@ -71,8 +78,9 @@ class Mounts:
         Conflict
             If a folder is not ready, for example in the trash, or a name is ambiguous.
         Forbidden
-            If a requested permission exceeds the owner's permission, or the owner may not mount
-            folders of the storage host.
+            If a requested permission exceeds the owner's permission, the owner may not mount
+            folders of the storage host, or the caller creates the session for another user and does
+            not manage the folder.
         InvalidRequest
             If a path is invalid, two mounts overlap, or there are too many mounts.
         """
@@ -88,6 +96,12 @@ class Mounts:
             row = _choose(request.vfolder, rows, owner_id)
             if row is None:
                 raise await self._missing(owner_id, project_id, request.vfolder)
+            if not _is_within_reach(caller, owner_id, row):
+                raise Forbidden(
+                    f"folder {row.name} can be mounted only by the owner of the session, because "
+                    "you do not manage the folder",
+                    vfolder=row.id,
+                )
             if not await self._may_mount(owner_id, project_id, row):
                 raise Forbidden(
                     f"folder {row.name} cannot be mounted: you do not have the permission "
@@ -97,7 +111,7 @@ class Mounts:
                 )
             resolved.append(self._mount(owner_id, row, request))
         check_no_overlap((mount.path, mount.vfolder) for mount in resolved)
-        return [*resolved, *await self._auto_mounts(owner_id, project_id, resolved)]
+        return [*resolved, *await self._auto_mounts(caller, owner_id, project_id, resolved)]
 
     async def sources(self, owner_id: str, mounts: Sequence[Mapping[str, Any]]) -> list[Mount]:
         """Convert the mounts of a session's row to the mounts of its launch plan.
@@ -162,13 +176,15 @@ class Mounts:
         )
 
     async def _auto_mounts(
-        self, owner_id: str, project_id: str, requested: Sequence[ResolvedMount]
+        self, caller: Caller, owner_id: str, project_id: str, requested: Sequence[ResolvedMount]
     ) -> list[ResolvedMount]:
         """Return the owner's auto-mounted folders; folders that cannot be mounted are left out."""
         resolved: list[ResolvedMount] = []
         requested_ids = {mount.vfolder_id for mount in requested}
         for row in await self._store.mountable(owner_id, project_id):
             if not _is_auto(owner_id, row) or row.id in requested_ids:
+                continue
+            if not _is_within_reach(caller, owner_id, row):
                 continue
             mount = replace(self._mount(owner_id, row, MountRequest(row.id)), is_auto=True)
             paths = [(m.path, m.vfolder) for m in (*requested, *resolved, mount)]
@@ -240,6 +256,11 @@ def _permission_of_owner(owner_id: str, row: VfolderRow) -> Permission:
     if row.owner_id == owner_id:
         return Permission.WD
     return Permission(row.grant) if row.grant is not None else Permission(row.permission)
+
+
+def _is_within_reach(caller: Caller, owner_id: str, row: VfolderRow) -> bool:
+    """Return whether the caller may mount the folder in a session of the owner."""
+    return caller.role is Role.HUB or caller.user_id == owner_id or manages_row(caller, row)
 
 
 def _is_auto(owner_id: str, row: VfolderRow) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..accounts.projects import Projects
+from ..accounts.users import Users
 from ..context import ManagerContext
 from ..settings import Settings
 from .files import Files
@@ -17,6 +18,7 @@ from .quotas import Quotas
 from .storage_hosts import StorageHosts
 from .tasks import VFolderTasks
 from .uploads import Uploads
+from .user_purges import UserPurges
 from .vfolders import VFolders
 
 
@@ -34,6 +36,7 @@ class FolderServices:
     files: Files
     uploads: Uploads
     changes: FolderChanges
+    user_purges: UserPurges
 
     async def start(self) -> None:
         """Start the storage hosts, the background tasks of folders, and the quota loop."""
@@ -49,7 +52,7 @@ class FolderServices:
 
 
 def folder_services(
-    context: ManagerContext, settings: Settings, projects: Projects
+    context: ManagerContext, settings: Settings, projects: Projects, users: Users
 ) -> FolderServices:
     """Build the services and pass them their dependencies."""
     hosts = StorageHosts(context, settings)
@@ -57,16 +60,18 @@ def folder_services(
     quotas = Quotas(context, hosts, open_uploads)
     changes = FolderChanges(context)
     tasks = VFolderTasks(context, hosts, quotas, changes, settings.trash_days)
+    vfolders = VFolders(context, hosts, quotas, tasks, projects, changes)
     files = Files(context, hosts, quotas, changes, settings)
     return FolderServices(
         storage_hosts=hosts,
         quotas=quotas,
         tasks=tasks,
-        vfolders=VFolders(context, hosts, quotas, tasks, projects, changes),
+        vfolders=vfolders,
         mounts=Mounts(context, hosts),
         grants=Grants(context, hosts, changes),
         invitations=Invitations(context, hosts),
         files=files,
         uploads=Uploads(files, open_uploads, settings),
         changes=changes,
+        user_purges=UserPurges(context, users, vfolders),
     )

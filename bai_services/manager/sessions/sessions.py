@@ -348,13 +348,14 @@ class Sessions:
         self, caller: Caller, action: str, of: SessionRow | NewSession, **details: Any
     ) -> AuditEntry:
         details = {"name": of.name, **details}
+        is_for_owner = caller.user_id is None or action == "session.create"
         return self._audit.entry(
             caller,
             action,
             of.id,
             domain=of.domain,
             owner_id=of.owner_id,
-            on_behalf_of=of.hub_user,
+            on_behalf_of=of.hub_user if is_for_owner and caller.user_id != of.owner_id else "",
             **details,
         )
 

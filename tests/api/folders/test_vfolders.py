@@ -360,7 +360,7 @@ async def test_own_shared_and_project_folders_can_be_mounted(api: Api) -> None:
     ]
     assert sorted(s.source for s in sources) == folders_on_disk(api)
     offered = await api.world.manager.folders.mounts.mountable(
-        await api.world.user_id("user"), await api.world.project_id()
+        HUB, await api.world.user_id("user"), await api.world.project_id()
     )
     assert [(o.name, o.owner, o.permission) for o in offered] == [
         ("data", "user", "rw"),

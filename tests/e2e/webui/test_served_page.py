@@ -97,3 +97,26 @@ def test_unknown_page_has_the_status_404(hub: RunningHub) -> None:
     with hub.sign_in("user") as client:
         assert client.get("/services/bai/start", follow_redirects=True).status_code == 200
         assert client.get("/services/bai/nothing", follow_redirects=True).status_code == 404
+
+
+@pytest.mark.checklist("SHELL-05")
+def test_the_manual_is_served_without_sign_in_and_without_other_hosts(hub: RunningHub) -> None:
+    page = httpx.get(f"{hub.url}/services/bai/manual/user-guide.html")
+    if page.status_code == 404:
+        # Built by `make docs`; the page says so, but asks for no sign-in.
+        assert "make docs" in page.text
+        return
+    assert 'id="the-queue"' in page.text
+    policy = page.headers["Content-Security-Policy"]
+    assert "unsafe-inline" not in policy.partition("script-src")[2].partition(";")[0]
+    assert re.findall(r"<(?:script|link|img)[^>]* (?:src|href)=.https?:", page.text) == []
+    for path in ("_static/pygments.css", "searchindex.js"):
+        assert httpx.get(f"{hub.url}/services/bai/manual/{path}").status_code == 200
+    for path in (
+        "nothing.html",
+        ".built",
+        "_static/../.built",
+        "_static/%2e%2e/.built",
+        "_static/..%2f.built",
+    ):
+        assert httpx.get(f"{hub.url}/services/bai/manual/{path}").status_code in {404, 403}, path

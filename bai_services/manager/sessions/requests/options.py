@@ -191,7 +191,7 @@ class Options:
         access_key = access_key_of(caller, owner)
         offer, folders = await asyncio.gather(
             self._store.offer(owner, project, access_key),
-            self._vfolders.mountable(owner.id, project.id),
+            self._vfolders.mountable(caller, owner.id, project.id),
         )
         options = replace(
             options,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reaches
+from bai_services.core.accounts.roles import Caller, Owner, Reach, Role, Target, reach, reaches
 from bai_services.core.cluster.image_labels import check_preopen_ports
-from bai_services.core.errors import BaiError, Forbidden, InvalidRequest
+from bai_services.core.errors import BaiError, Forbidden, InvalidRequest, NotFound
 from bai_services.core.folders.mounts import MountRequest, ResolvedMount
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.sessions.batch import BATCH_FIELDS, check_batch
@@ -27,6 +27,7 @@ from bai_services.core.sessions.rules import (
     session_name_from,
 )
 from bai_services.core.sessions.spec import SessionSpec
+from bai_services.core.user_input import shown
 from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 from bai_services.db.sessions.requests import (
     GroupFacts,
@@ -77,7 +78,9 @@ class Folders(Protocol):
         """Return the folders with their mount paths; raise if one cannot be mounted."""
         ...
 
-    async def mountable(self, owner_id: str, project_id: str) -> list[OfferedFolder]:
+    async def mountable(
+        self, caller: Caller, owner_id: str, project_id: str
+    ) -> list[OfferedFolder]:
         """Return the id, name, owner and permission of every folder that can be mounted."""
         ...
 
@@ -354,28 +357,49 @@ class Requests:
             )
 
     async def owner_of(self, caller: Caller, owner: str | None) -> OwnerFacts:
-        """Return the owner: the caller, or the user that the Hub specifies.
+        """Return the owner: the caller, or the user that the Hub or an administrator specifies.
 
         Raises
         ------
         InvalidRequest
             If the Hub names no owner.
         NotFound
-            If the user does not exist.
+            If the user does not exist, or the caller may not see the user.
         Forbidden
-            If a caller other than the Hub names another user, or the account or its domain is not
+            If the caller may not create sessions for that user, or the account or its domain is not
             active.
         """
         if caller.role is Role.HUB:
             if not owner:
                 raise InvalidRequest("the Hub must specify the owner of the session", field="owner")
             facts = await self._store.owner(username=owner)
-        elif owner not in (None, "", caller.username):
-            raise Forbidden("only the Hub may create sessions for another user", owner=owner)
+        elif owner and owner != caller.username:
+            facts = await self._other_owner(caller, owner)
         else:
             facts = await self._store.owner(user_id=caller.user_id or "")
         if not facts.is_active:
             raise Forbidden(f"the account {facts.username} or its domain is not active")
+        return facts
+
+    async def _other_owner(self, caller: Caller, name: str) -> OwnerFacts:
+        """Return the user for whom an administrator creates a session."""
+        if reach(caller.role, "session.create-for") is Reach.NONE:
+            raise Forbidden("only administrators may create sessions for another user", owner=name)
+        missing = NotFound(f"there is no user {shown(name)!r}, or you may not see it", owner=name)
+        try:
+            facts = await self._store.owner(username=name)
+        except NotFound:
+            raise missing from None
+        target = Target(facts.domain, owner=Owner(facts.id, facts.role))
+        if not reaches(caller, "user.read", target):
+            raise missing
+        may_own = reach(facts.role, "session.create") is not Reach.NONE
+        if not may_own or not reaches(caller, "session.create-for", target):
+            raise Forbidden(
+                f"you may not create sessions for {facts.username}, who has the role {facts.role}",
+                owner=name,
+                action="session.create-for",
+            )
         return facts
 
     async def check_priority(
@@ -395,8 +419,13 @@ class Requests:
     async def _project(self, caller: Caller, owner: OwnerFacts, key: str | None) -> ProjectFacts:
         projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
         project = choose_project(projects, key)
-        target = Target(owner.domain, project.id, Owner(owner.id, owner.role))
-        authorizer.require(caller, "session.create", target)
+        if caller.role is Role.HUB or caller.user_id == owner.id:
+            target = Target(owner.domain, project.id, Owner(owner.id, owner.role))
+            authorizer.require(caller, "session.create", target)
+        else:
+            # The domain of the project is charged, which can differ from the owner's domain.
+            target = Target(project.domain, project.id, Owner(owner.id, owner.role))
+            authorizer.require(caller, "session.create-for", target)
         return project
 
 

@@ -17,6 +17,8 @@ export interface Config {
   logo: string;
   /** Whether users may see the agents of their resource groups. */
   showsAgents: boolean;
+  /** Whether names and e-mail addresses of users are masked on the screen. */
+  masksUsers: boolean;
 }
 
 function readConfig(): Config {

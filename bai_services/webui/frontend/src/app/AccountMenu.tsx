@@ -2,12 +2,14 @@ import { lazy, useState } from 'react';
 import { UserOutlined } from '@ant-design/icons';
 import { Button, Dropdown, type MenuProps } from 'antd';
 import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
+import { Link, useLocation } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { config } from '../config';
 import { LazyDialog } from '../components/LazyDialog';
+import { personal } from '../components/personal';
 import { meQuery } from '../data/accounts/me';
 import { loadScript } from '../data/scripts';
+import { manualAddress } from './pages';
 import { useThemeMode, type ThemeMode } from './theme';
 import { isolated } from '../i18n/userText';
 
@@ -22,6 +24,7 @@ export function AccountMenu({ hasName }: { hasName: boolean }) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
   const { mode, choose } = useThemeMode();
+  const path = useLocation({ select: location => location.pathname });
   const [isAboutOpen, setIsAboutOpen] = useState(false);
   const items: MenuProps['items'] = [
     ...(me
@@ -32,9 +35,11 @@ export function AccountMenu({ hasName }: { hasName: boolean }) {
             label: (
               <>
                 <div>
-                  {me.full_name ? `${isolated(me.full_name)} (${me.username})` : me.username}
+                  {me.full_name
+                    ? `${isolated(personal(me.full_name))} (${personal(me.username)})`
+                    : personal(me.username)}
                 </div>
-                <div>{me.email}</div>
+                <div>{personal(me.email)}</div>
                 <div>{`${t(`roles.${me.role}`)} · ${me.domain}`}</div>
               </>
             )
@@ -58,6 +63,14 @@ export function AccountMenu({ hasName }: { hasName: boolean }) {
       ? [{ key: 'admin', label: <a href={`${config.hub}admin`}>{t('shell.hub-admin')}</a> }]
       : []),
     { type: 'divider' },
+    {
+      key: 'manual',
+      label: (
+        <a href={manualAddress(path)} target="_blank" rel="noreferrer">
+          {t('shell.manual')}
+        </a>
+      )
+    },
     { key: 'about', label: t('about.title'), onClick: () => setIsAboutOpen(true) },
     { key: 'logout', label: <a href={`${config.hub}logout`}>{t('shell.sign-out')}</a> }
   ];
@@ -70,9 +83,9 @@ export function AccountMenu({ hasName }: { hasName: boolean }) {
         <Button
           type="text"
           icon={<UserOutlined />}
-          aria-label={me ? `${t('shell.account')}: ${me.username}` : t('shell.account')}
+          aria-label={me ? `${t('shell.account')}: ${personal(me.username)}` : t('shell.account')}
         >
-          {hasName && me?.username}
+          {hasName && personal(me?.username ?? '')}
         </Button>
       </Dropdown>
       <LazyDialog isOpen={isAboutOpen}>

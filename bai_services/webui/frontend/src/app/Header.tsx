@@ -5,6 +5,7 @@ import { useTranslation } from 'react-i18next';
 import { config } from '../config';
 import { chooseLanguage, LANGUAGES, type Language } from '../i18n';
 import { AccountMenu } from './AccountMenu';
+import { HelpButton } from './HelpButton';
 import { NoticesButton } from './notices/NoticesButton';
 import { openPalette } from './palette/paletteState';
 import { ProjectSwitch } from './ProjectSwitch';
@@ -57,6 +58,7 @@ export function Header(props: { hasMenuButton: boolean; onMenu: () => void }) {
         >
           <Button type="text" icon={<GlobalOutlined />} aria-label={t('shell.language')} />
         </Dropdown>
+        {isWide && <HelpButton />}
         <NoticesButton />
         <AccountMenu hasName={isWide} />
       </Flex>

@@ -13,6 +13,7 @@ import { ConnectionNotice } from './ConnectionNotice';
 import { Header } from './Header';
 import { MaintenanceBanner } from './MaintenanceBanner';
 import { Navigation } from './Navigation';
+import { PasswordBar } from './PasswordBar';
 import { SignedOut } from './SignedOut';
 import { useSidebar } from './sidebar';
 import { useLiveNotices } from './notices/useLiveNotices';
@@ -73,6 +74,7 @@ function Frame() {
         )}
         <Layout.Content id="content" tabIndex={-1} className="bai-page">
           <ConnectionNotice />
+          <PasswordBar />
           <MaintenanceBanner />
           <AnnouncementBanner />
           <Breadcrumbs />

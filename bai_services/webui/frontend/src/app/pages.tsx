@@ -68,6 +68,8 @@ interface Page {
   /** Translation key of the title. */
   title: string;
   icon: ReactNode;
+  /** Chapter of the manual: page and heading. */
+  chapter: string;
   /**
    * Roles that may open the page; all roles if omitted. Pages with roles are in the section
    * *Administration*.
@@ -86,63 +88,188 @@ interface Page {
 
 /** The pages of the sidebar, the account menu and the command palette, in order. */
 export const PAGES: readonly Page[] = [
-  { path: '/start', title: 'pages.start', icon: <HomeOutlined /> },
-  { path: '/dashboard', title: 'pages.dashboard', icon: <DashboardOutlined /> },
-  { path: '/sessions', title: 'pages.sessions', icon: <CloudOutlined /> },
-  { path: '/launch', title: 'pages.launch', icon: <PlusCircleOutlined />, isForWriters: true },
-  { path: '/schedules', title: 'pages.schedules', icon: <CalendarOutlined /> },
-  { path: '/data', title: 'pages.data', icon: <FolderOutlined /> },
-  { path: '/statistics', title: 'pages.statistics', icon: <BarChartOutlined /> },
-  { path: '/reservations', title: 'pages.reservations', icon: <CalendarOutlined /> },
+  {
+    path: '/start',
+    title: 'pages.start',
+    icon: <HomeOutlined />,
+    chapter: 'user-guide.html#web-ui'
+  },
+  {
+    path: '/dashboard',
+    title: 'pages.dashboard',
+    icon: <DashboardOutlined />,
+    chapter: 'user-guide.html#web-ui'
+  },
+  {
+    path: '/sessions',
+    title: 'pages.sessions',
+    icon: <CloudOutlined />,
+    chapter: 'user-guide.html#the-queue'
+  },
+  {
+    path: '/launch',
+    title: 'pages.launch',
+    icon: <PlusCircleOutlined />,
+    chapter: 'user-guide.html#start-a-session',
+    isForWriters: true
+  },
+  {
+    path: '/schedules',
+    title: 'pages.schedules',
+    icon: <CalendarOutlined />,
+    chapter: 'user-guide.html#schedules'
+  },
+  {
+    path: '/data',
+    title: 'pages.data',
+    icon: <FolderOutlined />,
+    chapter: 'user-guide.html#folders'
+  },
+  {
+    path: '/statistics',
+    title: 'pages.statistics',
+    icon: <BarChartOutlined />,
+    chapter: 'admin-guide.html#usage-statistics'
+  },
+  {
+    path: '/reservations',
+    title: 'pages.reservations',
+    icon: <CalendarOutlined />,
+    chapter: 'user-guide.html#reservations'
+  },
   {
     path: '/agent-summary',
     title: 'pages.agent-summary',
     icon: <ClusterOutlined />,
+    chapter: 'user-guide.html#web-ui',
     isOfAgents: true
   },
-  { path: '/users', title: 'pages.users', icon: <TeamOutlined />, roles: ADMINS },
-  { path: '/credentials', title: 'pages.credentials', icon: <KeyOutlined />, roles: ADMINS },
-  { path: '/projects', title: 'pages.projects', icon: <ProjectOutlined />, roles: ADMINS },
-  { path: '/policies', title: 'pages.policies', icon: <SafetyOutlined />, roles: ADMINS },
+  {
+    path: '/users',
+    title: 'pages.users',
+    icon: <TeamOutlined />,
+    chapter: 'admin-guide.html#roles-and-permissions',
+    roles: ADMINS
+  },
+  {
+    path: '/credentials',
+    title: 'pages.credentials',
+    icon: <KeyOutlined />,
+    chapter: 'admin-guide.html#pages-of-the-web-ui',
+    roles: ADMINS
+  },
+  {
+    path: '/projects',
+    title: 'pages.projects',
+    icon: <ProjectOutlined />,
+    chapter: 'admin-guide.html#quotas',
+    roles: ADMINS
+  },
+  {
+    path: '/policies',
+    title: 'pages.policies',
+    icon: <SafetyOutlined />,
+    chapter: 'admin-guide.html#quotas',
+    roles: ADMINS
+  },
   {
     path: '/idle-checkers',
     title: 'pages.idle-checkers',
     icon: <FieldTimeOutlined />,
+    chapter: 'admin-guide.html#idle-checkers',
     roles: ADMINS
   },
-  { path: '/presets', title: 'pages.presets', icon: <AppstoreOutlined />, roles: SUPERADMINS },
-  { path: '/images', title: 'pages.images', icon: <BlockOutlined />, roles: SUPERADMINS },
-  { path: '/agents', title: 'pages.agents', icon: <ClusterOutlined />, roles: ADMINS },
+  {
+    path: '/presets',
+    title: 'pages.presets',
+    icon: <AppstoreOutlined />,
+    chapter: 'admin-guide.html#pages-of-the-web-ui',
+    roles: SUPERADMINS
+  },
+  {
+    path: '/images',
+    title: 'pages.images',
+    icon: <BlockOutlined />,
+    chapter: 'admin-guide.html#pages-of-the-web-ui',
+    roles: SUPERADMINS
+  },
+  {
+    path: '/agents',
+    title: 'pages.agents',
+    icon: <ClusterOutlined />,
+    chapter: 'admin-guide.html#agents',
+    roles: ADMINS
+  },
   {
     path: '/resource-groups',
     title: 'pages.resource-groups',
     icon: <DeploymentUnitOutlined />,
+    chapter: 'admin-guide.html#options-of-a-resource-group',
     roles: SUPERADMINS
   },
-  { path: '/scheduler', title: 'pages.scheduler', icon: <ScheduleOutlined />, roles: ADMINS },
-  { path: '/storage', title: 'pages.storage', icon: <DatabaseOutlined />, roles: ADMINS },
+  {
+    path: '/scheduler',
+    title: 'pages.scheduler',
+    icon: <ScheduleOutlined />,
+    chapter: 'admin-guide.html#trying-a-policy-before-activating-it',
+    roles: ADMINS
+  },
+  {
+    path: '/storage',
+    title: 'pages.storage',
+    icon: <DatabaseOutlined />,
+    chapter: 'admin-guide.html#storage-hosts-and-quotas',
+    roles: ADMINS
+  },
   {
     path: '/announcements',
     title: 'pages.announcements',
     icon: <NotificationOutlined />,
+    chapter: 'admin-guide.html#announcements',
     roles: ADMINS
   },
   {
     path: '/maintenance',
     title: 'pages.maintenance',
     icon: <ToolOutlined />,
+    chapter: 'admin-guide.html#maintenance',
     roles: ADMINS
   },
-  { path: '/audit', title: 'pages.audit', icon: <AuditOutlined />, roles: ADMINS },
-  { path: '/webhooks', title: 'pages.webhooks', icon: <ApiOutlined />, roles: ADMINS },
-  { path: '/system', title: 'pages.system', icon: <InfoCircleOutlined />, roles: SUPERADMINS },
+  {
+    path: '/audit',
+    title: 'pages.audit',
+    icon: <AuditOutlined />,
+    chapter: 'admin-guide.html#audit-log',
+    roles: ADMINS
+  },
+  {
+    path: '/webhooks',
+    title: 'pages.webhooks',
+    icon: <ApiOutlined />,
+    chapter: 'admin-guide.html#webhooks',
+    roles: ADMINS
+  },
+  {
+    path: '/system',
+    title: 'pages.system',
+    icon: <InfoCircleOutlined />,
+    chapter: 'admin-guide.html#system-information-and-diagnostics',
+    roles: SUPERADMINS
+  },
   {
     path: '/notifications',
     title: 'pages.notifications',
     icon: <BellOutlined />,
+    chapter: 'user-guide.html#notifications',
     isInAccountMenu: true
   },
-  { path: '/settings', title: 'pages.settings', icon: <SettingOutlined />, isInAccountMenu: true }
+  {
+    path: '/settings',
+    title: 'pages.settings',
+    icon: <SettingOutlined />,
+    chapter: 'user-guide.html#web-ui',
+    isInAccountMenu: true
+  }
 ];
 
 /** The pages that a role may open; if the role is unknown, the pages that every role may open. */
@@ -153,3 +280,9 @@ export const pagesFor = (role: string | undefined) =>
       !(page.isForWriters && isReadOnly(role)) &&
       (!page.isOfAgents || (config.showsAgents && role === 'user'))
   );
+
+/** The address of the manual's chapter about a page. */
+export function manualAddress(path: string): string {
+  const page = PAGES.find(page => page.path === path);
+  return `${config.base}/manual/${page?.chapter ?? 'index.html'}`;
+}

@@ -110,6 +110,9 @@ function open(): void {
     const { folder_id: id } = JSON.parse(event.data) as Change;
     void queries.invalidateQueries({ queryKey: ['files', id] });
   });
+  on('account', () => {
+    void queries.invalidateQueries({ queryKey: meQuery.queryKey });
+  });
   // The permissions of the user have changed, so any response can differ now.
   on('access', () => void queries.invalidateQueries());
   for (const kind of ['status', 'reasons', 'position', 'progress', 'name']) {

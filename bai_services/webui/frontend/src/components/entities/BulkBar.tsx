@@ -17,7 +17,7 @@ export function BulkBar({ entity, selected, onSelect }: BulkBarProps) {
   const { modal, message } = App.useApp();
   const [isEditing, setIsEditing] = useState(false);
   const { count, isPending, result, run, clear } = useBulkChange(entity.path);
-  const { activation } = entity;
+  const { activation, BulkActions } = entity;
 
   const change = async (values: BulkChange) => {
     const { done, failed } = await run(selected, values);
@@ -77,6 +77,7 @@ export function BulkBar({ entity, selected, onSelect }: BulkBarProps) {
               {t('entities.delete')}
             </Button>
           )}
+          {BulkActions && <BulkActions selected={selected} onDone={onSelect} />}
         </Flex>
       )}
       {result !== undefined && result.failed.length > 0 && (

@@ -109,8 +109,15 @@ export interface Entity {
   /** Whether there is no drawer, because the list shows all fields. */
   hasNoDetails?: boolean;
   views?: readonly View[];
+  /** Further actions on several selected objects; `onDone` gets the keys that stay selected. */
+  BulkActions?: ComponentType<BulkActionsProps>;
   /** The field that activates and deactivates an object, with its two values. */
   activation?: Activation;
+}
+
+export interface BulkActionsProps {
+  selected: readonly string[];
+  onDone: (selected: string[]) => void;
 }
 
 export interface Activation {

@@ -1,5 +1,6 @@
 import i18next from 'i18next';
 import { formatBytes } from '../bytes';
+import { PERSONAL, personal } from '../personal';
 import { formatTime } from '../time';
 import { SlotTags } from '../SlotTags';
 import { Tag } from '../Tag';
@@ -29,7 +30,9 @@ export function showValue(value: unknown, column: Column, item: Item, area: stri
     return TIME.test(column.key) ? (
       <span className="bai-time">{formatTime(value, i18next.language)}</span>
     ) : (
-      <UserText text={choiceText(area, column, value)} />
+      <UserText
+        text={PERSONAL.has(column.key) ? personal(value) : choiceText(area, column, value)}
+      />
     );
   }
   if (Array.isArray(value)) {

@@ -1,5 +1,5 @@
 import { useState } from 'react';
-import { queryOptions } from '@tanstack/react-query';
+import { queryOptions, useMutation } from '@tanstack/react-query';
 import { api, unwrap, type Schemas } from '../client';
 import { queries } from '../queries';
 
@@ -64,4 +64,29 @@ export function useImportUsers() {
     await queries.invalidateQueries({ queryKey: ['entities', '/users'] });
   };
   return { outcomes, isPending, run, reset: () => setOutcomes(NONE) };
+}
+
+export type Fate = Schemas['UserPurge']['folders'];
+export interface PurgeFailure {
+  name: string;
+  message: string;
+}
+
+/** Purge users one after the other; continue after a refusal. The result has the refusals. */
+export function usePurgeUsers() {
+  return useMutation({
+    mutationFn: async (given: { names: readonly string[]; options: Schemas['UserPurge'] }) => {
+      const failures: PurgeFailure[] = [];
+      for (const name of given.names) {
+        const params = { path: { key: name } };
+        try {
+          await unwrap(api.POST('/users/{key}/purge', { params, body: given.options }));
+        } catch (error) {
+          failures.push({ name, message: (error as Error).message });
+        }
+      }
+      return failures;
+    },
+    onSettled: () => queries.invalidateQueries({ queryKey: ['entities'] })
+  });
 }

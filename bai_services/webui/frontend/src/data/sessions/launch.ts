@@ -8,16 +8,16 @@ export type SessionPreview = Schemas['SessionPreview'];
 export type SlotLimit = Schemas['SlotLimit'];
 export type Template = Schemas['Template'];
 /** The fields of a new session; omitted fields have the defaults of the API. */
-export type SessionRequest = Partial<Schemas['SessionRequest']>;
+export type SessionRequest = Partial<Schemas['SessionRequest']> & { owner?: string };
 
 /**
- * Options for a new session in a project and a resource group (undefined: the defaults), with the
- * free resources.
+ * Options for a new session of an owner (empty: the user) in a project and a resource group (empty:
+ * the defaults), with the free resources.
  */
-export const optionsQuery = (project: string | undefined, group: string | undefined) =>
+export const optionsQuery = (project = '', group = '', owner = '') =>
   queryOptions({
     // The key begins with "sessions", because changes of sessions change the free resources.
-    queryKey: ['sessions', 'options', project, group],
+    queryKey: ['sessions', 'options', project, group, owner],
     queryFn: ({ signal }) =>
       unwrap(
         api.GET('/sessions/options', {
@@ -25,7 +25,8 @@ export const optionsQuery = (project: string | undefined, group: string | undefi
           params: {
             query: {
               ...(project ? { project } : {}),
-              ...(group ? { resource_group: group } : {})
+              ...(group ? { resource_group: group } : {}),
+              ...(owner ? { owner } : {})
             }
           }
         })
@@ -38,9 +39,7 @@ export const previewQuery = (request: SessionRequest) =>
   queryOptions({
     queryKey: ['sessions', 'preview', request],
     queryFn: ({ signal }) =>
-      unwrap(
-        api.POST('/sessions/preview', { signal, body: request as Schemas['TemplatedSession'] })
-      ),
+      unwrap(api.POST('/sessions/preview', { signal, body: request as Schemas['OwnedSession'] })),
     placeholderData: keepPreviousData
   });
 
@@ -77,12 +76,13 @@ export function useLaunch(onError?: (error: Error) => void) {
         const body = request as Schemas['NewSession'];
         return [await unwrap(api.POST('/sessions', { body }))];
       }
+      const { owner = null, ...fields } = request;
       const name = request.name ?? `session-${crypto.randomUUID().slice(0, 8)}`;
       const sessions = Array.from({ length: count }, (_, index) => ({
-        ...request,
+        ...fields,
         name: `${name}-${index + 1}`
       })) as Schemas['TemplatedSession'][];
-      return (await unwrap(api.POST('/bulk-sessions', { body: { sessions } }))).items;
+      return (await unwrap(api.POST('/bulk-sessions', { body: { owner, sessions } }))).items;
     },
     // A list that was read before must not be shown first, least of all an empty one.
     onSuccess: () => queries.removeQueries({ queryKey: ['sessions', 'list'], type: 'inactive' }),

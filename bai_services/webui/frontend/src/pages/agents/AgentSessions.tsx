@@ -3,6 +3,7 @@ import { Segmented, Table } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { personal } from '../../components/personal';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { ScrollArea } from '../../components/ScrollArea';
 import { SlotTags } from '../../components/SlotTags';
@@ -59,7 +60,7 @@ export function AgentSessions({ agent }: { agent: string }) {
                 </Link>
               )
             },
-            { key: 'owner', title: t('agents.owner'), dataIndex: 'owner' },
+            { key: 'owner', title: t('agents.owner'), dataIndex: 'owner', render: personal },
             {
               key: 'status',
               title: t('agents.status'),

@@ -2,6 +2,7 @@ import { Progress, Table, Tag, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { personal } from '../../components/personal';
 import { numberOf } from '../../components/amount';
 import { formatBytes } from '../../components/bytes';
 import { ScrollArea } from '../../components/ScrollArea';
@@ -117,7 +118,7 @@ function Holders({ device, held }: { device: Device; held: LedgerEntry[] }) {
           <Link to="/sessions" search={{ tab: 'all', session: entry.session_id }}>
             {entry.session}
           </Link>{' '}
-          ({entry.owner}): {entry.amount}
+          ({personal(entry.owner)}): {entry.amount}
         </div>
       ))}
       {unseen > 0 && <div>{t('agents.others', { amount: unseen })}</div>}

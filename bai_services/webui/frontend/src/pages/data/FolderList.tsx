@@ -4,6 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import type { TFunction } from 'i18next';
 import { useTranslation } from 'react-i18next';
+import { personal } from '../../components/personal';
 import { formatBytes } from '../../components/bytes';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { SavedFilters } from '../../components/list/SavedFilters';
@@ -274,7 +275,8 @@ export function FolderOwner({ folder }: { folder: Folder }) {
   if (folder.project) {
     return <Tag color="geekblue">{t('data.project', { name: folder.project })}</Tag>;
   }
-  return folder.is_owner ? t('data.you', { name: folder.owner }) : folder.owner;
+  const name = personal(folder.owner ?? '');
+  return folder.is_owner ? t('data.you', { name }) : name;
 }
 
 const COLORS: Record<string, string> = { ready: 'default', error: 'red', 'delete-error': 'red' };

@@ -81,9 +81,7 @@ function Launcher() {
     goTo('review');
   };
   const settled = useSettled(form);
-  const options = useQuery(
-    optionsQuery(form.project || undefined, form.resource_group || undefined)
-  );
+  const options = useQuery(optionsQuery(form.project, form.resource_group, form.owner));
   const preview = useQuery(previewQuery(requestOf(settled)));
   const isCurrent = settled === form && !preview.isPlaceholderData;
 
@@ -92,7 +90,7 @@ function Launcher() {
     void navigate({ search: { request }, replace: true, resetScroll: false });
   }, [settled, navigate]);
 
-  if (options.data?.projects.length === 0) {
+  if (options.data?.projects.length === 0 && !form.owner) {
     return (
       <>
         <PageTitle>{t('pages.launch')}</PageTitle>

@@ -100,7 +100,7 @@ function DependencyField() {
   const { form, change } = useLauncher();
   const [text, setText] = useState('');
   const { data: me } = useQuery(meQuery);
-  const filters = { owner: me?.username ?? '', status__in: LIVE, type: 'batch' };
+  const filters = { owner: form.owner || (me?.username ?? ''), status__in: LIVE, type: 'batch' };
   const sessions = useQuery({
     ...sessionsQuery({
       limit: MAX_CHOICES,

@@ -37,7 +37,7 @@ function SaveTemplate(props: { form: LaunchForm; isOpen: boolean; onClose: () =>
   const [name, setName] = useState('');
   const save = useSaveTemplate();
   const submit = () => {
-    const request = withoutSecrets(requestOf({ ...props.form, name: '' }));
+    const request = withoutSecrets(requestOf({ ...props.form, name: '', owner: '' }));
     save.mutate(
       { name, request },
       {

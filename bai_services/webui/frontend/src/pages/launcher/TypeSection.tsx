@@ -3,6 +3,7 @@ import dayjs from 'dayjs';
 import { useTranslation } from 'react-i18next';
 import { Field, idOf } from './Field';
 import { useLauncher } from './launcherContext';
+import { OwnerField } from './OwnerField';
 import { spanOf, UNITS } from './span';
 
 const TYPES = ['interactive', 'batch'] as const;
@@ -13,6 +14,7 @@ export function TypeSection() {
   const { form, change } = useLauncher();
   return (
     <>
+      <OwnerField />
       <Field name="type" label={t('launcher.type')}>
         <Radio.Group
           id={idOf('type')}

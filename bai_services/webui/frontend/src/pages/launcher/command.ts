@@ -6,6 +6,7 @@ const quoted = (text: string) => (SAFE.test(text) ? text : `'${text.replaceAll("
 
 /** The fields of a request that are single values, with their options of `bai session create`. */
 const OPTIONS = [
+  ['owner', '--owner'],
   ['project', '--project'],
   ['image', '--image'],
   ['resource_group', '--resource-group'],

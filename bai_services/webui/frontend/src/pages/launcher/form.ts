@@ -17,6 +17,8 @@ export interface VariableRow {
 /** The state of the launcher's form. An empty text stands for the default of the API. */
 export interface LaunchForm {
   type: 'interactive' | 'batch';
+  /** User name of the owner; empty: the user. */
+  owner: string;
   name: string;
   project: string;
   resource_group: string;
@@ -54,6 +56,7 @@ export function repeatedNames(environ: VariableRow[]): string[] {
 
 export const EMPTY: LaunchForm = {
   type: 'interactive',
+  owner: '',
   name: '',
   project: '',
   resource_group: '',
@@ -79,6 +82,7 @@ export const EMPTY: LaunchForm = {
 };
 
 const TEXTS = [
+  'owner',
   'name',
   'project',
   'resource_group',

@@ -9,6 +9,7 @@ export const sectionId = (step: Step) => `section-${step}`;
 /** For each field of a request, the step that contains it; all other fields: `resources`. */
 const FIELDS = new Map<string, Step>([
   ['type', 'type'],
+  ['owner', 'type'],
   ['name', 'type'],
   ['startup_command', 'type'],
   ['starts_at', 'type'],

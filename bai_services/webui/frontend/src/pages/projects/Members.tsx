@@ -2,6 +2,7 @@ import { useState } from 'react';
 import { App, Button, Flex, Input, List, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
+import { personal } from '../../components/personal';
 import { PagedList, rangeOf } from '../../components/list/PagedList';
 import { membersQuery, useChangeMember } from '../../data/entities';
 import { meQuery } from '../../data/accounts/me';
@@ -76,7 +77,7 @@ export function Members({ project }: { project: string }) {
             }
           >
             {member.username} {member.full_name && '· '}
-            <UserText text={member.full_name} />
+            <UserText text={personal(member.full_name)} />
           </List.Item>
         )}
       />

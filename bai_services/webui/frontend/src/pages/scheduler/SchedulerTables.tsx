@@ -2,6 +2,7 @@ import type { ReactNode } from 'react';
 import { InputNumber, Table, Typography, type TableColumnsType } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { personal } from '../../components/personal';
 import { formatTime } from '../../components/time';
 import type { Schedule, ScheduledSession } from '../../data/scheduling/schedule';
 import { useChangeSession } from '../../data/sessions/sessions';
@@ -132,7 +133,7 @@ function Name({ session: { session } }: { session: ScheduledSession }) {
         {session.name}
       </Link>{' '}
       <Typography.Text type="secondary">
-        {session.owner} · {session.project}
+        {personal(session.owner)} · {session.project}
       </Typography.Text>
     </>
   ) : (

@@ -1,6 +1,7 @@
 import { Tooltip, Typography } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { personal } from '../../components/personal';
 import { formatTime } from '../../components/time';
 import type { Schedule, ScheduledReservation } from '../../data/scheduling/schedule';
 import { rowsOf, type Bar, type Row } from './rows';
@@ -120,7 +121,7 @@ function TimelineBar(props: {
   const name = session?.name ?? t('scheduler.hidden');
   const ends = bar.session.ends_at;
   const text = [
-    session ? `${name} (${session.owner})` : name,
+    session ? `${name} (${personal(session.owner)})` : name,
     bar.amount,
     t(`scheduler.kind-${bar.kind}`),
     bar.session.starts_at

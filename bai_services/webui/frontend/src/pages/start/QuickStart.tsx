@@ -40,7 +40,7 @@ export function QuickStart({ last }: { last: Session | undefined }) {
 function Recommended() {
   const { t } = useTranslation();
   const project = useChosenProject();
-  const { data } = useQuery(optionsQuery(project?.id, undefined));
+  const { data } = useQuery(optionsQuery(project?.id));
   if (data?.projects.length === 0) {
     return <NoProject />;
   }

@@ -3,6 +3,7 @@ import { Button, Flex, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { personal } from '../../components/personal';
 import { Board } from '../../components/board/Board';
 import { BoardCard } from '../../components/board/BoardCard';
 import { storedLayout } from '../../components/board/layout';
@@ -124,7 +125,9 @@ export function StartPage() {
   return (
     <>
       <PageTitle>
-        {me ? t('start.welcome', { name: me.full_name || me.username }) : t('pages.start')}
+        {me
+          ? t('start.welcome', { name: personal(me.full_name || me.username) })
+          : t('pages.start')}
       </PageTitle>
       <Attention />
       {hasNoProject && !mayOnlyRead && (

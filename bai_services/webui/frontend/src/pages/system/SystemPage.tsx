@@ -1,6 +1,7 @@
 import { Badge, Descriptions, Skeleton, Table, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
+import { config } from '../../config';
 import { formatBytes } from '../../components/bytes';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { Forbidden } from '../../components/Forbidden';
@@ -53,6 +54,7 @@ function Facts({ system }: { system: SystemInfo }) {
     sessions: counts(system.sessions),
     agents: counts(system.agents),
     users: number(system.users),
+    'masks-users': t(config.masksUsers ? 'entities.yes' : 'entities.no'),
     'audit-entries': number(system.audit_entries)
   };
   return (

@@ -10,9 +10,12 @@ import { ImportUsers } from './ImportUsers';
 import { InvitationLink } from './InvitationLink';
 import { INVITATIONS } from './invitations';
 import { NewSeries } from './NewSeries';
+import { PurgeUsers } from './PurgeUsers';
 import { USERS } from './users';
 
-/** User accounts: create, change, approve, sign out, unlock, reset the authenticator and delete. */
+const PURGEABLE: readonly string[] = ['inactive', 'deleted'];
+
+/** User accounts: create, change, approve, sign out, unlock, reset the authenticator, delete and purge. */
 export function UsersPage() {
   const { t } = useTranslation();
   const { modal } = App.useApp();
@@ -66,6 +69,7 @@ function UserActions({ user }: { user: Item }) {
   const unlock = useUserAction('unlock');
   const reset = useUserAction('reset-authenticator');
   const approve = useUserAction('approve');
+  const [isPurging, setIsPurging] = useState(false);
   const name = String(user['username']);
   const notify = (text: string) => void message.success(text);
   const fail = (error: Error) => void message.error(error.message);
@@ -131,6 +135,12 @@ function UserActions({ user }: { user: Item }) {
       >
         {t('users.sign-out')}
       </Button>
+      {me?.role === 'superadmin' && PURGEABLE.includes(String(user['status'])) && (
+        <Button danger onClick={() => setIsPurging(true)}>
+          {t('users.purge')}
+        </Button>
+      )}
+      {isPurging && <PurgeUsers names={[name]} onClose={() => setIsPurging(false)} />}
     </>
   );
 }

@@ -6,6 +6,7 @@ import {
   type Role
 } from '../../components/entities/entity';
 import { DefaultProject } from './DefaultProject';
+import { PurgeSelected } from './PurgeSelected';
 
 const STATUSES = ['active', 'inactive', 'before-verification'];
 // Domain admins may not give roles, move users to other domains, or set container ids.
@@ -100,6 +101,7 @@ export const USERS: Entity = {
   canCreate: true,
   canDelete: true,
   Prefill: DefaultProject,
+  BulkActions: PurgeSelected,
   views: [
     ...activationViews(ACTIVATION),
     { name: 'awaits-approval', filter: 'awaits_approval', value: 'true' }

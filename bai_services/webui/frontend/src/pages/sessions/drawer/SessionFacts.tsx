@@ -3,6 +3,7 @@ import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { Elapsed } from '../../../components/Elapsed';
 import { ImageLabel } from '../../../components/ImageLabel';
+import { personal } from '../../../components/personal';
 import { SlotTags } from '../../../components/SlotTags';
 import { SessionTag, StatusTag } from '../../../components/StatusTag';
 import { formatTime } from '../../../components/time';
@@ -48,7 +49,7 @@ export function SessionFacts({ session }: { session: Session }) {
     { key: 'project', children: `${session.domain} / ${session.project}` },
     { key: 'group', children: session.resource_group },
     { key: 'agent', children: session.agent },
-    { key: 'owner', children: session.owner },
+    { key: 'owner', children: personal(session.owner) },
     { key: 'folders', children: session.mounts.length > 0 && <Mounts session={session} /> },
     {
       key: 'dependencies',

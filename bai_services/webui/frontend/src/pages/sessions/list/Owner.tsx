@@ -1,5 +1,6 @@
 import { createContext, useContext } from 'react';
 import { useQuery } from '@tanstack/react-query';
+import { personal } from '../../../components/personal';
 import { meQuery } from '../../../data/accounts/me';
 import { emailsQuery } from '../../../data/accounts/users';
 import type { Session } from '../../../data/sessions/sessions';
@@ -22,8 +23,8 @@ export function Owner({ name }: { name: string }) {
   const email = useContext(Emails)?.get(name);
   return (
     <>
-      <div>{name}</div>
-      <span className="bai-secondary">{email}</span>
+      <div>{personal(name)}</div>
+      <span className="bai-secondary">{personal(email ?? '')}</span>
     </>
   );
 }

@@ -1,0 +1,95 @@
+"""Purge of a user: what happens to the user's folders, and the anonymous rest of the account."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..errors import Conflict
+from ..folders.vfolders import VfolderStatus, is_auto_mounted
+
+MAX_FOLDER_NAME = 64
+# Status of a purged account: only its row remains, because other records refer to its id.
+PURGED = "purged"
+_ID_DIGITS = 12
+
+
+class Fate(StrEnum):
+    """What happens to a folder."""
+
+    TRANSFER = "transfer"  # it gets a new owner
+    DELETE = "delete"  # its files are deleted
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeOptions:
+    """The fate of the user's folders, and of those that are shared with others.
+
+    ``new_owner``: id, user name or e-mail address; empty: the caller.
+    """
+
+    folders: Fate = Fate.TRANSFER
+    shared_folders: Fate = Fate.TRANSFER
+    new_owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedFolder:
+    id: str
+    name: str
+    status: VfolderStatus
+    is_shared: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PurgedUser:
+    """The rest of a purged account; the deletions and transfers continue in the background."""
+
+    id: str
+    username: str
+    deleted_folders: int
+    transferred_folders: int
+
+
+_ALREADY_DELETED = frozenset({VfolderStatus.DELETE_ONGOING, VfolderStatus.DELETE_COMPLETE})
+_BUSY = frozenset({VfolderStatus.CLONING, VfolderStatus.PERFORMING})
+
+
+def fate_of(folder: OwnedFolder, options: PurgeOptions) -> Fate | None:
+    """Return what happens to a folder; None if its files are already being deleted.
+
+    Folders in the trash, and folders whose files are incomplete, are always deleted.
+
+    Raises
+    ------
+    Conflict
+        If the files of the folder are being copied or transferred.
+    """
+    if folder.status in _ALREADY_DELETED:
+        return None
+    if folder.status in _BUSY:
+        raise Conflict(
+            f"folder {folder.name} is {folder.status}; try again when it is ready",
+            vfolder=folder.id,
+        )
+    if folder.status is not VfolderStatus.READY:
+        return Fate.DELETE
+    return options.shared_folders if folder.is_shared else options.folders
+
+
+def name_after_transfer(name: str, username: str, taken: Collection[str]) -> str:
+    """Return the folder's name at the new owner, who already has folders with the names ``taken``.
+
+    The name begins with the old owner's if it is taken or would auto-mount the folder.
+    """
+    if not is_auto_mounted(name) and name not in taken:
+        return name
+    base = f"{username}-{name.lstrip('.')}"[: MAX_FOLDER_NAME - 4]
+    candidates = (base, *(f"{base}-{number}" for number in range(2, 1000)))
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def anonymous_name(user_id: str) -> str:
+    """Return the user name of a purged account."""
+    return f"{PURGED}-{user_id.replace('-', '')[:_ID_DIGITS]}"

@@ -1,0 +1,182 @@
+"""Remove a user's data, except the row of the account and what statistics and audit refer to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.user_purges import PURGED, OwnedFolder, anonymous_name
+from bai_services.core.audit import AuditEntry
+from bai_services.core.errors import Conflict
+from bai_services.core.folders.vfolders import VfolderStatus
+
+from ..audit import record
+from ..database import Database
+from ..records import records
+from ..tables.accounts import keypairs, known_sign_in_addresses, memberships, users
+from ..tables.apps import app_shares
+from ..tables.external_identities import external_identities
+from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
+from ..tables.idle_checks import idle_checker_bindings, idle_decisions
+from ..tables.mails import mails
+from ..tables.one_time_codes import one_time_codes
+from ..tables.operations import announcement_dismissals
+from ..tables.self_service import password_resets
+from ..tables.sessions import kernels, session_templates, sessions
+from ..tables.ssh_keys import ssh_keys
+from .checked_users import CheckedUser, lock_unchanged
+
+# Rows of these tables that have the id of the user in this column are deleted.
+_OWNED = (
+    keypairs.c.user_id,
+    memberships.c.user_id,
+    known_sign_in_addresses.c.user_id,
+    external_identities.c.user_id,
+    one_time_codes.c.user_id,
+    announcement_dismissals.c.user_id,
+    password_resets.c.user_id,
+    ssh_keys.c.user_id,
+    session_templates.c.owner_id,
+    vfolder_grants.c.user_id,
+    vfolder_invitations.c.invitee_id,
+    vfolder_invitations.c.inviter_id,
+    app_shares.c.user_id,
+)
+# In these statuses, a task deletes the files or gives them to the next owner.
+_LEAVING = (VfolderStatus.DELETE_ONGOING, VfolderStatus.DELETE_COMPLETE, VfolderStatus.PERFORMING)
+
+
+class UserPurgeStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def folders_of(self, user_id: str) -> list[OwnedFolder]:
+        """Return the folders that a user owns, by name."""
+        is_shared = sa.exists().where(vfolder_grants.c.vfolder_id == vfolders.c.id)
+        async with self._db.read() as tx:
+            rows = await tx.execute(
+                sa.select(
+                    vfolders.c.id, vfolders.c.name, vfolders.c.status, is_shared.label("is_shared")
+                )
+                .where(vfolders.c.owner_id == user_id)
+                .order_by(vfolders.c.name, vfolders.c.id)
+            )
+            return records(_folder, rows)
+
+    async def folder_names_of(self, user_id: str) -> set[str]:
+        """Return the names of a user's folders that are not in the trash."""
+        async with self._db.read() as tx:
+            names = await tx.scalars(
+                sa.select(vfolders.c.live_name).where(
+                    vfolders.c.scope == f"user:{user_id}", vfolders.c.live_name.is_not(None)
+                )
+            )
+            return set(names)
+
+    async def require_purgeable(self, user_id: str) -> None:
+        """Raise ``Conflict`` if the user has live sessions or is not yet signed out of the Hub."""
+        async with self._db.read() as tx:
+            await _require_purgeable(tx, user_id)
+
+    async def purge(self, checked: CheckedUser, email: str, audit: AuditEntry) -> None:
+        """Delete the data of a user and make the account anonymous.
+
+        Ended sessions remain, without command, environment, callback and output.
+
+        Raises
+        ------
+        Conflict
+            If the user has changed since the check, has live sessions or folders, or is not yet
+            signed out of the Hub.
+        """
+        user_id, name = checked.id, anonymous_name(checked.id)
+        own_sessions = sa.select(sessions.c.id).where(sessions.c.owner_id == user_id)
+        async with self._db.write() as tx:
+            await lock_unchanged(tx, checked)
+            await _require_purgeable(tx, user_id)
+            await _require_no_folders(tx, user_id)
+            for column in _OWNED:
+                await tx.execute(sa.delete(column.table).where(column == user_id))
+            await tx.execute(app_shares.delete().where(app_shares.c.session_id.in_(own_sessions)))
+            await tx.execute(
+                idle_checker_bindings.delete().where(
+                    idle_checker_bindings.c.scope == "user",
+                    idle_checker_bindings.c.scope_id == user_id,
+                )
+            )
+            await tx.execute(mails.delete().where(mails.c.recipient == email))
+            await tx.execute(
+                kernels.update().where(kernels.c.session_id.in_(own_sessions)).values(log=None)
+            )
+            await tx.execute(
+                idle_decisions.update()
+                .where(idle_decisions.c.session_id.in_(own_sessions))
+                .values(owner=name)
+            )
+            await tx.execute(
+                sessions.update()
+                .where(sessions.c.owner_id == user_id)
+                .values({**_EMPTY, "hub_user": name})
+            )
+            await tx.execute(
+                users.update()
+                .where(users.c.id == user_id)
+                .values(
+                    username=name,
+                    email=f"{name}@invalid",
+                    password_hash=None,
+                    full_name="",
+                    description="",
+                    status=PURGED,
+                    status_info="",
+                    allowed_client_ip=None,
+                    main_access_key=None,
+                )
+            )
+            await record(tx, audit)
+
+
+# Columns of an ended session that its owner has written.
+_EMPTY: dict[str, Any] = {
+    "environ": {},
+    "startup_command": None,
+    "callback_url": None,
+    "notices": [],
+}
+
+
+def _folder(*, status: str, is_shared: bool, **columns: Any) -> OwnedFolder:
+    return OwnedFolder(status=VfolderStatus(status), is_shared=bool(is_shared), **columns)
+
+
+async def _require_purgeable(tx: AsyncConnection, user_id: str) -> None:
+    live = await tx.scalar(
+        sa.select(sa.func.count())
+        .select_from(sessions)
+        .where(sessions.c.owner_id == user_id, sessions.c.live_name.is_not(None))
+    )
+    if live:
+        raise Conflict(f"the user has {live} sessions that have not ended yet; stop them first")
+    row = (
+        await tx.execute(
+            sa.select(users.c.needs_hub_sign_out, users.c.tokens_to_end).where(
+                users.c.id == user_id
+            )
+        )
+    ).one()
+    if row.needs_hub_sign_out or row.tokens_to_end is not None:
+        raise Conflict("the user is still being signed out of the Hub; try again in a minute")
+
+
+async def _require_no_folders(tx: AsyncConnection, user_id: str) -> None:
+    name = await tx.scalar(
+        sa.select(vfolders.c.name)
+        .where(vfolders.c.owner_id == user_id, vfolders.c.status.not_in(_LEAVING))
+        .limit(1)
+    )
+    if name is not None:
+        raise Conflict(f"the user still owns folder {name}; try again")
