@@ -25,7 +25,7 @@ from .cluster import agents, devices, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .operations import announcements, maintenances, system
 from .scheduling import counter_audit
-from .sessions import idle_checkers, launch, logs, records, sessions, templates
+from .sessions import idle_checkers, launch, logs, records, sessions, setups, templates
 from .usage import reports as usage_reports
 
 Route = tuple[str, type[APIHandler]]
@@ -75,5 +75,6 @@ ROUTES: list[Route] = [
     *session_apps.ROUTES,
     *app_shares.ROUTES,
     *templates.ROUTES,
+    *setups.ROUTES,
     *usage_reports.ROUTES,
 ]

@@ -53,6 +53,15 @@ TABLE = [
     Row("POST /me/ssh-keys", "ok ok ok ok ok ok ok 403 403", {"name": "{fresh}"}),
     # The key does not exist. Users have access only to their own keys.
     Row("DELETE /me/ssh-keys/nothing", "404 404 404 404 404 404 404 403 403"),
+    Row("GET /me/environ", "ok ok ok ok ok ok ok 403 403"),
+    Row("PUT /me/environ/SEED", "ok ok ok ok ok ok ok 403 403", {"value": "1"}),
+    Row("DELETE /me/environ/NOTHING", "404 404 404 404 404 404 404 403 403"),
+    Row("GET /me/dotfiles", "ok ok ok ok ok ok ok 403 403"),
+    Row("PUT /me/dotfiles/.vimrc", "ok ok ok ok ok ok ok 403 403", {"content": "x"}),
+    Row("DELETE /me/dotfiles/.nothing", "404 404 404 404 404 404 404 403 403"),
+    Row("GET /me/bootstrap", "ok ok ok ok ok ok ok 403 403"),
+    Row("PUT /me/bootstrap", "ok ok ok ok ok ok ok 403 403", {"script": "true"}),
+    Row("DELETE /me/bootstrap", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /usage", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /usage?user=user", "ok ok 404 ok 404 404 ok 403 403"),
     Row("GET /usage-prices", "ok ok ok ok ok ok ok 403 403"),
@@ -148,6 +157,23 @@ TABLE = [
     Row("GET /projects/{project}", "ok ok 404 404 404 404 ok 403 403"),
     Row("PATCH /projects/{project}", "ok ok 404 404 404 404 403 403 403", {"description": "x"}),
     Row("DELETE /projects/{project}", "ok ok 404 404 404 404 403 403 403"),
+    Row("GET /projects/{project}/environ", "ok ok 404 404 404 404 ok 403 403"),
+    Row(
+        "PUT /projects/{project}/environ/SEED", "ok ok 404 404 404 404 403 403 403", {"value": "1"}
+    ),
+    Row("DELETE /projects/{project}/environ/NOTHING", "404 404 404 404 404 404 403 403 403"),
+    Row("GET /projects/{project}/dotfiles", "ok ok 404 404 404 404 ok 403 403"),
+    Row(
+        "PUT /projects/{project}/dotfiles/.vimrc",
+        "ok ok 404 404 404 404 403 403 403",
+        {"content": "x"},
+    ),
+    Row("DELETE /projects/{project}/dotfiles/.nothing", "404 404 404 404 404 404 403 403 403"),
+    Row("GET /projects/{project}/bootstrap", "ok ok 404 404 404 404 ok 403 403"),
+    Row(
+        "PUT /projects/{project}/bootstrap", "ok ok 404 404 404 404 403 403 403", {"script": "true"}
+    ),
+    Row("DELETE /projects/{project}/bootstrap", "404 404 404 404 404 404 403 403 403"),
     Row("GET /projects/{project}/members", "ok ok 404 404 404 404 ok 403 403"),
     Row("PUT /projects/{project}/members/user2", "ok ok 404 404 404 404 403 403 403"),
     Row("DELETE /projects/{project}/members/user2", "404 404 404 404 404 404 403 403 403"),

@@ -130,6 +130,9 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "keypair.change-own": _reaches(R.OWN, R.OWN, R.OWN),
     "ssh-key.read": {**_reaches(R.OWN, R.OWN, R.OWN), **_SESSION},
     "ssh-key.write": _reaches(R.OWN, R.OWN, R.OWN),
+    # Variables, secrets, dotfiles and bootstrap script of one's own sessions.
+    "setup.read": _reaches(R.OWN, R.OWN, R.OWN),
+    "setup.write": _reaches(R.OWN, R.OWN, R.OWN),
     "policy.read": _EVERYONE,
     "policy.write": _SUPERADMIN,
     "resource-group.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),

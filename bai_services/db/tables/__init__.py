@@ -14,6 +14,7 @@ from . import (
     scheduling,
     self_service,
     sessions,
+    setups,
     ssh_keys,
     usage,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "scheduling",
     "self_service",
     "sessions",
+    "setups",
     "ssh_keys",
     "usage",
 ]

@@ -31,6 +31,7 @@ from .batch import batch_end
 from .kernel_group import cluster_of
 from .launch import LaunchPlans
 from .lifecycle import Lifecycle
+from .setups import SessionSetups
 from .usage.sampling import UsageSampling
 
 # A work item without a report from its agent is sent again after this time.
@@ -69,7 +70,10 @@ class Kernels:
         plans: LaunchPlans,
         usage_sampling: UsageSampling,
         clock: Clock,
+        *,
+        setups: SessionSetups,
     ) -> None:
+        self._setups = setups
         self._store = store
         self._sessions = sessions
         self._lifecycle = lifecycle
@@ -153,6 +157,10 @@ class Kernels:
         Unavailable
             If the agent does not respond in time, or cannot read the output.
         """
+        (text,) = await self._setups.mask(kernel.session_id, await self._request_log(kernel))
+        return text
+
+    async def _request_log(self, kernel: KernelRow) -> str:
         agent_id = kernel.agent_id or ""
         agent = self._agents[agent_id]
         work_id = f"logs-{uuid.uuid4()}"
@@ -185,12 +193,15 @@ class Kernels:
         items: list[dict[str, Any]] = []
         views = await self._dispatch_sessions(agent_id)
         user_ids = await self._plans.user_ids([view.row.id for view in views])
+        setups = await self._setups.of([view.row for view in views])
         for view in views:
             try:
                 for kernel in view.kernels:
                     if kernel.agent_id == agent_id and kernel.injection is None:
                         item = {"id": f"prepare-{kernel.id}", "kind": "prepare"}
                         preparation = await self._preparation(view, kernel, user_ids[view.row.id])
+                        if setup := setups.get(view.row.id):
+                            preparation["setup"] = setup.to_json()
                         items.append({**item, **_ids(kernel), **preparation})
             except (Forbidden, Conflict, NotFound, Unavailable) as error:
                 # For example, a folder is no longer shared or a storage host is not responding. End
@@ -269,8 +280,9 @@ class Kernels:
             reason = str(message) if message else TextTemplate.NOT_PREPARED.text()
             if len(view.kernels) > 1:
                 reason = f"{kernel.hostname} on {agent_id}: {reason}"
+            (output,) = await self._setups.mask(session_id, str(report.get("log") or ""))
             await self._lifecycle.try_apply(
-                session_id, Event.FAILED, reason, result=Result.FAILURE, log=report.get("log")
+                session_id, Event.FAILED, reason, result=Result.FAILURE, log=output or None
             )
 
     def _receive_log(self, agent_id: str, report: Mapping[str, Any]) -> None:

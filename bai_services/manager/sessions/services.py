@@ -11,6 +11,7 @@ from bai_services.db.sessions.dependencies import DependencyStore
 from bai_services.db.sessions.idle_checks.store import IdleCheckStore
 from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.sessions.requests import RequestStore
+from bai_services.db.sessions.setups import SetupStore
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
@@ -40,6 +41,7 @@ from .requests.requests import Folders, Requests
 from .requests.secret_environ import SecretEnviron
 from .requests.templates import Templates
 from .sessions import SessionRecords, Sessions
+from .setups import SessionSetups, Setups
 from .time_limits.activity import SessionActivity
 from .time_limits.deadlines import Deadlines
 from .time_limits.lifetimes import Lifetimes
@@ -55,6 +57,7 @@ class SessionServices:
     options: Options
     previews: SessionPreviews
     templates: Templates
+    setups: Setups
     launch: Launch
     kernels: Kernels
     logs: Logs
@@ -91,8 +94,9 @@ def session_services(
     idle_store, idle_checkers = IdleCheckStore(database), IdleCheckers(context, projects, users)
     usage_sampling = UsageSampling(samples, scheduling.lease, clock)
     secret_environ = SecretEnviron(settings.key)
+    setups = SessionSetups(SetupStore(database), settings.key)
     plans = LaunchPlans(kernel_store, folders, secret_environ)
-    kernels = Kernels(kernel_store, store, lifecycle, plans, usage_sampling, clock)
+    kernels = Kernels(kernel_store, store, lifecycle, plans, usage_sampling, clock, setups=setups)
     requests = Requests(
         request_store,
         folders,
@@ -100,6 +104,7 @@ def session_services(
         settings.callback_reach,
         FittingAgents(request_store, scheduling.jit_warmup),
         secret_environ,
+        setups,
     )
     sessions = Sessions(
         store,
@@ -118,7 +123,8 @@ def session_services(
         options=Options(request_store, requests, folders, scheduling.jit_warmup),
         previews=SessionPreviews(requests, request_store, store, scheduling.scheduler, clock),
         templates=Templates(context, projects),
-        launch=Launch(store, kernel_store, plans, lifecycle, clock),
+        setups=Setups(context, projects, settings.key),
+        launch=Launch(store, kernel_store, plans, lifecycle, clock, setups=setups),
         kernels=kernels,
         logs=Logs(sessions),
         lifetimes=Lifetimes(sessions, time_limits, store, lifecycle, audit),

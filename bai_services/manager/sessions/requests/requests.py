@@ -87,6 +87,16 @@ class Folders(Protocol):
         ...
 
 
+class DotfileCheck(Protocol):
+    """Implemented by ``manager/sessions/setups.py``."""
+
+    async def check_mounts(
+        self, owner_id: str, project_id: str, mount_paths: Sequence[str]
+    ) -> None:
+        """Raise if a mount of a new session collides with a dotfile."""
+        ...
+
+
 class Requests:
     """Resolves names, applies defaults and checks rules and limits; does not create sessions."""
 
@@ -98,8 +108,10 @@ class Requests:
         callback_reach: AllowedTargets,
         agents: FittingAgents,
         secret_environ: SecretEnviron,
+        setups: DotfileCheck,
     ) -> None:
         self._secret_environ = secret_environ
+        self._setups = setups
         self._callback_reach = callback_reach
         self._store = store
         self._vfolders = vfolders
@@ -185,6 +197,7 @@ class Requests:
             lambda: self._vfolders.resolve_mounts(caller, owner.id, project.id, requested),
         )
         await self._check_subpaths(group.name, mounts)
+        await self._setups.check_mounts(owner.id, project.id, [mount.path for mount in mounts])
         session_id = str(uuid.uuid4())
         name, hub_server, started_by = _session_names(caller, request, session_id)
         return NewSession(

@@ -1,5 +1,6 @@
 import { EntityPage } from '../../components/entities/EntityPage';
 import { Members } from './Members';
+import { ProjectSetup } from './ProjectSetup';
 import { DOMAINS, PROJECTS } from './projects';
 
 /** Projects with their members, and domains. */
@@ -9,7 +10,14 @@ export function ProjectsPage() {
       path="/projects"
       title="pages.projects"
       entities={[PROJECTS, DOMAINS]}
-      details={(entity, item) => entity === PROJECTS && <Members project={String(item['id'])} />}
+      details={(entity, item) =>
+        entity === PROJECTS && (
+          <>
+            <Members project={String(item['id'])} />
+            <ProjectSetup project={String(item['id'])} />
+          </>
+        )
+      }
     />
   );
 }

@@ -1,6 +1,7 @@
 import { Tabs, Typography } from 'antd';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { SessionSetup } from '../../components/setup/SessionSetup';
 import { Accesses } from './Accesses';
 import { Account } from './Account';
 import { Keypairs } from './Keypairs';
@@ -24,6 +25,7 @@ export function SettingsPage() {
     account: <Account />,
     'ssh-keys': <SshKeys />,
     keypairs: <Keypairs />,
+    setup: <SessionSetup isWritable />,
     accesses: <Accesses />,
     requests: <Requests {...search} />
   };

@@ -5,6 +5,7 @@ export const TABS = [
   'account',
   'ssh-keys',
   'keypairs',
+  'setup',
   'accesses',
   'requests'
 ] as const;
