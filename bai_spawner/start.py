@@ -309,7 +309,7 @@ class Start:
         if ended is not None:
             lines = await self._last_lines(engine, running)
             if ended.code == BOOTSTRAP_FAILED_EXIT_CODE:
-                output = "; ".join(lines.split("\n")[-REASON_LINES:])
+                output = "; ".join(lines.strip().splitlines()[-REASON_LINES:])
                 raise BootstrapFailed(self._translate("spawn.bootstrap-failed") + lines, output)
             code = "?" if ended.code is None else ended.code
             text = self._translate("spawn.exited", code=code, how=ended.text)

@@ -21,7 +21,7 @@ from .accounts import (
 from .apps import session_apps
 from .apps import shares as app_shares
 from .base import APIHandler
-from .cluster import agents, devices, images, presets, replays, resource_groups
+from .cluster import agents, devices, image_pulls, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .operations import announcements, maintenances, system
 from .scheduling import counter_audit
@@ -65,6 +65,7 @@ ROUTES: list[Route] = [
     *agents.ROUTES,
     *devices.ROUTES,
     *images.ROUTES,
+    *image_pulls.ROUTES,
     *presets.ROUTES,
     *events.ROUTES,
     *records.ROUTES,

@@ -81,6 +81,8 @@ class Settings:
     mail: MailServer | None = None
     # Whether users may list the agents of their resource groups.
     shows_agents: bool = False
+    # Whether users are offered images that no agent of the resource group has yet.
+    shows_absent_images: bool = True
     # Days until a folder in the trash is purged automatically; 0: never.
     trash_days: int = 30
     # Days until an entry of the audit log is removed; 0: never.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from bai_services.core.cluster.devices import is_device_slot, thousandths
 from bai_services.core.coded_text import TextTemplate
@@ -59,6 +59,12 @@ class _AgentWork:
     logs: dict[str, tuple[KernelRow, asyncio.Future[str]]] = field(default_factory=dict)
 
 
+class WorkSource(Protocol):
+    """Source of work items with ``id`` and ``kind``, which are sent until they are reported."""
+
+    async def work_items(self, agent_id: str) -> list[dict[str, Any]]: ...
+
+
 class Kernels:
     """Derives work for agents from the database, and status changes from their reports."""
 
@@ -81,6 +87,7 @@ class Kernels:
         self._usage_sampling = usage_sampling
         self._clock = clock
         self._agents: dict[str, _AgentWork] = defaultdict(_AgentWork)
+        self._sources: list[WorkSource] = []
         # Id of an ending session -> ids of its kernels that their agents have removed.
         self._removed_kernels: dict[str, set[str]] = defaultdict(set)
         lifecycle.listen(self._on_change)
@@ -104,6 +111,15 @@ class Kernels:
                     await agent.work_available.wait()
             except TimeoutError:
                 pass
+
+    def add_source(self, source: WorkSource) -> None:
+        """Add a source of work items that do not belong to a session."""
+        self._sources.append(source)
+
+    def wake(self, agent_ids: Iterable[str]) -> None:
+        """Let the polls of agents look for work items now."""
+        for agent_id in agent_ids:
+            self._agents[agent_id].work_available.set()
 
     async def report(self, agent_id: str, report: Mapping[str, Any]) -> None:
         """Process the report on a work item; outdated reports are ignored.
@@ -214,6 +230,8 @@ class Kernels:
             items.append({**item, "session_id": session_id, "kernel_id": kernel_id})
         for work_id, (kernel, _) in agent.logs.items():
             items.append({"id": work_id, "kind": "logs", **_ids(kernel)})
+        for source in self._sources:
+            items += await source.work_items(agent_id)
         due = [
             i for i in items if now - agent.sent_at.get(i["id"], now - RESEND_AFTER) >= RESEND_AFTER
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bai_services.db.cluster.image_pulls import ImagePullStore
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.sessions.callbacks import CallbackStore
 from bai_services.db.sessions.deadlines import DeadlineStore
@@ -120,7 +121,13 @@ def session_services(
     )
     return SessionServices(
         sessions=sessions,
-        options=Options(request_store, requests, folders, scheduling.jit_warmup),
+        options=Options(
+            request_store,
+            requests,
+            folders,
+            scheduling.jit_warmup,
+            None if settings.shows_absent_images else ImagePullStore(database),
+        ),
         previews=SessionPreviews(requests, request_store, store, scheduling.scheduler, clock),
         templates=Templates(context, projects),
         setups=Setups(context, projects, settings.key),
