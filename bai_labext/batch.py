@@ -26,6 +26,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from bai_labext import session_setup
+
 FIRST_POLL_PAUSE_SECONDS = 0.1
 MAX_POLL_PAUSE_SECONDS = 2.0
 ACTIVITY_INTERVAL_SECONDS = 300.0
@@ -227,4 +229,5 @@ def hub_version() -> str:
 
 
 if __name__ == "__main__":
+    session_setup.apply(os.environ)
     sys.exit(Runner(os.environ).run())

@@ -47,6 +47,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     ):
         if text := environ.get(variable):
             optional[name] = _whole_number(variable, text, minimum)
+    if text := environ.get("BAI_SHOW_ABSENT_IMAGES"):
+        optional["shows_absent_images"] = _is_on("BAI_SHOW_ABSENT_IMAGES", text)
     if text := environ.get("BAI_SHOW_AGENTS"):
         optional["shows_agents"] = _is_on("BAI_SHOW_AGENTS", text)
     if text := environ.get("BAI_MASK_USERS"):

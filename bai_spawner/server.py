@@ -88,10 +88,20 @@ class SessionServer(Spawner):
     ).tag(config=True)
 
     start_timeout = Integer(
+        780,
+        help="""
+        Maximum duration of a start in seconds, including the wait in the queue
+        (`queue_grace_seconds`) and bootstrap scripts, which may take ten minutes.
+        """,
+    ).tag(config=True)
+
+    response_timeout_seconds = Float(
         180,
+        min=1,
         help="""
         Seconds from the request to start a server until the server must respond, including the
-        wait in the queue (`queue_grace_seconds`).
+        wait in the queue, but without the time limits of the session's bootstrap scripts. No effect
+        if it is greater than `start_timeout`.
         """,
     ).tag(config=True)
 

@@ -12,7 +12,7 @@ from jupyterhub.utils import url_path_join
 
 from bai_services.core import errors
 from bai_services.core.coded_text import TextTemplate
-from bai_services.core.sessions.end_reason import EndReason
+from bai_services.core.sessions.end_reason import BOOTSTRAP_FAILED_EXIT_CODE, EndReason
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.core.sessions.logs import without_times
@@ -36,7 +36,17 @@ DEFAULT_NAME = "default"
 # before the Hub's own timeout reports a general one.
 ERROR_REPORT_MARGIN_SECONDS = 5
 LOG_TAIL_LINES = 15
+# Lines of the output of a failed bootstrap script in the reason for the end of the session.
+REASON_LINES = 3
 CANCEL_TIMEOUT_SECONDS = 10
+
+
+class BootstrapFailed(EngineError):
+    """A bootstrap script of the user or project failed; ``output`` is the end of its output."""
+
+    def __init__(self, message: str, output: str) -> None:
+        super().__init__(message, EndReason.BOOTSTRAP_FAILED.value)
+        self.output = output
 
 
 class Start:
@@ -46,7 +56,8 @@ class Start:
         self._spawner = spawner
         self._sessions = spawner.sessions
         self._translate = spawner.translate
-        self._deadline = time.monotonic() + spawner.start_timeout - ERROR_REPORT_MARGIN_SECONDS
+        self._started = time.monotonic()
+        self._seconds = min(spawner.start_timeout, spawner.response_timeout_seconds)
         self.session_id = ""
 
     async def run(self) -> str:
@@ -229,8 +240,14 @@ class Start:
             engine = self._spawner.engine(plan.engine)
             running = await self._start_engine(engine, plan)
             self._spawner.remember(running)
+            self._extend_deadline(plan.injection.script_seconds)
             await self._wait_until_ready(engine, running)
             await self._spawner.report_started()
+        except BootstrapFailed as error:
+            end = Exit(None, EndReason.BOOTSTRAP_FAILED, error.output)
+            await self._undo(engine, running, end)
+            page = self._spawner.page_of(self.session_id)
+            raise refusals.of_engine(error, page, self._translate) from error
         except EngineError as error:
             await self._undo(engine, running, _failure(error.reason, str(error)))
             page = self._spawner.page_of(self.session_id)
@@ -287,11 +304,14 @@ class Start:
         except TimeoutError:
             lines = await self._last_lines(engine, running)
             raise EngineError(
-                self._translate("spawn.no-response", seconds=f"{spawner.start_timeout:g}") + lines,
+                self._translate("spawn.no-response", seconds=f"{self._seconds:g}") + lines,
                 reason=refusals.NO_ANSWER,
             ) from None
         if ended is not None:
             lines = await self._last_lines(engine, running)
+            if ended.code == BOOTSTRAP_FAILED_EXIT_CODE:
+                output = "; ".join(lines.strip().splitlines()[-REASON_LINES:])
+                raise BootstrapFailed(self._translate("spawn.bootstrap-failed") + lines, output)
             code = "?" if ended.code is None else ended.code
             text = self._translate("spawn.exited", code=code, how=ended.text)
             raise EngineError(text + lines, reason=refusals.EXITED)
@@ -320,8 +340,13 @@ class Start:
         ended = replace(end, code=code)
         await self._sessions.report_exit(self.session_id, ended, logs, self._spawner.log)
 
+    def _extend_deadline(self, seconds: float) -> None:
+        """Wait longer for the server, because bootstrap scripts run first."""
+        self._seconds = min(self._spawner.start_timeout, self._seconds + seconds)
+
     def _seconds_left(self) -> float:
-        return max(0.1, self._deadline - time.monotonic())
+        deadline = self._started + self._seconds - ERROR_REPORT_MARGIN_SECONDS
+        return max(0.1, deadline - time.monotonic())
 
 
 def _session_name(server: str) -> str:

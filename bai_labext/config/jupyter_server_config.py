@@ -1,5 +1,10 @@
 """Configuration file that Jupyter loads in a session; see `bai_labext.settings`."""
 
+import os
+
+from bai_labext import session_setup
 from bai_labext.settings import configure
 
+# Before the server listens: the Hub's readiness check waits for the end of the bootstrap scripts.
+session_setup.apply(os.environ)
 configure(get_config())  # type: ignore[name-defined]  # noqa: F821  traitlets defines it

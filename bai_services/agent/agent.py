@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from .devices.memory_watchdog import Watchdog
 from .engine import Engine
 from .folders.disk import DiskWatch
 from .folders.kernel_folders import Folders
+from .image_pulls import PULL, PullExecutor, PullTask
 from .kernels import Kernel, Task
 from .link import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Link
 from .machine import machine_facts
@@ -74,12 +75,13 @@ class Agent:
         self._executor = WorkExecutor(
             link, engine, devices, folders, grants, watchdog, self.send_heartbeat
         )
+        self._pulls = PullExecutor(link, engine)
         self._running_items: dict[str, asyncio.Task[None]] = {}
         self._interval_seconds = DEFAULT_HEARTBEAT_SECONDS
         self._heartbeat_lock = asyncio.Lock()
         self._is_registered = asyncio.Event()
-        # Cached slow facts: time of the last reading, machine facts, names of images.
-        self._slow_facts_cache: tuple[float, Mapping[str, Any], Sequence[str]] | None = None
+        # Cached slow facts: time of the last reading, machine facts, digests of images by name.
+        self._slow_facts_cache: tuple[float, Mapping[str, Any], Mapping[str, str]] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set or a loop fails.
@@ -144,6 +146,7 @@ class Agent:
             "version": __version__,
             "facts": {
                 **facts,
+                "image_digests": {name: digest for name, digest in images.items() if digest},
                 **self._devices.facts(),
                 **self._disk.facts(),
                 **await asyncio.to_thread(self._load.facts),
@@ -187,8 +190,8 @@ class Agent:
             if folder.kernel_id not in known_ids
         ]
 
-    async def _slow_facts(self) -> tuple[Mapping[str, Any], Sequence[str]]:
-        """Return machine facts and image names, cached for ``SLOW_FACTS_SECONDS``."""
+    async def _slow_facts(self) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+        """Return machine facts and images, cached for ``SLOW_FACTS_SECONDS``."""
         now = asyncio.get_running_loop().time()
         cache = self._slow_facts_cache
         if cache is None or now - cache[0] > SLOW_FACTS_SECONDS:
@@ -245,15 +248,25 @@ class Agent:
 
     def _start_item(self, item: Mapping[str, Any]) -> None:
         """Start a work item unless it is running: the manager sends unfinished items again."""
+        work_id = str(item.get("id"))
+        if work_id in self._running_items:
+            return
         try:
-            task = Task.from_json(item)
+            if item.get("kind") == PULL:
+                work = self._pull(PullTask.from_json(item))
+            else:
+                work = self._executor.execute(Task.from_json(item))
         except InvalidRequest as error:
             log.error("%s", error)
             return
-        if task.id not in self._running_items:
-            running = asyncio.create_task(self._executor.execute(task), name=task.id)
-            self._running_items[task.id] = running
-            running.add_done_callback(lambda _: self._running_items.pop(task.id, None))
+        running = asyncio.create_task(work, name=work_id)
+        self._running_items[work_id] = running
+        running.add_done_callback(lambda _: self._running_items.pop(work_id, None))
+
+    async def _pull(self, task: PullTask) -> None:
+        await self._pulls.execute(task)
+        # The next heartbeat lists the new image.
+        self._slow_facts_cache = None
 
     async def _cleanup_loop(self) -> None:
         while True:

@@ -34,6 +34,7 @@ from .devices.sharing_settings import SharingSettings
 from .docker.calls import DockerCalls
 from .docker.containers import DockerEngine
 from .docker.egress import Egress
+from .docker.image_uses import ImageUses
 from .docker.layers import Layers
 from .docker.networks import Networks, read_pool
 from .engine import Engine
@@ -71,6 +72,7 @@ ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "DockerSettings.network_pool": ("BAI_AGENT_NETWORK_POOL",),
     "DockerSettings.egress": ("BAI_AGENT_EGRESS",),
     "DockerSettings.egress_allowed": ("BAI_AGENT_EGRESS_ALLOWED",),
+    "DockerSettings.image_limit": ("BAI_AGENT_IMAGE_LIMIT",),
 }
 
 
@@ -137,6 +139,15 @@ class DockerSettings(Configurable):
         Additional networks that sessions may reach, comma separated, each with an optional port:
         `10.1.0.0/16, 10.2.0.3:443, [fd00::3]:443`. Environment: `BAI_AGENT_EGRESS_ALLOWED`.
         """
+    ).tag(config=True)
+
+    image_limit = Unicode(
+        "0",
+        help="""
+        Maximum size of all images on this machine, such as `500g`; 0: no limit. When the images
+        exceed it, the agent removes the least recently used ones that bai-hub has used, that have
+        no container and that were not used for an hour. Environment: `BAI_AGENT_IMAGE_LIMIT`.
+        """,
     ).tag(config=True)
 
     timeout_seconds = Float(
@@ -359,6 +370,7 @@ class AgentApp(Application):
                 [self.manager_url],
             ),
             Layers(calls, DiskSettings(parent=self).limit_bytes()),
+            ImageUses(Path(self.home) / "image-uses.json", parse_amount(MEM, settings.image_limit)),
             endpoint=settings.hub_endpoint(),
             stop_grace_seconds=self.stop_grace_seconds,
         )

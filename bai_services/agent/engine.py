@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bai_services.core.errors import NotFound
+
 from .kernels import Kernel, Task
 
 # Called in the event loop with the stage, a message, and a percentage or None.
@@ -98,9 +100,22 @@ class Engine(ABC):
         """Let sessions reach the address of a URL, if the engine restricts their network."""
         return None
 
-    async def images(self) -> Sequence[str]:
-        """Return the names of the images on this machine."""
-        return ()
+    async def images(self) -> Mapping[str, str]:
+        """Return the images on this machine: the digest by name, empty if it is unknown."""
+        return {}
+
+    async def pull_image(
+        self, name: str, digest: str, report_progress: ReportProgress
+    ) -> Mapping[str, Any]:
+        """Pull an image, with ``digest`` exactly that version; return its ``digest``,
+        ``registry_digest`` (of the tag in the registry now) and ``size_bytes``.
+
+        Raises
+        ------
+        BaiError
+            If the pull fails, or this engine has no images.
+        """
+        raise NotFound("this engine runs no images")
 
     async def remove_unused(self) -> None:
         """Remove resources that have been unused for a long time; called periodically."""

@@ -11,6 +11,7 @@ from typing import Any
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.names import check_username
 from bai_services.core.sessions.kernel_group import MAIN_HOST, folder_name
+from bai_services.core.sessions.setup import SessionSetup
 
 _HOSTNAME = re.compile(r"(main|sub)[0-9]{1,4}")
 
@@ -75,6 +76,7 @@ class Task:
     mounts: tuple[Mapping[str, Any], ...] = ()
     hostname: str = MAIN_HOST
     cluster: Cluster | None = None
+    setup: SessionSetup = field(default_factory=SessionSetup)
 
     @property
     def folder(self) -> str:
@@ -108,6 +110,9 @@ class Task:
                 mounts=tuple(item.get("mounts") or ()),
                 hostname=_check_hostname(str(item.get("hostname") or MAIN_HOST)),
                 cluster=Cluster.from_json(item["cluster"]) if item.get("cluster") else None,
+                setup=SessionSetup.from_json(item["setup"])
+                if item.get("setup")
+                else SessionSetup(),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidRequest(f"a work item cannot be parsed: {error!r}") from error

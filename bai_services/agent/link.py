@@ -54,6 +54,10 @@ class Link:
         except BaiError as error:
             log.info("a report on work item %s was lost: %s", content.get("work_id"), error)
 
+    async def report_or_raise(self, content: Mapping[str, Any]) -> None:
+        """Send one progress report; raise a BaiError if the manager rejects it."""
+        await self._post_report(content)
+
     async def deliver(self, content: Mapping[str, Any]) -> None:
         """Send a final report; retry for ``REPORT_RETRY_SECONDS`` while the manager does not
         respond.

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 from bai_services.core.errors import BaiError, Conflict, NotFound, Unavailable
 from bai_services.core.resources import format_amount
 from bai_services.core.sessions.launch_plan import Mount
+from bai_services.core.sessions.setup import SETUP_FILE, SETUP_FILE_VARIABLE
 
 from .devices.base import GrantedDevice
 from .devices.device_grants import DeviceGrants
@@ -22,6 +23,7 @@ from .devices.memory_watchdog import Watchdog
 from .devices.nvidia.cuda import limit_environ
 from .engine import Engine
 from .folders.kernel_folders import Folders
+from .folders.setup_files import write_dotfiles, write_setup_file
 from .injection import RESOURCE_FILE, make_injection, resolve_devices, resource_file
 from .kernels import Task
 from .link import Link
@@ -99,8 +101,16 @@ class WorkExecutor:
         if granted and engine == "docker":
             mounts += await asyncio.to_thread(self._write_resource_file, task, injection.environ)
         mounts += map(Mount.from_json, await with_mount_timeout(self._folders.bind, task))
+        environ = dict(injection.environ)
+        if task.setup:
+            owner = (prepared.uid, prepared.gid)
+            mount = await asyncio.to_thread(self._write_setup, task, environ, owner)
+            mounts.append(mount)
+            environ[SETUP_FILE_VARIABLE] = mount.target
         injection = replace(
             injection,
+            environ=environ,
+            script_seconds=task.setup.script_seconds,
             layer_limit_bytes=prepared.layer_limit_bytes or 0,
             mounts=tuple(mounts),
             notices=(*injection.notices, *prepared.notices),
@@ -154,6 +164,21 @@ class WorkExecutor:
         if granted and path.exists():
             environ = limit_environ([g for g in granted if g.device.family == "cuda"])
             path.write_text(resource_file(environ))
+
+    def _write_setup(
+        self, task: Task, environ: Mapping[str, str], owner: tuple[int | None, int | None]
+    ) -> Mount:
+        """Write the dotfiles and the setup file of a session; return the mount of that file.
+
+        Variables of the devices take precedence over those of the setup.
+        """
+        variables = {k: v for k, v in task.setup.variables.items() if k not in environ}
+        write_dotfiles(self._folders.home(task.folder), task.setup.files, *owner)
+        path = self._folders.path(task.folder) / "setup.json"
+        write_setup_file(path, replace(task.setup, variables=variables), *owner)
+        # Without a sandbox, the process engine cannot mount a file, so the path remains the same.
+        target = SETUP_FILE if self._engine.name == "docker" else str(path)
+        return Mount(str(path), target, read_only=True, is_own=True)
 
     async def _remove(self, task: Task) -> dict[str, Any]:
         await self._watchdog.detach_session(task.session_id)

@@ -21,12 +21,12 @@ from .accounts import (
 from .apps import session_apps
 from .apps import shares as app_shares
 from .base import APIHandler
-from .cluster import agents, devices, images, presets, replays, resource_groups
+from .cluster import agents, devices, image_pulls, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .notifications import notifications, webhooks
 from .operations import announcements, maintenances, system
 from .scheduling import counter_audit, preemptions, reservations
-from .sessions import idle_checkers, launch, logs, records, schedules, sessions, templates
+from .sessions import idle_checkers, launch, logs, records, schedules, sessions, setups, templates
 from .usage import budgets
 from .usage import reports as usage_reports
 
@@ -68,6 +68,7 @@ ROUTES: list[Route] = [
     *agents.ROUTES,
     *devices.ROUTES,
     *images.ROUTES,
+    *image_pulls.ROUTES,
     *presets.ROUTES,
     *events.ROUTES,
     *records.ROUTES,
@@ -80,6 +81,7 @@ ROUTES: list[Route] = [
     *app_shares.ROUTES,
     *templates.ROUTES,
     *schedules.ROUTES,
+    *setups.ROUTES,
     *usage_reports.ROUTES,
     *notifications.ROUTES,
     *webhooks.ROUTES,

@@ -47,6 +47,11 @@ COMMANDS: Mapping[str, DeferredCommand] = {
     ),
     "ssh-key": DeferredCommand("accounts.ssh_keys", "ssh_key", "Manage your public SSH keys."),
     "ssh-proxy": DeferredCommand("apps.ssh", "ssh_proxy", "Serve as the ProxyCommand of ssh."),
+    "env": DeferredCommand("sessions.setup", "env", "Manage variables and secrets of sessions."),
+    "dotfile": DeferredCommand("sessions.setup", "dotfile", "Manage the dotfiles of sessions."),
+    "bootstrap": DeferredCommand(
+        "sessions.setup", "bootstrap", "Manage the bootstrap script of sessions."
+    ),
     "completion": DeferredCommand("completion", "completion", "Print a shell completion script."),
     "template": DeferredCommand(
         "sessions.templates", "template", "Store session specs under a name."

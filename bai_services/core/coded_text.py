@@ -282,6 +282,7 @@ class TextTemplate(Enum):
     )
     KERNEL_DISAPPEARED = "{name} has disappeared; a cluster session requires all of its kernels"
     NOT_PREPARED = "the agent could not prepare the session"
+    BOOTSTRAP_FAILED = "the bootstrap script failed; its last output: {message}"
     NOT_STARTED_BY_HUB = "the Hub could not start the session"
     HUB_BUSY = "the Hub is busy; {message}"
     WAITING_FOR_HUB = "waiting for the Hub: {message}"

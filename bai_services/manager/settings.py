@@ -85,6 +85,8 @@ class Settings:
     shows_agents: bool = False
     # Whether the web UI masks names and e-mail addresses of users.
     masks_users: bool = False
+    # Whether users are offered images that no agent of the resource group has yet.
+    shows_absent_images: bool = True
     # Days until a folder in the trash is purged automatically; 0: never.
     trash_days: int = 30
     # Days until an entry of the audit log is removed; 0: never.

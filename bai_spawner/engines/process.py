@@ -428,8 +428,8 @@ def _link_folders(home: str, mounts: Sequence[Mount]) -> dict[str, str]:
     """
     links: dict[str, str] = {}
     for mount in mounts:
-        if mount.target == HOME:
-            continue
+        if mount.target in (HOME, mount.source):
+            continue  # the session can use the path itself
         advice = "install bubblewrap on this machine, or use a Docker resource group"
         if mount.read_only and not mount.is_own:
             raise EngineError(

@@ -14,6 +14,7 @@ import pytest
 from bai_services.agent.docker.calls import DockerCalls
 from bai_services.agent.docker.containers import DockerEngine as AgentDockerEngine
 from bai_services.agent.docker.egress import Egress
+from bai_services.agent.docker.image_uses import ImageUses
 from bai_services.agent.docker.layers import Layers
 from bai_services.agent.docker.networks import Networks, read_pool
 from bai_services.agent.folders.disk import (
@@ -154,6 +155,7 @@ async def test_container_layer_counts_as_disk_usage(
         networks,
         egress,
         layers,
+        ImageUses(tmp_path / "image-uses.json", 0),
         endpoint=docker_engine.host,
         stop_grace_seconds=0,
     )

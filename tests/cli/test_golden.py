@@ -42,6 +42,8 @@ SCREENS = {
     "template-ls-empty": "template ls",
     "session-shares-empty": "session shares",
     "ssh-key-ls-empty": "ssh-key ls",
+    "env-ls-empty": "env ls",
+    "dotfile-ls-empty": "dotfile ls",
     "usage-empty": "usage --slot cuda.device",
     "schedule-ls-empty": "schedule ls",
     "budget-empty": "budget",

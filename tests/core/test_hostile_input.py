@@ -55,6 +55,9 @@ from bai_services.core.sessions import (
 from bai_services.core.sessions import (
     rules as session_rules,
 )
+from bai_services.core.sessions import (
+    setup as session_setup,
+)
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.core.sessions.schedules.rules import parse_rule
 from bai_services.core.usage import model as usage
@@ -216,6 +219,12 @@ PARSERS: dict[str, list[Parser]] = {
     "sessions.rules.check_session_name": [session_rules.check_session_name],
     "sessions.rules.hub_server_name": [lambda t: session_rules.hub_server_name(t, "0" * 32)],
     "sessions.rules.session_name_from": [session_rules.session_name_from],
+    "sessions.setup.check_path": [session_setup.check_path],
+    "sessions.setup.check_script": [lambda t: session_setup.check_script(t, 1)],
+    "sessions.setup.check_variables": [lambda t: session_setup.check_variables([], {t: t})],
+    "sessions.setup.mask": [
+        lambda t: session_setup.mask(t, [t]),
+    ],
     "cluster.device_sharing.Sharing.from_facts": [
         lambda t: device_sharing.Sharing.from_facts({"enforcement": t, "shares": {"least": t}}),
         lambda t: device_sharing.Sharing.from_facts({"shares": t}),
@@ -339,6 +348,9 @@ NOT_FROM_USERS = {
     "sessions.usage_history.SampleMean.add",
     "sessions.usage_history.SampleMean.sample",
     "sessions.usage_history.Sampler.add",
+    "sessions.setup.SessionSetup.from_json",
+    "sessions.setup.check_mounts",
+    "sessions.setup.combine",
     "sessions.usage_history.Sampler.unfinished",
     "sessions.usage_history.device_series_of",
     "sessions.usage_history.series_of",

@@ -48,6 +48,7 @@ c.ProcessEngine.stop_grace_seconds = 5
 COMMANDS = {{
     "dies": ["sh", "-c", "echo first; echo 'no luck <b>' >&2; exit 9"],
     "silent": ["sleep", "600"],
+    "unprepared": ["sh", "-c", "echo fetching; echo 'the bootstrap script failed'; exit 190"],
 }}
 
 

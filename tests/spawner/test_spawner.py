@@ -160,6 +160,19 @@ async def test_a_server_that_exits_at_start_is_reported_with_its_output(
     assert ended["allocations"] == []
 
 
+async def test_a_failed_bootstrap_script_is_the_reason_of_the_end(
+    hub: BareHub, preparing: FakeAgent, user: Client
+) -> None:
+    answer = await hub.post_server("unprepared", SMALL)
+    assert answer.status_code == 500
+    assert "a bootstrap script failed. Its last output:\nfetching\n" in message_of(answer)
+    session = await newest_session(user, "unprepared")
+    ended = await wait_for_status(user, session["id"], "ERROR")
+    assert ended["status_info"] == (
+        "the bootstrap script failed; its last output: fetching; the bootstrap script failed"
+    )
+
+
 async def test_a_server_that_does_not_respond_in_time_is_stopped(
     bare_hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:

@@ -24,6 +24,7 @@ from ..machine import detect_isolation
 from .calls import DockerCalls
 from .container_usage import Meter, memory_bytes
 from .egress import Egress
+from .image_uses import ImageUses
 from .images import Images
 from .layers import Layers
 from .networks import CLUSTER_PREFIX, Networks
@@ -52,6 +53,7 @@ class DockerEngine(Engine):
         networks: Networks,
         egress: Egress,
         layers: Layers,
+        image_uses: ImageUses,
         *,
         endpoint: str,
         stop_grace_seconds: float,
@@ -68,7 +70,7 @@ class DockerEngine(Engine):
         self._rules_lock = asyncio.Lock()
         # Ids of the agent's containers on overlay networks, which span several machines.
         self._overlay_containers: frozenset[str] = frozenset()
-        self._images = Images(calls)
+        self._images = Images(calls, image_uses)
         self._meter = Meter()
         self._session_of: dict[str, str] = {}
         self._stop_grace_seconds = stop_grace_seconds
@@ -226,10 +228,16 @@ class DockerEngine(Engine):
         known = self._session_of
         return {pid: known[id_] for pid, id_ in containers.items() if id_ in known}
 
-    async def images(self) -> Sequence[str]:
-        return await self._images.names()
+    async def images(self) -> Mapping[str, str]:
+        return await self._images.digests()
+
+    async def pull_image(
+        self, name: str, digest: str, report_progress: ReportProgress
+    ) -> Mapping[str, Any]:
+        return await self._images.pull(name, digest, report_progress)
 
     async def remove_unused(self) -> None:
+        await self._images.evict()
         for name in await self._networks.remove_unused(UNUSED_NETWORK_TIMEOUT_SECONDS):
             log.info("removed network %s, which had no container for a long time", name)
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import docker
 
+from bai_services.core.cluster.image_store import StoredImage, choose_evictions
 from bai_services.core.errors import BaiError, NotFound, StorageFull, Unavailable
 
 from ..engine import ReportProgress
 from .calls import DockerCalls
+from .image_uses import ImageUses
+
+log = logging.getLogger(__name__)
 
 NOT_FOUND_STATUS = 404
+CONFLICT_STATUS = 409
 PULL = "pull"
 
 
@@ -50,8 +58,9 @@ class Progress:
 class Images:
     """Lists and pulls images; concurrent requests for one image share one pull (single-flight)."""
 
-    def __init__(self, calls: DockerCalls) -> None:
+    def __init__(self, calls: DockerCalls, uses: ImageUses) -> None:
         self._calls = calls
+        self._uses = uses
         self._pulls: dict[str, asyncio.Task[None]] = {}
         self._listeners: dict[str, list[ReportProgress]] = {}
 
@@ -68,6 +77,8 @@ class Images:
         StorageFull
             If the image does not fit on the disk.
         """
+        # First record the use, so that the image is not evicted before its container is created.
+        await asyncio.to_thread(self._uses.record, name)
         if await self._calls.run("query", lambda client: _is_present(client, name)):
             return
         pull = self._pulls.get(name)
@@ -79,13 +90,83 @@ class Images:
         # The cancellation of one caller must not cancel the pull for the others.
         await asyncio.shield(pull)
 
-    async def names(self) -> list[str]:
-        """Return the names of all images, sorted; [] if the engine does not respond."""
+    async def digests(self) -> dict[str, str]:
+        """Return the digest of each image by name, empty if the image was not pulled.
+
+        Return {} if the engine does not respond.
+        """
         try:
             found = await self._calls.run("query", lambda client: client.images())
         except (Unavailable, docker.errors.APIError):
-            return []
-        return sorted({tag for image in found for tag in image.get("RepoTags") or ()} - {NO_NAME})
+            return {}
+        return {
+            name: digest_of(name, image.get("RepoDigests") or ())
+            for image in found
+            for name in sorted(image.get("RepoTags") or ())
+            if name != NO_NAME
+        }
+
+    async def pull(
+        self, name: str, digest: str, report_progress: ReportProgress
+    ) -> Mapping[str, Any]:
+        """Pull an image (see ``Engine.pull_image``); a cancellation stops the pull."""
+        loop, cancelled = asyncio.get_running_loop(), threading.Event()
+
+        def progress(percent: int | None) -> None:
+            loop.call_soon_threadsafe(report_progress, PULL, f"pulling image {name}", percent)
+
+        def pull(client: docker.APIClient) -> Mapping[str, Any]:
+            repository, tag = docker.utils.parse_repository_tag(name)
+            in_registry = _registry_digest(client, name)
+            _read_pull(client, name, (repository, digest or tag or "latest"), progress, cancelled)
+            if digest:
+                client.tag(f"{repository}@{digest}", repository, tag or "latest", force=True)
+            image = client.inspect_image(name)
+            return {
+                "digest": digest or digest_of(name, image.get("RepoDigests") or ()),
+                "registry_digest": in_registry,
+                "size_bytes": int(image.get("Size") or 0),
+            }
+
+        await asyncio.to_thread(self._uses.record, name)
+        try:
+            return await self._calls.run("pull", pull)
+        except docker.errors.APIError as error:
+            raise pull_error(name, str(error.explanation or error)) from error
+        finally:
+            cancelled.set()
+
+    async def evict(self) -> None:
+        """Remove the least recently used images while the images exceed their limit."""
+        if not self._uses.limit_bytes:
+            return
+        try:
+            stored, used_bytes = await self._calls.run("query", self._stored)
+            chosen = choose_evictions(
+                stored.values(), used_bytes, self._uses.limit_bytes, time.time()
+            )
+            for image_id in chosen:
+                names = await self._calls.run("change", _remover(image_id))
+                await asyncio.to_thread(self._uses.forget, set(names))
+                if names:
+                    log.info("evicted image %s: images exceed their limit", ", ".join(names))
+        except (Unavailable, docker.errors.APIError) as error:
+            log.warning("unused images cannot be evicted: %s", error)
+
+    def _stored(self, client: docker.APIClient) -> tuple[dict[str, StoredImage], int]:
+        """Return the images by id, and the size of all layers in bytes."""
+        usage, times = client.df(), self._uses.times
+        used_ids = {str(c["ImageID"]) for c in client.containers(all=True)}
+        images = {
+            str(image["Id"]): StoredImage(
+                str(image["Id"]),
+                int(image.get("Size") or 0),
+                max((times[n] for n in image.get("RepoTags") or () if n in times), default=None),
+                has_containers=str(image["Id"]) in used_ids,
+            )
+            for image in usage.get("Images") or ()
+        }
+        return images, int(usage.get("LayersSize") or 0)
 
     async def close(self) -> None:
         """Stop waiting for pulls; the engine may still finish them."""
@@ -111,15 +192,13 @@ class Images:
 
         def pull(client: docker.APIClient) -> None:
             repository, tag = docker.utils.parse_repository_tag(name)
-            progress, last = Progress(), None
-            lines = client.pull(repository, tag=tag or "latest", stream=True, decode=True)
-            for line in lines:
-                if "error" in line:
-                    raise pull_error(name, str(line["error"]))
-                percent = progress.read(line)
-                if percent != last:
-                    last = percent
-                    loop.call_soon_threadsafe(notify_listeners, percent)
+            _read_pull(
+                client,
+                name,
+                (repository, tag or "latest"),
+                lambda percent: loop.call_soon_threadsafe(notify_listeners, percent),
+                threading.Event(),
+            )
 
         try:
             await self._calls.run("pull", pull)
@@ -157,6 +236,60 @@ def pull_error(name: str, text: str) -> BaiError:
     return NotFound(
         f"image {name} is not on the machine and cannot be pulled: {text[:300]}", image=name
     )
+
+
+def digest_of(name: str, repository_digests: Iterable[str]) -> str:
+    """Return the digest in the registry from which an image was pulled; empty if there is none."""
+    repository, _ = docker.utils.parse_repository_tag(name)
+    prefix = f"{repository}@"
+    return next((d.removeprefix(prefix) for d in repository_digests if d.startswith(prefix)), "")
+
+
+def _registry_digest(client: docker.APIClient, name: str) -> str:
+    """Return the digest that the tag has in its registry now; empty if it cannot be read."""
+    try:
+        return str(client.inspect_distribution(name)["Descriptor"]["digest"])
+    except (docker.errors.APIError, KeyError, TypeError):
+        return ""
+
+
+def _read_pull(
+    client: docker.APIClient,
+    name: str,
+    reference: tuple[str, str],
+    report_percent: Callable[[int | None], object],
+    cancelled: threading.Event,
+) -> None:
+    """Pull ``reference`` (repository, and tag or digest); closing the stream stops the pull."""
+    repository, tag = reference
+    progress, last = Progress(), None
+    for line in client.pull(repository, tag=tag, stream=True, decode=True):
+        if cancelled.is_set():
+            raise NotFound(f"the pull of image {name} was cancelled", image=name)
+        if "error" in line:
+            raise pull_error(name, str(line["error"]))
+        percent = progress.read(line)
+        if percent != last:
+            last = percent
+            report_percent(percent)
+
+
+def _remover(image_id: str) -> Callable[[docker.APIClient], list[str]]:
+    """Return a call that removes an image with its names, unless a container uses it now."""
+
+    def remove(client: docker.APIClient) -> list[str]:
+        names: list[str] = list(client.inspect_image(image_id).get("RepoTags") or ())
+        try:
+            # Without force: Docker refuses to remove an image that a container uses.
+            for name in names or [image_id]:
+                client.remove_image(name, noprune=False)
+        except docker.errors.APIError as error:
+            if error.status_code not in (NOT_FOUND_STATUS, CONFLICT_STATUS):
+                raise
+            return []
+        return names
+
+    return remove
 
 
 def _is_present(client: docker.APIClient, name: str) -> bool:

@@ -162,14 +162,16 @@ class HeartbeatResponse(ResponseModel):
 
 class WorkReport(_AgentBody):
     work_id: ShortText = ""
-    kind: Literal["prepare", "remove", "logs"]
-    session_id: NameText
-    kernel_id: NameText
+    kind: Literal["prepare", "remove", "logs", "pull"]
+    session_id: NameText = ""
+    kernel_id: NameText = ""
     state: Literal["progress", "done", "failed"]
     progress: dict[str, Any] = {}
     injection: dict[str, Any] | None = None
     log: str | None = None
     error: dict[str, Any] | None = None
+    # Result of a pull.
+    image: dict[str, Any] | None = None
 
 
 class WorkList(ResponseModel):

@@ -49,6 +49,7 @@ class Image(ResponseModel):
     min_slots: SlotsOutput
     max_slots: SlotsOutput
     is_active: bool
+    registry_digest: str
     aliases: list[str]
     apps: list[str]
     features: list[str]

@@ -31,6 +31,7 @@ from .audit import audit
 from .entities import AGENT, ENTITIES, USER, Entity
 from .fields import Field, FieldKind, validate_value
 from .idle_checkers import IDLE_CHECKER_COMMANDS
+from .image_pulls import image_pull
 from .invitations import invitation
 from .mail import mail
 from .preemptions import preemptions
@@ -461,6 +462,7 @@ async def audit_counters(connection: Connection, *, as_json: bool) -> None:
 
 
 _resource_group_command.add_command(try_policy)
+admin.add_command(image_pull)
 admin.add_command(mail)
 admin.add_command(invitation)
 admin.add_command(audit)

@@ -132,6 +132,9 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "keypair.change-own": _reaches(R.OWN, R.OWN, R.OWN),
     "ssh-key.read": {**_reaches(R.OWN, R.OWN, R.OWN), **_SESSION},
     "ssh-key.write": _reaches(R.OWN, R.OWN, R.OWN),
+    # Variables, secrets, dotfiles and bootstrap script of one's own sessions.
+    "setup.read": _reaches(R.OWN, R.OWN, R.OWN),
+    "setup.write": _reaches(R.OWN, R.OWN, R.OWN),
     "policy.read": _EVERYONE,
     "policy.write": _SUPERADMIN,
     "resource-group.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
@@ -148,6 +151,8 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "agent.report": _AGENT,
     "image.read": _EVERYONE,
     "image.write": _SUPERADMIN,
+    "image-pull.read": _reaches(R.NONE, R.ALL, R.ALL),
+    "image-pull.write": _SUPERADMIN,
     "preset.read": _EVERYONE,
     "preset.write": _SUPERADMIN,
     "vfolder.read": {**_OWN_READS, **_SESSION},

@@ -155,6 +155,7 @@ class ImageFields:
     min_slots: ResourceSlots
     max_slots: ResourceSlots
     is_active: bool
+    registry_digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+# Exit code of a session's server whose bootstrap script has failed.
+BOOTSTRAP_FAILED_EXIT_CODE = 190
+
 
 class EndReason(StrEnum):
     """Codes of end reasons, first the codes reported by the spawner, then those of the manager."""
@@ -15,6 +18,7 @@ class EndReason(StrEnum):
     INTERRUPTED = "interrupted"  # terminated from outside: out of memory, killed or removed
     KERNEL_ENDED = "kernel-ended"  # a kernel of a cluster session ended before the others
     START_FAILED = "start-failed"
+    BOOTSTRAP_FAILED = "bootstrap-failed"  # a bootstrap script of the user or project failed
 
     BATCH_TIMEOUT = "BATCH_TIMEOUT_EXCEEDED"
     LIFETIME = "SESSION_LIFETIME_EXCEEDED"

@@ -72,6 +72,8 @@ class Injection:
     """Messages for the owner of the session."""
     enforcement: Mapping[str, str] = field(default_factory=dict)
     """Enforcement level by device family."""
+    script_seconds: int = 0
+    """Longest time that the bootstrap scripts may take."""
     devices: Sequence[Mapping[str, Any]] = ()
     """Descriptions of the session's devices, for the owner."""
 
@@ -97,6 +99,7 @@ class Injection:
             layer_limit_bytes=int(data.get("layer_limit_bytes") or 0),
             notices=tuple(map(str, data.get("notices") or ())),
             enforcement=_texts(data.get("enforcement")),
+            script_seconds=int(data.get("script_seconds") or 0),
             devices=tuple(data.get("devices") or ()),
         )
 
@@ -105,6 +108,8 @@ class Injection:
         data["mounts"] = [mount.to_json() for mount in self.mounts]
         if not self.layer_limit_bytes:
             del data["layer_limit_bytes"]
+        if not self.script_seconds:
+            del data["script_seconds"]
         return data
 
 

@@ -20,6 +20,7 @@ from . import (
     scheduling,
     self_service,
     sessions,
+    setups,
     ssh_keys,
     usage,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "scheduling",
     "self_service",
     "sessions",
+    "setups",
     "ssh_keys",
     "usage",
 ]

@@ -102,7 +102,27 @@ images = sa.Table(
     sa.Column("min_slots", Slots, nullable=False),
     sa.Column("max_slots", Slots, nullable=False),
     sa.Column("is_active", sa.Boolean, nullable=False, default=True),
+    # Digest of the tag in the registry when an agent last queried it; empty: never.
+    sa.Column("registry_digest", sa.String(128), nullable=False, default="", server_default=""),
     sa.UniqueConstraint("name", "architecture"),
+)
+
+# Requests to pull images to agents; at most one for each image and agent.
+image_pulls = sa.Table(
+    "image_pulls",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("changed_at", UtcDateTime, nullable=False),
+    sa.Column("image_id", sa.ForeignKey("images.id", ondelete="CASCADE"), nullable=False),
+    sa.Column(
+        "agent_id", sa.ForeignKey("agents.id", ondelete="CASCADE"), nullable=False, index=True
+    ),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("percent", sa.Integer),
+    sa.Column("message", sa.String(500), nullable=False, default=""),
+    sa.Column("requested_by", sa.String(64), nullable=False),
+    sa.UniqueConstraint("image_id", "agent_id"),
 )
 
 image_aliases = sa.Table(

@@ -31,6 +31,7 @@ from ..accounts import authorizer
 from ..context import ManagerContext
 from ..loop import Loop
 from ..settings import Settings
+from .image_pulls import PULL
 from .resource_groups import visibility_filter
 
 __all__ = ["Agents", "AgentHeartbeat", "NewDevice"]
@@ -53,6 +54,12 @@ class AgentWork(Protocol):
     async def report(self, agent_id: str, report: Mapping[str, Any]) -> object: ...
 
 
+class PullReports(Protocol):
+    """Implemented by ``ImagePulls``."""
+
+    async def report(self, agent_id: str, report: Mapping[str, Any]) -> None: ...
+
+
 class Agents:
     """Stores agents with their slots, devices and status; passes on kernel work and reports."""
 
@@ -61,7 +68,9 @@ class Agents:
         context: ManagerContext,
         settings: Settings,
         kernels: AgentWork,
+        pulls: PullReports,
     ) -> None:
+        self._pulls = pulls
         self._store = AgentStore(context.database)
         self._clock = context.clock
         self._audit = context.audit
@@ -146,7 +155,10 @@ class Agents:
         """Process a report on a work item; outdated reports are ignored."""
         authorizer.require(caller, "agent.report")
         await self._require_known(agent_id)
-        await self._kernels.report(agent_id, report)
+        if report.get("kind") == PULL:
+            await self._pulls.report(agent_id, report)
+        else:
+            await self._kernels.report(agent_id, report)
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Agent]:
         authorizer.require(caller, "agent.read")

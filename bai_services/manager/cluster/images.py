@@ -81,6 +81,7 @@ class Images:
             "size_bytes": 0,
             "labels": {},
             "is_active": True,
+            "registry_digest": "",
             **spec,
             "name": canonical_image(spec["name"]),
             **_bounds(spec, facts),

@@ -11,6 +11,7 @@ from ..scheduling.services import SchedulingServices
 from ..sessions.services import SessionServices
 from ..settings import Settings
 from .agents import Agents
+from .image_pulls import ImagePulls
 from .images import ImageAliases, Images
 from .presets import Presets
 from .replays import GroupReplays
@@ -25,6 +26,7 @@ class ClusterServices:
     agents: Agents
     images: Images
     image_aliases: ImageAliases
+    image_pulls: ImagePulls
     presets: Presets
     resource_groups: ResourceGroups
     schedules: Schedules
@@ -39,10 +41,13 @@ def cluster_services(
 ) -> ClusterServices:
     """Build the services and pass them their dependencies."""
     resource_groups = ResourceGroups(context)
+    image_pulls = ImagePulls(context, resource_groups, sessions.kernels.wake)
+    sessions.kernels.add_source(image_pulls)
     return ClusterServices(
-        agents=Agents(context, settings, sessions.kernels),
+        agents=Agents(context, settings, sessions.kernels, image_pulls),
         images=Images(context),
         image_aliases=ImageAliases(context),
+        image_pulls=image_pulls,
         presets=Presets(context, sessions.options),
         resource_groups=resource_groups,
         schedules=Schedules(

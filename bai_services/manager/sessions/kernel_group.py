@@ -26,6 +26,9 @@ from bai_services.db.sessions.rows import KernelRow, SessionKernels
 SUB_SCRIPT = """
 PATH="$PATH:/usr/sbin:/sbin"
 trap 'exit 0' TERM INT
+if [ -n "$BAI_SETUP_FILE" ]; then
+  python3 -I -m bai_labext.session_setup /opt/bai-cluster/sshd_config || exit
+fi
 if [ -r /opt/bai-cluster/sshd_config ] && command -v sshd >/dev/null; then
   "$(command -v sshd)" -D -e -f /opt/bai-cluster/sshd_config &
 else

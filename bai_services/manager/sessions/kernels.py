@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from bai_services.core.cluster.devices import is_device_slot, thousandths
 from bai_services.core.coded_text import TextTemplate
@@ -32,6 +32,7 @@ from .kernel_group import cluster_of
 from .kernel_resizes import KernelResizes
 from .launch import LaunchPlans
 from .lifecycle import Lifecycle
+from .setups import SessionSetups
 from .usage.sampling import UsageSampling
 
 # A work item without a report from its agent is sent again after this time.
@@ -59,6 +60,12 @@ class _AgentWork:
     logs: dict[str, tuple[KernelRow, asyncio.Future[str]]] = field(default_factory=dict)
 
 
+class WorkSource(Protocol):
+    """Source of work items with ``id`` and ``kind``, which are sent until they are reported."""
+
+    async def work_items(self, agent_id: str) -> list[dict[str, Any]]: ...
+
+
 class Kernels:
     """Derives work for agents from the database, and status changes from their reports."""
 
@@ -71,7 +78,10 @@ class Kernels:
         usage_sampling: UsageSampling,
         resizes: KernelResizes,
         clock: Clock,
+        *,
+        setups: SessionSetups,
     ) -> None:
+        self._setups = setups
         self._store = store
         self._resizes = resizes
         self._sessions = sessions
@@ -80,6 +90,7 @@ class Kernels:
         self._usage_sampling = usage_sampling
         self._clock = clock
         self._agents: dict[str, _AgentWork] = defaultdict(_AgentWork)
+        self._sources: list[WorkSource] = []
         # Id of an ending session -> ids of its kernels that their agents have removed.
         self._removed_kernels: dict[str, set[str]] = defaultdict(set)
         lifecycle.listen(self._on_change)
@@ -103,6 +114,15 @@ class Kernels:
                     await agent.work_available.wait()
             except TimeoutError:
                 pass
+
+    def add_source(self, source: WorkSource) -> None:
+        """Add a source of work items that do not belong to a session."""
+        self._sources.append(source)
+
+    def wake(self, agent_ids: Iterable[str]) -> None:
+        """Let the polls of agents look for work items now."""
+        for agent_id in agent_ids:
+            self._agents[agent_id].work_available.set()
 
     async def report(self, agent_id: str, report: Mapping[str, Any]) -> None:
         """Process the report on a work item; outdated reports are ignored.
@@ -158,6 +178,10 @@ class Kernels:
         Unavailable
             If the agent does not respond in time, or cannot read the output.
         """
+        (text,) = await self._setups.mask(kernel.session_id, await self._request_log(kernel))
+        return text
+
+    async def _request_log(self, kernel: KernelRow) -> str:
         agent_id = kernel.agent_id or ""
         agent = self._agents[agent_id]
         work_id = f"logs-{uuid.uuid4()}"
@@ -175,10 +199,6 @@ class Kernels:
         finally:
             agent.logs.pop(work_id, None)
 
-    def wake(self, agent_id: str) -> None:
-        """Let an agent that waits for work query it again."""
-        self._agents[agent_id].work_available.set()
-
     def remove(self, view: SessionView) -> None:
         """Request the removal of a session's kernels from their agents, without waiting for the
         Hub.
@@ -194,12 +214,15 @@ class Kernels:
         items: list[dict[str, Any]] = []
         views = await self._dispatch_sessions(agent_id)
         user_ids = await self._plans.user_ids([view.row.id for view in views])
+        setups = await self._setups.of([view.row for view in views])
         for view in views:
             try:
                 for kernel in view.kernels:
                     if kernel.agent_id == agent_id and kernel.injection is None:
                         item = {"id": f"prepare-{kernel.id}", "kind": "prepare"}
                         preparation = await self._preparation(view, kernel, user_ids[view.row.id])
+                        if setup := setups.get(view.row.id):
+                            preparation["setup"] = setup.to_json()
                         items.append({**item, **_ids(kernel), **preparation})
             except (Forbidden, Conflict, NotFound, Unavailable) as error:
                 # For example, a folder is no longer shared or a storage host is not responding. End
@@ -213,6 +236,8 @@ class Kernels:
             items.append({**item, "session_id": session_id, "kernel_id": kernel_id})
         for work_id, (kernel, _) in agent.logs.items():
             items.append({"id": work_id, "kind": "logs", **_ids(kernel)})
+        for source in self._sources:
+            items += await source.work_items(agent_id)
         due = [
             i for i in items if now - agent.sent_at.get(i["id"], now - RESEND_AFTER) >= RESEND_AFTER
         ]
@@ -279,8 +304,9 @@ class Kernels:
             reason = str(message) if message else TextTemplate.NOT_PREPARED.text()
             if len(view.kernels) > 1:
                 reason = f"{kernel.hostname} on {agent_id}: {reason}"
+            (output,) = await self._setups.mask(session_id, str(report.get("log") or ""))
             await self._lifecycle.try_apply(
-                session_id, Event.FAILED, reason, result=Result.FAILURE, log=report.get("log")
+                session_id, Event.FAILED, reason, result=Result.FAILURE, log=output or None
             )
 
     def _receive_log(self, agent_id: str, report: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.cluster.image_labels import PREFIX, parse_labels
 from bai_services.core.cluster.model import AgentStatus
-from bai_services.core.coded_text import REPORTED_ENDS, CodedText
+from bai_services.core.coded_text import REPORTED_ENDS, CodedText, TextTemplate
 from bai_services.core.errors import Conflict, NotFound, Unavailable
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.resources import CPU
@@ -26,6 +26,7 @@ from bai_services.core.sessions.lifecycle import (
     command_end,
     result_of,
 )
+from bai_services.core.sessions.setup import SETUP_FILE_VARIABLE
 from bai_services.core.sessions.spec import STORED_OPTIONS, VARIABLES
 from bai_services.db.sessions.kernels import KernelStore, LaunchFacts
 from bai_services.db.sessions.rows import SessionKernels, SessionRow
@@ -37,7 +38,8 @@ from .batch import check_first_launch, command_of
 from .kernel_group import environ_of, new_cluster_key, sub_plans
 from .lifecycle import Lifecycle
 from .requests.requests import Folders
-from .requests.secret_environ import SecretEnviron
+from .requests.secret_environ import SecretEnviron, secret_names
+from .setups import SessionSetups
 
 # Variables that set the number of threads of numerical libraries. Without them, the libraries use
 # all cores of the machine.
@@ -111,6 +113,7 @@ class LaunchPlans:
             "agent-id": facts.agent_id,
             "owner": row.owner,
         }
+        injection = Injection.from_json(kernel.injection or {})
         plan = LaunchPlan(
             session_id=row.id,
             kernel_id=kernel.id,
@@ -131,11 +134,11 @@ class LaunchPlans:
             mounts=tuple(m for m in await self.mounts_of(row) if not m.subpath),
             environ={
                 **_environ(row, facts),
-                **self._secret_environ.decrypt(row.environ),
+                **self._own_environ(row, injection),
                 **_session_environ(row, kernel.id, facts),
                 **environ_of(view, kernel),
             },
-            injection=Injection.from_json(kernel.injection or {}),
+            injection=injection,
             labels={f"bai.{name}": value for name, value in labels.items()},
             is_superadmin=facts.role == Role.SUPERADMIN,
         )
@@ -144,6 +147,16 @@ class LaunchPlans:
         plan = replace(plan, cluster_key=new_cluster_key(row.id))
         subs = sub_plans(view, plan, await self._kernels.kernel_agents(row.id))
         return replace(plan, subs=subs)
+
+    def _own_environ(self, row: SessionRow, injection: Injection) -> dict[str, str]:
+        """Return the variables that the session requested.
+
+        If the agent has written the secret ones to the setup file, they are left out: everyone who
+        may inspect a container can read its environment.
+        """
+        environ = self._secret_environ.decrypt(row.environ)
+        hidden = secret_names(row.environ) if SETUP_FILE_VARIABLE in injection.environ else ()
+        return {name: value for name, value in environ.items() if name not in hidden}
 
 
 class Launch:
@@ -156,7 +169,10 @@ class Launch:
         plans: LaunchPlans,
         lifecycle: Lifecycle,
         clock: Clock,
+        *,
+        setups: SessionSetups,
     ) -> None:
+        self._setups = setups
         self._sessions = sessions
         self._kernels = kernels
         self._plans = plans
@@ -223,7 +239,15 @@ class Launch:
         """Record that all containers of the session have ended; idempotent."""
         authorizer.require(caller, "session.launch")
         row = await self._sessions.find(session_id)
-        end = replace(end, text=end.text[:MAX_REASON_CHARACTERS])
+        text, log, *sub_logs = await self._setups.mask(
+            session_id, end.text, end.log, *end.sub_logs.values()
+        )
+        end = replace(
+            end,
+            text=text[:MAX_REASON_CHARACTERS],
+            log=log,
+            sub_logs=dict(zip(end.sub_logs, sub_logs, strict=True)),
+        )
         for hostname, text in sorted(end.sub_logs.items()):
             await self._kernels.store_log(session_id, text, hostname)
         if row.status not in ENDED and not _is_of_earlier_run(row):
@@ -307,6 +331,8 @@ _REPORTED = {template.value: template.text() for template in REPORTED_ENDS}
 
 def _text_of(end: SessionEnd) -> str | CodedText:
     """Return the reason of a reported end: a coded text if the text is one of ``REPORTED_ENDS``."""
+    if end.reason is EndReason.BOOTSTRAP_FAILED:
+        return TextTemplate.BOOTSTRAP_FAILED.text(message=end.text)
     return _REPORTED.get(end.text, end.text)
 
 

@@ -96,7 +96,7 @@ class Resizes:
         """Start a resize and notify the agent; ``by`` is empty for an elastic session."""
         requested = await self._store.request(session_id, changes, by, self._clock())
         self._lifecycle.notify(requested.session)
-        self._kernels.wake(requested.kernel.agent_id or "")
+        self._kernels.wake([requested.kernel.agent_id or ""])
         return requested
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bai_services.core.accounts.roles import Caller
+from bai_services.db.cluster.image_pulls import ImagePullStore
 from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.sessions.callbacks import CallbackStore
@@ -16,6 +17,7 @@ from bai_services.db.sessions.idle_checks.store import IdleCheckStore
 from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.sessions.resizes import ResizeStore
+from bai_services.db.sessions.setups import SetupStore
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
@@ -53,6 +55,7 @@ from .resizes import Resizes
 from .schedules.runner import ScheduleRunner
 from .schedules.schedules import Schedules
 from .sessions import SessionRecords, Sessions
+from .setups import SessionSetups, Setups
 from .time_limits.activity import SessionActivity
 from .time_limits.deadlines import Deadlines
 from .time_limits.lifetimes import Lifetimes
@@ -68,6 +71,7 @@ class SessionServices:
     options: Options
     previews: SessionPreviews
     templates: Templates
+    setups: Setups
     launch: Launch
     kernels: Kernels
     logs: Logs
@@ -110,10 +114,20 @@ def session_services(
     idle_store, idle_checkers = IdleCheckStore(database), IdleCheckers(context, projects, users)
     usage_sampling = UsageSampling(samples, scheduling.lease, clock)
     secret_environ = SecretEnviron(settings.key)
+    setups = SessionSetups(SetupStore(database), settings.key)
     plans = LaunchPlans(kernel_store, folders, secret_environ)
     resize_store = ResizeStore(database)
     kernel_resizes = KernelResizes(resize_store, store, lifecycle, scheduling.scheduler.wake, clock)
-    kernels = Kernels(kernel_store, store, lifecycle, plans, usage_sampling, kernel_resizes, clock)
+    kernels = Kernels(
+        kernel_store,
+        store,
+        lifecycle,
+        plans,
+        usage_sampling,
+        kernel_resizes,
+        clock,
+        setups=setups,
+    )
     requests = Requests(
         request_store,
         folders,
@@ -122,6 +136,7 @@ def session_services(
         FittingAgents(request_store, scheduling.jit_warmup),
         secret_environ,
         AdvanceReservationStore(database),
+        setups,
     )
     sessions = Sessions(
         store,
@@ -139,7 +154,13 @@ def session_services(
     templates = Templates(context, projects)
     return SessionServices(
         sessions=sessions,
-        options=Options(request_store, requests, folders, scheduling.jit_warmup),
+        options=Options(
+            request_store,
+            requests,
+            folders,
+            scheduling.jit_warmup,
+            None if settings.shows_absent_images else ImagePullStore(database),
+        ),
         previews=SessionPreviews(
             requests,
             request_store,
@@ -150,7 +171,8 @@ def session_services(
             BudgetStore(database),
         ),
         templates=templates,
-        launch=Launch(store, kernel_store, plans, lifecycle, clock),
+        setups=Setups(context, projects, settings.key),
+        launch=Launch(store, kernel_store, plans, lifecycle, clock, setups=setups),
         kernels=kernels,
         logs=Logs(sessions),
         lifetimes=Lifetimes(sessions, time_limits, store, lifecycle, audit),

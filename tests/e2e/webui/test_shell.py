@@ -145,6 +145,34 @@ async def test_keys_are_managed_in_settings(opened: Opener[Shell], hub: RunningH
     await page.get_by_role("button", name="New secret key").first.wait_for()
 
 
+@pytest.mark.checklist("SET-14", "SET-15")
+async def test_session_setup_is_managed_in_settings(opened: Opener[Shell], hub: RunningHub) -> None:
+    ui = await opened(Shell, "user2", "/settings?tab=setup")
+    page = ui.page
+    try:
+        await page.get_by_label("Name", exact=True).fill("WEBUI_TOKEN")
+        await page.get_by_label("Secret", exact=True).click()
+        await page.get_by_label("Value").fill("s3cret-value")
+        await page.get_by_role("button", name="Set variable").click()
+        await page.get_by_role("button", name="Change: WEBUI_TOKEN").wait_for()
+        assert "s3cret-value" not in await page.content()
+        await page.get_by_role("button", name="Add dotfile").click()
+        await page.get_by_label("Path").fill(".vimrc")
+        await page.get_by_label("Content").fill("set nu")
+        await page.get_by_role("button", name="Save and close").click()
+        await page.get_by_role("button", name="Change: .vimrc").wait_for()
+        await page.get_by_label("Script", exact=True).fill("echo ready")
+        await page.get_by_role("button", name="Save", exact=True).click()
+        await page.get_by_role("button", name="Remove: Bootstrap script").wait_for()
+        await page.get_by_role("button", name="Remove: .vimrc").click()
+        await page.locator(".ant-popconfirm .ant-btn-primary").click()
+        await page.get_by_text("No dotfiles").wait_for()
+    finally:
+        with suppress(httpx.HTTPError), hub.rest("user2") as client:
+            for path in ("environ/WEBUI_TOKEN", "dotfiles/.vimrc", "bootstrap"):
+                client.delete(f"/me/{path}")
+
+
 @pytest.mark.checklist("SHELL-08")
 async def test_a_user_changes_the_own_full_name(opened: Opener[Shell], hub: RunningHub) -> None:
     ui = await opened(Shell, "user2", "/settings?tab=account")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.cluster import image_labels
@@ -60,12 +61,27 @@ class StartFacts:
     is_keypair_active: bool = True
 
 
+class PresentImages(Protocol):
+    """Implemented by ``ImagePullStore``."""
+
+    async def present(self, group: str) -> Collection[str]:
+        """Return the names of the images that an agent of the group has."""
+        ...
+
+
 class Options:
     """Lists options for a new session; chooses the project and the group if none is given."""
 
     def __init__(
-        self, store: RequestStore, requests: Requests, vfolders: Folders, jit_warmup: JitWarmup
+        self,
+        store: RequestStore,
+        requests: Requests,
+        vfolders: Folders,
+        jit_warmup: JitWarmup,
+        present_images: PresentImages | None = None,
     ) -> None:
+        """``present_images``: if given, images that no agent has are not offered."""
+        self._present_images = present_images
         self._store = store
         self._requests = requests
         self._vfolders = vfolders
@@ -177,7 +193,11 @@ class Options:
         agents = await self._capacity.read(group.name, lambda: self._store.agents(group.name))
         facts = await self._store.admission_facts(agents.agents, key, group.name, with_pending=True)
         is_active = offer.keypair is not None and offer.keypair.is_active
-        return StartFacts(group, facts, agents, _usable(offer.images, facts), is_active)
+        images = _usable(offer.images, facts)
+        if self._present_images is not None and group.engine == "docker":
+            present = await self._present_images.present(group.name)
+            images = [image for image in images if image.name in present]
+        return StartFacts(group, facts, agents, images, is_active)
 
     async def _of_project(
         self,

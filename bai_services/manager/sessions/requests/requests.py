@@ -93,6 +93,16 @@ class Folders(Protocol):
         ...
 
 
+class DotfileCheck(Protocol):
+    """Implemented by ``manager/sessions/setups.py``."""
+
+    async def check_mounts(
+        self, owner_id: str, project_id: str, mount_paths: Sequence[str]
+    ) -> None:
+        """Raise if a mount of a new session collides with a dotfile."""
+        ...
+
+
 class Requests:
     """Resolves names, applies defaults and checks rules and limits; does not create sessions."""
 
@@ -105,9 +115,11 @@ class Requests:
         agents: FittingAgents,
         secret_environ: SecretEnviron,
         reservations: AdvanceReservationStore,
+        setups: DotfileCheck,
     ) -> None:
         self._reservations = reservations
         self._secret_environ = secret_environ
+        self._setups = setups
         self._callback_reach = callback_reach
         self._store = store
         self._vfolders = vfolders
@@ -214,6 +226,7 @@ class Requests:
         )
         await self._check_subpaths(group.name, mounts)
         session_id = session_id or str(uuid.uuid4())
+        await self._setups.check_mounts(owner.id, project.id, [mount.path for mount in mounts])
         name, hub_server, started_by = _session_names(caller, request, session_id)
         return NewSession(
             id=session_id,

@@ -18,6 +18,7 @@ export type EntityPath =
   | '/project-policies'
   | '/presets'
   | '/images'
+  | '/image-pulls'
   | '/resource-groups'
   | '/agents'
   | '/agent-summaries'

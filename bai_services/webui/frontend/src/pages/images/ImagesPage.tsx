@@ -1,10 +1,14 @@
 import { activationViews, BY_FLAG, type Entity } from '../../components/entities/entity';
 import { EntityPage } from '../../components/entities/EntityPage';
 import { useQuery } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
 import { meQuery } from '../../data/accounts/me';
 import { Aliases } from './Aliases';
 import { AppsForm } from './AppsForm';
+import { ImageAgents } from './ImageAgents';
 import { partsOf } from './imageApps';
+import { PullImages } from './PullImages';
+import { PULLS } from './pulls';
 
 const IMAGES: Entity = {
   name: 'images',
@@ -32,6 +36,7 @@ const IMAGES: Entity = {
     { key: 'is_active', isSortable: true },
     { key: 'is_private', isOptional: true },
     { key: 'digest', isOptional: true },
+    { key: 'registry_digest', isOptional: true },
     { key: 'labels', isOptional: true },
     { key: 'created_at', isSortable: true, isOptional: true }
   ],
@@ -57,17 +62,28 @@ const IMAGES: Entity = {
 /** Registered images with their limits and labels, aliases and apps. */
 export function ImagesPage() {
   const { data: me } = useQuery(meQuery);
+  const navigate = useNavigate();
   const isWriter = IMAGES.writers.some(role => role === me?.role);
   return (
     <EntityPage
       path="/images"
       title="pages.images"
-      entities={[IMAGES]}
-      details={(_, image) =>
-        isWriter && (
+      entities={[IMAGES, PULLS]}
+      toolbar={() => (
+        <PullImages
+          onPulled={() => void navigate({ to: '/images', search: { tab: PULLS.name } })}
+        />
+      )}
+      details={(entity, image) =>
+        entity === IMAGES && (
           <>
-            <Aliases image={image} />
-            <AppsForm key={JSON.stringify(image['labels'])} image={image} />
+            <ImageAgents image={image} />
+            {isWriter && (
+              <>
+                <Aliases image={image} />
+                <AppsForm key={JSON.stringify(image['labels'])} image={image} />
+              </>
+            )}
           </>
         )
       }

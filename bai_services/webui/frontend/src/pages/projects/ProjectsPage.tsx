@@ -1,6 +1,7 @@
 import { EntityPage } from '../../components/entities/EntityPage';
 import { Members } from './Members';
 import { BUDGETS } from './budgets';
+import { ProjectSetup } from './ProjectSetup';
 import { DOMAINS, PROJECTS } from './projects';
 
 /** Projects with their members, their budgets, and domains. */
@@ -10,7 +11,14 @@ export function ProjectsPage() {
       path="/projects"
       title="pages.projects"
       entities={[PROJECTS, BUDGETS, DOMAINS]}
-      details={(entity, item) => entity === PROJECTS && <Members project={String(item['id'])} />}
+      details={(entity, item) =>
+        entity === PROJECTS && (
+          <>
+            <Members project={String(item['id'])} />
+            <ProjectSetup project={String(item['id'])} />
+          </>
+        )
+      }
     />
   );
 }

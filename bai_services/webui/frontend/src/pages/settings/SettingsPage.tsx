@@ -1,6 +1,7 @@
 import { Tabs, Typography } from 'antd';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { SessionSetup } from '../../components/setup/SessionSetup';
 import { Accesses } from './Accesses';
 import { Account } from './Account';
 import { Keypairs } from './Keypairs';
@@ -26,6 +27,7 @@ export function SettingsPage() {
     'ssh-keys': <SshKeys />,
     keypairs: <Keypairs />,
     notifications: <Notifications />,
+    setup: <SessionSetup isWritable />,
     accesses: <Accesses />,
     requests: <Requests {...search} />
   };

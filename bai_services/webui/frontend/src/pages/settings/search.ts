@@ -6,6 +6,7 @@ export const TABS = [
   'ssh-keys',
   'keypairs',
   'notifications',
+  'setup',
   'accesses',
   'requests'
 ] as const;

@@ -1,0 +1,120 @@
+"""Images on agents: pulls ahead of the first session, and eviction of unused images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class PullStatus(StrEnum):
+    PENDING = "pending"
+    PULLING = "pulling"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+OPEN_PULLS = frozenset({PullStatus.PENDING, PullStatus.PULLING})
+# An image is not evicted within this time after its last use: the spawner may be about to start a
+# container.
+MIN_UNUSED_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePull:
+    """The request to pull an image to an agent, and its progress.
+
+    ``percent`` is None while no size is known. ``message`` is the reason of a failure.
+    """
+
+    id: str
+    created_at: datetime
+    changed_at: datetime
+    image_id: str
+    image: str
+    agent_id: str
+    resource_group: str
+    status: str
+    percent: int | None
+    message: str
+    requested_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageOnAgent:
+    """An image on an agent.
+
+    ``is_current``: the image has the registered digest; None if one of the two is unknown.
+    """
+
+    agent_id: str
+    resource_group: str
+    status: str
+    digest: str
+    is_current: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentImages:
+    """The images that an agent has reported: the digest by name, empty if it is unknown."""
+
+    agent_id: str
+    resource_group: str
+    engine: str
+    architecture: str
+    status: str
+    digests: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredImage:
+    """An image on the disk of a machine.
+
+    ``last_used`` is in seconds since the epoch; None for an image that bai-hub has never used.
+    """
+
+    id: str
+    size_bytes: int
+    last_used: float | None
+    has_containers: bool
+
+
+def digest_state(registered: str, on_agent: str) -> bool | None:
+    """Return whether an agent has the registered digest; None if one of them is unknown."""
+    return registered == on_agent if registered and on_agent else None
+
+
+def lacks(agent: AgentImages, image: str, architecture: str, digest: str) -> bool:
+    """Return whether an image must be pulled to an agent: it can run it, but lacks that version."""
+    if agent.engine != "docker" or agent.architecture != architecture:
+        return False
+    if image not in agent.digests:
+        return True
+    return digest_state(digest, agent.digests[image]) is False
+
+
+def choose_evictions(
+    images: Iterable[StoredImage], used_bytes: int, limit_bytes: int, now: float
+) -> Sequence[str]:
+    """Return the ids of the images to remove, the least recently used one first.
+
+    Images are removed until at most ``limit_bytes`` are used. Images that have containers, were
+    used within ``MIN_UNUSED_SECONDS``, or were never used by bai-hub, are kept. Layers that images
+    share make the estimate too large, so measure again after the removal.
+    """
+    candidates = [
+        (image.last_used, image.id, image.size_bytes)
+        for image in images
+        if image.last_used is not None
+        and not image.has_containers
+        and now - image.last_used >= MIN_UNUSED_SECONDS
+    ]
+    chosen: list[str] = []
+    for _, image_id, size in sorted(candidates):
+        if used_bytes <= limit_bytes:
+            break
+        chosen.append(image_id)
+        used_bytes -= size
+    return chosen

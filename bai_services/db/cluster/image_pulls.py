@@ -1,0 +1,199 @@
+"""Store of pulls: requests to pull images to agents, with their progress."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.audit import AuditEntry
+from bai_services.core.cluster.image_store import OPEN_PULLS, AgentImages, ImagePull, PullStatus
+from bai_services.core.cluster.model import AgentStatus
+from bai_services.core.errors import NotFound
+from bai_services.core.listing import ListQuery, Page
+
+from ..audit import record
+from ..database import Database
+from ..listing import Listing
+from ..tables.cluster import agents, image_pulls, images
+
+_PULLS = (
+    sa.select(
+        image_pulls,
+        images.c.name.label("image"),
+        agents.c.resource_group,
+    )
+    .join_from(image_pulls, images, image_pulls.c.image_id == images.c.id)
+    .join(agents, image_pulls.c.agent_id == agents.c.id)
+)
+_LISTING = Listing(
+    columns={
+        **{c.name: c for c in image_pulls.columns},
+        "image": images.c.name,
+        "resource_group": agents.c.resource_group,
+    },
+    default_sort=("-created_at", "id"),
+)
+_IS_OPEN = image_pulls.c.status.in_(sorted(OPEN_PULLS))
+
+
+@dataclass(frozen=True, slots=True)
+class PullWork:
+    """A pull that an agent must execute; with ``digest``, exactly that version."""
+
+    id: str
+    agent_id: str
+    image: str
+    digest: str
+
+
+class ImagePullStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(self, query: ListQuery) -> Page[ImagePull]:
+        async with self._db.read() as tx:
+            return await _LISTING.page(tx, _PULLS, query, ImagePull)
+
+    async def agents(self, group: str | None = None) -> list[AgentImages]:
+        """Return the images of the agents that are not terminated, of one group or of all."""
+        select = (
+            sa.select(
+                agents.c.id,
+                agents.c.resource_group,
+                agents.c.engine,
+                agents.c.architecture,
+                agents.c.status,
+                agents.c.facts,
+            )
+            .where(agents.c.status != AgentStatus.TERMINATED)
+            .order_by(agents.c.id)
+        )
+        if group is not None:
+            select = select.where(agents.c.resource_group == group)
+        async with self._db.read() as tx:
+            rows = await tx.execute(select)
+            return [
+                AgentImages(
+                    row.id,
+                    row.resource_group,
+                    row.engine,
+                    row.architecture,
+                    row.status,
+                    _digests(row.facts or {}),
+                )
+                for row in rows
+            ]
+
+    async def present(self, group: str) -> set[str]:
+        """Return the names of the images that an agent of a group has."""
+        return {
+            name
+            for agent in await self.agents(group)
+            if agent.status == AgentStatus.ALIVE
+            for name in agent.digests
+        }
+
+    async def create(
+        self,
+        wanted: Sequence[tuple[str, str]],
+        requested_by: str,
+        at: datetime,
+        before: datetime,
+        audit: AuditEntry,
+    ) -> None:
+        """Insert pulls of (image id, agent id) pairs; replace ended ones of the same pair.
+
+        Pulls that have ended before ``before`` are deleted.
+        """
+        async with self._db.write() as tx:
+            await tx.execute(
+                image_pulls.delete().where(~_IS_OPEN, image_pulls.c.changed_at < before)
+            )
+            for image_id, agent_id in sorted(wanted):
+                is_pair = sa.and_(
+                    image_pulls.c.image_id == image_id, image_pulls.c.agent_id == agent_id
+                )
+                await tx.execute(image_pulls.delete().where(is_pair, ~_IS_OPEN))
+                if await tx.scalar(sa.select(image_pulls.c.id).where(is_pair)) is None:
+                    await tx.execute(
+                        image_pulls.insert().values(
+                            id=str(uuid.uuid4()),
+                            created_at=at,
+                            changed_at=at,
+                            image_id=image_id,
+                            agent_id=agent_id,
+                            status=PullStatus.PENDING,
+                            message="",
+                            requested_by=requested_by,
+                        )
+                    )
+            await record(tx, audit)
+
+    async def open(self) -> list[PullWork]:
+        """Return all pulls that have not ended, oldest first."""
+        select = (
+            sa.select(
+                image_pulls.c.id,
+                image_pulls.c.agent_id,
+                images.c.name.label("image"),
+                images.c.digest,
+            )
+            .join_from(image_pulls, images, image_pulls.c.image_id == images.c.id)
+            .where(_IS_OPEN)
+            .order_by(image_pulls.c.created_at, image_pulls.c.id)
+        )
+        async with self._db.read() as tx:
+            return [PullWork(**row) for row in (await tx.execute(select)).mappings()]
+
+    async def change(
+        self,
+        pull_id: str,
+        agent_id: str | None,
+        values: Mapping[str, Any],
+        image: Mapping[str, Any] | None = None,
+        audit: AuditEntry | None = None,
+    ) -> None:
+        """Change a pull that has not ended, and the image after a completed pull.
+
+        ``image`` has ``digest`` (of the pulled image), ``registry_digest`` and ``size_bytes``. A
+        registered digest is kept: a tag that has moved in the registry does not replace it.
+
+        Raises
+        ------
+        NotFound
+            If the pull does not exist, has ended, or belongs to another agent.
+        """
+        is_pull = sa.and_(image_pulls.c.id == pull_id, _IS_OPEN)
+        if agent_id is not None:
+            is_pull &= image_pulls.c.agent_id == agent_id
+        async with self._db.write() as tx:
+            changed = await tx.execute(image_pulls.update().where(is_pull).values(values))
+            if not changed.rowcount:
+                raise NotFound("there is no such pull, or it has ended", pull=pull_id)
+            if image is not None:
+                of_pull = sa.select(image_pulls.c.image_id).where(image_pulls.c.id == pull_id)
+                row = images.c.id.in_(of_pull)
+                await tx.execute(
+                    images.update().where(row).values(registry_digest=image["registry_digest"])
+                )
+                await tx.execute(
+                    images.update()
+                    .where(row, images.c.digest == "")
+                    .values(digest=image["digest"], size_bytes=image["size_bytes"])
+                )
+            if audit is not None:
+                await record(tx, audit)
+
+
+def _digests(facts: Mapping[str, Any]) -> dict[str, str]:
+    digests = facts.get("image_digests")
+    known = digests if isinstance(digests, dict) else {}
+    names = facts.get("images")
+    return {str(name): str(known.get(name) or "") for name in names or () if isinstance(name, str)}

@@ -1,0 +1,172 @@
+"""Store of session setups and of the secrets that sessions have received."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.roles import Role
+from bai_services.core.audit import AuditEntry
+from bai_services.core.errors import NotFound
+from bai_services.core.record_fields import fields_of
+from bai_services.core.sessions.setup import BootstrapScript, Dotfile, Setup, Variable
+
+from ..audit import record
+from ..database import Database
+from ..integrity import insert_ignoring
+from ..scheduling.caps import CHUNK
+from ..tables.accounts import projects, users
+from ..tables.setups import session_secrets, setups
+
+Part = TypeVar("Part", Variable, Dotfile, BootstrapScript)
+
+
+@dataclass(frozen=True, slots=True)
+class SetupOwner:
+    """The user or project that a setup belongs to."""
+
+    kind: Literal["user", "project"]
+    id: str
+
+    @property
+    def key(self) -> str:
+        """The primary key of the setup."""
+        return f"{self.kind}-{self.id}"
+
+
+class SetupStore:
+    """Each public method is one transaction. Values of secret variables stay encrypted."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def of(self, owner: SetupOwner) -> Setup:
+        async with self._db.read() as tx:
+            return (await _read(tx, [owner.key])).get(owner.key, Setup())
+
+    async def of_sessions(
+        self, owners: Sequence[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], tuple[Setup, Setup]]:
+        """Return the setups of the project and the owner for each (owner id, project id).
+
+        The setup of a project is reduced to the part that applies to the owner.
+        """
+        users_of = [SetupOwner("user", owner_id) for owner_id, _ in owners]
+        projects_of = [SetupOwner("project", project_id) for _, project_id in owners]
+        async with self._db.read() as tx:
+            found = await _read(tx, sorted({one.key for one in (*users_of, *projects_of)}))
+            if not found:
+                return {}
+            roles = await _roles(tx, sorted({owner_id for owner_id, _ in owners}))
+        return {
+            (user.id, project.id): (
+                found.get(project.key, Setup()).for_owner(roles[user.id]),
+                found.get(user.key, Setup()),
+            )
+            for user, project in zip(users_of, projects_of, strict=True)
+            if user.id in roles
+        }
+
+    async def change(
+        self, owner: SetupOwner, change: Callable[[Setup], Setup], audit: AuditEntry
+    ) -> Setup:
+        """Replace a setup by ``change`` of it and return the new one.
+
+        Raises
+        ------
+        NotFound
+            If the user or project does not exist.
+        """
+        table = users if owner.kind == "user" else projects
+        async with self._db.write() as tx:
+            # Lock the owner: of two concurrent changes, the second must see the first.
+            lock = sa.select(table.c.id).where(table.c.id == owner.id).with_for_update()
+            if await tx.scalar(lock) is None:
+                raise NotFound(f"the {owner.kind} does not exist")
+            old = (await _read(tx, [owner.key])).get(owner.key, Setup())
+            new = change(old)
+            await tx.execute(setups.delete().where(setups.c.id == owner.key))
+            if new != Setup():
+                values = {"id": owner.key, f"{owner.kind}_id": owner.id, **_to_row(new)}
+                await tx.execute(setups.insert().values(values))
+            await record(tx, audit)
+        return new
+
+    async def keep_secrets(self, session_id: str, encrypted: str) -> str:
+        """Store the secrets of a session unless it has some already; return the stored ones."""
+        async with self._db.write() as tx:
+            stored = await _secrets_of(tx, session_id)
+            if stored is None:
+                values = {"session_id": session_id, "encrypted": encrypted}
+                await tx.execute(insert_ignoring(tx, session_secrets).values(values))
+                stored = await _secrets_of(tx, session_id)
+        return stored or encrypted
+
+    async def secrets_of(self, session_id: str) -> str | None:
+        """Return the encrypted secrets of a session; None if it has none."""
+        async with self._db.read() as tx:
+            return await _secrets_of(tx, session_id)
+
+
+_SECRETS_OF = sa.select(session_secrets.c.encrypted).where(
+    session_secrets.c.session_id == sa.bindparam("of_session")
+)
+_SETUPS = sa.select(setups).where(setups.c.id.in_(sa.bindparam("keys", expanding=True)))
+_ROLES = sa.select(users.c.id, users.c.role).where(
+    users.c.id.in_(sa.bindparam("ids", expanding=True))
+)
+
+
+async def _secrets_of(tx: AsyncConnection, session_id: str) -> str | None:
+    encrypted: str | None = await tx.scalar(_SECRETS_OF, {"of_session": session_id})
+    return encrypted
+
+
+async def _read(tx: AsyncConnection, keys: Sequence[str]) -> dict[str, Setup]:
+    found: dict[str, Setup] = {}
+    for start in range(0, len(keys), CHUNK):
+        rows = await tx.execute(_SETUPS, {"keys": keys[start : start + CHUNK]})
+        found |= {row["id"]: _from_row(row) for row in rows.mappings()}
+    return found
+
+
+async def _roles(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, Role]:
+    found: dict[str, Role] = {}
+    for start in range(0, len(ids), CHUNK):
+        rows = await tx.execute(_ROLES, {"ids": ids[start : start + CHUNK]})
+        found |= {row.id: Role(row.role) for row in rows}
+    return found
+
+
+def _to_row(setup: Setup) -> dict[str, Any]:
+    return {
+        "variables": [_to_json(one) for one in setup.variables],
+        "dotfiles": [_to_json(one) for one in setup.dotfiles],
+        # Not None, which SQLAlchemy would store as the JSON text "null".
+        "bootstrap": sa.null() if setup.bootstrap is None else _to_json(setup.bootstrap),
+    }
+
+
+def _from_row(row: sa.RowMapping) -> Setup:
+    bootstrap = row["bootstrap"]
+    return Setup(
+        tuple(_from_json(Variable, one) for one in row["variables"]),
+        tuple(_from_json(Dotfile, one) for one in row["dotfiles"]),
+        None if bootstrap is None else _from_json(BootstrapScript, bootstrap),
+    )
+
+
+def _to_json(part: Variable | Dotfile | BootstrapScript) -> dict[str, Any]:
+    return {**fields_of(part), "changed_at": part.changed_at.isoformat()}
+
+
+def _from_json(make: Callable[..., Part], data: Mapping[str, Any]) -> Part:
+    part = make(**data)
+    return replace(
+        part, changed_at=datetime.fromisoformat(data["changed_at"]), role=Role(data["role"])
+    )

@@ -1,0 +1,48 @@
+import { queryOptions, useMutation } from '@tanstack/react-query';
+import { allItems } from '../allItems';
+import { api, unwrap } from '../client';
+import { queries } from '../queries';
+
+const refresh = () => queries.invalidateQueries({ queryKey: ['entities'] });
+
+/** The names of the active images, or of the resource groups, for a choice. */
+export const imageNamesQuery = queryOptions({
+  queryKey: ['entities', '/images', 'names'],
+  queryFn: ({ signal }) =>
+    allItems(page =>
+      unwrap(api.GET('/images', { signal, params: { query: { ...page, sort: 'name' } } }))
+    )
+});
+
+export const groupNamesQuery = queryOptions({
+  queryKey: ['entities', '/resource-groups', 'names'],
+  queryFn: ({ signal }) =>
+    allItems(page =>
+      unwrap(api.GET('/resource-groups', { signal, params: { query: { ...page, sort: 'name' } } }))
+    )
+});
+
+/** The agents that have an image. */
+export const imageAgentsQuery = (id: string) =>
+  queryOptions({
+    queryKey: ['entities', '/images', 'agents', id],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/images/{key}/agents', { signal, params: { path: { key: id } } }))
+  });
+
+/** Pull images to the agents of a resource group that lack them. */
+export function useCreatePulls() {
+  return useMutation({
+    mutationFn: (body: { images: string[]; resource_group: string }) =>
+      unwrap(api.POST('/image-pulls', { body })),
+    onSettled: refresh
+  });
+}
+
+export function useCancelPull() {
+  return useMutation({
+    mutationFn: (id: string) =>
+      unwrap(api.DELETE('/image-pulls/{key}', { params: { path: { key: id } } })),
+    onSettled: refresh
+  });
+}

@@ -1,0 +1,23 @@
+import { Typography } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { SessionSetup } from '../../components/setup/SessionSetup';
+import { meQuery } from '../../data/accounts/me';
+import { PROJECTS } from './projects';
+
+/** What new sessions of a project get; its administrators change it. */
+export function ProjectSetup({ project }: { project: string }) {
+  const { t } = useTranslation();
+  const { data: me } = useQuery(meQuery);
+  return (
+    <>
+      <Typography.Title level={5} style={{ marginTop: 24 }}>
+        {t('projects.setup')}
+      </Typography.Title>
+      <SessionSetup
+        project={project}
+        isWritable={PROJECTS.writers.some(role => role === me?.role)}
+      />
+    </>
+  );
+}

@@ -1,0 +1,70 @@
+"""Which agents lack an image, and which images are evicted."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.core.cluster.image_store import (
+    MIN_UNUSED_SECONDS,
+    AgentImages,
+    StoredImage,
+    choose_evictions,
+    digest_state,
+    lacks,
+)
+
+NOW = 100_000.0
+IMAGES = st.lists(
+    st.tuples(
+        st.integers(1, 9),
+        st.none() | st.sampled_from([0.0, 10.0, 20.0, NOW - MIN_UNUSED_SECONDS, NOW - 1]),
+        st.booleans(),
+    ),
+    max_size=6,
+).map(lambda rows: [StoredImage(f"i{number}", *row) for number, row in enumerate(rows)])
+
+
+@given(images=IMAGES, others=st.integers(0, 9), limit=st.integers(0, 40))
+def test_only_as_many_images_as_needed_are_evicted_the_least_recently_used_first(
+    images: list[StoredImage], others: int, limit: int
+) -> None:
+    used = others + sum(image.size_bytes for image in images)
+    # Oracle: evict one image after the other, and look for the next one from scratch each time.
+    left, evicted, size = list(images), [], used
+    while size > limit:
+        free = [
+            image
+            for image in left
+            if not image.has_containers
+            and image.last_used is not None
+            and image.last_used + MIN_UNUSED_SECONDS <= NOW
+        ]
+        if not free:
+            break
+        oldest = min(free, key=lambda image: (image.last_used or 0, image.id))
+        left.remove(oldest)
+        evicted.append(oldest.id)
+        size -= oldest.size_bytes
+    assert list(choose_evictions(images, used, limit, NOW)) == evicted
+
+
+@pytest.mark.parametrize(
+    ("digests", "digest", "expected"),
+    [
+        pytest.param({}, "", True, id="absent"),
+        pytest.param({"py:1": "sha256:a"}, "", False, id="present, any version"),
+        pytest.param({"py:1": "sha256:a"}, "sha256:a", False, id="the registered version"),
+        pytest.param({"py:1": "sha256:a"}, "sha256:b", True, id="another version"),
+        pytest.param({"py:1": ""}, "sha256:b", False, id="built on the machine"),
+    ],
+)
+def test_agents_that_lack_an_image(digests: dict[str, str], digest: str, expected: bool) -> None:
+    def agent(engine: str, architecture: str) -> AgentImages:
+        return AgentImages("a", "g", engine, architecture, "ALIVE", digests)
+
+    assert lacks(agent("docker", "x86_64"), "py:1", "x86_64", digest) is expected
+    assert not lacks(agent("process", "x86_64"), "py:1", "x86_64", digest)
+    assert not lacks(agent("docker", "aarch64"), "py:1", "x86_64", digest)
+    assert digest_state("", "x") is None
