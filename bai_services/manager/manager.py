@@ -22,7 +22,9 @@ from .health import HealthCheck
 from .hub.client import Hub
 from .hub.services import server_services
 from .mail.mails import Mails
-from .metrics import Metrics, MetricsEndpoint
+from .metrics import Metrics
+from .metrics_endpoint import MetricsEndpoint
+from .operations.read_only import ReadOnlyPeriods
 from .operations.services import operation_services
 from .operations.system import System
 from .scheduling.services import scheduling_services
@@ -45,6 +47,7 @@ class Manager:
         self.events = Events()
         self.feed = Feed(self.events, database)
         self.lifecycle = Lifecycle(SessionStore(database), self.events, clock)
+        self.read_only = ReadOnlyPeriods(database, clock)
         context = ManagerContext(
             database=database,
             clock=clock,
@@ -52,6 +55,7 @@ class Manager:
             events=self.events,
             capacity_changed=self.capacity_changed,
             sign_outs_due=self.sign_outs_due,
+            read_only=self.read_only,
         )
         self.mails = Mails(
             database,
@@ -72,6 +76,7 @@ class Manager:
             events=self.events,
             lifecycle=self.lifecycle,
             scheduling=self.scheduling,
+            metrics=self.metrics,
             folders=self.folders.mounts,
             projects=self.accounts.projects,
             users=self.accounts.users,
@@ -96,7 +101,14 @@ class Manager:
         self.drain = Drain(self.scheduling.scheduler, self.servers.starter)
         self.health = HealthCheck(database, self.hub, self.scheduling.lease)
         self.system = System(database, self.health, clock)
-        self.metrics_endpoint = MetricsEndpoint(database, self.metrics)
+        self.metrics_endpoint = MetricsEndpoint(
+            database,
+            self.metrics,
+            clock,
+            lease=self.scheduling.lease,
+            wait_states=self.scheduling.wait_states,
+            hosts=self.folders.storage_hosts.all,
+        )
         self.lifecycle.listen(self.metrics.count_status_change)
 
     async def start(self) -> None:
@@ -108,11 +120,11 @@ class Manager:
         self.mails.start()
         self.scheduling.counter_audit.start()
         self.audit_chain.start()
-        self.operations.maintenances.start()
+        self.read_only.start()
 
     async def stop(self) -> None:
         """Stop the loops, wait for them, and close the connections to the Hub and the database."""
-        await self.operations.maintenances.stop()
+        await self.read_only.stop()
         await self.audit_chain.stop()
         await self.scheduling.counter_audit.stop()
         await self.mails.stop()

@@ -95,7 +95,7 @@ def account_services(
         sign_ins=sign_ins,
         one_time_codes=one_time_codes,
         external_sign_ins=ExternalSignIns(context, users, one_time_codes, lockouts, metrics),
-        deletions=AccountDeletions(sign_ins, users),
+        deletions=AccountDeletions(context, sign_ins, users),
         token_revocations=token_revocations,
         password_resets=PasswordResets(context, mails, passwords, limits, token_revocations),
         sign_ups=SignUps(context, mails, passwords, limits, secrets),

@@ -19,6 +19,7 @@ from bai_services.db.sessions.store import SessionStore
 
 from ..clock import Clock
 from ..loop import Loop
+from ..metrics import Metrics
 from ..sessions.lifecycle import Lifecycle
 from .fair_usage import FairUsage
 from .idle_scheduling import WorkGate, loop_pauser, wait_until_idle
@@ -71,6 +72,7 @@ class Scheduler:
         clock: Clock,
         *,
         jit_warmup: JitWarmup,
+        metrics: Metrics,
     ) -> None:
         self._store = store
         self._sessions = sessions
@@ -78,6 +80,7 @@ class Scheduler:
         self._usage = usage
         self._lifecycle = lifecycle
         self._clock = clock
+        self._metrics = metrics
         self._queue: Queue | None = None
         self._queue_snapshot: QueueSnapshot | None = None
         self._query_tasks: set[asyncio.Task[object]] = set()
@@ -196,7 +199,8 @@ class Scheduler:
         try:
             async with self._in_use:
                 if not self._is_drained:
-                    await self._pass(token)
+                    with self._metrics.pass_seconds.time():
+                        await self._pass(token)
         except StaleLease:
             self._queue = None
             self.lease.lost()
@@ -221,6 +225,8 @@ class Scheduler:
             part = result.decisions[start : start + size]
             committed = await self._store.commit(part, self._clock(), token)
             lost += len(committed.lost)
+            self._metrics.placed.inc(len(committed.placed))
+            self._metrics.conflicts.inc(len(committed.lost))
             await self._notify_placed(committed.placed)
         self._conflict_count = self._conflict_count + 1 if lost else 0
         if lost:

@@ -55,6 +55,7 @@ def scheduling_services(
             wait_states,
             clock,
             jit_warmup=jit_warmup,
+            metrics=metrics,
         ),
         counter_audit=CounterAudit(AllocationStore(database), metrics, clock),
     )
