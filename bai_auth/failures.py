@@ -9,6 +9,7 @@ from tornado.web import HTTPError
 
 from bai_services.core import errors
 from bai_services.core.accounts.passwords import MIN_LENGTH, OVERLOADED
+from bai_services.core.operations.maintenances import READ_ONLY
 from bai_services.i18n.catalogue import Translator
 
 # Keys of the texts for the manager's reasons to deny a sign-in. Any other reason gets the text for
@@ -89,6 +90,8 @@ def sign_in_failed(error: errors.BaiError, translate: Translator) -> SignInFaile
     seconds = _seconds(error)
     if error.details.get("reason") == OVERLOADED:
         text = translate("sign_in.overloaded", count=seconds)
+    elif error.details.get("reason") == READ_ONLY:
+        text = translate("sign_in.read_only")
     elif is_blocked:
         text = blocked_text(seconds, translate)
     else:

@@ -126,6 +126,7 @@ class VerifyEmailHandler(SignUpHandler):
         body = {
             "token": self.field("token")[:255],
             "password": self.field("password", strip=False),
+            "rules": self.self_service.sign_up_rules(),
             **self.caller_fields(),
         }
         try:

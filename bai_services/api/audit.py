@@ -70,6 +70,8 @@ class ChainVerification(ResponseModel):
     """``position`` and ``hash`` belong to the last verified entry.
 
     If ``is_complete`` is false and there is no problem, continue with ``after=position``.
+    ``anchor_position`` and ``anchor_hash`` belong to the last entry that was removed because of its
+    age.
     """
 
     checked: int
@@ -78,6 +80,8 @@ class ChainVerification(ResponseModel):
     is_complete: bool
     unchained: int
     problem: ChainProblem | None
+    anchor_position: int
+    anchor_hash: str
 
 
 class AuditLogHandler(APIHandler):

@@ -223,7 +223,7 @@ async def _result(
     if caller is not None and not (
         declared.works_when_read_only or handler.request.method in READ_METHODS
     ):
-        handler.manager.operations.maintenances.require_writable(caller)
+        handler.manager.read_only.require_writable(caller.role)
     if not declared.is_expensive or caller is None or caller.user_id is None:
         return await method(handler, **arguments)
     limit: CallerLimit = handler.settings.setdefault("expensive_calls", CallerLimit())

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from tornado.web import RequestHandler
 
 from bai_services.core.accounts.roles import Caller, Role
-from bai_services.manager.metrics import CONTENT_TYPE, Metrics
+from bai_services.manager.metrics import Metrics
+from bai_services.manager.metrics_endpoint import CONTENT_TYPE
 
 from .base import APIHandler, operation
 from .openapi import path_of
@@ -64,7 +65,7 @@ def _level_of(status: int, caller: Caller | None) -> int:
         return logging.WARNING
     # Successful requests of the Hub and of agents are too many for the log; the manager's services
     # log the important actions.
-    is_component = caller is not None and caller.role in (Role.HUB, Role.AGENT)
+    is_component = caller is not None and caller.role in (Role.HUB, Role.AGENT, Role.SCRAPER)
     return logging.DEBUG if is_component and status < 400 else logging.INFO
 
 

@@ -98,6 +98,14 @@ class Database:
                     await tx.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
                 yield tx
 
+    def connection_counts(self) -> dict[str, int]:
+        """Return the number of connections in use, and their maximum number (``limit``)."""
+        engines = {self._engine, self._reader}
+        per_engine = CONNECTIONS if self.is_sqlite else 2 * CONNECTIONS
+        # Both pools are queues: ``create_async_engine`` has got their size.
+        used = sum(engine.pool.checkedout() for engine in engines)  # type: ignore[attr-defined]
+        return {"used": used, "limit": per_engine * len(engines)}
+
     async def check(self) -> None:
         """Raise ``Unavailable`` unless the database executes a query."""
         async with self.read() as tx:

@@ -40,7 +40,8 @@ class ChainVerification:
 
     ``position`` and ``hash`` belong to the entry from which the next verification can continue.
     ``is_complete``: the end of the chain was reached. ``unchained`` is the number of new entries
-    that are not in the chain yet.
+    that are not in the chain yet. ``anchor_position`` and ``anchor_hash`` belong to the last entry
+    that was removed because of its age; 0 if none was removed.
     """
 
     checked: int
@@ -49,6 +50,8 @@ class ChainVerification:
     is_complete: bool
     unchained: int
     problem: ChainProblem | None
+    anchor_position: int
+    anchor_hash: str
 
 
 class AuditChain:
@@ -121,7 +124,16 @@ class AuditChain:
                 f"entry {stray.id} is outside the chain: its position {stray.position} is not "
                 "between the first and the last position",
             )
-        return ChainVerification(checked, position, previous, is_complete, unchained, problem)
+        return ChainVerification(
+            checked,
+            position,
+            previous,
+            is_complete,
+            unchained,
+            problem,
+            state.anchor_position,
+            state.anchor_hash,
+        )
 
     async def _append(self) -> bool:
         """Chain one batch; return whether there may be more entries."""

@@ -10,11 +10,15 @@ from bai_services.db.database import Database
 from .audit import Audit
 from .clock import Clock
 from .events import Events
+from .operations.read_only import ReadOnlyPeriods
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerContext:
-    """``capacity_changed`` wakes the scheduler. ``sign_outs_due`` wakes the sign-out loops."""
+    """``capacity_changed`` wakes the scheduler. ``sign_outs_due`` wakes the sign-out loops.
+
+    ``read_only`` has the periods in which users can change nothing.
+    """
 
     database: Database
     clock: Clock
@@ -22,3 +26,4 @@ class ManagerContext:
     events: Events
     capacity_changed: Callable[[], None]
     sign_outs_due: Callable[[], None]
+    read_only: ReadOnlyPeriods

@@ -22,8 +22,10 @@ from .health import HealthCheck
 from .hub.client import Hub
 from .hub.services import server_services
 from .mail.mails import Mails
-from .metrics import Metrics, MetricsEndpoint
+from .metrics import Metrics
+from .metrics_endpoint import MetricsEndpoint
 from .notifications.services import notification_services
+from .operations.read_only import ReadOnlyPeriods
 from .operations.services import operation_services
 from .operations.system import System
 from .scheduling.advance_reservations import AdvanceReservations
@@ -47,6 +49,7 @@ class Manager:
         self.events = Events()
         self.feed = Feed(self.events, database)
         self.lifecycle = Lifecycle(SessionStore(database), self.events, clock)
+        self.read_only = ReadOnlyPeriods(database, clock)
         context = ManagerContext(
             database=database,
             clock=clock,
@@ -54,6 +57,7 @@ class Manager:
             events=self.events,
             capacity_changed=self.capacity_changed,
             sign_outs_due=self.sign_outs_due,
+            read_only=self.read_only,
         )
         self.mails = Mails(
             database,
@@ -79,6 +83,7 @@ class Manager:
             events=self.events,
             lifecycle=self.lifecycle,
             scheduling=self.scheduling,
+            metrics=self.metrics,
             folders=self.folders.mounts,
             projects=self.accounts.projects,
             users=self.accounts.users,
@@ -115,7 +120,14 @@ class Manager:
         self.drain = Drain(self.scheduling.scheduler, self.servers.starter)
         self.health = HealthCheck(database, self.hub, self.scheduling.lease)
         self.system = System(database, self.health, clock)
-        self.metrics_endpoint = MetricsEndpoint(database, self.metrics)
+        self.metrics_endpoint = MetricsEndpoint(
+            database,
+            self.metrics,
+            clock,
+            lease=self.scheduling.lease,
+            wait_states=self.scheduling.wait_states,
+            hosts=self.folders.storage_hosts.all,
+        )
         self.lifecycle.listen(self.metrics.count_status_change)
 
     async def start(self) -> None:
@@ -129,9 +141,11 @@ class Manager:
         self.audit_chain.start()
         self.operations.maintenances.start()
         self.notifications.start()
+        self.read_only.start()
 
     async def stop(self) -> None:
         """Stop the loops, wait for them, and close the connections to the Hub and the database."""
+        await self.read_only.stop()
         await self.notifications.stop()
         await self.operations.maintenances.stop()
         await self.audit_chain.stop()

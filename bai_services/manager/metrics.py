@@ -1,19 +1,11 @@
-"""Prometheus metrics of the manager, in a separate registry."""
+"""Prometheus metrics that the manager counts, in a separate registry."""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from bai_services.core.accounts.roles import Caller
-from bai_services.core.cluster.model import AgentStatus
-from bai_services.core.sessions.lifecycle import LIVE, Status
-from bai_services.db.counts import CountStore
-from bai_services.db.database import Database
+from bai_services.core.sessions.lifecycle import Status
 from bai_services.db.sessions.rows import SessionRow
-
-from .accounts import authorizer
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
@@ -45,9 +37,8 @@ class Metrics:
             ["outcome"],
             registry=self.registry,
         )
-        self.sessions = Gauge(
-            "bai_sessions", "Live sessions, by status.", ["status"], registry=self.registry
-        )
+        for outcome in ("sent", "failed", "given-up"):
+            self.mails.labels(outcome)
         self.status_changes = Counter(
             "bai_session_steps_total",
             "Status changes of sessions, by new status (SCHEDULED: placed, RUNNING: started, "
@@ -66,7 +57,34 @@ class Metrics:
             "Differences between counters and allocations found by the last audit; should be 0.",
             registry=self.registry,
         )
-        self.agents = Gauge("bai_agents", "Agents, by status.", ["status"], registry=self.registry)
+        self.wait_seconds = Histogram(
+            "bai_session_wait_seconds",
+            "Time from the creation or the planned start of a session to its first placement.",
+            registry=self.registry,
+            buckets=(1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600),
+        )
+        self.pass_seconds = Histogram(
+            "bai_scheduler_pass_seconds",
+            "Duration of scheduling passes, with reading and writing the database.",
+            registry=self.registry,
+            buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
+        )
+        self.placed = Counter(
+            "bai_scheduler_placed_total", "Placed sessions.", registry=self.registry
+        )
+        self.conflicts = Counter(
+            "bai_scheduler_conflicts_total",
+            "Decisions that were discarded, because the database had changed meanwhile.",
+            registry=self.registry,
+        )
+        self.idle_decisions = Counter(
+            "bai_idle_decisions_total",
+            "Sessions that an idle checker has stopped (stop) or would have stopped (dry-run).",
+            ["decision"],
+            registry=self.registry,
+        )
+        for decision in ("stop", "dry-run"):
+            self.idle_decisions.labels(decision)
 
     def count_status_change(self, row: SessionRow) -> None:
         """Count a status change; registered with ``Lifecycle.listen``."""
@@ -74,25 +92,7 @@ class Metrics:
         if row.status is Status.RUNNING and row.started_at is not None:
             start_seconds = (row.started_at - row.created_at).total_seconds()
             self.start_seconds.observe(max(0.0, start_seconds))
-
-    def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
-
-
-class MetricsEndpoint:
-    """The metrics that Prometheus scrapes, with the current numbers of sessions and agents."""
-
-    def __init__(self, database: Database, metrics: Metrics) -> None:
-        self._store = CountStore(database)
-        self._metrics = metrics
-
-    async def text(self, caller: Caller) -> bytes:
-        """Read the numbers of sessions and agents from the database, and return all metrics."""
-        authorizer.require(caller, "metrics.read")
-        sessions, agents = await self._store.by_status()
-        for status in LIVE:
-            self._metrics.sessions.labels(status).set(sessions.get(status, 0))
-        for agent_status in {*agents, AgentStatus.ALIVE, AgentStatus.LOST}:
-            self._metrics.agents.labels(agent_status).set(agents.get(agent_status, 0))
-        return self._metrics.text()
+        if row.status is Status.SCHEDULED and row.started_at is None:
+            since = max(row.created_at, row.starts_at or row.created_at)
+            wait_seconds = (row.status_changed_at - since).total_seconds()
+            self.wait_seconds.observe(max(0.0, wait_seconds))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from bai_services.core.errors import InvalidRequest, NotFound, Unavailable
 from bai_services.db.scheduling.queue import QueueStore
 from tests.testbed.fake_agent import FakeAgent
-from tests.testbed.manager import Api
+from tests.testbed.manager import PASSWORD, Api
 
 
 async def windows(api: Api) -> dict[str, list[tuple[str, Any, bool]]]:
@@ -72,6 +73,14 @@ async def test_read_only_maintenance_rejects_changes_of_users(api: Api) -> None:
     with pytest.raises(Unavailable, match="read-only: upgrade"):
         await user.post("/session-templates", {"name": "during", "request": {}})
     await user.get("/session-templates")
+    for name, is_refused in (("user", True), ("admin", False)):
+        await api.world.set_password(name)
+        change = {"name": name, "old_password": PASSWORD, "new_password": "Another-horse-2"}
+        with pytest.raises(Unavailable) if is_refused else nullcontext():
+            await api.hub.post("/auth/password", change)
+    deletion = {"name": "user", "password": PASSWORD, "client_ip": "192.0.2.1"}
+    with pytest.raises(Unavailable):
+        await api.hub.post("/auth/account-deletion", deletion)
     await admin.post("/domains", {"name": "lab"})
     await admin.delete(f"/maintenances/{made['id']}")
     await user.post("/session-templates", {"name": "after", "request": {}})

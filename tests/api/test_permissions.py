@@ -121,7 +121,16 @@ TABLE = [
     Row(
         "POST /auth/sign-up/verify",
         "403 403 403 403 403 403 403 invalid-request 403",
-        {"token": "x", "password": "x"},
+        {
+            "token": "x",
+            "password": "x",
+            "rules": {
+                "domain": "default",
+                "needs_invitation": False,
+                "verifies_email": True,
+                "needs_approval": True,
+            },
+        },
     ),
     Row(
         "POST /auth/account-deletion",

@@ -13,9 +13,11 @@ import pytest
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.sessions.lifecycle import Event
+from bai_services.core.usage.model import HourTotals, Prices
 from bai_services.core.usage.periods import Every
 from bai_services.core.usage.records import UsageRow
 from bai_services.db.sessions.store import SessionStore
+from bai_services.db.usage.aggregates import UsageAggregateStore
 from bai_services.manager.usage.reports import ReportRequest
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api, Client
@@ -119,6 +121,31 @@ async def test_waiting_session_is_counted_in_each_hour(api: Api, user: Client) -
     clock.advance(hours=2)
     await api.world.manager.usage.aggregation.step()
     assert (await later.total("waited_seconds"))["sessions"] == start + 6 * 3600
+
+
+async def test_recomputed_hour_keeps_the_utilization_of_expired_samples(
+    api: Api, agent: FakeAgent
+) -> None:
+    clock, usage = api.world.clock, api.world.manager.usage
+    session = await create_running_session(api, agent, "lab1", **SLOTS)
+    clock.advance(hours=3)
+    await Later(api, session["owner_id"]).end(session, Event.EXITED)
+    await usage.aggregation.step()
+    store = UsageAggregateStore(api.world.manager.database)
+    done = await store.done_until()
+    assert done is not None
+    hour = done - 2 * 3600
+    facts = await store.facts(hour)
+    for (_, slot), measures in facts.items():
+        if slot == "cpu":
+            measures.measured, measures.used, measures.wasted = 7200.0, 1800.0, 60.0
+            measures.energy = 5.0
+    totals = HourTotals(hour, Prices())
+    totals.facts.update(facts)
+    await store.write_hour(hour, facts, totals.totals(), None)
+    clock.advance(days=31)
+    await usage.aggregation.compute_hour(hour, None)
+    assert await store.facts(hour) == facts
 
 
 async def test_report_contains_only_usage_that_the_role_may_see(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import sqlalchemy as sa
 
+from bai_services.db.audit_chain import AuditChainStore
 from bai_services.db.tables.accounts import audit_log
 from tests.testbed.manager import Api
 
@@ -30,6 +32,15 @@ async def test_export_as_json_lines_and_verification(api: Api, bai: Bai) -> None
     assert (await bai("admin", "audit", "verify", "--known", known, by="admin")).code == 0
     wrong = await bai("admin", "audit", "verify", "--known", f"{known}0", by="admin")
     assert (wrong.code, "does not have the hash" in wrong.stdout) == (1, True)
+    # Age removes the known entry (position 1), then the one after it remains as the anchor.
+    entries = (await admin.get("/audit-log", sort="id", limit=2))["items"]
+    first, second = (f"{entry['position']}:{entry['hash']}" for entry in entries)
+    store = AuditChainStore(api.world.manager.database)
+    await store.expire(api.world.clock() + timedelta(days=1), 2)
+    expired = await bai("admin", "audit", "verify", "--known", first, by="admin")
+    assert (expired.code, "because of its age" in expired.stderr) == (0, True)
+    assert (await bai("admin", "audit", "verify", "--known", second, by="admin")).code == 0
+    assert (await bai("admin", "audit", "verify", "--known", "2:x", by="admin")).code == 1
     exported = await bai(
         "admin", "audit", "export", "--format", "csv", "--action", "domain.create", by="admin"
     )

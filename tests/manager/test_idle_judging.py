@@ -24,6 +24,7 @@ from bai_services.db.sessions.usage_samples import UsageSampleStore
 from bai_services.db.tables import accounts, idle_checks
 from bai_services.db.tables import sessions as tables
 from bai_services.manager.events import Events
+from bai_services.manager.metrics import Metrics
 from bai_services.manager.scheduling.lease import Lease
 from bai_services.manager.sessions.idle_checks.judging import IdleJudging
 from bai_services.manager.sessions.lifecycle import Lifecycle
@@ -63,6 +64,7 @@ class Office:
             Lifecycle(SessionStore(database), Events(), lambda: self.now),
             lambda: self.now,
             lease=lease or self.lease,
+            metrics=Metrics(),
             monotonic=lambda: self.monotonic,
         )
 

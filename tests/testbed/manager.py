@@ -35,6 +35,7 @@ from bai_services.manager.settings import Settings
 
 HUB_TOKEN = "hub-secret"
 AGENT_TOKEN = "agent-secret"
+METRICS_TOKEN = "metrics-secret"
 PASSWORD = "correct horse 1!"
 
 # All managers in a test process have this key by default: they can decrypt each other's secrets.
@@ -67,6 +68,7 @@ def settings(database_url: str, home: Path, **others: object) -> Settings:
         storage_root=home / "vfolders",
         hub_token=HUB_TOKEN,
         agent_token=AGENT_TOKEN,
+        metrics_token=METRICS_TOKEN,
         **{"key": KEY, **CHEAP_HASHES, **others},  # type: ignore[arg-type]  # fields by name
     )
 

@@ -48,6 +48,7 @@ class Verification(Body):
 
     token: ShortText
     password: Secret
+    rules: Rules
     client_ip: NameText = ""
     language: Language = ""
 
@@ -112,8 +113,9 @@ class VerifyHandler(APIHandler):
         returns=SignUpState,
     )
     async def post(self, body: Verification) -> dict[str, str]:
+        rules = records.SignUpRules(**body.rules.model_dump())
         step = await self.manager.accounts.sign_ups.verify(
-            self.caller, body.token, body.password.get_secret_value(), body.client_ip
+            self.caller, body.token, body.password.get_secret_value(), rules, body.client_ip
         )
         return {"next": step}
 

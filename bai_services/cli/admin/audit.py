@@ -139,9 +139,14 @@ async def verify(connection: Connection, *, known: str | None, as_json: bool) ->
     """
     result = await _verified(connection.client)
     problem = result["problem"]
+    is_known_expired = False
     if problem is None and known is not None:
-        problem = await _known_problem(connection.client, known)
-        result["problem"] = problem
+        position, digest = _position_and_hash(known)
+        is_known_expired = position < result["anchor_position"]
+        if not is_known_expired:
+            problem = await _known_problem(connection.client, result, position, digest)
+            result["problem"] = problem
+    result["is_known_expired"] = is_known_expired
     text = (
         f"{result['checked']} entries are unchanged; the last is at position "
         f"{result['position']} with the hash {result['hash']}"
@@ -150,6 +155,11 @@ async def verify(connection: Connection, *, known: str | None, as_json: bool) ->
         text = f"the audit log is damaged: {problem['message']}"
     elif result["unchained"]:
         text += f"; {result['unchained']} new entries are not in the chain yet"
+    if is_known_expired:
+        output.note(
+            f"the entry {known} was removed because of its age, so its hash was not compared; "
+            "note the new position and hash"
+        )
     output.print_done(text, result, as_json=as_json)
     if problem is not None:
         sys.exit(1)
@@ -166,17 +176,33 @@ async def _verified(client: Client) -> dict[str, Any]:
         after = result["position"]
 
 
-async def _known_problem(client: Client, known: str) -> dict[str, Any] | None:
+def _position_and_hash(known: str) -> tuple[int, str]:
     position, _, digest = known.partition(":")
-    if not position.isdecimal() or not digest:
+    # Positions have at most 19 digits.
+    if not (position.isascii() and position.isdecimal() and len(position) < 20 and digest):
         raise click.UsageError(f"--known {known!r} is not POSITION:HASH")
-    found = (await client.get("/audit-log", position=position))["items"]
-    if found and found[0]["hash"] == digest:
+    return int(position), digest
+
+
+async def _known_problem(
+    client: Client, result: dict[str, Any], position: int, digest: str
+) -> dict[str, Any] | None:
+    """Return the problem if the entry at a position does not have a hash.
+
+    The last removed entry is the anchor of the chain, so its hash is still known.
+    """
+    found = []
+    if position == result["anchor_position"]:
+        its_hash = result["anchor_hash"]
+    else:
+        found = (await client.get("/audit-log", position=position))["items"]
+        its_hash = found[0]["hash"] if found else None
+    if its_hash == digest:
         return None
-    kind = "altered" if found else "removed"
+    kind = "removed" if its_hash is None else "altered"
     text = f"the entry at position {position} does not have the hash {digest}"
     entry_id = found[0]["id"] if found else None
-    return {"kind": kind, "position": int(position), "entry_id": entry_id, "message": text}
+    return {"kind": kind, "position": position, "entry_id": entry_id, "message": text}
 
 
 async def _entries(

@@ -18,6 +18,7 @@ class Role(StrEnum):
     MONITOR = "monitor"  # reads the objects of all domains, changes only its own
     HUB = "hub"  # the Hub itself: authenticator and spawner
     AGENT = "agent"
+    SCRAPER = "scraper"  # Prometheus, which reads the metrics
     SESSION = "session"  # code in a session, with some permissions of its owner
 
 
@@ -211,7 +212,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "reservation.approve": _DOMAIN_WRITES,
     "reservation.cancel": _OWN_WRITES,
     "system.read": _reaches(R.NONE, R.NONE, R.ALL),
-    "metrics.read": _reaches(R.NONE, R.NONE, R.ALL),
+    "metrics.read": {**_reaches(R.NONE, R.NONE, R.ALL), Role.SCRAPER: R.ALL},
     "counter-audit.read": _reaches(R.NONE, R.NONE, R.ALL),
     # Idle checkers are rules for all domains; superadmins define them.
     "idle-checker.read": _reaches(R.NONE, R.ALL, R.ALL),

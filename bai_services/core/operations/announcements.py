@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from ..accounts.roles import Caller, Role
-from ..errors import InvalidRequest
 
 MAX_TITLE_CHARS = 120
 MAX_TEXT_CHARS = 10_000
 # Maximum number of announcements that have not been removed.
 MAX_ANNOUNCEMENTS = 200
-# Announcements that ended longer ago are removed when another one is created.
-KEPT_AFTER_END = timedelta(days=90)
 
 
 class Level(StrEnum):
@@ -72,12 +69,6 @@ class CurrentAnnouncement:
     is_dismissed: bool
 
 
-def is_current(announcement: Announcement, now: datetime) -> bool:
-    """Return whether ``now`` is in the period, which includes its start but not its end."""
-    is_over = announcement.ends_at is not None and now >= announcement.ends_at
-    return announcement.starts_at <= now and not is_over
-
-
 def is_addressed(announcement: Announcement, caller: Caller, role: Role) -> bool:
     """Return whether the caller belongs to the audience; ``role`` is the role of the account."""
     target = announcement.target
@@ -90,9 +81,3 @@ def is_addressed(announcement: Announcement, caller: Caller, role: Role) -> bool
             return target in caller.projects
         case Audience.ROLE:
             return target == role
-
-
-def check_period(starts_at: datetime, ends_at: datetime | None) -> None:
-    """Raise ``InvalidRequest`` unless the period ends after its start."""
-    if ends_at is not None and ends_at <= starts_at:
-        raise InvalidRequest("ends_at must be after starts_at", field="ends_at")

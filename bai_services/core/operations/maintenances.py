@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from ..scheduling.maintenance import MaintenanceWindow
 
+# Reason in the error for a change during read-only maintenance.
+READ_ONLY = "read-only"
 MAX_REASON_CHARS = 255
 # Maximum number of maintenances that have not been removed.
 MAX_MAINTENANCES = 200
-# Maintenances that ended longer ago are removed when another one is created.
-KEPT_AFTER_END = timedelta(days=90)
 
 
 class Scope(StrEnum):
@@ -63,12 +63,6 @@ class CurrentMaintenance:
     starts_at: datetime
     ends_at: datetime | None
     is_active: bool
-
-
-def is_active(maintenance: Maintenance, now: datetime) -> bool:
-    """Return whether ``now`` is in the period, which includes its start but not its end."""
-    is_over = maintenance.ends_at is not None and now >= maintenance.ends_at
-    return maintenance.starts_at <= now and not is_over
 
 
 def window_of(maintenance: Maintenance) -> MaintenanceWindow:

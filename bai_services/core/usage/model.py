@@ -209,6 +209,20 @@ class HourTotals:
         if watts is not None:
             measures.energy = added(measures.energy, watts * seconds)
 
+    def keep_measured(self, facts: Mapping[FactKey, Measures]) -> None:
+        """Take over what earlier facts of the hour have measured: its samples no longer exist.
+
+        More cannot have been measured than was allocated.
+        """
+        for key, earlier in facts.items():
+            measures = self.facts.get(key)
+            if measures is None:
+                continue
+            measures.measured = min(earlier.measured, measures.allocated)
+            measures.used = min(earlier.used, measures.measured)
+            measures.wasted = min(earlier.wasted, measures.measured)
+            measures.energy = earlier.energy
+
     def totals(self) -> dict[TotalKey, Measures]:
         """Return the sums for each group of each stored dimension, within each domain."""
         totals: dict[TotalKey, Measures] = {}

@@ -10,13 +10,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.audit import AuditEntry
-from bai_services.core.errors import Conflict, NotFound
+from bai_services.core.errors import NotFound
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.operations.announcements import (
-    KEPT_AFTER_END,
-    MAX_ANNOUNCEMENTS,
-    Announcement,
-)
+from bai_services.core.operations.announcements import MAX_ANNOUNCEMENTS, Announcement
 
 from ..audit import record
 from ..database import Database
@@ -25,6 +21,7 @@ from ..listing import Listing
 from ..records import first_record, records
 from ..tables.accounts import projects
 from ..tables.operations import announcement_dismissals, announcements
+from .periods import make_room, not_ended
 
 _COLUMNS = (
     *(c for c in announcements.columns if c.name not in ("target", "project_id")),
@@ -62,8 +59,7 @@ class AnnouncementStore:
         and the ids of those that the user has dismissed.
         """
         chosen = _ROWS.where(
-            announcements.c.starts_at <= now,
-            sa.or_(announcements.c.ends_at.is_(None), announcements.c.ends_at > now),
+            announcements.c.starts_at <= now, not_ended(announcements, now)
         ).order_by(announcements.c.starts_at.desc(), announcements.c.id)
         dismissed = sa.select(announcement_dismissals.c.announcement_id).where(
             announcement_dismissals.c.user_id == user_id
@@ -81,11 +77,7 @@ class AnnouncementStore:
             If there are too many announcements.
         """
         async with self._db.write() as tx:
-            ended = announcements.c.ends_at < values["created_at"] - KEPT_AFTER_END
-            await tx.execute(sa.delete(announcements).where(ended))
-            count = await tx.scalar(sa.select(sa.func.count()).select_from(announcements))
-            if (count or 0) >= MAX_ANNOUNCEMENTS:
-                raise Conflict(f"there are {count} announcements; delete old ones first")
+            await make_room(tx, announcements, values["created_at"], MAX_ANNOUNCEMENTS)
             with raise_on_violation(NotFound("the domain or project does not exist any more")):
                 await tx.execute(announcements.insert().values(values))
             await record(tx, audit)

@@ -11,10 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.audit import AuditEntry
-from bai_services.core.errors import Conflict, NotFound
+from bai_services.core.errors import NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.operations.maintenances import (
-    KEPT_AFTER_END,
     MAX_MAINTENANCES,
     Maintenance,
     Scope,
@@ -29,6 +28,7 @@ from ..listing import Listing
 from ..records import first_record, records
 from ..tables.cluster import agents, resource_groups
 from ..tables.operations import maintenances
+from .periods import make_room, not_ended
 
 _ROWS = sa.select(maintenances)
 _LISTING = Listing(
@@ -57,9 +57,9 @@ class MaintenanceStore:
 
     async def current(self, now: datetime) -> list[Maintenance]:
         """Return the maintenances that have not ended, by their start."""
-        chosen = _ROWS.where(
-            sa.or_(maintenances.c.ends_at.is_(None), maintenances.c.ends_at > now)
-        ).order_by(maintenances.c.starts_at, maintenances.c.id)
+        chosen = _ROWS.where(not_ended(maintenances, now)).order_by(
+            maintenances.c.starts_at, maintenances.c.id
+        )
         async with self._db.read() as tx:
             return records(Maintenance, await tx.execute(chosen.limit(MAX_MAINTENANCES)))
 
@@ -78,11 +78,7 @@ class MaintenanceStore:
                 column, noun = known
                 if await tx.scalar(sa.select(column).where(column == values["target"])) is None:
                     raise NotFound(f"there is no {noun} {values['target']!r}")
-            ended = maintenances.c.ends_at < values["created_at"] - KEPT_AFTER_END
-            await tx.execute(sa.delete(maintenances).where(ended))
-            count = await tx.scalar(sa.select(sa.func.count()).select_from(maintenances))
-            if (count or 0) >= MAX_MAINTENANCES:
-                raise Conflict(f"there are {count} maintenances; delete old ones first")
+            await make_room(tx, maintenances, values["created_at"], MAX_MAINTENANCES)
             await tx.execute(maintenances.insert().values(values))
             await record(tx, audit)
             return await _one(tx, values["id"])

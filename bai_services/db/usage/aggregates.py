@@ -55,6 +55,16 @@ _RECORD_COLUMNS = (
 )
 
 
+# Number of the columns of ``Holder``, the first ones of ``_FACTS``.
+_HOLDER = len(Holder.__dataclass_fields__)
+_fact_columns = usage_hours.c
+_FACTS = sa.select(
+    *(_fact_columns[name] for name in Holder.__dataclass_fields__),
+    _fact_columns.slot,
+    *(_fact_columns[name] for name in MEASURES),
+)
+
+
 class UsageAggregateStore:
     """Each public method is one transaction, except ``rebuild``, which has one per page."""
 
@@ -80,6 +90,16 @@ class UsageAggregateStore:
             async for page in pages(tx, pending_sessions()):
                 records += [waiting_record(row) for row in page]
         return records
+
+    async def facts(self, hour: int) -> dict[FactKey, Measures]:
+        """Return the stored facts of an hour; empty if it was not computed."""
+        facts: dict[FactKey, Measures] = {}
+        async with self._db.read() as tx:
+            async for page in pages(tx, _FACTS.where(usage_hours.c.start == hour)):
+                for row in page:
+                    holder, slot, measures = row[:_HOLDER], row[_HOLDER], row[_HOLDER + 1 :]
+                    facts[Holder(*holder), slot] = Measures(*measures)
+        return facts
 
     async def write_hour(
         self,

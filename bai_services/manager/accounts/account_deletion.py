@@ -5,6 +5,7 @@ from __future__ import annotations
 from bai_services.core.accounts.one_time_codes import SecondFactor
 from bai_services.core.accounts.roles import Caller
 
+from ..context import ManagerContext
 from . import authorizer
 from .sign_in import SignIns
 from .users import Users
@@ -13,7 +14,8 @@ from .users import Users
 class AccountDeletions:
     """Deletes accounts for the Hub, for users who are signed in there."""
 
-    def __init__(self, sign_ins: SignIns, users: Users) -> None:
+    def __init__(self, context: ManagerContext, sign_ins: SignIns, users: Users) -> None:
+        self._read_only = context.read_only
         self._sign_ins = sign_ins
         self._users = users
 
@@ -35,4 +37,5 @@ class AccountDeletions:
         owner = await self._sign_ins.confirm_password(
             name, password, client_ip, "sign-in.account-deletion", factor
         )
+        self._read_only.require_writable(owner.role)
         await self._users.delete_own(owner)

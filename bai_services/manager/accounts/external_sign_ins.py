@@ -66,6 +66,7 @@ class ExternalSignIns:
         self._accounts = AccountStore(context.database)
         self._clock = context.clock
         self._audit = context.audit
+        self._read_only = context.read_only
         self._users = users
         self._one_time_codes = one_time_codes
         self._lockouts = lockouts
@@ -155,6 +156,7 @@ class ExternalSignIns:
             If the identity is linked to an account, or the user has another one of the issuer.
         """
         account = await self._account_at_hub(caller, username)
+        self._read_only.require_writable(account.role)
         await self._add(account, user, client_ip)
         return await self._identities_of(account)
 
@@ -167,6 +169,7 @@ class ExternalSignIns:
             If the user could not sign in any more.
         """
         account = await self._account_at_hub(caller, username)
+        self._read_only.require_writable(account.role)
         entry = self._audit.entry(
             _as_caller(account, client_ip),
             "user.unlink-identity",
@@ -208,6 +211,7 @@ class ExternalSignIns:
         return found.account
 
     async def _link_by_email(self, account: Account, user: ExternalUser, client_ip: str) -> None:
+        self._read_only.require_writable(account.role)
         try:
             await self._add(account, user, client_ip)
         except AlreadyExists:
@@ -219,6 +223,7 @@ class ExternalSignIns:
     async def _created(
         self, user: ExternalUser, rules: ProviderRules, client_ip: str
     ) -> Account | None:
+        self._read_only.require_writable(Role.USER)
         try:
             username = names.check_username(user.username)
         except InvalidRequest as error:

@@ -55,6 +55,7 @@ class PasswordResets:
         self._accounts = AccountStore(context.database)
         self._clock = context.clock
         self._audit = context.audit
+        self._read_only = context.read_only
         self._mails = mails
         self._passwords = passwords
         self._limits = limits
@@ -80,6 +81,7 @@ class PasswordResets:
             e-mail address have no effect, and the same response as others.
         """
         authorizer.require(caller, "account.reset-password")
+        self._read_only.require_writable(Role.USER)
         address = names.check_email(email)
         if not self._mails.is_configured:
             raise Conflict("no mail server is configured: set BAI_MAIL_HOST and BAI_MAIL_FROM")
@@ -115,6 +117,7 @@ class PasswordResets:
             If there were too many requests from this address, or too many are in progress.
         """
         authorizer.require(caller, "account.reset-password")
+        self._read_only.require_writable(Role.USER)
         now = self._clock()
         await self._limits.count("password reset link", client_ip, now)
         found = await self._store.find(_hash(token), now)

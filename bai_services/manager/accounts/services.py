@@ -97,7 +97,7 @@ def account_services(
         external_sign_ins=ExternalSignIns(
             context, users, one_time_codes, lockouts, metrics, sign_ins
         ),
-        deletions=AccountDeletions(sign_ins, users),
+        deletions=AccountDeletions(context, sign_ins, users),
         token_revocations=token_revocations,
         password_resets=PasswordResets(context, mails, passwords, limits, token_revocations),
         sign_ups=SignUps(context, mails, passwords, limits, secrets),

@@ -103,6 +103,7 @@ class SignIns:
         self._users = UserStore(context.database)
         self._clock = context.clock
         self._audit = context.audit
+        self._read_only = context.read_only
         self.passwords = passwords
         self._hub = hub
         self._revocations = revocations
@@ -245,9 +246,12 @@ class SignIns:
             If the new password breaks the rules or equals the old one.
         SignInRefused, SignInBlocked
             As in ``verify``. Also if the password was changed meanwhile.
+        Unavailable
+            As in ``verify``. Also during read-only maintenance.
         """
         found = await self._check_password(name, old, client_ip, "sign-in.password", factor)
         account = found.account
+        self._read_only.require_writable(account.role)
         if hmac.compare_digest(old.encode(), new.encode()):
             raise InvalidRequest(
                 "the new password equals the old one",

@@ -11,6 +11,7 @@ import hashlib
 import secrets
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -62,6 +63,7 @@ class SignUps:
         self._store = SignUpStore(context.database)
         self._clock = context.clock
         self._audit = context.audit
+        self._read_only = context.read_only
         self._mails = mails
         self._passwords = passwords
         self._limits = limits
@@ -95,6 +97,7 @@ class SignUps:
             If the domain is not active, or too many requests are in progress.
         """
         authorizer.require(caller, "account.sign-up")
+        self._read_only.require_writable(Role.USER)
         now = self._clock()
         username = names.check_username(form.username)
         email = names.check_email(form.email)
@@ -104,8 +107,7 @@ class SignUps:
         check_email_domain(email, rules.email_domains)
         check_password(form.password, username, email)
         invitation_id, domain = await self._admission(form, rules)
-        if not await self._store.is_domain_active(domain):
-            raise Unavailable(f"nobody can sign up now: domain {domain} is not active")
+        await self._require_active(domain)
         if await self._store.is_username_taken(username):
             raise AlreadyExists(f"the user name {username} is taken", field="username")
         if not await self._limits.count("sign-up", client_ip, now, email):
@@ -135,19 +137,26 @@ class SignUps:
         self._mails.wake()
         return "verify-email"
 
-    async def verify(self, caller: Caller, token: str, password: str, client_ip: str) -> NextStep:
+    async def verify(
+        self, caller: Caller, token: str, password: str, rules: SignUpRules, client_ip: str
+    ) -> NextStep:
         """Create the account of a sign-up whose user has got the mail and knows the password.
+
+        ``rules`` are the current ones; they may have changed since the sign-up.
 
         Raises
         ------
         InvalidRequest
-            If the link (field ``token``), the password or the invitation is not valid.
+            If the link (field ``token``), the password or the invitation is not valid, or the rules
+            no longer allow the sign-up.
         AlreadyExists
             If the user name or the e-mail address was taken meanwhile.
         SignInBlocked, Unavailable
-            If there were too many requests from this address, or too many are in progress.
+            If there were too many requests from this address, too many are in progress, or the
+            domain is not active.
         """
         authorizer.require(caller, "account.sign-up")
+        self._read_only.require_writable(Role.USER)
         now = self._clock()
         await self._limits.count("sign-up link", client_ip, now)
         sign_up = await self._store.pending(hash_of_token(token), now)
@@ -158,7 +167,20 @@ class SignUps:
         )
         if not is_correct:
             _reject("password", "the password is not the one with which you have signed up")
+        check_email_domain(sign_up.email, rules.email_domains)
+        if sign_up.invitation_id is None:
+            if rules.needs_invitation:
+                _reject("invitation", "an invitation is required now; sign up again")
+            if sign_up.domain != rules.domain:
+                _reject("token", "the domain for new accounts has changed; sign up again")
+        await self._require_active(sign_up.domain)
+        needs_approval = sign_up.needs_approval or rules.needs_approval
+        sign_up = replace(sign_up, needs_approval=needs_approval)
         return await self._create(sign_up, client_ip, is_verified=True)
+
+    async def _require_active(self, domain: str) -> None:
+        if not await self._store.is_domain_active(domain):
+            raise Unavailable(f"nobody can sign up now: domain {domain} is not active")
 
     async def _admission(self, form: SignUpForm, rules: SignUpRules) -> tuple[str | None, str]:
         """Return the id of the invitation, if any, and the domain of the account."""

@@ -15,10 +15,9 @@ from bai_services.core.operations.announcements import (
     Audience,
     CurrentAnnouncement,
     Level,
-    check_period,
     is_addressed,
-    is_current,
 )
+from bai_services.core.operations.periods import check_period, is_current
 from bai_services.core.record_fields import fields_of
 from bai_services.db.accounts.users import UserStore
 from bai_services.db.operations.announcements import AnnouncementStore, no_announcement
@@ -27,6 +26,7 @@ from ..accounts import authorizer
 from ..accounts.domains import Domains
 from ..accounts.projects import Projects
 from ..context import ManagerContext
+from .periods import new_values
 
 _CURRENT_FIELDS = ("id", "title", "level", "is_dismissed")
 
@@ -100,12 +100,8 @@ class Announcements:
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Announcement:
         """Change an announcement; its audience cannot change."""
         found = await self._require_writable(caller, key)
-        values = {name: value for name, value in changes.items() if value is not None}
+        values = new_values(found, changes)
         version = values.pop("version", found.version)
-        if "ends_at" in changes:
-            values["ends_at"] = changes["ends_at"]
-        after = {**fields_of(found), **values}
-        check_period(after["starts_at"], after["ends_at"])
         details = self._audit.changes(fields_of(found), values)
         entry = self._audit.entry(
             caller,

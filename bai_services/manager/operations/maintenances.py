@@ -6,30 +6,24 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bai_services.core.accounts.roles import Caller, Role
-from bai_services.core.errors import InvalidRequest, Unavailable
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery, Page, page_of
-from bai_services.core.operations.announcements import check_period
 from bai_services.core.operations.maintenances import (
     CurrentMaintenance,
     Maintenance,
     Mode,
     Scope,
-    is_active,
 )
+from bai_services.core.operations.periods import check_period, is_current
 from bai_services.core.record_fields import fields_of
 from bai_services.db.operations.maintenances import MaintenanceStore, no_maintenance
 
 from ..accounts import authorizer
 from ..context import ManagerContext
-from ..loop import Loop
+from .periods import new_values
 
-# Interval at which the periods of read-only maintenance are read. Another manager may change them.
-TICK_SECONDS = 5.0
 _CURRENT_FIELDS = ("id", "scope", "target", "mode", "is_active")
-# Roles that can change data during read-only maintenance: administrators of the installation, and
-# components, so that running sessions continue.
-_WRITERS = (Role.SUPERADMIN, Role.HUB, Role.AGENT, Role.SESSION)
 
 
 class Maintenances:
@@ -40,31 +34,7 @@ class Maintenances:
         self._clock = context.clock
         self._audit = context.audit
         self._capacity_changed: Callable[[], None] = context.capacity_changed
-        self._read_only: list[Maintenance] = []
-        self._loop = Loop("maintenance", self.refresh, TICK_SECONDS)
-
-    def start(self) -> None:
-        self._loop.start()
-
-    async def stop(self) -> None:
-        await self._loop.stop()
-
-    async def refresh(self) -> None:
-        """Read the periods of read-only maintenance."""
-        current = await self._store.current(self._clock())
-        self._read_only = [each for each in current if each.mode == Mode.READ_ONLY]
-
-    def require_writable(self, caller: Caller) -> None:
-        """Raise ``Unavailable`` if the caller may change nothing because of maintenance."""
-        if caller.role in _WRITERS or not self._read_only:
-            return
-        now = self._clock()
-        for each in self._read_only:
-            if is_active(each, now):
-                end = f" until {each.ends_at.isoformat()}" if each.ends_at else ""
-                raise Unavailable(
-                    f"the installation is read-only{end}: {each.reason}", maintenance=each.id
-                )
+        self._read_only = context.read_only
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Maintenance]:
         authorizer.require(caller, "maintenance.read")
@@ -87,7 +57,7 @@ class Maintenances:
                 reason=each.reason,
                 starts_at=each.starts_at,
                 ends_at=each.ends_at,
-                is_active=is_active(each, now),
+                is_active=is_current(each, now),
             )
             for each in await self._store.current(now)
         ]
@@ -138,12 +108,8 @@ class Maintenances:
         """Change the period or the reason."""
         authorizer.require(caller, "maintenance.write")
         found = await self._find(key)
-        values = {name: value for name, value in changes.items() if value is not None}
+        values = new_values(found, changes)
         version = values.pop("version", found.version)
-        if "ends_at" in changes:
-            values["ends_at"] = changes["ends_at"]
-        after = {**fields_of(found), **values}
-        check_period(after["starts_at"], after["ends_at"])
         details = self._audit.changes(fields_of(found), values)
         entry = self._audit.entry(
             caller, "maintenance.update", key, name=found.target or str(found.scope), **details
@@ -163,7 +129,7 @@ class Maintenances:
         await self._changed()
 
     async def _changed(self) -> None:
-        await self.refresh()
+        await self._read_only.refresh()
         self._capacity_changed()
 
     async def _find(self, key: str) -> Maintenance:

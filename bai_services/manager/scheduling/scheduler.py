@@ -19,6 +19,7 @@ from bai_services.db.sessions.store import SessionStore
 
 from ..clock import Clock
 from ..loop import Loop
+from ..metrics import Metrics
 from ..preemption.preemptions import Preemptions
 from ..sessions.lifecycle import Lifecycle
 from .fair_usage import FairUsage
@@ -73,6 +74,7 @@ class Scheduler:
         *,
         jit_warmup: JitWarmup,
         preemptions: Preemptions,
+        metrics: Metrics,
     ) -> None:
         self._preemptions = preemptions
         self._store = store
@@ -81,6 +83,7 @@ class Scheduler:
         self._usage = usage
         self._lifecycle = lifecycle
         self._clock = clock
+        self._metrics = metrics
         self._queue: Queue | None = None
         self._queue_snapshot: QueueSnapshot | None = None
         self._query_tasks: set[asyncio.Task[object]] = set()
@@ -199,7 +202,8 @@ class Scheduler:
         try:
             async with self._in_use:
                 if not self._is_drained:
-                    await self._pass(token)
+                    with self._metrics.pass_seconds.time():
+                        await self._pass(token)
         except StaleLease:
             self._queue = None
             self.lease.lost()
@@ -224,6 +228,8 @@ class Scheduler:
             part = result.decisions[start : start + size]
             committed = await self._store.commit(part, self._clock(), token)
             lost += len(committed.lost)
+            self._metrics.placed.inc(len(committed.placed))
+            self._metrics.conflicts.inc(len(committed.lost))
             await self._notify_placed(committed.placed)
         lost += await self._write_plans(queue, result, token)
         self._conflict_count = self._conflict_count + 1 if lost else 0

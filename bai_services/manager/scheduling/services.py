@@ -67,6 +67,7 @@ def scheduling_services(
             clock,
             jit_warmup=jit_warmup,
             preemptions=preemptions,
+            metrics=metrics,
         ),
         counter_audit=CounterAudit(AllocationStore(database), metrics, clock),
         preemptions=preemptions,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -57,6 +58,16 @@ class WaitStates:
     def of(self, session_id: str) -> WaitState | None:
         """Return the current state of a session; None if only the database has its state."""
         return self._current.get(session_id)
+
+    def counts(self) -> Counter[str]:
+        """Return the number of pending sessions by the first check that they did not pass.
+
+        Empty if another manager holds the lease.
+        """
+        return Counter(
+            state.reasons[0]["check"] if state.reasons else ""
+            for state in [*self._current.values()]
+        )
 
     def clear(self) -> None:
         """Discard the current states, because another manager holds the lease."""

@@ -30,6 +30,7 @@ from ..accounts.projects import Projects
 from ..accounts.users import Users
 from ..context import ManagerContext
 from ..events import Events
+from ..metrics import Metrics
 from ..scheduling.admission_checks import FittingAgents
 from ..scheduling.services import SchedulingServices
 from ..scheduling.start_explanations import StartExplanations
@@ -100,6 +101,7 @@ def session_services(
     events: Events,
     lifecycle: Lifecycle,
     scheduling: SchedulingServices,
+    metrics: Metrics,
     folders: Folders,
     projects: Projects,
     users: Users,
@@ -193,7 +195,9 @@ def session_services(
         usage_sampling=usage_sampling,
         usage_histories=UsageHistories(sessions, store, samples, usage_sampling, clock),
         idle_checkers=idle_checkers,
-        idle_judging=IdleJudging(idle_store, samples, lifecycle, clock, lease=scheduling.lease),
+        idle_judging=IdleJudging(
+            idle_store, samples, lifecycle, clock, lease=scheduling.lease, metrics=metrics
+        ),
         idle_replays=IdleReplays(idle_checkers, idle_store, samples, clock),
         idle_requests=IdleCheckRequests(sessions, idle_store, clock, audit),
         resizes=resizes,

@@ -83,10 +83,11 @@ class UsageAggregation:
         if done >= last:
             return
         for hour in range(done, min(last, done + _HOURS_PER_STEP * HOUR), HOUR):
-            await self._compute_hour(hour, token)
+            await self.compute_hour(hour, token)
         await self._store.delete_before(oldest)
 
-    async def _compute_hour(self, hour: int, token: int | None) -> None:
+    async def compute_hour(self, hour: int, token: int | None) -> None:
+        """Compute and write the totals of an hour."""
         totals = HourTotals(hour, await self._prices.read())
         records = await self._store.records_between(hour, hour + HOUR)
         by_kernel = defaultdict(list)
@@ -101,13 +102,19 @@ class UsageAggregation:
             for kernel_id in part:
                 for record in by_kernel[kernel_id]:
                     totals.add(record, samples[kernel_id])
+        if not self._has_samples(hour):
+            totals.keep_measured(await self._store.facts(hour))
         await self._store.write_hour(hour, totals.facts, totals.totals(), token)
+
+    def _has_samples(self, hour: int) -> bool:
+        """Return whether the samples of an hour are still kept."""
+        return time_of(hour) >= self._clock() - COARSE.kept_for
 
     async def _samples_of(self, kernel_ids: Sequence[str], hour: int) -> dict[str, list[Sample]]:
         """Return the samples in an hour; none for hours from which samples are no longer kept."""
         by_kernel: dict[str, list[Sample]] = defaultdict(list)
-        start = time_of(hour)
-        if start >= self._clock() - COARSE.kept_for:
+        if self._has_samples(hour):
+            start = time_of(hour)
             end = start + timedelta(seconds=HOUR)
             for sample in await self._samples.between(kernel_ids, COARSE, start, end):
                 by_kernel[sample.kernel_id].append(sample)

@@ -23,6 +23,7 @@ from bai_services.core.errors import (
     NotSignedIn,
     SignInBlocked,
     SignInRefused,
+    Unavailable,
 )
 from bai_services.core.mail import Mail
 from bai_services.db.accounts.sign_ups import SignUpStore
@@ -82,8 +83,14 @@ async def sign_up(api: Api, rules: dict[str, Any] = OPEN, name: str = "ann", **m
     return str((await api.hub.post("/auth/sign-up", body | more))["next"])
 
 
-async def verify(api: Api, token: str, password: str = PASSWORD, ip: str = "192.0.2.1") -> str:
-    body = {"token": token, "password": password, "client_ip": ip}
+async def verify(
+    api: Api,
+    token: str,
+    password: str = PASSWORD,
+    ip: str = "192.0.2.1",
+    rules: dict[str, Any] = VERIFIED,
+) -> str:
+    body = {"token": token, "password": password, "rules": rules, "client_ip": ip}
     return str((await api.hub.post("/auth/sign-up/verify", body))["next"])
 
 
@@ -148,6 +155,30 @@ async def test_the_account_is_created_when_the_address_is_confirmed(
     late = urlsplit(mail_server.to("late@example.org")[-1].link).fragment
     api.world.clock.advance(hours=25)
     assert await rejected(verify(api, late)) == "token"
+
+
+async def test_the_current_rules_apply_to_a_confirmation(
+    api: Api, admin: Client, mail_server: MailServerThread
+) -> None:
+    await sign_up(api, VERIFIED)
+    await api.world.manager.mails.step()
+    token = urlsplit(mail_server.mails[-1].link).fragment
+    for change, field in (
+        ({"needs_invitation": True}, "invitation"),
+        ({"email_domains": ["example.com"]}, "email"),
+        ({"domain": "acme"}, "token"),
+    ):
+        assert await rejected(verify(api, token, rules={**VERIFIED, **change})) == field
+    await admin.patch("/domains/default", {"is_active": False})
+    await rejected(verify(api, token), Unavailable)
+    await admin.patch("/domains/default", {"is_active": True})
+    start = (api.world.clock()).isoformat()
+    body = {"reason": "upgrade", "mode": "read-only", "starts_at": start}
+    made = await admin.post("/maintenances", body)
+    await rejected(verify(api, token), Unavailable)
+    await rejected(sign_up(api, OPEN, "other"), Unavailable)
+    await admin.delete(f"/maintenances/{made['id']}")
+    assert await verify(api, token, rules={**VERIFIED, "needs_approval": True}) == "await-approval"
 
 
 async def test_the_response_does_not_reveal_a_taken_address(
@@ -324,7 +355,7 @@ async def test_users_may_neither_call_the_routes_of_the_hub_nor_invite(
     with pytest.raises(Forbidden):
         await admin.post("/auth/sign-up", body)
     with pytest.raises(Forbidden):
-        await admin.post("/auth/sign-up/verify", {"token": "x", "password": "x"})
+        await admin.post("/auth/sign-up/verify", {"token": "x", "password": "x", "rules": OPEN})
     with pytest.raises(NotSignedIn):
         await api.nobody.post("/auth/sign-up", body)
     for path in ("/sign-up-invitations",):

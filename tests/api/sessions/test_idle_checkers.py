@@ -12,6 +12,7 @@ from bai_services.core import errors
 from bai_services.core.sessions.usage_history import FINE, Sample
 from bai_services.db.sessions.idle_checks.store import IdleCheckStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
+from bai_services.manager.metrics import Metrics
 from bai_services.manager.sessions.idle_checks.judging import IdleJudging
 from tests.api.sessions.test_sessions import create_running_session, wait_for_status
 from tests.testbed.fake_agent import FakeAgent
@@ -46,6 +47,7 @@ def judging_of(api: Api) -> IdleJudging:
         manager.lifecycle,
         clock,
         lease=manager.scheduling.lease,
+        metrics=Metrics(),
         monotonic=lambda: clock().timestamp(),
     )
 

@@ -31,6 +31,7 @@ from bai_services.db.sessions.usage_samples import UsageSampleStore
 
 from ...clock import Clock
 from ...loop import Loop
+from ...metrics import Metrics
 from ...scheduling.lease import Lease
 from ..lifecycle import Lifecycle
 
@@ -78,6 +79,7 @@ class IdleJudging:
         clock: Clock,
         *,
         lease: Lease,
+        metrics: Metrics,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -85,6 +87,7 @@ class IdleJudging:
         self._lifecycle = lifecycle
         self._clock = clock
         self._lease = lease
+        self._metrics = metrics
         self._monotonic = monotonic
         self._loop = Loop("idle checks", self.step, TICK_SECONDS)
         self._cleaned_at: float | None = None
@@ -136,6 +139,10 @@ class IdleJudging:
         declined = await self._stop_due(results.due)
         if declined:
             await self._store.remove_decisions(declined)
+            results.decisions = [d for d in results.decisions if d.session_id not in declined]
+        for decision in results.decisions:
+            kind = "dry-run" if decision.is_dry_run else "stop"
+            self._metrics.idle_decisions.labels(kind).inc()
         await self._clean_up(now, monotonic)
 
     def _judge(

@@ -1,6 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import { ownKeypairsQuery } from '../src/data/accounts/account';
 import { MAX_LIMIT } from '../src/data/allItems';
+import { announcementsQuery } from '../src/data/announcements';
 import {
   grantsQuery,
   hostsQuery,
@@ -43,7 +44,8 @@ test.each([
   ['agents of a resource group', placeableAgentsQuery('group')],
   ['templates', templatesQuery],
   ['resource groups', groupNamesQuery],
-  ['keypairs of a user', ownKeypairsQuery('user')]
+  ['keypairs of a user', ownKeypairsQuery('user')],
+  ['current announcements', announcementsQuery]
 ])('the query of the %s reads all items', async (_name, { queryFn }) => {
   const read = queryFn as unknown as (context: object) => Promise<unknown[]>;
   expect(await read({})).toHaveLength(TOTAL);

@@ -1,4 +1,5 @@
 import { queryOptions, useMutation } from '@tanstack/react-query';
+import { allItems } from './allItems';
 import { api, unwrap, type Schemas } from './client';
 import { queries } from './queries';
 
@@ -10,9 +11,10 @@ const REFRESH_MILLIS = 5 * 60_000;
 export const announcementsQuery = queryOptions({
   queryKey: ['announcements'],
   queryFn: async ({ signal }) => {
-    const params = { query: { is_dismissed: 'false' } };
-    const page = await unwrap(api.GET('/announcements/current', { signal, params }));
-    return page.items;
+    return allItems(page => {
+      const params = { query: { is_dismissed: 'false', ...page } };
+      return unwrap(api.GET('/announcements/current', { signal, params }));
+    });
   },
   staleTime: REFRESH_MILLIS,
   refetchInterval: REFRESH_MILLIS

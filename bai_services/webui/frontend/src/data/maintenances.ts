@@ -1,4 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
+import { allItems } from './allItems';
 import { api, unwrap } from './client';
 
 const REFRESH_MILLIS = 5 * 60_000;
@@ -9,9 +10,11 @@ const AHEAD_MILLIS = 3 * 24 * 3_600_000;
 export const maintenancesQuery = queryOptions({
   queryKey: ['maintenances'],
   queryFn: async ({ signal }) => {
-    const page = await unwrap(api.GET('/maintenances/current', { signal }));
+    const all = await allItems(page =>
+      unwrap(api.GET('/maintenances/current', { signal, params: { query: page } }))
+    );
     const latest = Date.now() + AHEAD_MILLIS;
-    return page.items.filter(({ starts_at: start }) => Date.parse(start) < latest);
+    return all.filter(({ starts_at: start }) => Date.parse(start) < latest);
   },
   staleTime: REFRESH_MILLIS,
   refetchInterval: REFRESH_MILLIS

@@ -1,0 +1,32 @@
+"""Periods of announcements and maintenance: a start and, optionally, an end."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from ..errors import InvalidRequest
+
+# An object whose period ended longer ago is removed when another one is created.
+KEPT_AFTER_END = timedelta(days=90)
+
+
+class Period(Protocol):
+    """An object that applies during a period; it has no end if ``ends_at`` is None."""
+
+    @property
+    def starts_at(self) -> datetime: ...
+    @property
+    def ends_at(self) -> datetime | None: ...
+
+
+def is_current(period: Period, now: datetime) -> bool:
+    """Return whether ``now`` is in the period, which includes its start but not its end."""
+    is_over = period.ends_at is not None and now >= period.ends_at
+    return period.starts_at <= now and not is_over
+
+
+def check_period(starts_at: datetime, ends_at: datetime | None) -> None:
+    """Raise ``InvalidRequest`` unless the period ends after its start."""
+    if ends_at is not None and ends_at <= starts_at:
+        raise InvalidRequest("ends_at must be after starts_at", field="ends_at")

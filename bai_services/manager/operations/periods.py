@@ -1,0 +1,27 @@
+"""Part of the services of announcements and maintenance: both have a period."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bai_services.core.operations.periods import check_period
+from bai_services.core.record_fields import fields_of
+
+
+def new_values(record: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns to change in an announcement or maintenance.
+
+    Only ``ends_at`` can be set to None: no end.
+
+    Raises
+    ------
+    InvalidRequest
+        If the period would not be valid any more.
+    """
+    values = {
+        name: value for name, value in changes.items() if value is not None or name == "ends_at"
+    }
+    after = {**fields_of(record), **values}
+    check_period(after["starts_at"], after["ends_at"])
+    return values
