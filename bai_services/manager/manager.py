@@ -88,7 +88,7 @@ class Manager:
             projects=self.accounts.projects,
             users=self.accounts.users,
             callers=self.accounts.callers,
-            require_writable=self.operations.maintenances.require_writable,
+            require_writable=self.read_only.require_writable,
         )
         self.servers = server_services(
             context,
@@ -139,7 +139,6 @@ class Manager:
         self.mails.start()
         self.scheduling.counter_audit.start()
         self.audit_chain.start()
-        self.operations.maintenances.start()
         self.notifications.start()
         self.read_only.start()
 
@@ -147,7 +146,6 @@ class Manager:
         """Stop the loops, wait for them, and close the connections to the Hub and the database."""
         await self.read_only.stop()
         await self.notifications.stop()
-        await self.operations.maintenances.stop()
         await self.audit_chain.stop()
         await self.scheduling.counter_audit.stop()
         await self.mails.stop()
