@@ -80,3 +80,13 @@ def insert_ignoring(tx: AsyncConnection, table: sa.Table) -> Any:
     if tx.dialect.name == "sqlite":
         return sqlite.insert(table).on_conflict_do_nothing()
     return postgresql.insert(table).on_conflict_do_nothing()
+
+
+async def insert_new(tx: AsyncConnection, table: sa.Table, values: Mapping[str, Any]) -> bool:
+    """Insert a row; return False if a row with the same key exists.
+
+    The number of rows is not known after an INSERT on PostgreSQL, so the row itself is returned.
+    """
+    key = next(iter(table.primary_key.columns))
+    added = await tx.execute(insert_ignoring(tx, table).values(values).returning(key))
+    return added.first() is not None
