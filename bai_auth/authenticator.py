@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,9 +31,11 @@ from . import (
     hub_pages,
     password_resets,
     sign_ups,
+    signed_tokens,
 )
 from .account import USER_ROLE, USERNAME_PATTERN, authentication, is_up_to_date, is_username
 from .failures import CodeNeeded, PasswordChangeNeeded, RegistrationNeeded, sign_in_failed
+from .log_scrubbing import scrub_signed_tokens
 from .openid import handlers as openid_handlers
 from .openid.client import OpenIdClient
 from .openid.settings import read_providers
@@ -111,9 +114,24 @@ class BaiAuthenticator(Authenticator):
         """,
     ).tag(config=True)
 
+    signed_token_sites = List(
+        Dict(),
+        help="""
+        Other sites that can sign users in with a signed token, at
+        ``/hub/token-login?sToken=TOKEN&next=ADDRESS``. Empty: off.
+
+        Each entry has ``name``, ``issuer``, ``audience`` and ``public_key_file`` (PEM), and
+        optionally ``username_claim``, ``creates_accounts`` with ``domain`` and ``projects``,
+        ``trusts_email``, ``links_email`` and ``skips_one_time_code``, as in
+        ``openid_providers``. A token is valid for at most five minutes and only once. The keys
+        are read once, at start.
+        """,
+    ).tag(config=True)
+
     _self_service: SelfService | None = None
     _client: ServiceClient | None = None
     _openid_clients: dict[str, OpenIdClient] | None = None
+    _signed_token_sites: dict[str, signed_tokens.Site] | None = None
     _proxies: TrustedProxies | None = None
     _accounts: FreshSingleFlight[str, Model] | None = None
 
@@ -185,6 +203,27 @@ class BaiAuthenticator(Authenticator):
         return self._openid_clients
 
     @property
+    def signed_token_sites_by_issuer(self) -> dict[str, signed_tokens.Site]:
+        """The sites whose tokens are accepted, by issuer.
+
+        Raises
+        ------
+        TraitError
+            If ``signed_token_sites`` is invalid, or a key cannot be read.
+        """
+        if self._signed_token_sites is None:
+            try:
+                self._signed_token_sites = signed_tokens.read_sites(self.signed_token_sites)
+            except ValueError as error:
+                raise TraitError(f"BaiAuthenticator.signed_token_sites: {error}") from error
+        return self._signed_token_sites
+
+    async def redeem_signed_token(self, token_hash: str, expires_at: datetime) -> None:
+        """Record the use of a token; raise ``Conflict`` if it was used before."""
+        body = {"token_hash": token_hash, "expires_at": expires_at.isoformat()}
+        await self.client.post("/auth/signed-tokens", body)
+
+    @property
     def self_service(self) -> SelfService:
         """Settings of the pages for users who are not signed in."""
         if self._self_service is None:
@@ -244,6 +283,9 @@ class BaiAuthenticator(Authenticator):
             found += sign_ups.HANDLERS
         if self.openid_clients:
             found += openid_handlers.HANDLERS
+        if self.signed_token_sites_by_issuer:
+            scrub_signed_tokens()
+            found += signed_tokens.HANDLERS
         if self.self_service.account_deletion:
             found += account_deletion.HANDLERS
         return found
@@ -257,10 +299,11 @@ class BaiAuthenticator(Authenticator):
         service = self.self_service
         if not service.sign_up or service.sign_up_verifies_email:
             return
-        for name, client in self.openid_clients.items():
-            if client.provider.links_email:
+        of_sites = (site.provider for site in self.signed_token_sites_by_issuer.values())
+        for provider in (*(client.provider for client in self.openid_clients.values()), *of_sites):
+            if provider.links_email:
                 raise TraitError(
-                    f"BaiAuthenticator.openid_providers: provider {name!r}: links_email needs "
+                    f"BaiAuthenticator: provider or site {provider.name!r}: links_email needs "
                     "SelfService.sign_up_verifies_email"
                 )
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 import re
 
+from jupyterhub import log as hub_log
+
 # The parameters whose values JupyterHub's own log hides.
 _SECRET_PARAMETER = re.compile(
-    r"([?&][^=&\s]*(?:token|auth|key|code|state|_xsrf)[^=&\s]*=)[^&\s)]+"
+    r"([?&][^=&\s]*(?:token|auth|key|code|state|_xsrf)[^=&\s]*=)[^&\s)]+", re.IGNORECASE
 )
 
 
@@ -24,6 +26,12 @@ class _Scrub(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = without_secrets(record.getMessage()), ()
         return True
+
+
+def scrub_signed_tokens() -> None:
+    """Also hide the parameter ``sToken``: JupyterHub compares names with regard to their case."""
+    if "Token" not in hub_log.SCRUB_PARAM_KEYS:
+        hub_log.SCRUB_PARAM_KEYS += ("Token",)
 
 
 def scrub_tornado_log() -> None:

@@ -16,11 +16,10 @@ from bai_services.core import errors
 from bai_services.core.accounts.one_time_codes import CODE_NEEDED, CODE_WRONG
 from bai_services.i18n import catalogue
 
+from ..external_sign_in import ExternalSignInHandler
 from ..failures import SignInFailed, password_text
 from ..forms import FormPage
 from ..handlers import LoginHandler
-from ..pending_sign_ins import Credentials
-from ..sign_in_steps import EXTERNAL_ATTRIBUTE
 from .client import (
     Flow,
     InvalidResponse,
@@ -151,7 +150,7 @@ class StartHandler(OpenIdHandler, LoginHandler):
             await self.render_failure(failed)
 
 
-class CallbackHandler(OpenIdHandler, LoginHandler):
+class CallbackHandler(OpenIdHandler, ExternalSignInHandler):
     """Ends a sign-in, or links an identity to the signed-in user."""
 
     SUPPORTED_METHODS = ("GET", "HEAD")
@@ -164,26 +163,11 @@ class CallbackHandler(OpenIdHandler, LoginHandler):
             if begun["user"]:
                 await self._link(begun["user"], user)
             else:
-                await self._sign_in(name, begun["next"], user)
+                await self.sign_in_external(
+                    begun["next"], user, self.client_of(name).provider.rules
+                )
         except SignInFailed as failed:
             await self.render_failure(failed)
-
-    async def _sign_in(self, name: str, target: str, user: dict[str, Any]) -> None:
-        # `get_next_url` validates the address.
-        self.request.arguments = {"next": [target.encode()]}
-        self.request.query = ""
-        external = {"user": user, "rules": self.client_of(name).provider.rules}
-        setattr(self, EXTERNAL_ATTRIBUTE, external)
-        kept = Credentials(user["username"], "", external=external)
-        await self.continue_sign_in(self._finish_sign_in, kept)
-
-    async def _finish_sign_in(self) -> None:
-        signed_in = await self.login_user({})
-        if signed_in is None:
-            text = catalogue.translator_for(self)("openid.invalid")
-            raise SignInFailed(HTTPStatus.FORBIDDEN, text)
-        self._jupyterhub_user = signed_in
-        self.redirect(self.get_next_url(signed_in))
 
     async def _link(self, username: str, user: dict[str, Any]) -> None:
         translate = catalogue.translator_for(self)

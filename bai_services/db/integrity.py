@@ -116,3 +116,13 @@ async def update_version(
             "your change",
             version=current,
         )
+
+
+async def insert_new(tx: AsyncConnection, table: sa.Table, values: Mapping[str, Any]) -> bool:
+    """Insert a row; return False if a row with the same key exists.
+
+    The number of rows is not known after an INSERT on PostgreSQL, so the row itself is returned.
+    """
+    key = next(iter(table.primary_key.columns))
+    added = await tx.execute(insert_ignoring(tx, table).values(values).returning(key))
+    return added.first() is not None

@@ -163,6 +163,12 @@ TABLE = [
         "403 403 403 403 403 403 403 ok 403",
         {"password": "x"},
     ),
+    # Invalid: the token has expired.
+    Row(
+        "POST /auth/signed-tokens",
+        "403 403 403 403 403 403 403 invalid-request 403",
+        {"token_hash": "0" * 64, "expires_at": "2026-01-01T00:00:00Z"},
+    ),
     Row("GET /auth/accounts/user/identities", "403 403 403 403 403 403 403 ok 403"),
     Row(
         "POST /auth/accounts/user/identities",

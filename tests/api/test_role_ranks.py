@@ -125,7 +125,7 @@ UNOWNED_RESOURCES = (
     "notification-settings",
     "webhooks",
     "sign-up-invitations",
-    "auth/(verify|token|external|password-reset|sign-up|account-deletion)",
+    "auth/(verify|token|external|signed-tokens|password-reset|sign-up|account-deletion)",
 )
 UNOWNED = re.compile(
     rf"/({'|'.join(UNOWNED_RESOURCES)})(/.*)?"

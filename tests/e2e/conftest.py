@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from tests.e2e.sessions import remove_created_since
 from tests.hub import RunningHub
@@ -41,6 +48,31 @@ c.SelfService.privacy_policy = "We keep your <b>name</b>. Nothing else."
 """
 
 
+def signed_token_site(home: Path) -> str:
+    """Create the keys of a site whose tokens the shared demo accepts; return the configuration."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    (home / "site.key").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    public = home / "site.pem"
+    public.write_bytes(
+        key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    )
+    return f"""
+c.BaiAuthenticator.signed_token_sites = [
+    {{
+        "name": "campus",
+        "issuer": "https://campus.example.org",
+        "audience": "bai-hub",
+        "public_key_file": "{public}",
+        "creates_accounts": True,
+        "domain": "default",
+        "projects": ["default"],
+    }}
+]
+"""
+
+
 @pytest.fixture(scope="session")
 def mail_server() -> Iterator[MailServerThread]:
     """The mail server of the shared demo."""
@@ -55,7 +87,7 @@ def hub(
     """The shared demo on the process engine. Each test must remove its sessions."""
     home = tmp_path_factory.mktemp("hub")
     further = home / "further.py"
-    further.write_text(SELF_SERVICE)
+    further.write_text(SELF_SERVICE + signed_token_site(home))
     environment = mail_server.environment(
         BAI_SHOW_AGENTS="1",
         BAI_CONFIG=str(further),

@@ -6,7 +6,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import AwareDatetime, Field, SecretStr
 
 from bai_services.core.accounts import external_identities as records
 from bai_services.core.accounts import records as account_records
@@ -48,6 +48,13 @@ class ExternalSignIn(Body):
     client_ip: NameText = ""
     code: Code = SecretStr("")
     code_proof: Sealed = SecretStr("")
+
+
+class UsedToken(Body):
+    """``token_hash``: SHA-256 of the token's issuer and id, as hexadecimal digits."""
+
+    token_hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    expires_at: AwareDatetime
 
 
 class NewIdentity(Body):
@@ -95,6 +102,19 @@ class ExternalSignInHandler(APIHandler):
             records.ProviderRules(**dict(body.rules)),
             body.client_ip,
             SecondFactor(body.code.get_secret_value(), body.code_proof.get_secret_value()),
+        )
+
+
+class SignedTokenHandler(APIHandler):
+    @operation(
+        "Record the use of another site's signed token, which is valid once (Hub only)",
+        tag="auth",
+        body=UsedToken,
+        status=HTTPStatus.NO_CONTENT,
+    )
+    async def post(self, body: UsedToken) -> None:
+        await self.manager.accounts.external_sign_ins.redeem(
+            self.caller, body.token_hash, body.expires_at
         )
 
 
@@ -167,6 +187,7 @@ def _user(body: ExternalUser) -> records.ExternalUser:
 
 ROUTES = [
     ("/auth/external", ExternalSignInHandler),
+    ("/auth/signed-tokens", SignedTokenHandler),
     (r"/auth/accounts/(?P<username>[^/]+)/identities", IdentitiesAtHubHandler),
     (r"/auth/accounts/(?P<username>[^/]+)/identity-confirmation", ConfirmationOfLinkHandler),
     (r"/auth/accounts/(?P<username>[^/]+)/identities/(?P<identity>[^/]+)", IdentityAtHubHandler),

@@ -11,6 +11,8 @@ NOT_LINKED = "not-linked"
 NAME_TAKEN = "account-exists"
 NO_EMAIL = "no-verified-email"
 INVALID_NAME = "invalid-name"
+# Maximum lifetime of a token with which another site signs a user in.
+MAX_SIGNED_TOKEN_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

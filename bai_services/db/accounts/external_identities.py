@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,10 +14,10 @@ from bai_services.core.errors import AlreadyExists, Conflict, NotFound
 
 from ..audit import record
 from ..database import Database
-from ..integrity import raise_on_violation
+from ..integrity import insert_new, raise_on_violation
 from ..records import records
 from ..tables.accounts import users
-from ..tables.external_identities import external_identities
+from ..tables.external_identities import external_identities, used_signed_tokens
 from .checked_users import CheckedUser, lock_unchanged
 from .users import Account, read_account
 
@@ -38,6 +39,14 @@ class IdentityStore:
         async with self._db.read() as tx:
             user_id = await tx.scalar(sa.select(_columns.user_id).where(is_identity))
             return None if user_id is None else await read_account(tx, "id", user_id)
+
+    async def redeem(self, token_hash: str, expires_at: datetime, now: datetime) -> bool:
+        """Record the use of a signed token; return whether this is the first use."""
+        used = used_signed_tokens
+        async with self._db.write() as tx:
+            await tx.execute(used.delete().where(used.c.expires_at <= now))
+            values = {"token_hash": token_hash, "expires_at": expires_at}
+            return await insert_new(tx, used, values)
 
     async def of(self, user_id: str) -> Sequence[Identity]:
         """Return the identities of a user, sorted by provider."""

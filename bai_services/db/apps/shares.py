@@ -17,7 +17,7 @@ from bai_services.core.sessions.lifecycle import Status
 from ..accounts.user_domains import lock_active_in
 from ..audit import record
 from ..database import Database
-from ..integrity import insert_ignoring, raise_on_violation
+from ..integrity import insert_new, raise_on_violation
 from ..listing import Listing
 from ..records import first_record
 from ..tables.accounts import memberships, projects, user_policies, users
@@ -177,10 +177,8 @@ class AppShareStore:
             await tx.execute(
                 used_entry_tokens.delete().where(used_entry_tokens.c.expires_at <= now)
             )
-            added = await tx.execute(
-                insert_ignoring(tx, used_entry_tokens).values(nonce=nonce, expires_at=expires_at)
-            )
-        return bool(added.rowcount)
+            values = {"nonce": nonce, "expires_at": expires_at}
+            return await insert_new(tx, used_entry_tokens, values)
 
     async def _page(
         self, condition: sa.ColumnElement[bool], query: ListQuery, now: datetime

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from .base import created_at, identity, metadata
+from .base import UtcDateTime, created_at, identity, metadata
 
 external_identities = sa.Table(
     "external_identities",
@@ -19,4 +19,13 @@ external_identities = sa.Table(
     sa.Column("subject", sa.String(255), nullable=False),
     sa.UniqueConstraint("issuer", "subject"),
     sa.UniqueConstraint("user_id", "issuer"),
+)
+
+# Used signed tokens of other sites, until they expire: all managers accept each token only once.
+used_signed_tokens = sa.Table(
+    "used_signed_tokens",
+    metadata,
+    # SHA-256 of issuer and id of the token.
+    sa.Column("token_hash", sa.String(64), primary_key=True),
+    sa.Column("expires_at", UtcDateTime, nullable=False, index=True),
 )

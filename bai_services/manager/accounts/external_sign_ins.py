@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime, timedelta
 from typing import NoReturn
 
 from bai_services.core import names
 from bai_services.core.accounts.external_identities import (
     INVALID_NAME,
+    MAX_SIGNED_TOKEN_SECONDS,
     NAME_TAKEN,
     NO_EMAIL,
     NOT_LINKED,
@@ -22,6 +24,7 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.display_text import text_problem
 from bai_services.core.errors import (
     AlreadyExists,
+    Conflict,
     InvalidRequest,
     NotFound,
     NotSignedIn,
@@ -123,6 +126,23 @@ class ExternalSignIns:
             need_code_registration=checked.needs_registration,
             code_proof=checked.proof,
         )
+
+    async def redeem(self, caller: Caller, token_hash: str, expires_at: datetime) -> None:
+        """Record the use of a signed token of another site, which the Hub has verified.
+
+        Raises
+        ------
+        InvalidRequest
+            If the token has expired, or would be valid for too long.
+        Conflict
+            If the token was used before.
+        """
+        authorizer.require(caller, "account.verify")
+        now = self._clock()
+        if not now < expires_at <= now + timedelta(seconds=2 * MAX_SIGNED_TOKEN_SECONDS):
+            raise InvalidRequest("the token has expired, or is valid for too long")
+        if not await self._identities.redeem(token_hash, expires_at, now):
+            raise Conflict("the token was used before")
 
     async def identities(self, caller: Caller, username: str) -> OwnIdentities:
         """Return the identities of a user who is signed in at the Hub."""

@@ -180,6 +180,7 @@ async def test_only_the_audience_of_a_share_is_admitted(
             await enter(made, visitor)
 
 
+@pytest.mark.both_databases
 async def test_entry_token_is_single_use_and_bound_to_app_and_session(
     api: Api, user: Client, session: dict[str, Any]
 ) -> None:
