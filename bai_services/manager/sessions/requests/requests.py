@@ -197,7 +197,11 @@ class Requests:
             lambda: self._vfolders.resolve_mounts(caller, owner.id, project.id, requested),
         )
         await self._check_subpaths(group.name, mounts)
-        await self._setups.check_mounts(owner.id, project.id, [mount.path for mount in mounts])
+        paths = [mount.path for mount in mounts]
+        await cache.get_or_read(
+            ("dotfiles", owner.id, project.id, *paths),
+            lambda: self._setups.check_mounts(owner.id, project.id, paths),
+        )
         session_id = str(uuid.uuid4())
         name, hub_server, started_by = _session_names(caller, request, session_id)
         return NewSession(
