@@ -22,7 +22,7 @@ from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Watchdog
 from .devices.nvidia.cuda import limit_environ
 from .engine import Engine
-from .folders.kernel_folders import Folders
+from .folders.kernel_folders import Folders, folder_error
 from .folders.setup_files import write_dotfiles, write_setup_file
 from .injection import RESOURCE_FILE, make_injection, resolve_devices, resource_file
 from .kernels import Task
@@ -173,9 +173,12 @@ class WorkExecutor:
         Variables of the devices take precedence over those of the setup.
         """
         variables = {k: v for k, v in task.setup.variables.items() if k not in environ}
-        write_dotfiles(self._folders.home(task.folder), task.setup.files, *owner)
         path = self._folders.path(task.folder) / "setup.json"
-        write_setup_file(path, replace(task.setup, variables=variables), *owner)
+        try:
+            write_dotfiles(self._folders.home(task.folder), task.setup.files, *owner)
+            write_setup_file(path, replace(task.setup, variables=variables), *owner)
+        except OSError as error:
+            raise folder_error(error) from error
         # Without a sandbox, the process engine cannot mount a file, so the path remains the same.
         target = SETUP_FILE if self._engine.name == "docker" else str(path)
         return Mount(str(path), target, read_only=True, is_own=True)

@@ -66,6 +66,31 @@ async def test_agent_reports_its_machine(api: Api, agents: Agents) -> None:
     assert agent["engine"] == "process"
 
 
+async def test_prepared_session_has_the_setup_of_its_owner(
+    api: Api, agents: Agents, user: Client
+) -> None:
+    agent = await agents.start()
+    await user.put("/me/environ/TOKEN", {"value": "s3cret-value", "is_secret": True})
+    # The variables of devices take precedence.
+    await user.put("/me/environ/CUDA_MEMORY_LIMITS", {"value": "all"})
+    await user.put("/me/dotfiles/.vimrc", {"content": "set nu\n", "permission": "600"})
+    await user.put("/me/bootstrap", {"script": "true", "timeout_seconds": 7})
+    session = await create_prepared(user)
+    injection = (await plan_of(api, session))["injection"]
+    folder = agent.home / "sessions" / session["id"]
+    path = str(folder / "setup.json")
+    assert (injection["environ"]["BAI_SETUP_FILE"], injection["script_seconds"]) == (path, 7)
+    assert injection["mounts"][1:] == [
+        {"source": path, "target": path, "read_only": True, "is_own": True}
+    ]
+    assert (folder / "home/.vimrc").read_text() == "set nu\n"
+    assert json.loads(Path(path).read_text()) == {
+        "variables": {"TOKEN": "s3cret-value"},
+        "scripts": [{"origin": "user", "script": "true", "timeout_seconds": 7}],
+    }
+    assert Path(path).stat().st_mode & 0o777 == 0o600
+
+
 async def test_prepared_session_has_home_and_gpu_share(
     api: Api, agents: Agents, user: Client
 ) -> None:

@@ -100,6 +100,8 @@ UNOWNED_RESOURCES = (
     "maintenances",
     "reservations",
     "system",
+    "configuration",
+    "session-logs",
     "drain",
     "domains",
     "projects",

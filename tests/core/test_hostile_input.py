@@ -348,6 +348,8 @@ NOT_FROM_USERS = {
     "sessions.usage_history.SampleMean.add",
     "sessions.usage_history.SampleMean.sample",
     "sessions.usage_history.Sampler.add",
+    "cluster.image_store.digest_state",
+    "cluster.image_store.lacks",
     "sessions.setup.SessionSetup.from_json",
     "sessions.setup.check_mounts",
     "sessions.setup.combine",

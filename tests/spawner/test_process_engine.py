@@ -82,6 +82,25 @@ async def test_a_session_responds_and_stops(start_plan: Start, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
+async def test_a_session_can_read_its_setup_file(
+    start_plan: Start, tmp_path: Path, kind: str
+) -> None:
+    file = tmp_path / "setup.json"
+    file.write_text('{"variables": {"TOKEN": "s3cret"}, "scripts": []}')
+    file.chmod(0o600)
+    mount = {"source": str(file), "target": str(file), "read_only": True, "is_own": True}
+    injection = {"environ": {"BAI_SETUP_FILE": str(file)}, "mounts": [mount]}
+    script = (
+        "import os; from bai_labext.session_setup import apply; apply(os.environ); "
+        "print('got', os.environ['TOKEN'])"
+    )
+    given = plan(injection=injection, command=[sys.executable, "-c", script])
+    engine, running = await start_plan(kind, given, wait=False)
+    await wait_until_async(lambda: engine.poll(running), 20, "the end of the command")
+    assert "got s3cret" in await engine.read_log(running, 1000)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_stop_kills_forked_processes(start_plan: Start, kind: str) -> None:
     engine, running = await start_plan(kind)
     await ask(running, "fork")

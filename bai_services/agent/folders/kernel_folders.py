@@ -91,7 +91,7 @@ class Folders:
             if uid is not None and gid is not None:
                 _change_owner(home, uid, gid)
         except OSError as error:
-            raise _failure(error) from error
+            raise folder_error(error) from error
         return home
 
     def bind(self, task: Task) -> list[dict[str, Any]]:
@@ -214,7 +214,8 @@ def _has_mount(path: Path) -> bool:
         return False
 
 
-def _failure(error: OSError) -> BaiError:
+def folder_error(error: OSError) -> BaiError:
+    """Convert an error of a kernel's folder to an error for the user."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFull("the disk of the chosen agent is full; the session was not started")
     return BaiError(f"the session's folder cannot be created on its agent: {error.strerror}")

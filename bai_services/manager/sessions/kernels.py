@@ -214,14 +214,15 @@ class Kernels:
         items: list[dict[str, Any]] = []
         views = await self._dispatch_sessions(agent_id)
         user_ids = await self._plans.user_ids([view.row.id for view in views])
-        setups = await self._setups.of([view.row for view in views])
+        setups = await self._setups.read([view.row for view in views])
         for view in views:
             try:
+                setup = await self._setups.combine(view.row, setups)
                 for kernel in view.kernels:
                     if kernel.agent_id == agent_id and kernel.injection is None:
                         item = {"id": f"prepare-{kernel.id}", "kind": "prepare"}
                         preparation = await self._preparation(view, kernel, user_ids[view.row.id])
-                        if setup := setups.get(view.row.id):
+                        if setup:
                             preparation["setup"] = setup.to_json()
                         items.append({**item, **_ids(kernel), **preparation})
             except (Forbidden, Conflict, NotFound, Unavailable) as error:

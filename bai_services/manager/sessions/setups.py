@@ -32,6 +32,8 @@ from ..accounts.projects import Projects
 from ..context import ManagerContext
 from .requests.secret_environ import SecretEnviron, secret_names
 
+SetupsByOwner = Mapping[tuple[str, str], tuple[Setup, Setup]]
+
 
 class Setups:
     """Reads and changes setups. Without ``project``, a method uses the caller's own setup.
@@ -147,32 +149,37 @@ class SessionSetups:
         self._cipher = KeypairSecrets(key)
         self._secret_environ = SecretEnviron(key)
 
-    async def of(self, rows: Sequence[SessionRow]) -> dict[str, SessionSetup]:
-        """Return the setup of each session by id.
+    async def read(self, rows: Sequence[SessionRow]) -> SetupsByOwner:
+        """Return the setups that apply to sessions, by owner and project."""
+        if not rows:
+            return {}
+        return await self._store.of_sessions([(row.owner_id, row.project_id) for row in rows])
+
+    async def combine(self, row: SessionRow, setups: SetupsByOwner) -> SessionSetup:
+        """Return the setup of one session; ``setups`` is the result of ``read``.
 
         The secrets are stored with the session at the first call, and later calls return the same
         ones: logs are masked by them, and all kernels of a session get the same.
+
+        Raises
+        ------
+        Unavailable
+            If the manager's key has changed.
         """
-        if not rows:
-            return {}
-        found = await self._store.of_sessions([(row.owner_id, row.project_id) for row in rows])
-        combined: dict[str, SessionSetup] = {}
-        for row in rows:
-            project, user = found.get((row.owner_id, row.project_id), (Setup(), Setup()))
-            own_secrets = secret_names(row.environ)
-            if project == user == Setup() and not own_secrets:
-                continue
-            setup = combine(
-                [
-                    (f"project {row.project}", self._decrypted(project)),
-                    (row.owner, self._decrypted(user)),
-                ],
-                self._secret_environ.decrypt(row.environ),
-                own_secrets,
-                [str(mount["path"]) for mount in row.mounts],
-            )
-            combined[row.id] = await self._with_kept_secrets(row.id, setup)
-        return combined
+        project, user = setups.get((row.owner_id, row.project_id), (Setup(), Setup()))
+        own_secrets = secret_names(row.environ)
+        if project == user == Setup() and not own_secrets:
+            return SessionSetup()
+        setup = combine(
+            [
+                (f"project {row.project}", self._decrypted(project)),
+                (row.owner, self._decrypted(user)),
+            ],
+            self._secret_environ.decrypt(row.environ),
+            own_secrets,
+            [str(mount["path"]) for mount in row.mounts],
+        )
+        return await self._with_kept_secrets(row.id, setup)
 
     async def check_mounts(
         self, owner_id: str, project_id: str, mount_paths: Sequence[str]
@@ -203,10 +210,11 @@ class SessionSetups:
         if not setup.secret_names:
             return setup
         secrets = {name: setup.variables[name] for name in setup.secret_names}
-        encrypted = self._cipher.encrypt(json.dumps(secrets))
-        kept = json.loads(
-            self._cipher.decrypt(await self._store.keep_secrets(session_id, encrypted))
-        )
+        stored = await self._store.secrets_of(session_id)
+        if stored is None:
+            encrypted = self._cipher.encrypt(json.dumps(secrets))
+            stored = await self._store.keep_secrets(session_id, encrypted)
+        kept = json.loads(self._cipher.decrypt(stored))
         others = {k: v for k, v in setup.variables.items() if k not in setup.secret_names}
         return replace(setup, variables={**others, **kept}, secret_names=tuple(sorted(kept)))
 

@@ -226,7 +226,11 @@ class Requests:
         )
         await self._check_subpaths(group.name, mounts)
         session_id = session_id or str(uuid.uuid4())
-        await self._setups.check_mounts(owner.id, project.id, [mount.path for mount in mounts])
+        paths = [mount.path for mount in mounts]
+        await cache.get_or_read(
+            ("dotfiles", owner.id, project.id, *paths),
+            lambda: self._setups.check_mounts(owner.id, project.id, paths),
+        )
         name, hub_server, started_by = _session_names(caller, request, session_id)
         return NewSession(
             id=session_id,
