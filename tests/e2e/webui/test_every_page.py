@@ -37,11 +37,12 @@ THEMES: tuple[tuple[Literal["light", "dark"], dict[str, Any]], ...] = (
 
 
 async def page_names(ui: Shell) -> list[str]:
-    """Return the paths of the pages in the sidebar, of the settings and of the replay form."""
+    """Return the paths of the pages in the sidebar, and of the pages without a link there."""
     links = ui.page.locator("nav a")
     await links.first.wait_for()
     hrefs = [await link.get_attribute("href") for link in await links.all()]
-    return [*(href.rpartition("/")[2] for href in hrefs if href), "settings", "scheduler?view=try"]
+    others = ["notifications", "settings?tab=notifications", "settings", "scheduler?view=try"]
+    return [*(href.rpartition("/")[2] for href in hrefs if href), *others]
 
 
 async def visit(ui: Shell, name: str) -> None:
@@ -61,7 +62,7 @@ async def navigate(ui: Shell, name: str) -> None:
 
 
 async def every_page(ui: Shell) -> AsyncIterator[str]:
-    """Show each page of the sidebar, the settings and the replay form; yield its path."""
+    """Show each page of ``page_names``; yield its path."""
     names = await page_names(ui)
     await visit(ui, names[-1])
     for name in names:
