@@ -26,9 +26,7 @@ def lost(agent: str) -> Condition:
 
 
 def test_condition_begins_once_and_begins_again_only_after_a_pause() -> None:
-    assert [each.key for each in changes_of([lost("a")], {}, NOW).begun] == [
-        "agent-lost:a"
-    ]
+    assert [each.key for each in changes_of([lost("a")], {}, NOW).begun] == ["agent-lost:a"]
     stored = {"agent-lost:a": (NOW, REARM_AFTER)}
     assert changes_of([lost("a")], stored, NOW).begun == ()
     later = NOW + REARM_AFTER
