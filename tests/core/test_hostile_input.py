@@ -44,6 +44,7 @@ from bai_services.core.errors import BaiError
 from bai_services.core.folders import mounts
 from bai_services.core.folders import storage_hosts as hosts
 from bai_services.core.folders import vfolders as vfolder
+from bai_services.core.notifications import timing
 from bai_services.core.scheduling.replay import history, openb, policies, swf, workload
 from bai_services.core.sessions import (
     batch,
@@ -232,6 +233,7 @@ PARSERS: dict[str, list[Parser]] = {
     "audit.changed_values": [lambda t: audit.changed_values({"name": ""}, {"name": t})],
     "audit.shortened": [audit.shortened],
     "usage.model.unit_of": [usage.unit_of],
+    "notifications.timing.read_time": [lambda t: timing.read_time(t, "digest_time")],
     "usage.periods.read_time": [lambda t: periods.read_time("since", t, ZoneInfo("Asia/Seoul"))],
     "usage.periods.zone_of": [periods.zone_of],
     "accounts.sign_ups.check_email_domain": [
@@ -264,6 +266,12 @@ NOT_FROM_USERS = {
     "accounts.one_time_codes.code_needed",
     "accounts.one_time_codes.code_wrong",
     "accounts.one_time_codes.grouped",
+    "notifications.conditions.changes_of",
+    "notifications.events.budget_warning",
+    "notifications.events.folder_shared",
+    "notifications.events.session_preempted",
+    "notifications.session_events.event_of",
+    "notifications.webhooks.payload",
     "audit_chain.check",
     "audit_chain.check_end",
     "audit_chain.entry_hash",

@@ -69,6 +69,30 @@ def folder_shared(
     return Event(key, at, EventName.FOLDER_SHARED, audience, text, "data", domain)
 
 
+def session_preempted(
+    session_id: str, at: datetime, owner_id: str, domain: str, name: str, reason: CodedText
+) -> Event:
+    """Return the event for the preemption of a session at ``at``."""
+    text = TextTemplate.NOTICE_SESSION_PREEMPTED.text(reason, name=name)
+    audience = Audience(user_id=owner_id)
+    key = f"preempted:{session_id}@{at.isoformat(timespec='milliseconds')}"
+    link = f"sessions/{session_id}"
+    return Event(key, at, EventName.SESSION_PREEMPTED, audience, text, link, domain)
+
+
+def budget_warning(
+    project_id: str, at: datetime, domain: str, name: str, period: str, percent: int
+) -> Event:
+    """Return the event that a project has used ``percent`` of its budget of a period.
+
+    ``period`` identifies the period: each percentage is reported once in it.
+    """
+    text = TextTemplate.NOTICE_BUDGET.text(name=name, percent=percent)
+    audience = Audience(project_id=project_id)
+    key = f"budget:{project_id}:{period}:{percent}"
+    return Event(key, at, EventName.BUDGET_WARNING, audience, text, "statistics", domain)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
     """An event as stored; ``id`` is also in the payloads of webhooks."""

@@ -38,12 +38,13 @@ THEMES: tuple[tuple[Literal["light", "dark"], dict[str, Any]], ...] = (
 
 
 async def page_names(ui: Shell) -> list[str]:
-    """Return an administrator's pages: those in the sidebar, the settings and the replay form."""
+    """Return the paths of an administrator's pages, also of those without a link in the sidebar."""
     links = ui.page.locator("nav a")
     # The pages of administrators appear when the role is known.
     await links.filter(has_text="Users").wait_for()
     hrefs = [await link.get_attribute("href") for link in await links.all()]
-    return [*(href.rpartition("/")[2] for href in hrefs if href), "settings", "scheduler?view=try"]
+    others = ["notifications", "settings?tab=notifications", "settings", "scheduler?view=try"]
+    return [*(href.rpartition("/")[2] for href in hrefs if href), *others]
 
 
 async def visit(ui: Shell, name: str) -> None:
@@ -63,10 +64,7 @@ async def navigate(ui: Shell, name: str) -> None:
 
 
 async def every_page(ui: Shell, part: slice = ALL) -> AsyncIterator[str]:
-    """Show each page of the sidebar, the settings and the replay form; yield its path.
-
-    ``part`` selects some of the pages.
-    """
+    """Show each page of ``page_names``, or a ``part`` of them; yield its path."""
     names = (await page_names(ui))[part]
     await visit(ui, names[-1])
     for name in names:

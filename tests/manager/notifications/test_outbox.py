@@ -11,7 +11,13 @@ import sqlalchemy as sa
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.listing import ListQuery
 from bai_services.core.notifications.catalogue import EventName
-from bai_services.core.notifications.events import KEPT_FOR, Audience, Event
+from bai_services.core.notifications.events import (
+    KEPT_FOR,
+    Audience,
+    Event,
+    budget_warning,
+    session_preempted,
+)
 from bai_services.core.sessions.lifecycle import Event as Change
 from bai_services.db.notifications.events import EventStore
 from bai_services.db.notifications.fan_out import FanOutStore
@@ -220,6 +226,23 @@ async def test_shared_folder_is_reported_to_the_invitee(world: World, api: Api) 
     await step(world)
     assert await inbox(world, "user2") == [
         ("folder-shared", "user shares the folder data with you (ro)")
+    ]
+
+
+async def test_preemption_and_budget_are_reported_once(world: World) -> None:
+    user_id, now = await world.user_id("user"), world.clock()
+    reason = TextTemplate.STOPPED.text()
+    project_id = await world.project_id()
+    made = [
+        session_preempted("s1", now, user_id, "default", "lab", reason),
+        budget_warning(project_id, now, "default", "research", "2026-11", 90),
+    ]
+    for each in (*made, *made):
+        await world.manager.notifications.outbox.raise_event(each)
+    await step(world)
+    assert sorted(await inbox(world, "user")) == [
+        ("budget-warning", "project research has used 90% of its budget"),
+        ("session-preempted", "session lab was preempted: stopped"),
     ]
 
 

@@ -83,6 +83,7 @@ function NotificationText({ item }: { item: Item }) {
     case 'data':
     case 'agents':
     case 'storage':
+    case 'statistics':
       return (
         <Link to={`/${page}`} onClick={onClick}>
           {shown}
