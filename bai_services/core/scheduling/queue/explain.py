@@ -70,9 +70,11 @@ def explain_group(group_queue: GroupQueue, pause_if_busy: PauseIfBusy = no_op) -
         if reasons != shape.reasons:
             shape.reasons = reasons
     group_queue.reserved = {
-        reservation.session_id: _with_reservation(shape, reservation)
+        reservation.session_id: _with_reservation(
+            group_queue.shape_of[reservation.session_id], reservation
+        )
         for reservation in group_queue.reservations
-        if (shape := group_queue.shape_of.get(reservation.session_id)) is not None
+        if reservation.session_id in group_queue.shape_of
     }
 
 
