@@ -336,7 +336,7 @@ async def _victims_of(tx: AsyncConnection, plan_ids: Sequence[str]) -> Mapping[s
 
 
 def _is_running(victim: Any, planned_at: datetime) -> bool:
-    return victim.status == Status.RUNNING and victim.started_at <= planned_at
+    return bool(victim.status == Status.RUNNING and victim.started_at <= planned_at)
 
 
 async def _is_possible(tx: AsyncConnection, preemption: Preemption) -> bool:

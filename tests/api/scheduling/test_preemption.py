@@ -14,6 +14,8 @@ from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
 ALL_CPU = {"cpu": "8", "mem": "1g"}
+# The spawner's report of a server that the Hub has stopped.
+END = {"reason": "stopped", "reason_code": "stopped", "exit_code": 143}
 
 
 @pytest.fixture
@@ -30,44 +32,53 @@ async def preempted_by(user: Client, name: str, **fields: Any) -> dict[str, Any]
     await user.post("/sessions", {"name": name, "resources": ALL_CPU, "priority": 50, **fields})
 
     async def announced() -> dict[str, Any] | None:
-        session = await user.get("/sessions/low")
+        session = await user.get("/sessions/low1")
         return dict(session) if session["preemption"] else None
 
     return dict(await wait_until_async(announced, 60, "the announcement"))
+
+
+async def with_reasons(user: Client, name: str) -> dict[str, Any]:
+    """Return a session when the reasons for which it is pending are stored."""
+
+    async def found() -> dict[str, Any] | None:
+        session = await user.get(f"/sessions/{name}")
+        return dict(session) if session["reasons"] else None
+
+    return dict(await wait_until_async(found, 30, "the reasons"))
 
 
 async def test_preempted_session_returns_to_the_queue_and_starts_again(
     api: Api, agent: FakeAgent, user: Client, admin: Client
 ) -> None:
     world = api.world
-    low = await user.post("/sessions", {"name": "low", "resources": ALL_CPU, "priority": 1})
+    low = await user.post("/sessions", {"name": "low1", "resources": ALL_CPU, "priority": 1})
     await bring_to_running(api, agent, low["id"])
     warned = await preempted_by(user, "high")
     # The victim shows when and why it is stopped; nobody is named.
     assert warned["preemption"]["mode"] == "reschedule"
     assert warned["end_rule"]["ends_at"] == warned["preemption"]["stops_at"]
     assert "priority above 1" in warned["preemption"]["reason"]
-    high = await user.get("/sessions/high")
+    high = await with_reasons(user, "high")
     assert high["reasons"][0]["check"] == "preemption"
     assert high["reasons"][0]["starts_at"]
     # Nothing happens before the end of the grace period.
     await world.manager.scheduling.preemptions.step()
-    assert (await user.get("/sessions/low"))["status"] == "RUNNING"
+    assert (await user.get("/sessions/low1"))["status"] == "RUNNING"
     world.clock.advance(seconds=6)
     await world.manager.scheduling.preemptions.step()
-    assert (await user.get("/sessions/low"))["status"] == "TERMINATING"
-    end = {"reason": "stopped", "text": "stopped", "exit_code": 143}
-    await api.hub.post(f"/sessions/{low['id']}/exited", end)
+    assert (await user.get("/sessions/low1"))["status"] == "TERMINATING"
+    await api.hub.post(f"/sessions/{low['id']}/exited", END)
     await agent.beat([])
-    back = await user.get("/sessions/low")
+    back = await user.get("/sessions/low1")
     assert (back["status"], back["restart_count"], back["id"]) == ("PENDING", 1, low["id"])
     # A second report of the same end changes nothing.
-    await api.hub.post(f"/sessions/{low['id']}/exited", end)
-    assert (await user.get("/sessions/low"))["status"] == "PENDING"
+    await api.hub.post(f"/sessions/{low['id']}/exited", END)
+    assert (await user.get("/sessions/low1"))["status"] == "PENDING"
     await bring_to_running(api, agent, high["id"])
     # The freed resources went to the waiting session; the victim follows it.
     await user.delete(f"/sessions/{high['id']}")
-    await api.hub.post(f"/sessions/{high['id']}/exited", end)
+    await api.hub.post(f"/sessions/{high['id']}/exited", END)
     await agent.beat([])
     await wait_for_status(user, low["id"], "SCHEDULED")
     await agent.prepare()
@@ -80,7 +91,7 @@ async def test_preempted_session_returns_to_the_queue_and_starts_again(
     assert events[events.index("preempted") :][:2] == ["preempted", "requeued"]
     (listed,) = (await admin.get("/preemptions"))["items"]
     assert (listed["session"], listed["outcome"]) == ("high", "started")
-    assert [victim["session"] for victim in listed["victims"]] == ["low"]
+    assert [victim["session"] for victim in listed["victims"]] == ["low1"]
     actions = [e["action"] for e in (await admin.get("/audit-log"))["items"]]
     assert {"session.plan-preemption", "session.preempt"} <= set(actions)
 
@@ -88,13 +99,13 @@ async def test_preempted_session_returns_to_the_queue_and_starts_again(
 async def test_plan_is_dropped_if_the_waiting_session_is_cancelled(
     api: Api, agent: FakeAgent, user: Client, admin: Client
 ) -> None:
-    low = await user.post("/sessions", {"name": "low", "resources": ALL_CPU, "priority": 1})
+    low = await user.post("/sessions", {"name": "low1", "resources": ALL_CPU, "priority": 1})
     await bring_to_running(api, agent, low["id"])
     await preempted_by(user, "high")
     await user.delete("/sessions/high")
     api.world.clock.advance(seconds=6)
     await api.world.manager.scheduling.preemptions.step()
-    session = await user.get("/sessions/low")
+    session = await user.get("/sessions/low1")
     assert (session["status"], session["preemption"]) == ("RUNNING", None)
     assert (await admin.get("/preemptions"))["items"][0]["outcome"] == "dropped"
 
@@ -102,13 +113,13 @@ async def test_plan_is_dropped_if_the_waiting_session_is_cancelled(
 async def test_stop_of_a_preempted_session_ends_it(
     api: Api, agent: FakeAgent, user: Client, admin: Client
 ) -> None:
-    low = await user.post("/sessions", {"name": "low", "resources": ALL_CPU, "priority": 1})
+    low = await user.post("/sessions", {"name": "low1", "resources": ALL_CPU, "priority": 1})
     await bring_to_running(api, agent, low["id"])
     await preempted_by(user, "high")
     api.world.clock.advance(seconds=6)
     await api.world.manager.scheduling.preemptions.step()
-    await user.delete("/sessions/low")
-    await api.hub.post(f"/sessions/{low['id']}/exited", {"reason": "stopped", "text": "stopped"})
+    await user.delete("/sessions/low1")
+    await api.hub.post(f"/sessions/{low['id']}/exited", END)
     await agent.beat([])
     assert (await user.get(f"/sessions/{low['id']}"))["status"] == "TERMINATED"
 

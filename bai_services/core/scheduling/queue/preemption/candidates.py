@@ -91,7 +91,8 @@ class Candidates:
 
     def rows(self) -> Ints:
         """Return the rows of all sessions; the result may be changed."""
-        return self._facts[self._facts[:, SESSION] != _GONE]
+        rows: Ints = self._facts[self._facts[:, SESSION] != _GONE]
+        return rows
 
     def _grow(self) -> None:
         height = len(self._facts)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....cluster.devices import is_device_slot, thousandths
 from ....resources import CPU as CPU_SLOT
@@ -21,6 +22,8 @@ from ..releases import Release
 from ..reserve import count_releases_until_fit
 from . import candidates as columns
 from .candidates import Candidates, Ints, microseconds
+
+Bools = NDArray[np.bool_]
 
 # Maximum number of running sessions whose end is tried for one pending session.
 MAX_TRIED = 2_000
@@ -212,7 +215,7 @@ def _batches(
     is_known = agents >= 0
     freed = np.zeros_like(free)
     np.add.at(freed, agents[is_known], amounts[is_known])
-    is_enough = ((free + freed) >= need).all(axis=1)
+    is_enough: Bools = np.all((free + freed) >= need, axis=1)
     is_useful = is_known & is_enough[agents]
     numbers, agents = ordered[is_useful, columns.SESSION], agents[is_useful]
     if not len(numbers):
@@ -226,7 +229,7 @@ def _batches(
     before = np.vstack([np.zeros((1, 3), np.int64), sums[:-1]])
     before -= np.repeat(before[starts], lengths, axis=0)
     # The first rows of an agent that together free enough.
-    is_first = (before < (need - free)[agents]).any(axis=1)
+    is_first: Bools = np.any(before < (need - free)[agents], axis=1)
     is_fewest = order is VictimOrder.FEWEST_SESSIONS
     priorities = np.array([rank.priority for rank in table.ranks], np.int64)
     of_rows = priorities[ordered[is_useful][by_agent][:, columns.RANK]]

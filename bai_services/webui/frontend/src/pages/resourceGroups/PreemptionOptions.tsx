@@ -32,8 +32,7 @@ type Options = typeof DEFAULTS;
 
 const optionsOf = (group: Item): Options => {
   const stored = (group['scheduler_opts'] as Item | undefined)?.['preemption'] as
-    | Partial<Options>
-    | undefined;
+    Partial<Options> | undefined;
   return { ...DEFAULTS, ...stored };
 };
 
@@ -148,11 +147,7 @@ function OptionsForm({ group, onClose }: { group: Item; onClose: () => void }) {
       >
         <Switch />
       </Form.Item>
-      <Form.Item
-        name="grace"
-        label={t('preemptions.grace')}
-        extra={t('preemptions.duration-help')}
-      >
+      <Form.Item name="grace" label={t('preemptions.grace')} extra={t('preemptions.duration-help')}>
         <Input />
       </Form.Item>
       <Button type="primary" size="small" htmlType="submit" loading={save.isPending}>
