@@ -1,7 +1,7 @@
 import { useState } from 'react';
 import { Alert, Button, Drawer, Flex, Form } from 'antd';
 import { useQuery } from '@tanstack/react-query';
-import type { TFunction } from 'i18next';
+import type { i18n as I18n, TFunction } from 'i18next';
 import { useTranslation } from 'react-i18next';
 import { ApiError } from '../../data/client';
 import { useSaveEntity, type Item } from '../../data/entities';
@@ -21,7 +21,7 @@ interface EntityFormProps {
 
 /** Create or change an object; the problem of a field is shown at the field. */
 export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps) {
-  const { t } = useTranslation();
+  const { t, i18n } = useTranslation();
   const [form] = Form.useForm<Item>();
   const [error, setError] = useState<string>();
   const save = useSaveEntity(entity.path);
@@ -82,7 +82,7 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
             key={field.key}
             name={field.key}
             label={t(labelKey(entity, field.key))}
-            extra={HINTED.includes(field.kind) ? t(`entities.hint-${field.kind}`) : undefined}
+            extra={hintOf(entity, field, i18n)}
             valuePropName={field.kind === 'switch' ? 'checked' : 'value'}
             rules={rulesOf(entity, field, t)}
           >
@@ -108,6 +108,15 @@ function placeholderOf(field: Field, me: Me | undefined, t: TFunction) {
 }
 
 const HINTED = ['slots', 'numbers', 'hosts', 'words', 'json', 'lines', 'password'];
+
+/** The text `ENTITY.KEY-hint`, else the text for the kind of the field; undefined: no hint. */
+function hintOf(entity: Entity, field: Field, i18n: I18n) {
+  const own = `${labelKey(entity, field.key)}-hint`;
+  if (i18n.exists(own)) {
+    return i18n.t(own);
+  }
+  return HINTED.includes(field.kind) ? i18n.t(`entities.hint-${field.kind}`) : undefined;
+}
 
 function rulesOf(entity: Entity, field: Field, t: (key: string) => string) {
   const rules = field.isRequired ? [{ required: true, message: t('entities.required') }] : [];
