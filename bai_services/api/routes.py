@@ -23,7 +23,7 @@ from .apps import shares as app_shares
 from .base import APIHandler
 from .cluster import agents, devices, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
-from .operations import announcements, maintenances, system
+from .operations import announcements, configuration, maintenances, system
 from .scheduling import counter_audit
 from .sessions import idle_checkers, launch, logs, records, sessions, templates
 from .usage import reports as usage_reports
@@ -54,6 +54,7 @@ ROUTES: list[Route] = [
     *audit.ROUTES,
     *announcements.ROUTES,
     *maintenances.ROUTES,
+    *configuration.ROUTES,
     *system.ROUTES,
     *vfolders.ROUTES,
     *files.ROUTES,

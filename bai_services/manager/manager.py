@@ -66,7 +66,7 @@ class Manager:
             lambda: self.scheduling.lease.hold(),
         )
         self.accounts = account_services(context, settings, self.hub, self.metrics, self.mails)
-        self.operations = operation_services(context, self.accounts)
+        self.operations = operation_services(context, settings, self.accounts)
         self.folders = folder_services(context, settings, self.accounts.projects)
         self.scheduling = scheduling_services(context, settings, self.lifecycle, self.metrics)
         self.audit_chain = AuditChain(database, clock, self.scheduling.lease, settings.audit_days)
@@ -146,9 +146,11 @@ class Manager:
         self.sessions.usage_sampling.start()
         self.usage.aggregation.start()
         self.sessions.idle_judging.start()
+        self.sessions.stored_logs.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
+        await self.sessions.stored_logs.stop()
         await self.usage.aggregation.stop()
         await self.sessions.idle_judging.stop()
         await self.sessions.usage_sampling.stop()

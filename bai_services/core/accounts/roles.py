@@ -190,6 +190,8 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "maintenance.read": _reaches(R.NONE, R.ALL, R.ALL),
     "maintenance.write": _SUPERADMIN,
     "maintenance.read-current": _EVERYONE,
+    "configuration.read": _reaches(R.NONE, R.NONE, R.ALL),
+    "configuration.write": _SUPERADMIN,
     "system.read": _reaches(R.NONE, R.NONE, R.ALL),
     "metrics.read": {**_reaches(R.NONE, R.NONE, R.ALL), Role.SCRAPER: R.ALL},
     "counter-audit.read": _reaches(R.NONE, R.NONE, R.ALL),

@@ -12,6 +12,7 @@ from bai_services.db.sessions.idle_checks.store import IdleCheckStore
 from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.sessions.store import SessionStore
+from bai_services.db.sessions.stored_logs import StoredLogStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
 
@@ -41,6 +42,7 @@ from .requests.requests import Folders, Requests
 from .requests.secret_environ import SecretEnviron
 from .requests.templates import Templates
 from .sessions import SessionRecords, Sessions
+from .stored_logs import StoredLogs
 from .time_limits.activity import SessionActivity
 from .time_limits.deadlines import Deadlines
 from .time_limits.lifetimes import Lifetimes
@@ -59,6 +61,7 @@ class SessionServices:
     launch: Launch
     kernels: Kernels
     logs: Logs
+    stored_logs: StoredLogs
     lifetimes: Lifetimes
     activity: SessionActivity
     explanations: StartExplanations
@@ -123,6 +126,9 @@ def session_services(
         launch=Launch(store, kernel_store, plans, lifecycle, clock),
         kernels=kernels,
         logs=Logs(sessions),
+        stored_logs=StoredLogs(
+            StoredLogStore(database), scheduling.lease, clock, settings.session_log_days
+        ),
         lifetimes=Lifetimes(sessions, time_limits, store, lifecycle, audit),
         activity=SessionActivity(sessions, time_limits, store, clock, audit),
         explanations=StartExplanations(sessions, scheduling.scheduler, request_store),
