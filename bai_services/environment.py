@@ -10,8 +10,10 @@ from urllib.parse import urlsplit
 
 from bai_services.branding import read_brand
 from bai_services.core.accounts.one_time_codes import CodeRules
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.operations.configuration import CHANGEABLE, ChangeableSetting, configured
 from bai_services.core.sessions.callbacks import AllowedTargets
-from bai_services.core.user_input import read_whole, shown
+from bai_services.core.user_input import shown
 from bai_services.home import Home
 from bai_services.mail_settings import read_mail_server
 from bai_services.manager.settings import Settings, StorageHostSettings
@@ -38,21 +40,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     optional: dict[str, object] = {}
     if proxies:
         optional["trusted_proxies"] = _trusted_proxies(proxies)
-    for variable, name, minimum in (
-        ("BAI_MAX_FILE_BYTES", "max_file_bytes", 0),
-        ("BAI_MAX_OPEN_UPLOADS", "max_open_uploads", 1),
-        ("BAI_TRASH_DAYS", "trash_days", 0),
-        ("BAI_AUDIT_DAYS", "audit_days", 0),
-        ("BAI_PASSWORD_MAX_AGE_DAYS", "password_max_age_days", 0),
-    ):
-        if text := environ.get(variable):
-            optional[name] = _whole_number(variable, text, minimum)
-    if text := environ.get("BAI_SHOW_ABSENT_IMAGES"):
-        optional["shows_absent_images"] = _is_on("BAI_SHOW_ABSENT_IMAGES", text)
-    if text := environ.get("BAI_SHOW_AGENTS"):
-        optional["shows_agents"] = _is_on("BAI_SHOW_AGENTS", text)
-    if text := environ.get("BAI_MASK_USERS"):
-        optional["masks_users"] = _is_on("BAI_MASK_USERS", text)
+    for setting in CHANGEABLE:
+        if text := environ.get(setting.variable):
+            optional[setting.field] = _parsed(setting, text)
     if text := environ.get("BAI_ONE_TIME_CODES"):
         optional["one_time_codes"] = _code_rules(text)
     if storage_hosts := environ.get("BAI_STORAGE_HOSTS"):
@@ -78,23 +68,16 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         hub_api_token=environ.get("JUPYTERHUB_API_TOKEN", ""),
         base_url=(environ.get("JUPYTERHUB_SERVICE_PREFIX") or "/services/bai").rstrip("/"),
         hub_base_url=environ.get("JUPYTERHUB_BASE_URL") or "/",
+        configured=configured(environ),
         **optional,  # type: ignore[arg-type]  # each value has the type of its field
     )
 
 
-def _whole_number(variable: str, text: str, minimum: int) -> int:
-    number = read_whole(text)
-    if number is None or number < minimum:
-        raise SystemExit(
-            f"{variable} must be a whole number of at least {minimum}, not {shown(text)!r}"
-        )
-    return number
-
-
-def _is_on(variable: str, text: str) -> bool:
-    if text not in ("0", "1"):
-        raise SystemExit(f"{variable} must be 0 or 1, not {text!r}")
-    return text == "1"
+def _parsed(setting: ChangeableSetting, text: str) -> int | bool:
+    try:
+        return setting.parse(text)
+    except InvalidRequest as error:
+        raise SystemExit(error.message) from None
 
 
 def _code_rules(text: str) -> CodeRules:

@@ -24,6 +24,7 @@ from bai_services.db import schema
 from bai_services.db.database import Database
 from bai_services.environment import read_settings
 from bai_services.manager.manager import Manager
+from bai_services.manager.operations.configuration import with_overrides
 from bai_services.manager.scheduling.idle_scheduling import new_loop
 from bai_services.manager.settings import Settings
 
@@ -77,7 +78,9 @@ async def serve(environ: Mapping[str, str], sockets: Sequence[socket.socket]) ->
     settings = read_settings(environ)
     has_hub = bool(settings.hub_api_url and settings.hub_api_token)
     await migrate(settings.database_url)
-    manager = Manager(settings, Database(settings.database_url))
+    database = Database(settings.database_url)
+    settings = await with_overrides(settings, database)
+    manager = Manager(settings, database)
     oauth = HubOAuth.instance(cache_max_age=TOKEN_CACHE_SECONDS) if has_hub else None
     app = make_app(
         manager,

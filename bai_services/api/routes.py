@@ -24,7 +24,7 @@ from .base import APIHandler
 from .cluster import agents, devices, image_pulls, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .notifications import notifications, webhooks
-from .operations import announcements, maintenances, system
+from .operations import announcements, configuration, maintenances, system
 from .scheduling import counter_audit, preemptions, reservations
 from .sessions import idle_checkers, launch, logs, records, schedules, sessions, setups, templates
 from .usage import budgets
@@ -57,6 +57,7 @@ ROUTES: list[Route] = [
     *announcements.ROUTES,
     *maintenances.ROUTES,
     *reservations.ROUTES,
+    *configuration.ROUTES,
     *system.ROUTES,
     *vfolders.ROUTES,
     *files.ROUTES,

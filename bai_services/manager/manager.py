@@ -68,7 +68,7 @@ class Manager:
             lambda: self.scheduling.lease.hold(),
         )
         self.accounts = account_services(context, settings, self.hub, self.metrics, self.mails)
-        self.operations = operation_services(context, self.accounts)
+        self.operations = operation_services(context, settings, self.accounts)
         self.folders = folder_services(
             context, settings, self.accounts.projects, self.accounts.users
         )
@@ -172,12 +172,14 @@ class Manager:
         self.scheduling.preemptions.start()
         self.sessions.schedule_runner.start()
         self.usage.budget_watch.start()
+        self.sessions.stored_logs.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
         await self.scheduling.preemptions.stop()
         await self.usage.budget_watch.stop()
         await self.sessions.schedule_runner.stop()
+        await self.sessions.stored_logs.stop()
         await self.usage.aggregation.stop()
         await self.reservations.stop()
         await self.sessions.elastic.stop()

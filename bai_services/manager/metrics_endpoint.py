@@ -232,12 +232,13 @@ def _device_families(devices: Sequence[DeviceFacts], agents: Mapping[str, AgentF
             for d in devices
         ],
     )
-    for metric, text, value in (
+    facts: Sequence[tuple[str, str, Callable[[DeviceFacts], float | None]]] = (
         ("healthy", "1 if the device is healthy.", lambda d: d.is_healthy),
         ("capacity", "Capacity of the device, in devices.", lambda d: d.capacity / SHARE_UNIT),
         ("used", "Allocated part of the device, in devices.", lambda d: d.used / SHARE_UNIT),
         ("memory_bytes", "Memory of the device.", lambda d: d.memory_bytes),
-    ):
+    )
+    for metric, text, value in facts:
         rows = [((d.agent_id, d.id), value(d)) for d in devices]
         yield _family(f"bai_device_{metric}", text, names, rows)
     alive = {key for key, agent in agents.items() if agent.status == AgentStatus.ALIVE}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,6 +94,8 @@ class Settings:
     trash_days: int = 30
     # Days until an entry of the audit log is removed; 0: never.
     audit_days: int = 730
+    # Days after the end of a session until its logs are removed; 0: never.
+    session_log_days: int = 365
     # An unfinished upload expires this many seconds after its start or its last received byte.
     upload_expiry_seconds: int = 24 * 3600
     # Maximum number of unfinished uploads of a user; each part of a split upload counts.
@@ -107,6 +110,10 @@ class Settings:
     # Another manager takes over if the lease is not renewed for this time.
     lease_seconds: float = 15.0
     heartbeat_interval_seconds: int = 5
+
+    # Settings in the environment, and fields whose value an administrator has set in the database.
+    configured: Mapping[str, str] = field(default_factory=dict, repr=False)
+    overridden: frozenset[str] = frozenset()
 
     @property
     def hosts(self) -> tuple[StorageHostSettings, ...]:

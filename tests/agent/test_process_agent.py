@@ -78,17 +78,18 @@ async def test_prepared_session_has_the_setup_of_its_owner(
     session = await create_prepared(user)
     injection = (await plan_of(api, session))["injection"]
     folder = agent.home / "sessions" / session["id"]
-    path = str(folder / "setup.json")
+    setup = folder / "setup.json"
+    path = str(setup)
     assert (injection["environ"]["BAI_SETUP_FILE"], injection["script_seconds"]) == (path, 7)
     assert injection["mounts"][1:] == [
         {"source": path, "target": path, "read_only": True, "is_own": True}
     ]
     assert (folder / "home/.vimrc").read_text() == "set nu\n"
-    assert json.loads(Path(path).read_text()) == {
+    assert json.loads(setup.read_text()) == {
         "variables": {"TOKEN": "s3cret-value"},
         "scripts": [{"origin": "user", "script": "true", "timeout_seconds": 7}],
     }
-    assert Path(path).stat().st_mode & 0o777 == 0o600
+    assert setup.stat().st_mode & 0o777 == 0o600
 
 
 async def test_prepared_session_has_home_and_gpu_share(

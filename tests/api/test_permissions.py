@@ -77,6 +77,13 @@ TABLE = [
     Row("GET /usage-prices", "ok ok ok ok ok ok ok 403 403"),
     Row("PUT /usage-prices", "ok 403 403 403 403 403 403 403 403", {"prices": []}),
     Row("GET /metrics", "ok 403 403 403 403 403 ok 403 403"),
+    Row("GET /configuration", "ok 403 403 403 403 403 ok 403 403"),
+    Row(
+        "PUT /configuration/BAI_TRASH_DAYS",
+        "ok 403 403 403 403 403 403 403 403",
+        {"value": "20"},
+    ),
+    Row("DELETE /configuration/BAI_TRASH_DAYS", "ok 403 403 403 403 403 403 403 403"),
     Row("GET /counter-audit", "ok 403 403 403 403 403 ok 403 403"),
     Row("GET /mail", "ok 403 403 403 403 403 403 ok 403"),
     # Conflict: no mail server is configured.
@@ -561,6 +568,7 @@ TABLE = [
     Row("GET /kernels", "ok ok ok ok ok ok ok ok 403"),
     Row("GET /allocations", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /session-dependencies", "ok ok ok ok ok ok ok ok 403"),
+    Row("GET /session-logs?search=x", "ok ok ok ok ok ok ok ok 403"),
     Row("GET /sessions", "ok ok ok ok ok ok ok ok 403"),
     Row("POST /sessions", "ok ok ok ok ok ok 403 invalid-request 403", {"name": "{fresh}"}),
     # A session for another user.

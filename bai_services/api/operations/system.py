@@ -17,7 +17,10 @@ class Package(ResponseModel):
 
 
 class SystemInfo(ResponseModel):
-    """``sessions`` and ``agents``: numbers by status. ``revision``: of the database schema."""
+    """``sessions`` and ``agents``: numbers by status. ``revision``: of the database schema.
+    ``packages``: Python packages. ``bundled``: JavaScript packages in the web UI and the JupyterLab
+    extension.
+    """
 
     version: str
     python: str
@@ -35,6 +38,7 @@ class SystemInfo(ResponseModel):
     users: int
     audit_entries: int
     packages: list[Package]
+    bundled: list[Package]
 
 
 class SystemHandler(APIHandler):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from datetime import datetime
 
 from tornado.iostream import StreamClosedError
 
@@ -38,6 +39,25 @@ class SessionLog(ResponseModel):
     has_times: bool
     matches: list[Match] | None = None
     match_count: int | None = None
+
+
+class LogHit(ResponseModel):
+    """``matches``: the first lines, shortened; ``match_count``: the number of all lines."""
+
+    session_id: str
+    session: str
+    kernel: str
+    terminated_at: datetime | None
+    match_count: int
+    matches: list[Match]
+
+
+class LogSearch(ResponseModel):
+    """``searched``: number of logs. With ``after``, the search continues; null: it is complete."""
+
+    items: list[LogHit]
+    searched: int
+    after: str | None
 
 
 _PARAMETERS = {
@@ -74,6 +94,25 @@ class LogsHandler(LogHandler):
             max_lines=_lines(self.get_query_argument("lines", "")),
             search_text=self.get_query_argument("search", "", strip=False),
             has_times=self.has_times(),
+        )
+
+
+class LogSearchHandler(APIHandler):
+    @operation(
+        "Search the logs of your ended sessions, the newest first",
+        tag=_TAG,
+        returns=LogSearch,
+        parameters={
+            "search": "the text; ignores case",
+            "after": "continue behind this log: `after` of the previous response",
+        },
+        is_expensive=True,
+    )
+    async def get(self) -> records.LogSearch:
+        return await self.manager.sessions.stored_logs.search(
+            self.caller,
+            self.get_query_argument("search", "", strip=False),
+            self.get_query_argument("after", ""),
         )
 
 
@@ -166,6 +205,7 @@ def _lines(text: str) -> int | None:
 _KEY = r"/sessions/(?P<key>[^/]+)"
 
 ROUTES = [
+    ("/session-logs", LogSearchHandler),
     (_KEY + "/logs", LogsHandler),
     (_KEY + "/log-file", LogFileHandler),
     (_KEY + "/log-stream", LogStreamHandler),

@@ -28,6 +28,7 @@ from ..notifications.webhooks import webhook
 from ..operations.diagnostics import diagnostics
 from ..usage.reports import admin_usage, price
 from .audit import audit
+from .config import config
 from .entities import AGENT, ENTITIES, USER, Entity
 from .fields import Field, FieldKind, validate_value
 from .idle_checkers import IDLE_CHECKER_COMMANDS
@@ -464,6 +465,7 @@ async def audit_counters(connection: Connection, *, as_json: bool) -> None:
 _resource_group_command.add_command(try_policy)
 admin.add_command(image_pull)
 admin.add_command(mail)
+admin.add_command(config)
 admin.add_command(invitation)
 admin.add_command(audit)
 admin.add_command(diagnostics)

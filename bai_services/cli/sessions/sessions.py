@@ -40,6 +40,7 @@ from .devices import devices
 from .exec import cp, exec_
 from .info import info, status_text
 from .live_output import events, follow_log, top
+from .log_search import search_logs
 from .preview import print_preview
 from .resize import resize
 from .spec_options import request_fields, spec_options
@@ -203,9 +204,13 @@ async def list_(
 
 
 @session.command(
-    epilog=example("bai session logs train --follow", "bai session logs train --lines 100 --times")
+    epilog=example(
+        "bai session logs train --follow",
+        "bai session logs train --lines 100 --times",
+        "bai session logs --search 'out of memory'",
+    )
 )
-@click.argument("name")
+@click.argument("name", required=False)
 @click.option("--kernel", metavar="NAME", default=MAIN_HOST, show_default=True,
               help="Kernel of a cluster session, for example sub1.")  # fmt: skip
 @click.option("-f", "--follow", is_flag=True, help="Follow the log until the session ends.")
@@ -214,13 +219,16 @@ async def list_(
     "--lines", metavar="COUNT", type=click.IntRange(min=1), help="Print only the last COUNT lines."
 )
 @click.option(
-    "--search", metavar="TEXT", help="Print only lines that contain TEXT (case-insensitive)."
+    "--search",
+    metavar="TEXT",
+    help="Print only lines that contain TEXT (case-insensitive). Without NAME: search the logs of "
+    "your ended sessions.",
 )
 @json_option
 @connected
 async def logs(
     connection: Connection,
-    name: str,
+    name: str | None,
     *,
     kernel: str,
     follow: bool,
@@ -232,6 +240,11 @@ async def logs(
     """Print the log of a session: the output of one kernel."""
     if follow and (as_json or lines or search):
         raise click.UsageError("--follow cannot be combined with --json, --lines or --search")
+    if name is None:
+        if search is None or follow or times or lines:
+            raise click.UsageError("enter the NAME of a session, or only --search TEXT")
+        await search_logs(connection.client, search, as_json=as_json)
+        return
     options = {"kernel": kernel, "times": "true" if times else "", "lines": lines, "search": search}
     query: dict[str, Any] = {option: value for option, value in options.items() if value}
     if follow:

@@ -211,6 +211,8 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "reservation.create": _reaches(R.PROJECT, R.DOMAIN, R.NONE),
     "reservation.approve": _DOMAIN_WRITES,
     "reservation.cancel": _OWN_WRITES,
+    "configuration.read": _reaches(R.NONE, R.NONE, R.ALL),
+    "configuration.write": _SUPERADMIN,
     "system.read": _reaches(R.NONE, R.NONE, R.ALL),
     "metrics.read": {**_reaches(R.NONE, R.NONE, R.ALL), Role.SCRAPER: R.ALL},
     "counter-audit.read": _reaches(R.NONE, R.NONE, R.ALL),

@@ -9,7 +9,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An installed Python package; ``licence`` is empty if the package does not state it."""
+    """An installed package; ``licence`` is empty if the package does not state it."""
 
     name: str
     version: str
@@ -20,7 +20,8 @@ class Package:
 class SystemInfo:
     """Versions, health, database, queue and packages; no setting that may contain a secret.
 
-    ``sessions`` and ``agents`` are numbers by status.
+    ``sessions`` and ``agents`` are numbers by status. ``packages`` are Python packages, ``bundled``
+    are JavaScript packages in the web UI and the JupyterLab extension.
     """
 
     version: str
@@ -39,3 +40,4 @@ class SystemInfo:
     users: int
     audit_entries: int
     packages: Sequence[Package]
+    bundled: Sequence[Package]

@@ -53,6 +53,31 @@ def last_lines(text: str, max_lines: int) -> str:
     return "".join(lines[-max_lines:]) if max_lines else ""
 
 
+def first_matches(text: str, words: str, max_lines: int, max_chars: int) -> SearchResult:
+    """Return the first lines that contain ``words``, shortened, and the number of all such lines.
+
+    Ignores case. A line is cut so that the first match in it is shown.
+    """
+    folded = words.casefold()
+    # A quick check of the whole text: most logs do not contain the words.
+    if folded not in text.casefold():
+        return SearchResult((), 0)
+    found = search(text, words).lines
+    lines = tuple(
+        (number, _around(line, line.casefold().find(folded), max_chars))
+        for number, line in found[:max_lines]
+    )
+    return SearchResult(lines, len(found))
+
+
+def _around(line: str, at: int, max_chars: int) -> str:
+    """Return at most ``max_chars`` characters of a line, with those at a position."""
+    if len(line) <= max_chars:
+        return line
+    start = min(max(0, at - max_chars // 4), len(line) - max_chars)
+    return line[start : start + max_chars]
+
+
 def search(text: str, words: str) -> SearchResult:
     """Return the lines that contain ``words``, ignoring case."""
     lines = text.splitlines()

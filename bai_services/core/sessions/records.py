@@ -320,6 +320,30 @@ class LogMatch(TypedDict):
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class LogHit:
+    """A kernel of an ended session whose output contains a text; ``matches``: the first lines."""
+
+    session_id: str
+    session: str
+    kernel: str
+    terminated_at: datetime | None
+    match_count: int
+    matches: Sequence[LogMatch]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSearch:
+    """Result of a search in the logs of ended sessions.
+
+    ``searched`` is the number of logs. With ``after``, the search continues; None: it is complete.
+    """
+
+    items: Sequence[LogHit]
+    searched: int
+    after: str | None
+
+
 class LogText(TypedDict):
     """The output of one kernel. Only the result of a search has the optional fields."""
 

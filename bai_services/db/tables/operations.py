@@ -39,6 +39,16 @@ announcement_dismissals = sa.Table(
     ),
 )
 
+# Settings of the manager that administrators have set; see ``core.operations.configuration``.
+setting_overrides = sa.Table(
+    "setting_overrides",
+    metadata,
+    sa.Column("variable", sa.String(64), primary_key=True),
+    sa.Column("value", sa.String(64), nullable=False),
+    sa.Column("changed_at", UtcDateTime, nullable=False),
+    sa.Column("changed_by", sa.String(64), nullable=False),
+)
+
 maintenances = sa.Table(
     "maintenances",
     metadata,

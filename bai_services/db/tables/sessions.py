@@ -138,6 +138,13 @@ kernels = sa.Table(
     # When a heartbeat of its agent last reported the kernel.
     sa.Column("last_seen_at", UtcDateTime),
     sa.Column("log", sa.Text),
+    # For the removal of old logs.
+    sa.Index(
+        "ix_kernels_stored_log",
+        "created_at",
+        sqlite_where=sa.text("log IS NOT NULL"),
+        postgresql_where=sa.text("log IS NOT NULL"),
+    ),
 )
 
 # The ledger: one row per allocated amount, never deleted; ``freed_at`` is set on release.

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib.util
+import json
 import platform
 from importlib import metadata
+from pathlib import Path
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.operations.system import Package, SystemInfo
@@ -17,6 +20,11 @@ from ..clock import Clock
 from ..health import HealthCheck
 
 _LICENCE_CLASSIFIER = "License :: "
+# Packages whose builds contain JavaScript, and the lists of its licences.
+_LICENCE_LISTS = (
+    ("bai_services", "webui/dist/third-party-licenses.json"),
+    ("bai_labext", "labextension/static/third-party-licenses.json"),
+)
 # Some packages put the whole text of the licence into the field.
 _MAX_LICENCE_CHARS = 100
 
@@ -49,6 +57,7 @@ class System:
             users=facts.users,
             audit_entries=facts.audit_entries,
             packages=await asyncio.to_thread(installed_packages),
+            bundled=await asyncio.to_thread(bundled_packages),
         )
 
 
@@ -63,6 +72,24 @@ def installed_packages() -> tuple[Package, ...]:
         if each.metadata["Name"]
     }
     return tuple(found[name] for name in sorted(found))
+
+
+@functools.cache
+def bundled_packages() -> tuple[Package, ...]:
+    """Return the JavaScript packages in the built web UI and JupyterLab extension, by name.
+
+    The builds write their lists. A list is missing in a working tree that is not built.
+    """
+    found: set[Package] = set()
+    for package, path in _LICENCE_LISTS:
+        spec = importlib.util.find_spec(package)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            file = Path(folder) / path
+            if file.is_file():
+                for each in json.loads(file.read_text(encoding="utf-8"))["packages"]:
+                    name, version = str(each["name"]), str(each["versionInfo"])
+                    found.add(Package(name, version, str(each["licenseId"])))
+    return tuple(sorted(found, key=lambda each: (each.name.lower(), each.version)))
 
 
 def _licence(facts: metadata.PackageMetadata) -> str:

@@ -41,6 +41,15 @@ class LogChunk:
     is_gap: bool = False
 
 
+def check_search_text(text: str) -> None:
+    """Raise ``InvalidRequest`` if a text to search for is too long."""
+    if len(text) > MAX_SEARCH_CHARACTERS:
+        raise InvalidRequest(
+            f"the search text has {len(text)} characters; the limit is {MAX_SEARCH_CHARACTERS}",
+            field="search",
+        )
+
+
 class Logs:
     """Reads the output of kernels.
 
@@ -73,12 +82,7 @@ class Logs:
         InvalidRequest
             If ``search_text`` is longer than ``MAX_SEARCH_CHARACTERS``.
         """
-        if len(search_text) > MAX_SEARCH_CHARACTERS:
-            raise InvalidRequest(
-                f"the search text has {len(search_text)} characters; the limit is "
-                f"{MAX_SEARCH_CHARACTERS}",
-                field="search",
-            )
+        check_search_text(search_text)
         output = await self._sessions.logs(caller, key, kernel)
         text = output.log
         shown = text if has_times else without_times(text)

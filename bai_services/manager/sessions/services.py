@@ -19,6 +19,7 @@ from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.sessions.resizes import ResizeStore
 from bai_services.db.sessions.setups import SetupStore
 from bai_services.db.sessions.store import SessionStore
+from bai_services.db.sessions.stored_logs import StoredLogStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
 from bai_services.db.usage.budgets import BudgetStore
@@ -57,6 +58,7 @@ from .schedules.runner import ScheduleRunner
 from .schedules.schedules import Schedules
 from .sessions import SessionRecords, Sessions
 from .setups import SessionSetups, Setups
+from .stored_logs import StoredLogs
 from .time_limits.activity import SessionActivity
 from .time_limits.deadlines import Deadlines
 from .time_limits.lifetimes import Lifetimes
@@ -76,6 +78,7 @@ class SessionServices:
     launch: Launch
     kernels: Kernels
     logs: Logs
+    stored_logs: StoredLogs
     lifetimes: Lifetimes
     activity: SessionActivity
     explanations: StartExplanations
@@ -177,6 +180,9 @@ def session_services(
         launch=Launch(store, kernel_store, plans, lifecycle, clock, setups=setups),
         kernels=kernels,
         logs=Logs(sessions),
+        stored_logs=StoredLogs(
+            StoredLogStore(database), scheduling.lease, clock, settings.session_log_days
+        ),
         lifetimes=Lifetimes(sessions, time_limits, store, lifecycle, audit),
         activity=SessionActivity(sessions, time_limits, store, clock, audit),
         explanations=StartExplanations(sessions, scheduling.scheduler, request_store),

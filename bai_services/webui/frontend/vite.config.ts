@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import react from '@vitejs/plugin-react';
 import { defineConfig, type Plugin } from 'vite';
+import { licences } from './licences';
 
 const COMPRESSED = /\.(m?js|css|svg|json)$/;
 // The maximum quality and window give the smallest files that every browser decodes. The build
@@ -35,10 +36,13 @@ function precompress(): Plugin {
   };
 }
 
+const bundled = licences();
+
 export default defineConfig({
   // The manager sets <base>: the UI is built without knowing the hub's base URL.
   base: './',
-  plugins: [react(), precompress()],
+  plugins: [react(), bundled.main, precompress()],
+  worker: { plugins: () => [bundled.worker] },
   resolve: {
     alias: {
       // The package's variant for browsers needs a document; the Markdown worker has none.

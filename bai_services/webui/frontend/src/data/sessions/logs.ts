@@ -1,8 +1,10 @@
 import { useEffect, useState } from 'react';
-import { queryOptions } from '@tanstack/react-query';
+import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
 import { config } from '../../config';
-import { api, ApiError, unreachable, unwrap } from '../client';
+import { api, ApiError, unreachable, unwrap, type Schemas } from '../client';
 import { appended, MAX_LINES, type Log } from './logLines';
+
+export type LogHit = Schemas['LogHit'];
 
 interface Chunk {
   text: string;
@@ -76,4 +78,15 @@ export const logSearchQuery = (id: string, kernel: string, search: string) =>
       );
       return answer.matches ?? [];
     }
+  });
+
+/** The user's ended sessions whose logs contain a text, the newest first. */
+export const storedLogsQuery = (search: string) =>
+  infiniteQueryOptions({
+    queryKey: ['stored-logs', search],
+    enabled: search !== '',
+    initialPageParam: '',
+    queryFn: ({ signal, pageParam }) =>
+      unwrap(api.GET('/session-logs', { signal, params: { query: { search, after: pageParam } } })),
+    getNextPageParam: page => page.after ?? undefined
   });

@@ -19,6 +19,7 @@ import { DEFAULT_SORT, filtersOf, readSessionsSearch, type SessionsSearch } from
 import { ResourcePanel } from './list/ResourcePanel';
 import { SessionDrawer } from './drawer/SessionDrawer';
 import { useSessionFilters } from './list/sessionFilters';
+import { SearchLogs } from './list/SearchLogs';
 import { SessionTabs } from './list/SessionTabs';
 import { SessionTable } from './list/SessionTable';
 import { StopSessions } from './list/StopSessions';
@@ -84,16 +85,19 @@ export function SessionsPage() {
         onRefresh={() => void sessions.refetch()}
         isRefreshing={sessions.isFetching}
         tools={
-          <SavedFilters
-            list="sessions"
-            search={{
-              tab: search.tab ?? 'all',
-              name: search.name,
-              filters: search.filters ?? {},
-              sort: search.sort
-            }}
-            onApply={saved => void navigate({ search: readSessionsSearch(saved) })}
-          />
+          <>
+            <SearchLogs />
+            <SavedFilters
+              list="sessions"
+              search={{
+                tab: search.tab ?? 'all',
+                name: search.name,
+                filters: search.filters ?? {},
+                sort: search.sort
+              }}
+              onApply={saved => void navigate({ search: readSessionsSearch(saved) })}
+            />
+          </>
         }
         filters={
           <>

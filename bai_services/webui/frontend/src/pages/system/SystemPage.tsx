@@ -8,6 +8,7 @@ import { Forbidden } from '../../components/Forbidden';
 import { ScrollArea } from '../../components/ScrollArea';
 import { pagesFor } from '../../app/pages';
 import { meQuery } from '../../data/accounts/me';
+import { Settings } from './Settings';
 import { systemQuery, type Package, type SystemInfo } from '../../data/system';
 
 /** Versions, licences, health, database and queue of the installation. */
@@ -69,13 +70,24 @@ function Facts({ system }: { system: SystemInfo }) {
           children
         }))}
       />
-      <Typography.Title level={4}>{t('system.packages')}</Typography.Title>
-      <ScrollArea label={t('system.packages')}>
+      <Settings />
+      <Packages title={t('system.packages')} packages={system.packages} />
+      <Packages title={t('system.bundled')} packages={system.bundled} />
+    </>
+  );
+}
+
+function Packages({ title, packages }: { title: string; packages: Package[] }) {
+  const { t } = useTranslation();
+  return (
+    <>
+      <Typography.Title level={4}>{title}</Typography.Title>
+      <ScrollArea label={title}>
         <Table<Package>
-          rowKey="name"
+          rowKey={({ name, version }) => `${name} ${version}`}
           size="small"
           pagination={false}
-          dataSource={system.packages}
+          dataSource={packages}
           columns={[
             { key: 'name', title: t('system.name'), dataIndex: 'name' },
             { key: 'version', title: t('system.version'), dataIndex: 'version' },

@@ -1,0 +1,74 @@
+"""`bai admin config`: settings of the manager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .. import output
+from ..command import Connection, connected, example, json_option, page_options, page_query, segment
+
+COLUMNS = ("name", "value", "default", "origin", "stored", "needs_restart")
+
+
+@click.group()
+def config() -> None:
+    """List the settings of the manager, and set some of them in the database."""
+
+
+@config.command(
+    "list", epilog=example("bai admin config list", "bai admin config list --changeable")
+)
+@click.option("--changeable", is_flag=True, help="Only settings that can be set here.")
+@page_options
+@json_option
+@connected
+async def list_(
+    connection: Connection,
+    *,
+    changeable: bool,
+    sort: str | None,
+    limit: int,
+    offset: int,
+    as_json: bool,
+) -> None:
+    """List the settings with their value, default and origin.
+
+    Values of secrets are not shown.
+    """
+    query: dict[str, Any] = page_query(sort, limit, offset)
+    if changeable:
+        query["is_changeable"] = "true"
+    page = await connection.client.get("/configuration", **query)
+    output.print_page(page, COLUMNS, as_json=as_json, empty="no settings")
+
+
+@config.command("set", epilog=example("bai admin config set BAI_TRASH_DAYS 14"))
+@click.argument("name")
+@click.argument("value")
+@json_option
+@connected
+async def set_(connection: Connection, name: str, value: str, *, as_json: bool) -> None:
+    """Set the setting NAME to VALUE in the database, instead of its environment variable.
+
+    It is in force after a restart of the manager.
+    """
+    state = await connection.client.put(f"/configuration/{segment(name)}", {"value": value})
+    text = f"{name} is set to {state['stored']}"
+    if state["needs_restart"]:
+        text += f"; it is {state['value']} until the manager is restarted"
+    output.print_done(text, state, as_json=as_json)
+
+
+@config.command(epilog=example("bai admin config unset BAI_TRASH_DAYS"))
+@click.argument("name")
+@json_option
+@connected
+async def unset(connection: Connection, name: str, *, as_json: bool) -> None:
+    """Remove the setting NAME from the database: the environment or the default applies again.
+
+    It is in force after a restart of the manager.
+    """
+    await connection.client.delete(f"/configuration/{segment(name)}")
+    output.print_done(f"{name} is not set in the database", {"name": name}, as_json=as_json)

@@ -1,0 +1,97 @@
+"""Store of the output of ended sessions: search and retention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from ..database import Database
+from ..records import records
+from ..sqlite_driver import LONG
+from ..tables.sessions import kernels, sessions
+
+_HAS_ENDED = sessions.c.live_name.is_(None)
+# The newest session first, and its kernels by name.
+_ORDER = (sessions.c.created_at, sessions.c.id, kernels.c.hostname)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLog:
+    """The output of one kernel of an ended session."""
+
+    session_id: str
+    session: str
+    kernel: str
+    terminated_at: datetime | None
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """A kernel in the order of the logs."""
+
+    session_id: str
+    kernel: str
+
+
+class StoredLogStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(
+        self, owner_id: str, after: LogPosition | None, limit: int
+    ) -> Sequence[StoredLog]:
+        """Return the logs of a user's ended sessions, the newest session first.
+
+        ``after`` is the last log of the previous page; nothing follows an unknown one.
+        """
+        chosen = (
+            sa.select(
+                sessions.c.id.label("session_id"),
+                sessions.c.name.label("session"),
+                kernels.c.hostname.label("kernel"),
+                sessions.c.terminated_at,
+                kernels.c.log,
+            )
+            .join_from(sessions, kernels, kernels.c.session_id == sessions.c.id)
+            .where(sessions.c.owner_id == owner_id, _HAS_ENDED, kernels.c.log != "")
+            .order_by(*(column.desc() for column in _ORDER))
+            .limit(limit)
+            # The logs may have megabytes.
+            .prefix_with(LONG, dialect="sqlite")
+        )
+        if after is not None:
+            created_at = (
+                sa.select(sessions.c.created_at)
+                .where(sessions.c.id == after.session_id, sessions.c.owner_id == owner_id)
+                .scalar_subquery()
+            )
+            last = sa.tuple_(created_at, sa.literal(after.session_id), sa.literal(after.kernel))
+            chosen = chosen.where(sa.tuple_(*_ORDER) < last)
+        async with self._db.read() as tx:
+            return records(StoredLog, await tx.execute(chosen))
+
+    async def remove(self, before: datetime, limit: int) -> int:
+        """Remove the logs of sessions that ended before a time, at most ``limit``.
+
+        Return the number of removed logs. Running sessions are not affected, however old they are.
+        """
+        old = (
+            sa.select(kernels.c.id)
+            .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+            # A session ends after its creation: this condition uses the index of stored logs.
+            .where(kernels.c.log.is_not(None), kernels.c.created_at < before)
+            .where(_HAS_ENDED, sessions.c.terminated_at < before)
+            .order_by(kernels.c.created_at)
+            .limit(limit)
+        )
+        async with self._db.write() as tx:
+            removed = await tx.execute(
+                sa.update(kernels).where(kernels.c.id.in_(old)).values(log=None)
+            )
+            return int(removed.rowcount)
