@@ -162,7 +162,7 @@ class HeartbeatResponse(ResponseModel):
 
 class WorkReport(_AgentBody):
     work_id: ShortText = ""
-    kind: Literal["prepare", "remove", "logs"]
+    kind: Literal["prepare", "resize", "remove", "logs"]
     session_id: NameText
     kernel_id: NameText
     state: Literal["progress", "done", "failed"]
@@ -170,6 +170,7 @@ class WorkReport(_AgentBody):
     injection: dict[str, Any] | None = None
     log: str | None = None
     error: dict[str, Any] | None = None
+    devices: list[dict[str, Any]] | None = None
 
 
 class WorkList(ResponseModel):
