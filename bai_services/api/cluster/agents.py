@@ -162,7 +162,7 @@ class HeartbeatResponse(ResponseModel):
 
 class WorkReport(_AgentBody):
     work_id: ShortText = ""
-    kind: Literal["prepare", "remove", "logs", "pull"]
+    kind: Literal["prepare", "resize", "remove", "logs", "pull"]
     session_id: NameText = ""
     kernel_id: NameText = ""
     state: Literal["progress", "done", "failed"]
@@ -172,6 +172,7 @@ class WorkReport(_AgentBody):
     error: dict[str, Any] | None = None
     # Result of a pull.
     image: dict[str, Any] | None = None
+    devices: list[dict[str, Any]] | None = None
 
 
 class WorkList(ResponseModel):

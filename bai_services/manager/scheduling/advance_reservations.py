@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
-from bai_services.core.errors import InvalidRequest
+from bai_services.core.errors import Forbidden, InvalidRequest
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.resources import ResourceSlots
@@ -129,7 +129,12 @@ class AdvanceReservations:
         found, author = await self._find(caller, key)
         is_cancelled = state is ReservationState.CANCELLED
         action = "reservation.cancel" if is_cancelled else "reservation.approve"
-        authorizer.require(caller, action, Target(found.domain, found.project_id, author))
+        if not reaches(caller, action, Target(found.domain, None, author)):
+            # The caller can see the reservation, so that there is no need to hide it.
+            raise Forbidden(
+                f"{caller.username or caller.role} ({caller.role}) may not perform {action} here",
+                action=action,
+            )
         verb = {
             ReservationState.APPROVED: "approve",
             ReservationState.REJECTED: "reject",

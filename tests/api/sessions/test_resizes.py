@@ -20,6 +20,7 @@ async def start(api: Api, agent: FakeAgent, name: str, **fields: Any) -> dict[st
     """Create a session and bring it to RUNNING; return its work item."""
     user = await api.client("user")
     await user.post("/sessions", {"name": name, "resources": SMALL, **fields})
+    await api.world.manager.scheduling.scheduler.run_pass()
     item = await agent.prepare()
     session = await user.get(f"/sessions/{name}", wait="PREPARED", timeout="60", timeout_seconds=70)
     where = {"user": session["hub_user"], "server": session["hub_server"]}
@@ -93,6 +94,7 @@ async def test_elastic_session_grows_and_shrinks_for_a_waiting_one(api: Api) -> 
     # The session holds its former size until the agent reports.
     assert (await user.get("/sessions/next-lab"))["status"] == "PENDING"
     await agent.report(item)
+    await api.world.manager.scheduling.scheduler.run_pass()
     await user.get("/sessions/next-lab", wait="SCHEDULED", timeout="20", timeout_seconds=30)
     # Nothing grows before the time without waiting sessions has passed.
     await elastic.step()

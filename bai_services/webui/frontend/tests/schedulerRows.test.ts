@@ -54,7 +54,17 @@ const schedule: Schedule = {
     session({ position: 3, starts_at: null })
   ],
   running_count: 2,
-  waiting_count: 3
+  waiting_count: 3,
+  reservations: [
+    {
+      id: 'r1',
+      name: 'course',
+      project: 'p',
+      agents: ['b'],
+      starts_at: NOW,
+      ends_at: '2026-01-02T14:00:00+00:00'
+    }
+  ]
 };
 
 test('devices, agents without devices, and unplaced sessions with a start time have rows', () => {
@@ -77,4 +87,9 @@ test('positions stay within the chart', () => {
   const ticks = ticksOf(scale, '1h');
   expect(ticks).toHaveLength(6);
   expect(ticks.every(at => at >= scale.from && at <= scale.to && at % 600_000 === 0)).toBe(true);
+});
+
+test('an advance reservation is shown on each row of its agents', () => {
+  const rows = rowsOf(schedule).map(({ key, held }) => [key, held.map(({ name }) => name)]);
+  expect(rows.filter(([, names]) => names?.length)).toEqual([['b/', ['course']]]);
 });

@@ -15,7 +15,5 @@ export const openReservationsQuery = queryOptions({
       return unwrap(api.GET('/reservations', { signal, params: { query } }));
     }),
   select: reservations =>
-    reservations.filter(
-      one => OPEN.includes(one.state) && Date.parse(one.ends_at) > Date.now()
-    )
+    reservations.filter(one => OPEN.includes(one.state) && Date.parse(one.ends_at) > Date.now())
 });

@@ -3,7 +3,7 @@ import { Empty, Segmented, Skeleton, Tooltip, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
-import { formatTime } from '../../components/time';
+import { formatTime, useNow } from '../../components/time';
 import { openReservationsQuery, type Reservation } from '../../data/scheduling/reservations';
 import { positionOf, type TimeScale } from '../scheduler/timeScale';
 
@@ -27,7 +27,10 @@ export function ReservationChart() {
   const scale = { from, to: from + days * DAY_MILLIS };
   const agents = [...new Set(data.flatMap(({ agents }) => agents))].sort();
   const format = new Intl.DateTimeFormat(i18n.language, { month: 'short', day: 'numeric' });
-  const ticks = Array.from({ length: TICKS }, (_, n) => from + ((n + 0.5) * days * DAY_MILLIS) / TICKS);
+  const ticks = Array.from(
+    { length: TICKS },
+    (_, n) => from + ((n + 0.5) * days * DAY_MILLIS) / TICKS
+  );
   return (
     <section style={{ marginTop: 24 }}>
       <Typography.Title level={2} className="bai-card-title" style={{ marginBottom: 8 }}>
@@ -90,13 +93,14 @@ const CLASSES: Record<string, string> = {
 function AgentRow(props: { agent: string; scale: TimeScale; reservations: Reservation[] }) {
   const { t, i18n } = useTranslation();
   const { scale } = props;
+  const now = useNow();
   return (
     <div className="bai-timeline-row">
       <div className="bai-timeline-name">
         <Typography.Text ellipsis={{ tooltip: true }}>{props.agent}</Typography.Text>
       </div>
       <div className="bai-timeline-track">
-        <div className="bai-timeline-now" style={{ left: `${positionOf(Date.now(), scale)}%` }} />
+        <div className="bai-timeline-now" style={{ left: `${positionOf(now, scale)}%` }} />
         {props.reservations.map(one => {
           const left = positionOf(Date.parse(one.starts_at), scale);
           const right = positionOf(Date.parse(one.ends_at), scale);

@@ -3,6 +3,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { EntityPage } from '../../components/entities/EntityPage';
 import type { Entity } from '../../components/entities/entity';
+import { useNow } from '../../components/time';
 import { meQuery } from '../../data/accounts/me';
 import { api, unwrap } from '../../data/client';
 import type { Item } from '../../data/entities';
@@ -83,6 +84,7 @@ function Decisions({ item }: { item: Item }) {
   const { t } = useTranslation();
   const { message } = App.useApp();
   const { data: me } = useQuery(meQuery);
+  const now = useNow();
   const decide = useMutation({
     mutationFn: (state: Decision) =>
       unwrap(
@@ -95,7 +97,7 @@ function Decisions({ item }: { item: Item }) {
     onError: error => void message.error(error.message),
     onSettled: () => queries.invalidateQueries({ queryKey: ['entities'] })
   });
-  const isOver = Date.parse(String(item['ends_at'])) <= Date.now();
+  const isOver = Date.parse(String(item['ends_at'])) <= now;
   const isRequested = item['state'] === 'requested' && !isOver;
   const isOpen = isRequested || (item['state'] === 'approved' && !isOver);
   const isAdmin = APPROVERS.includes(me?.role ?? '');

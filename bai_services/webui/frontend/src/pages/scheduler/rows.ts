@@ -1,4 +1,9 @@
-import type { Lane, Schedule, ScheduledReservation, ScheduledSession } from '../../data/scheduling/schedule';
+import type {
+  Lane,
+  Schedule,
+  ScheduledReservation,
+  ScheduledSession
+} from '../../data/scheduling/schedule';
 
 /** One bar of the chart. */
 export interface Bar {
@@ -70,7 +75,13 @@ export function rowsOf(schedule: Schedule): Row[] {
     } else if (from !== undefined && withoutPlace.length < MAX_WAITING_ROWS) {
       const key = `waiting-${session.position}`;
       const bar = { key, session, kind: 'waiting' as const, from, to: millis(session.ends_at) };
-      withoutPlace.push({ key, agent: '', lane: undefined, bars: [{ ...bar, amount: '' }], held: [] });
+      withoutPlace.push({
+        key,
+        agent: '',
+        lane: undefined,
+        bars: [{ ...bar, amount: '' }],
+        held: []
+      });
     }
   }
   // Hide the row of an agent that has devices if the row has no bars.

@@ -54,10 +54,10 @@ export function SessionMenu({ session }: { session: Session }) {
       <Dropdown trigger={['click']} menu={{ items }}>
         <Button>{t('sessions.more')}</Button>
       </Dropdown>
-      {field === 'size' && (
-        <ResizeDialog session={session} onClose={() => setField(undefined)} />
+      {field === 'size' && <ResizeDialog session={session} onClose={() => setField(undefined)} />}
+      {(field === 'name' || field === 'priority') && (
+        <ChangeField session={session} field={field} onClose={() => setField(undefined)} />
       )}
-      {(field === 'name' || field === 'priority') && <ChangeField session={session} field={field} onClose={() => setField(undefined)} />}
     </>
   );
 }
