@@ -43,6 +43,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         ("BAI_TRASH_DAYS", "trash_days", 0),
         ("BAI_AUDIT_DAYS", "audit_days", 0),
         ("BAI_PASSWORD_MAX_AGE_DAYS", "password_max_age_days", 0),
+        ("BAI_SUSPENDED_DAYS", "suspended_days", 1),
     ):
         if text := environ.get(variable):
             optional[name] = _whole_number(variable, text, minimum)

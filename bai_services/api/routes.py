@@ -25,7 +25,15 @@ from .cluster import agents, devices, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .operations import announcements, maintenances, system
 from .scheduling import counter_audit
-from .sessions import idle_checkers, launch, logs, records, sessions, templates
+from .sessions import (
+    idle_checkers,
+    launch,
+    logs,
+    records,
+    sessions,
+    suspensions,
+    templates,
+)
 from .usage import reports as usage_reports
 
 Route = tuple[str, type[APIHandler]]
@@ -70,6 +78,7 @@ ROUTES: list[Route] = [
     *records.ROUTES,
     *launch.ROUTES,
     *idle_checkers.ROUTES,
+    *suspensions.ROUTES,
     *sessions.ROUTES,
     *logs.ROUTES,
     *session_apps.ROUTES,

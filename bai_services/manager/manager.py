@@ -134,10 +134,12 @@ class Manager:
         self.sessions.usage_sampling.start()
         self.usage.aggregation.start()
         self.sessions.idle_judging.start()
+        self.sessions.suspensions.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
         await self.usage.aggregation.stop()
+        await self.sessions.suspensions.stop()
         await self.sessions.idle_judging.stop()
         await self.sessions.usage_sampling.stop()
         await self.sessions.callbacks.stop()

@@ -33,7 +33,9 @@ from .control import (
     graph,
     keep_alive,
     parse_status,
+    resume,
     set_priority,
+    suspend,
     wait,
 )
 from .devices import devices
@@ -72,7 +74,9 @@ for _command in (
     info,
     exclude_idle_checks,
     keep_alive,
+    resume,
     set_priority,
+    suspend,
     usage,
     wait,
     why,

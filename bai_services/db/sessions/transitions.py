@@ -22,11 +22,13 @@ from bai_services.core.sessions.lifecycle import (
     end_event,
     next_status,
 )
+from bai_services.core.sessions.suspensions import keeps_home
 
 from ..scheduling import ledger
 from ..tables.folders import vfolder_mounts
 from ..tables.sessions import kernels, sessions, status_history
 from ..usage import record_writes
+from . import suspension_writes
 from .rows import SessionRow, require_by_id, stored_log
 
 # Length of the columns for reasons and status texts.
@@ -91,8 +93,11 @@ async def apply(
                 f"the session is {row.status}, not {expected}", status=row.status, event=event
             )
         event = end_event(event, row.status, row.result, has_run=row.started_at is not None)
-        if event is Event.ABORTED:
-            facts = replace(facts, result=None)
+        if row.status is Status.TERMINATING:
+            event, text = await suspension_writes.end_of_stop(tx, session_id, event)
+            facts = facts if text is None else replace(facts, reason=text)
+        if event in (Event.ABORTED, Event.SUSPENDED):
+            facts = replace(facts, result=None, exit_code=None)
         after = next_status(row.status, event)
         values = _values(row, after, at, facts)
         moved = await tx.execute(_MOVE, {"of_session": row.id, "before": row.status, **values})
@@ -103,6 +108,9 @@ async def apply(
         await record_writes.write_waits(tx, [session_id])
     if kernel := _kernel_values(facts):
         await tx.execute(_MAIN_KERNEL, {"of_session": session_id, **kernel})
+    if keeps_home(row.status, after):
+        await suspension_writes.keep_home(tx, session_id)
+    await suspension_writes.follow(tx, session_id, event, after, at)
     is_freed = await _release(tx, session_id, after, at)
     values.pop("live_name", None)  # not a field of SessionRow
     return Transition(replace(row, **values), event, row.status, is_freed)
@@ -119,7 +127,7 @@ def _values(
 ) -> dict[str, Any]:
     reason = facts.reason if facts.status_info is None else facts.status_info
     text, coded = texts_of(reason)
-    if row.status is Status.TERMINATING and row.status_info:
+    if row.status is Status.TERMINATING and row.status_info and after in ENDED:
         # Keep the reason of the stop, because it is more useful than the reason of the end.
         text, coded = row.status_info, row.status_coded
     values: dict[str, Any] = {
@@ -169,7 +177,7 @@ async def _release(tx: AsyncConnection, session_id: str, after: Status, at: date
         await tx.execute(
             sa.update(kernels)
             .where(kernels.c.session_id == session_id)
-            .values(agent_id=None, injection=None, progress={})
+            .values(agent_id=None, injection=None, progress={}, launched_at=None, container_id=None)
         )
     return await ledger.release(tx, session_id, at)
 

@@ -15,6 +15,7 @@ from . import (
     self_service,
     sessions,
     ssh_keys,
+    suspensions,
     usage,
 )
 from .base import metadata
@@ -35,5 +36,6 @@ __all__ = [
     "self_service",
     "sessions",
     "ssh_keys",
+    "suspensions",
     "usage",
 ]

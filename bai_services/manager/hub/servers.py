@@ -32,6 +32,8 @@ CREATE_AFTER_SECONDS = 3.0
 MAX_CREATE_DELAY_SECONDS = 5.0
 FIRST_BACKOFF_SECONDS = 0.25
 MAX_BACKOFF_SECONDS = 10.0
+# Statuses in which the server of a session must not run.
+_MUST_STOP = ENDED | {Status.TERMINATING, Status.SUSPENDED}
 BEFORE_START = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
 # Maximum number of attempts; after that, the reconciler repairs the server's state.
 MAX_ATTEMPTS = 12
@@ -143,6 +145,9 @@ class HubServers:
         async with self._slots:
             model = await self.hub.server_model(row.hub_user, row.hub_server)
             if model is None or not await self._belongs_to(row, model):
+                return True
+            # A suspended session may have been started again in the meantime.
+            if (await self._sessions.find(row.id)).status not in _MUST_STOP:
                 return True
             is_active = bool(model.get("ready") or model.get("pending"))
             if not is_active and (not row.hub_server or await self._is_live(row)):

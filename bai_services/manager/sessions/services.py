@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.sessions.callbacks import CallbackStore
@@ -12,6 +13,7 @@ from bai_services.db.sessions.idle_checks.store import IdleCheckStore
 from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.sessions.store import SessionStore
+from bai_services.db.sessions.suspensions import SuspensionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
 
@@ -40,6 +42,7 @@ from .requests.requests import Folders, Requests
 from .requests.secret_environ import SecretEnviron
 from .requests.templates import Templates
 from .sessions import SessionRecords, Sessions
+from .suspensions import Suspensions
 from .time_limits.activity import SessionActivity
 from .time_limits.deadlines import Deadlines
 from .time_limits.lifetimes import Lifetimes
@@ -70,6 +73,7 @@ class SessionServices:
     idle_judging: IdleJudging
     idle_replays: IdleReplays
     idle_requests: IdleCheckRequests
+    suspensions: Suspensions
 
 
 def session_services(
@@ -89,6 +93,7 @@ def session_services(
     request_store, time_limits = RequestStore(database), TimeLimitStore(database)
     dependencies, samples = DependencyStore(database), UsageSampleStore(database)
     idle_store, idle_checkers = IdleCheckStore(database), IdleCheckers(context, projects, users)
+    suspensions = SuspensionStore(database)
     usage_sampling = UsageSampling(samples, scheduling.lease, clock)
     secret_environ = SecretEnviron(settings.key)
     plans = LaunchPlans(kernel_store, folders, secret_environ)
@@ -108,6 +113,7 @@ def session_services(
         kernels,
         dependencies,
         scheduling.wait_states,
+        suspensions,
         events=events,
         settings=settings,
         clock=clock,
@@ -142,4 +148,14 @@ def session_services(
         idle_judging=IdleJudging(idle_store, samples, lifecycle, clock, lease=scheduling.lease),
         idle_replays=IdleReplays(idle_checkers, idle_store, samples, clock),
         idle_requests=IdleCheckRequests(sessions, idle_store, clock, audit),
+        suspensions=Suspensions(
+            sessions,
+            store,
+            suspensions,
+            lifecycle,
+            clock,
+            audit,
+            lease=scheduling.lease,
+            retention=timedelta(days=settings.suspended_days),
+        ),
     )

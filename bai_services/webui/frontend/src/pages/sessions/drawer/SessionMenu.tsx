@@ -4,20 +4,23 @@ import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { useIsReadOnly } from '../../../data/accounts/me';
 import {
+  canSuspend,
   isEnded,
   isPending,
   useChangeSession,
   type Session
 } from '../../../data/sessions/sessions';
 import { requestOfSession } from '../../launcher/form';
+import { SuspendDialog } from './SuspendDialog';
 
 /**
- * Menu with further actions: rename, change the priority, create a session like this one. Read-only
- * roles may change their own sessions, but do not get the action that creates a session.
+ * Menu with further actions: rename, change the priority, suspend, create a session like this one.
+ * Read-only roles may change their own sessions, but do not get the action that creates a session.
  */
 export function SessionMenu({ session }: { session: Session }) {
   const { t } = useTranslation();
   const [field, setField] = useState<'name' | 'priority'>();
+  const [isSuspending, setIsSuspending] = useState(false);
   const mayCreate = useIsReadOnly() === false;
   const items: MenuProps['items'] = [
     !isEnded(session) && {
@@ -29,6 +32,11 @@ export function SessionMenu({ session }: { session: Session }) {
       key: 'priority',
       label: t('sessions.priority'),
       onClick: () => setField('priority')
+    },
+    canSuspend(session) && {
+      key: 'suspend',
+      label: t('sessions.suspend'),
+      onClick: () => setIsSuspending(true)
     },
     mayCreate && {
       key: 'again',
@@ -48,6 +56,7 @@ export function SessionMenu({ session }: { session: Session }) {
         <Button>{t('sessions.more')}</Button>
       </Dropdown>
       {field && <ChangeField session={session} field={field} onClose={() => setField(undefined)} />}
+      {isSuspending && <SuspendDialog session={session} onClose={() => setIsSuspending(false)} />}
     </>
   );
 }
