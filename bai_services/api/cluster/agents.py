@@ -162,7 +162,7 @@ class HeartbeatResponse(ResponseModel):
 
 class WorkReport(_AgentBody):
     work_id: ShortText = ""
-    kind: Literal["prepare", "remove", "logs"]
+    kind: Literal["prepare", "remove", "stop", "logs"]
     session_id: NameText
     kernel_id: NameText
     state: Literal["progress", "done", "failed"]

@@ -120,10 +120,11 @@ class Kernels:
             await self._record_preparation(agent_id, report, str(state))
         elif kind == "logs":
             self._receive_log(agent_id, report)
-        elif kind in ("remove", "stop"):
-            self._agents[agent_id].sent_at.pop(str(report.get("work_id")), None)
-        else:
+        elif kind not in ("remove", "stop"):
             raise InvalidRequest(f"{kind!r} is not a kind of work")
+        if state != "progress":
+            # A later item of the same name is sent at once: a session can be prepared again.
+            self._agents[agent_id].sent_at.pop(str(report.get("work_id")), None)
 
     async def observe(self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None) -> None:
         """Compare the kernels in a heartbeat with the expected ones, and correct differences.

@@ -106,7 +106,11 @@ function SessionActions({ session }: { session: Session }) {
       {isSuspended(session) && !isOnlyRead(session) && <ResumeButton session={session} />}
       <OpenSession session={session} type="primary" />
       {!isEnded(session) && !isOnlyRead(session) && (
-        <Button danger onClick={confirm} disabled={session.status === 'TERMINATING' && !hasSuspension(session)}>
+        <Button
+          danger
+          onClick={confirm}
+          disabled={session.status === 'TERMINATING' && !hasSuspension(session)}
+        >
           {t(isPending(session) ? 'sessions.cancel' : 'sessions.stop')}
         </Button>
       )}

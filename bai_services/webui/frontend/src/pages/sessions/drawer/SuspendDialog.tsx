@@ -61,7 +61,7 @@ export function SuspendDialog({ session, onClose }: SuspendDialogProps) {
           <Checkbox>{t('sessions.suspend-variables')}</Checkbox>
         </Form.Item>
       </Form>
-      {suspend.error && <Alert type="error" message={suspend.error.message} />}
+      {suspend.error && <Alert type="error" title={suspend.error.message} />}
     </Modal>
   );
 }

@@ -3,11 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
 import { formatSeconds, formatTime, useNow } from '../../../components/time';
-import {
-  suspensionQuery,
-  useResumeSession,
-  type Session
-} from '../../../data/sessions/sessions';
+import { suspensionQuery, useResumeSession, type Session } from '../../../data/sessions/sessions';
 
 /** A suspended session, or one that is being saved: countdown, what was saved, and until when. */
 export function Suspension({ session }: { session: Session }) {
@@ -40,7 +36,7 @@ export function Suspension({ session }: { session: Session }) {
     <Alert
       style={{ marginBottom: 16 }}
       type={data.phase === 'preparing' ? 'warning' : 'info'}
-      message={title}
+      title={title}
       description={
         <>
           {isSilent && <div>{t('sessions.suspension-silent')}</div>}
