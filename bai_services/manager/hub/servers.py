@@ -147,14 +147,20 @@ class HubServers:
             if model is None or not await self._belongs_to(row, model):
                 return True
             # A suspended session may have been started again in the meantime.
-            if (await self._sessions.find(row.id)).status not in _MUST_STOP:
+            status = (await self._sessions.find(row.id)).status
+            if status not in _MUST_STOP:
                 return True
             is_active = bool(model.get("ready") or model.get("pending"))
             if not is_active and (not row.hub_server or await self._is_live(row)):
                 return True
             # Pass the session id: a newer session may have started the same server since the model
             # was read.
-            return await self.hub.stop_server(row.hub_user, row.hub_server, session_id=row.id)
+            # The Hub cancels the session of a server that it removes, so the server of a session
+            # that continues later stays.
+            removes = status in ENDED or not await self._sessions.is_suspending(row.id)
+            return await self.hub.stop_server(
+                row.hub_user, row.hub_server, removes, session_id=row.id
+            )
 
     async def _is_live(self, row: SessionRow) -> bool:
         return (await self._sessions.find(row.id)).status not in ENDED
