@@ -109,6 +109,7 @@ class KernelReport(_AgentBody):
     is_running: bool
     exit_code: int | None = None
     usage: dict[str, Any] | None = None
+    is_kept: bool = False
 
 
 class Heartbeat(_AgentBody):
