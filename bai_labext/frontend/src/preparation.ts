@@ -1,8 +1,9 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import { Notification } from '@jupyterlab/apputils';
+import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import { PageConfig } from '@jupyterlab/coreutils';
 import type { IStateDB } from '@jupyterlab/statedb';
 import { UUID } from '@lumino/coreutils';
+import * as React from 'react';
 
 import type { Api } from './api';
 import { saveDocuments } from './documents';
@@ -11,6 +12,8 @@ import type { Model } from './model';
 import type { Translate } from './i18n';
 import { restoreVariables, type SavedKernel } from './savedVariables';
 
+/** JupyterLab cuts longer notifications. */
+const MAX_NOTIFICATION_CHARACTERS = 140;
 /** Id of the event that the session's server sends when the state has changed. */
 const EVENT = 'https://bai-hub.example/events/preparation';
 
@@ -165,27 +168,8 @@ export class Preparation {
   }
 
   private showReturn(report: StopReport): void {
-    const parts = [this.t('returned')];
-    const { saved_documents: saved, unsaved_documents: unsaved } = report;
-    if (saved.length) {
-      parts.push(this.t('returned-saved', { names: saved.join(', ') }));
-    }
-    if (unsaved.length) {
-      parts.push(this.t('returned-unsaved', { names: unsaved.join(', ') }));
-    }
-    if (report.has_hook) {
-      const code = report.hook_exit_code ?? '–';
-      parts.push(this.t('returned-hook', { code, message: report.hook_message }));
-    }
     const kernels = report.kernels.filter(kernel => kernel.saved.length);
     const skipped = report.kernels.flatMap(kernel => kernel.skipped);
-    if (skipped.length) {
-      parts.push(this.t('returned-variables-unsaved', { names: skipped.join(', ') }));
-    }
-    if (kernels.length) {
-      const names = kernels.flatMap(kernel => kernel.saved).join(', ');
-      parts.push(this.t('returned-variables', { names }));
-    }
     const actions = kernels.map(kernel => ({
       label:
         kernels.length === 1
@@ -194,24 +178,62 @@ export class Preparation {
       callback: (): void => void this.restore(kernel),
       displayType: 'accent' as const
     }));
+    const details = {
+      label: this.t('returned-details'),
+      callback: (): void => void this.showDetails(report)
+    };
     const dismiss = {
       label: this.t('dismiss'),
       callback: (): void => void this.api.dismissPreparation().catch(() => undefined)
     };
-    const hasLosses = unsaved.length > 0 || skipped.length > 0;
-    Notification.emit(parts.join('\n'), hasLosses ? 'warning' : 'info', {
+    const hasLosses = report.unsaved_documents.length > 0 || skipped.length > 0;
+    // JupyterLab cuts longer texts, so everything else is in the details.
+    const text = this.t(hasLosses ? 'returned-with-losses' : 'returned');
+    Notification.emit(text, hasLosses ? 'warning' : 'info', {
       autoClose: false,
-      actions: [...actions, dismiss]
+      actions: [...actions, details, dismiss]
     });
+  }
+
+  /** Show what was saved before the stop, and what was not. */
+  private async showDetails(report: StopReport): Promise<void> {
+    const code = report.hook_exit_code ?? '–';
+    const rows: [string, readonly string[]][] = [
+      ['returned-saved', report.saved_documents],
+      ['returned-unsaved', report.unsaved_documents],
+      ['returned-variables', report.kernels.flatMap(kernel => kernel.saved)],
+      ['returned-variables-unsaved', report.kernels.flatMap(kernel => kernel.skipped)]
+    ];
+    const lines = rows
+      .filter(([, names]) => names.length)
+      .map(([key, names]) => this.t(key, { names: names.join(', ') }));
+    if (report.has_hook) {
+      lines.push(this.t('returned-hook', { code, message: report.hook_message }));
+    }
+    await showText(this.t('returned-details'), lines.join('\n') || '–', this.t('close'));
   }
 
   private async restore(kernel: SavedKernel): Promise<void> {
     try {
       const printed = await restoreVariables(this.app, kernel);
-      Notification.success(this.t('variables-restored', { result: printed }), { autoClose: false });
+      const text = this.t('variables-restored', { result: printed });
+      if (text.length > MAX_NOTIFICATION_CHARACTERS) {
+        await showText(this.t('restore-variables'), text, this.t('close'));
+      } else {
+        Notification.success(text, { autoClose: false });
+      }
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       Notification.error(this.t('variables-not-restored', { reason }), { autoClose: false });
     }
   }
+}
+
+async function showText(title: string, text: string, close: string): Promise<void> {
+  const style = { whiteSpace: 'pre-line', overflowWrap: 'anywhere' } as const;
+  await showDialog({
+    title,
+    body: React.createElement('div', { style }, text),
+    buttons: [Dialog.okButton({ label: close })]
+  });
 }
