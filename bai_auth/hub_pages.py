@@ -35,7 +35,13 @@ MAX_SESSIONS = 500
 USERS_PER_PAGE = 50
 # Short, because a page without sessions is better than no page.
 SESSIONS_TIMEOUT_SECONDS = 5.0
-NOT_STARTED = (Status.PENDING, Status.SCHEDULED, Status.PREPARING, Status.PREPARED)
+NOT_STARTED = (
+    Status.SUSPENDED,
+    Status.PENDING,
+    Status.SCHEDULED,
+    Status.PREPARING,
+    Status.PREPARED,
+)
 
 Session = Mapping[str, Any]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from jupyter_server.base.handlers import JupyterHandler
@@ -21,6 +22,8 @@ from bai_labext.fast_path import FastPath
 from bai_labext.handlers import ROUTES
 from bai_labext.manager_link import ManagerLink
 from bai_labext.ports import named_ports
+from bai_labext.preparation.handlers import EVENT, EVENT_SCHEMA, PreparationHandler
+from bai_labext.preparation.preparation import Preparation
 from bai_labext.sign_in_watch import watch_sign_ins
 from bai_labext.tunnel import handler as tunnel
 from bai_labext.tunnel import targets
@@ -71,6 +74,9 @@ def load(server_app: Any) -> None:
     activity = Activity(web_app.settings, running.uses, link)
     activity_path = url_path_join(base_url, "bai", "api", "session", "activity")
     handlers.append((activity_path, ActivityHandler, {"activity": activity}))
+    preparation = _preparation(server_app, link, home)
+    preparation_path = url_path_join(base_url, "bai", "api", "preparation")
+    handlers.append((preparation_path, PreparationHandler, {"preparation": preparation}))
     count_writes_as_use(web_app, running.uses)
     handlers += _tunnel(server_app, base_url, link, running.uses)
     for offer in offers:
@@ -84,8 +90,20 @@ def load(server_app: Any) -> None:
     server_app.io_loop.add_callback(shared_apps.serve, web_app, running, link)
     server_app.io_loop.add_callback(running.stop_idle)
     server_app.io_loop.add_callback(activity.keep_reporting)
+    server_app.io_loop.add_callback(preparation.run)
     if (sign_in_watch := watch_sign_ins(server_app.identity_provider)) is not None:
         server_app.io_loop.add_callback(sign_in_watch.run)
+
+
+def _preparation(server_app: Any, link: ManagerLink, home: str) -> Preparation:
+    logger = server_app.event_logger
+    logger.register_event_schema(EVENT_SCHEMA)
+
+    def announce() -> None:
+        logger.emit(schema_id=EVENT, data={"is_changed": True})
+
+    settings = server_app.web_app.settings
+    return Preparation(link, Path(home), os.environ, settings, announce)
 
 
 def with_ports(offers: list[Offer], environ: Mapping[str, str]) -> list[Offer]:

@@ -213,6 +213,20 @@ class ManagerLink:
         path = self._path(self.session_id) + "/idle-checks/keep-alive"
         return self._panel_session(await self._client.post(path))
 
+    async def stop_notice(self, wait_seconds: float) -> dict[str, Any] | None:
+        """Wait for the notice to prepare for a stop; None if there is none in that time."""
+        response = await self._client.get(
+            self._path(self.session_id) + "/stop-notice",
+            timeout_seconds=wait_seconds + CALL_TIMEOUT_SECONDS,
+            timeout=wait_seconds,
+        )
+        notice = response["notice"]
+        return None if notice is None else dict(notice)
+
+    async def report_preparation(self, report: Mapping[str, Any]) -> None:
+        """Report what was saved; the manager then stops this session."""
+        await self._client.post(self._path(self.session_id) + "/stop-notice", dict(report))
+
     async def rename(self, name: str) -> dict[str, Any]:
         """Rename this session and return it."""
         session = await self._client.patch(self._path(self.session_id), {"name": name})

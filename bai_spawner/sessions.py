@@ -30,7 +30,7 @@ RESPONSE_TIMEOUT_SECONDS = 15
 Logs = tuple[str, Mapping[str, str]]
 NO_LOGS: Logs = ("", {})
 
-UNPREPARED = frozenset({Status.PENDING, Status.SCHEDULED, Status.PREPARING})
+UNPREPARED = frozenset({Status.SUSPENDED, Status.PENDING, Status.SCHEDULED, Status.PREPARING})
 
 
 def is_ended(session: Mapping[str, Any]) -> bool:
@@ -114,6 +114,10 @@ class Sessions:
             )
             if not is_unprepared(session) or loop.time() >= deadline:
                 return session
+
+    async def resume(self, session_id: str) -> dict[str, Any]:
+        """Let a suspended session wait for resources again; return the session."""
+        return await self._post(_path(session_id, "resume"), {})
 
     async def detach(self, session_id: str) -> dict[str, Any]:
         """Let the manager start a pending session when it is prepared; return the session."""

@@ -14,7 +14,7 @@ from bai_services.core import errors
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.sessions.end_reason import BOOTSTRAP_FAILED_EXIT_CODE, EndReason
 from bai_services.core.sessions.launch_plan import LaunchPlan
-from bai_services.core.sessions.lifecycle import SessionType
+from bai_services.core.sessions.lifecycle import SessionType, Status
 from bai_services.core.sessions.logs import without_times
 from bai_services.core.sessions.rules import session_name_from
 from bai_services.core.sessions.spec import DEFAULTS, HUB_OPTIONS
@@ -157,6 +157,8 @@ class Start:
             session = await self._session_of_this_server(str(session_id))
             if not is_ended(session):
                 self.session_id = session["id"]
+                if session["status"] == Status.SUSPENDED and self._spawner.is_requested_by_owner:
+                    return await self._sessions.resume(session["id"])
                 return session
             if was_stopped_before_start(session):
                 # The next start creates a new session.

@@ -185,6 +185,7 @@ class Agent:
                 kernel_id=folder.kernel_id,
                 session_id=folder.session_id,
                 exit_code=self._folders.exit_code(folder.name),
+                is_kept=folder.is_kept,
             )
             for folder in self._folders.all()
             if folder.kernel_id not in known_ids

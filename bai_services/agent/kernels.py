@@ -20,7 +20,8 @@ _HOSTNAME = re.compile(r"(main|sub)[0-9]{1,4}")
 class Kernel:
     """A kernel on this machine.
 
-    ``exit_code`` is None while the kernel runs, or if the exit code is unknown.
+    ``exit_code`` is None while the kernel runs, or if the exit code is unknown. ``is_kept``: only
+    the home is left, for a session that continues later.
     """
 
     kernel_id: str
@@ -29,6 +30,7 @@ class Kernel:
     is_running: bool = False
     exit_code: int | None = None
     usage: Mapping[str, Any] | None = None
+    is_kept: bool = False
 
     def to_report(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

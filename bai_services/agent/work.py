@@ -63,6 +63,7 @@ class WorkExecutor:
             "prepare": self._prepare,
             "resize": self._resize,
             "remove": self._remove,
+            "stop": self._stop,
             "logs": self._log,
         }
         handler = handlers.get(task.kind)
@@ -82,6 +83,10 @@ class WorkExecutor:
 
     async def _prepare(self, task: Task) -> dict[str, Any]:
         granted = resolve_devices(task.devices, self._devices.by_id)
+        if await asyncio.to_thread(self._folders.path(task.folder).exists):
+            # The session continues here, or this item is a repetition: the devices of the earlier
+            # preparation may be others.
+            await self._clear(task)
         await with_mount_timeout(_check_mounts, task)
         async with ProgressReporter(self._link, task) as reporter:
             prepared = await self._engine.prepare(task, reporter.report)
@@ -183,10 +188,23 @@ class WorkExecutor:
         target = SETUP_FILE if self._engine.name == "docker" else str(path)
         return Mount(str(path), target, read_only=True, is_own=True)
 
-    async def _remove(self, task: Task) -> dict[str, Any]:
+    async def _stop(self, task: Task) -> dict[str, Any]:
+        """Stop a kernel and keep its home: the session continues later."""
+        await self._clear(task)
+        name = await asyncio.to_thread(self._folder_of, task)
+        if not await asyncio.to_thread(self._folders.keep_home, name):
+            log.warning("files of session %s could not be deleted", task.session_id)
+        await self._send_heartbeat()
+        return {}
+
+    async def _clear(self, task: Task) -> None:
+        """Remove what is left of a kernel, except its folder."""
         await self._watchdog.detach_session(task.session_id)
         await self._engine.remove(task)
         await self._devices.release(self._grants.remove(task.kernel_id))
+
+    async def _remove(self, task: Task) -> dict[str, Any]:
+        await self._clear(task)
         name = await asyncio.to_thread(self._folder_of, task)
         if not await asyncio.to_thread(self._folders.remove, name):
             log.warning("files of session %s could not be deleted", task.session_id)

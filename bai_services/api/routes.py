@@ -26,7 +26,17 @@ from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .notifications import notifications, webhooks
 from .operations import announcements, configuration, maintenances, system
 from .scheduling import counter_audit, preemptions, reservations
-from .sessions import idle_checkers, launch, logs, records, schedules, sessions, setups, templates
+from .sessions import (
+    idle_checkers,
+    launch,
+    logs,
+    records,
+    schedules,
+    sessions,
+    setups,
+    suspensions,
+    templates,
+)
 from .usage import budgets
 from .usage import reports as usage_reports
 
@@ -76,6 +86,7 @@ ROUTES: list[Route] = [
     *launch.ROUTES,
     *idle_checkers.ROUTES,
     *preemptions.ROUTES,
+    *suspensions.ROUTES,
     *sessions.ROUTES,
     *logs.ROUTES,
     *session_apps.ROUTES,

@@ -290,6 +290,15 @@ class TextTemplate(Enum):
     STUCK = "stuck: {status} for more than {minutes:minute}"
     LAST_MESSAGE = "{parts}; last message: {message}"
     DISPLACED = "its agent was lost; the session is pending again"
+    SUSPENDING_BY = "suspended by {name}; it stops at {ends_at} at the latest"
+    REQUEUING_BY = (
+        "saved by {name} and queued again; it stops at {ends_at} at the latest and comes back"
+    )
+    SUSPENDED_BY = "suspended by {name}"
+    SUSPENDED_UNTIL = "suspended by {name}; its home is deleted on {ends_at} unless it is resumed"
+    RESUMED_BY = "resumed by {name}"
+    REQUEUED = "queued again after it was saved"
+    SUSPENSION_EXPIRED = "suspended for more than {maximum_seconds}, the maximum of this site"
     AGENT_LOST = "its agent has been lost for more than {minutes:minute}"
 
     # Notifications; the part is the reason or rule

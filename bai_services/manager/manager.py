@@ -90,6 +90,7 @@ class Manager:
             callers=self.accounts.callers,
             require_writable=self.read_only.require_writable,
         )
+        self.scheduling.preemptions.prepare_stop = self.sessions.suspensions.prepare_for_preemption
         self.servers = server_services(
             context,
             self.hub,
@@ -173,6 +174,7 @@ class Manager:
         self.sessions.schedule_runner.start()
         self.usage.budget_watch.start()
         self.sessions.stored_logs.start()
+        self.sessions.suspensions.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
@@ -183,6 +185,7 @@ class Manager:
         await self.usage.aggregation.stop()
         await self.reservations.stop()
         await self.sessions.elastic.stop()
+        await self.sessions.suspensions.stop()
         await self.sessions.idle_judging.stop()
         await self.sessions.usage_sampling.stop()
         await self.sessions.callbacks.stop()

@@ -77,6 +77,8 @@ class Settings:
     password_rounds: int = 3
     # Days after which a password must be changed at the next sign-in; 0: never.
     password_max_age_days: int = 0
+    # Days after which a session that is still suspended ends, and its home is deleted.
+    suspended_days: int = 30
     # Whether users sign in with one-time codes, by domain.
     one_time_codes: CodeRules = CodeRules()
     # The first storage host is the default. If empty, the only host is ``local`` at

@@ -44,6 +44,23 @@ def test_folder_creation_and_removal_are_idempotent(tmp_path: Path) -> None:
     assert folders.all() == []
 
 
+def test_home_and_log_of_a_session_that_continues_later_are_kept(tmp_path: Path) -> None:
+    folders, mine = Folders(tmp_path), task()
+    home = folders.create(mine, None, None)
+    (home / "file").write_text("kept")
+    folder = folders.path(mine.folder)
+    for name in ("session.log", "exit.json", "devices.json"):
+        (folder / name).write_text("{}")
+    assert folders.keep_home(mine.folder)
+    assert folders.keep_home(mine.folder)
+    assert sorted(p.name for p in folder.iterdir()) == ["home", "kernel.json", "session.log"]
+    assert Folders(tmp_path).all() == [KernelFolder(mine.session_id, mine.kernel_id, is_kept=True)]
+    assert folders.create(mine, None, None) == home
+    assert (home / "file").read_text() == "kept"
+    assert not folders.all()[0].is_kept
+    assert folders.remove(mine.folder)
+
+
 def test_removal_does_not_follow_links(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

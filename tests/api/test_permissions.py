@@ -608,6 +608,23 @@ TABLE = [
         "conflict conflict 404 conflict 404 404 403 conflict 403",
         {},
     ),
+    # The session is pending: it can be neither suspended nor resumed, and prepares for no stop.
+    Row(
+        "POST /sessions/{session}/suspend",
+        "conflict conflict 404 conflict 404 404 403 conflict 403",
+        {},
+    ),
+    Row(
+        "POST /sessions/{session}/resume",
+        "conflict conflict 404 conflict 404 404 403 conflict 403",
+    ),
+    Row("GET /sessions/{session}/suspension", "404 404 404 404 404 404 403 404 403"),
+    Row("GET /sessions/{session}/stop-notice?timeout=0", "ok ok 404 ok 404 404 403 ok 403"),
+    Row(
+        "POST /sessions/{session}/stop-notice",
+        "conflict conflict 404 conflict 404 404 403 conflict 403",
+        {},
+    ),
     Row("GET /sessions/{session}/logs", "ok ok 404 ok 404 404 403 ok 403"),
     Row("GET /sessions/{session}/log-file", "ok ok 404 ok 404 404 403 ok 403"),
     Row("GET /sessions/{session}/log-stream", "ok ok 404 ok 404 404 403 ok 403"),

@@ -195,3 +195,20 @@ async def test_template_is_created_replaced_used_and_deleted(bai: Bai, tmp_path:
     assert (await bai("template", "info", "train", by="user")).code == 4
     both = ("--project", "default", "--domain")
     assert (await bai("template", "create", "x123", str(request), *both, by="user")).code == 2
+
+
+async def test_session_is_suspended_and_resumed(bai: Bai, api: Api, agent: FakeAgent) -> None:
+    await bai("session", "create", "lab1", "-r", "cpu=1", "-r", "mem=1g", by="user")
+    early = await bai("session", "suspend", "lab1", by="user")
+    assert (early.code, "not RUNNING" in early.stderr) == (1, True)
+    await bring_to_running(api, agent, "lab1")
+    session = (await bai("session", "info", "lab1", "--json", by="user")).document
+    saved = await bai("session", "suspend", "lab1", "--seconds", "0", by="user")
+    assert saved.stdout == "lab1 is saved, and stopped within 0 s\n"
+    user = await api.client("user")
+    await wait_for_status(user, session, Status.TERMINATING, 60, show_progress=False)
+    await report_exit(api, session["id"])
+    info = await bai("session", "info", "lab1", by="user")
+    assert "SUSPENDED" in info.stdout
+    resumed = await bai("session", "resume", "lab1", "--json", by="user")
+    assert resumed.document["id"] == session["id"]

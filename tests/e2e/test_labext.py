@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
@@ -380,3 +380,56 @@ async def test_the_panel_works_with_keyboard_palette_and_launcher(
                 .map(inner => inner.outerHTML)"""
         )
         assert unnamed == []
+
+
+async def test_suspended_session_returns_with_its_edits_tabs_and_variables(
+    browser: Browser, hub: RunningHub, tmp_path: Path
+) -> None:
+    rest = hub.rest("user")
+    session = start(rest, "panel-suspended", resources={"cpu": "1", "mem": "1g"})
+    key = session["id"]
+    page = await browser.new_page()
+    await lab.sign_in(page, hub, "user")
+    await page.goto(f"{hub.url}{session['url']}lab?reset")
+    await lab.open_notebook(page)
+    # The hook runs as the user of the session, and its output is in the log.
+    hook = "mkdir -p ~/.bai && printf '#!/bin/sh\\necho hook ran' > ~/.bai/on-preempt"
+    await lab.run_cell(page, f'get_ipython().system("{hook} && chmod +x ~/.bai/on-preempt")')
+    await lab.run_cell(page, "answer, double = 42, lambda n: 2 * n")
+    # An edit that is neither run nor saved.
+    await page.locator(".jp-Notebook-cell .cm-content").last.click()
+    await page.keyboard.insert_text("unsaved = 'edit'")
+
+    checked(rest.post(f"/sessions/{key}/suspend", json={"seconds": 60}), 202)
+    await page.locator(".Toastify__toast", has_text="user suspends this session").wait_for(
+        timeout=lab.TIMEOUT_MS
+    )
+    await take_screenshot(page, "suspending", tmp_path)
+    await wait_until_async(lambda: _has_status(rest, key, "SUSPENDED"), 90, "the suspension")
+    report = checked(rest.get(f"/sessions/{key}/suspension"), 200)["report"]
+    assert report["saved_documents"] == ["Untitled.ipynb"]
+    assert {"Untitled.ipynb: answer", "Untitled.ipynb: double"} <= set(report["saved_variables"])
+    assert (report["pages"], report["hook_exit_code"]) == (1, 0)
+    assert "hook ran" in checked(rest.get(f"/sessions/{key}/logs"), 200)["log"]
+
+    checked(rest.post(f"/sessions/{key}/resume"), 202)
+    await wait_until_async(lambda: _has_status(rest, key, "RUNNING"), 90, "the return")
+    assert checked(rest.get(f"/sessions/{key}"), 200)["url"] == session["url"]
+    await page.goto(f"{hub.url}{session['url']}lab")
+    notice = page.locator(".Toastify__toast", has_text="The session is back")
+    await notice.wait_for(timeout=lab.TIMEOUT_MS)
+    await page.locator(".jp-NotebookPanel", has_text="unsaved = 'edit'").wait_for()
+    await page.get_by_text("| Idle").wait_for(timeout=lab.TIMEOUT_MS)
+    await take_screenshot(page, "returned", tmp_path)
+    await notice.get_by_role("button", name="Restore variables").click()
+    await page.locator(".Toastify__toast", has_text="restored: answer, double").wait_for()
+    await page.locator(".jp-Notebook-cell .cm-content").last.click()
+    await page.keyboard.press("Control+End")
+    await page.keyboard.press("Shift+Enter")
+    assert await lab.run_cell(page, "double(answer), unsaved") == "(84, 'edit')"
+    await page.close()
+    stop(rest, key)
+
+
+async def _has_status(rest: Any, key: str, status: str) -> bool:
+    return bool(checked(rest.get(f"/sessions/{key}"), 200)["status"] == status)

@@ -1,6 +1,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
+import type { PreparationState } from './preparation';
 import type { AppState, Log, Marks, PollResponse, Session } from './types';
 
 const FORBIDDEN = 403;
@@ -61,6 +62,12 @@ export class Api {
 
   /** Report that the session is in use now. */
   reportActivity = (): Promise<unknown> => this.call('session/activity', 'POST');
+
+  /** Whether a stop of the session is ahead, and what was saved before the last one. */
+  preparation = (): Promise<PreparationState> => this.call('preparation');
+  answerPreparation = (answer: object): Promise<unknown> =>
+    this.call('preparation', 'POST', answer);
+  dismissPreparation = (): Promise<unknown> => this.call('preparation', 'DELETE');
 
   log = (kernel: string, mark = '', hasTimes = false): Promise<Log> => {
     const query = new URLSearchParams({ kernel, mark, times: String(hasTimes) });

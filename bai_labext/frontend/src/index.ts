@@ -2,6 +2,7 @@ import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyte
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStateDB } from '@jupyterlab/statedb';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator } from '@jupyterlab/translation';
 
@@ -12,6 +13,7 @@ import { sessionIcon } from './icon';
 import { LauncherTiles } from './launcher';
 import { Model } from './model';
 import { SessionPanel } from './panel';
+import { Preparation } from './preparation';
 import { reportPresence } from './presence';
 import { StatusItem } from './status';
 import { StopNotifications } from './stopNotifications';
@@ -30,6 +32,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     ILauncher,
     ILayoutRestorer,
     ISettingRegistry,
+    IStateDB,
     IStatusBar,
     ITranslator
   ],
@@ -39,6 +42,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     launcher: ILauncher | null,
     restorer: ILayoutRestorer | null,
     registry: ISettingRegistry | null,
+    stateDb: IStateDB | null,
     statusBar: IStatusBar | null,
     translator: ITranslator | null
   ): Promise<void> => {
@@ -61,7 +65,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
     };
     addCommands(app, palette, t, actions, show);
     new LauncherTiles(app, launcher, model, actions, t);
-    new StopNotifications(model, t, actions);
+    const preparation = new Preparation(app, api, model, t, stateDb);
+    new StopNotifications(model, t, actions, preparation);
     reportPresence(api);
     const composite = settings?.composite ?? {};
     if (statusBar && composite.statusBar !== false) {

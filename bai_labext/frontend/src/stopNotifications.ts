@@ -22,7 +22,8 @@ export class StopNotifications {
   constructor(
     private readonly model: Model,
     private readonly t: Translate,
-    private readonly postpone: PostponeActions
+    private readonly postpone: PostponeActions,
+    private readonly preparation: { isComingBack: boolean }
   ) {
     model.changed.connect(() => this.check());
   }
@@ -35,7 +36,7 @@ export class StopNotifications {
       this.checkDrain(session);
     }
     const hasEnded = trouble?.kind === 'ended' || (session !== null && isEnded(session));
-    if (hasEnded && !this.hasEnded) {
+    if (hasEnded && !this.hasEnded && !this.preparation.isComingBack) {
       Notification.error(this.t('has-ended'), { autoClose: false });
     }
     this.hasEnded = hasEnded;

@@ -27,6 +27,8 @@ from .bind_mounts import BindMounts
 
 LOG_LIMIT_BYTES = 256 * 1024
 KERNEL_FILE = "kernel.json"
+# What remains in the folder of a kernel whose session continues later.
+KEPT_ENTRIES = frozenset({"home", "session.log"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class KernelFolder:
     session_id: str
     kernel_id: str
     hostname: str = MAIN_HOST
+    # Only the home is left, for a session that continues later.
+    is_kept: bool = False
 
     @property
     def name(self) -> str:
@@ -114,6 +118,7 @@ class Folders:
                     str(kernel["session_id"]),
                     str(kernel["kernel_id"]),
                     str(kernel.get("hostname") or MAIN_HOST),
+                    kernel.get("is_kept") is True,
                 )
                 if folder.name == path.name:
                     folders.append(folder)
@@ -150,6 +155,25 @@ class Folders:
                 return file.read(LOG_LIMIT_BYTES).decode(errors="replace")
         except OSError:
             return None
+
+    def keep_home(self, name: str) -> bool:
+        """Unmount a kernel's directories and delete everything in its folder except its home and
+        its log; return whether all of it is gone.
+
+        A session that continues later finds its files in the home.
+        """
+        path = self.path(name)
+        if not self._binds.remove(name) or _has_mount(path):
+            return False
+        try:
+            kernel = json.loads((path / KERNEL_FILE).read_text())
+        except (OSError, ValueError):
+            return False
+        for entry in self._entries_except_kernel_file(path):
+            if entry.name not in KEPT_ENTRIES:
+                _delete(entry)
+        write_atomically(path / KERNEL_FILE, json.dumps({**kernel, "is_kept": True}))
+        return True
 
     def remove(self, name: str) -> bool:
         """Unmount a kernel's directories and delete its folder; return whether all of it is gone.

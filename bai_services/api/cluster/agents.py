@@ -109,6 +109,7 @@ class KernelReport(_AgentBody):
     is_running: bool
     exit_code: int | None = None
     usage: dict[str, Any] | None = None
+    is_kept: bool = False
 
 
 class Heartbeat(_AgentBody):
@@ -162,7 +163,7 @@ class HeartbeatResponse(ResponseModel):
 
 class WorkReport(_AgentBody):
     work_id: ShortText = ""
-    kind: Literal["prepare", "resize", "remove", "logs", "pull"]
+    kind: Literal["prepare", "resize", "remove", "stop", "logs", "pull"]
     session_id: NameText = ""
     kernel_id: NameText = ""
     state: Literal["progress", "done", "failed"]

@@ -1,4 +1,4 @@
-"""`bai session`: wait, bulk, set-priority, keep-alive, callback-secret and graph."""
+"""`bai session`: wait, bulk, set-priority, suspend, keep-alive, callback-secret and graph."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import yaml
 
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest
 from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Status
+from bai_services.core.sessions.suspensions import DEFAULT_SECONDS, MAX_SECONDS
 
 from .. import output
 from ..admin.bounded_yaml import load_yaml
@@ -135,6 +136,57 @@ async def keep_alive(connection: Connection, name: str, *, as_json: bool) -> Non
     for check in session["idle_checks"]:
         effect += f"; {check['keep_alives_left']} keep-alives left for {check['checker']}"
     output.print_done(f"{name} {effect}", found, as_json=as_json)
+
+
+@click.command(
+    epilog=example(
+        "bai session suspend my-lab", "bai session suspend my-lab --requeue --seconds 120"
+    )
+)
+@click.argument("name")
+@click.option(
+    "--seconds", type=click.IntRange(0, MAX_SECONDS), default=DEFAULT_SECONDS, show_default=True,
+    help="Maximum time to save the session before it is stopped.",
+)  # fmt: skip
+@click.option(
+    "--requeue", is_flag=True, help="Let the session come back as soon as its resources are free."
+)
+@click.option("--no-variables", is_flag=True, help="Do not save the variables of notebooks.")
+@json_option
+@connected
+async def suspend(
+    connection: Connection,
+    name: str,
+    *,
+    seconds: int,
+    requeue: bool,
+    no_variables: bool,
+    as_json: bool,
+) -> None:
+    """Save a running session, stop it and free its resources; its home is kept.
+
+    Open JupyterLab pages save their documents, the hook ~/.bai/on-preempt runs, and the
+    variables of notebooks are saved. `bai session resume` starts the session again with the
+    same name, folders, files and address.
+    """
+    body = {"seconds": seconds, "requeue": requeue, "keep_variables": not no_variables}
+    session = await connection.client.post(f"/sessions/{segment(name)}/suspend", body)
+    text = f"{session['name']} is saved, and stopped within {seconds} s"
+    output.print_done(text, session, as_json=as_json)
+
+
+@click.command(epilog=example("bai session resume my-lab"))
+@click.argument("name")
+@json_option
+@connected
+async def resume(connection: Connection, name: str, *, as_json: bool) -> None:
+    """Let a suspended session wait for resources again.
+
+    It can run only on the agent that has its home. `bai session wait` waits until it runs.
+    """
+    session = await connection.client.post(f"/sessions/{segment(name)}/resume")
+    text = f"{session['name']} is {session['status']}"
+    output.print_done(text, session, as_json=as_json)
 
 
 @click.command(

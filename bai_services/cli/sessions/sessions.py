@@ -33,7 +33,9 @@ from .control import (
     graph,
     keep_alive,
     parse_status,
+    resume,
     set_priority,
+    suspend,
     wait,
 )
 from .devices import devices
@@ -75,7 +77,9 @@ for _command in (
     exclude_idle_checks,
     keep_alive,
     resize,
+    resume,
     set_priority,
+    suspend,
     usage,
     wait,
     why,

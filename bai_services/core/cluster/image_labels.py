@@ -14,6 +14,8 @@ from ..user_input import read_whole
 
 PREFIX = "ai.backend."
 MIN_CUDA = PREFIX + "min-cuda"
+# Absolute path of the program that runs in a session before it is suspended or preempted.
+ON_PREEMPT = PREFIX + "on-preempt"
 
 # Ports that the platform uses in a session: for the interpreter, the remote shell, the terminal.
 RESERVED_PORTS = frozenset({2000, 2001, 2002, 2003, 2200, 7681})

@@ -83,6 +83,7 @@ CHANGEABLE: Sequence[ChangeableSetting] = (
     _number("BAI_SESSION_LOG_DAYS", "session_log_days"),
     ChangeableSetting("BAI_SHOW_ABSENT_IMAGES", Kind.SWITCH, "shows_absent_images"),
     ChangeableSetting("BAI_SHOW_AGENTS", Kind.SWITCH, "shows_agents"),
+    _number("BAI_SUSPENDED_DAYS", "suspended_days", minimum=1),
     _number("BAI_TRASH_DAYS", "trash_days"),
 )
 _TEXTS = (

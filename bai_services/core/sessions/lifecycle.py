@@ -13,6 +13,8 @@ SESSION_ID_OPTION = "bai_session_id"
 
 
 class Status(StrEnum):
+    # Saved and stopped, without resources; a resumed session is pending again.
+    SUSPENDED = "SUSPENDED"
     PENDING = "PENDING"
     SCHEDULED = "SCHEDULED"
     PREPARING = "PREPARING"
@@ -36,6 +38,9 @@ class Event(StrEnum):
     EXITED = "exited"  # all of its kernels have ended
     FAILED = "failed"
     ABORTED = "aborted"  # all of its kernels have ended, after a stop before RUNNING
+    SUSPEND_REQUESTED = "suspend-requested"  # it stops, to be resumed later
+    SUSPENDED = "suspended"  # all of its kernels have ended, and its home is kept
+    RESUMED = "resumed"  # a suspended session waits for resources again
 
 
 class SessionType(StrEnum):
@@ -80,12 +85,16 @@ TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
     (S.TERMINATING, E.EXITED): S.TERMINATED,
     (S.TERMINATING, E.FAILED): S.ERROR,
     (S.TERMINATING, E.ABORTED): S.CANCELLED,
+    (S.RUNNING, E.SUSPEND_REQUESTED): S.TERMINATING,
+    (S.TERMINATING, E.SUSPENDED): S.SUSPENDED,
+    (S.SUSPENDED, E.RESUMED): S.PENDING,
+    (S.SUSPENDED, E.STOP_REQUESTED): S.TERMINATED,
 }
 
 ENDED = frozenset({Status.TERMINATED, Status.CANCELLED, Status.ERROR})
 LIVE = frozenset(Status) - ENDED
 # Statuses in which a session is charged to quotas: from its placement to its end.
-OCCUPYING = LIVE - {Status.PENDING}
+OCCUPYING = LIVE - {Status.PENDING, Status.SUSPENDED}
 
 # The order of ``Status``: a session passes the statuses in this order, and ends in one of the last.
 _POSITION = {status: position for position, status in enumerate(Status)}

@@ -21,6 +21,7 @@ from bai_services.core.cluster.image_labels import MIN_CUDA
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import Placement, Request
+from bai_services.core.scheduling.placement_options import Designation
 from bai_services.core.scheduling.queue import PendingSession, RunningSession
 from bai_services.core.sessions.dependencies import Dependency, unmet_dependencies_text
 from bai_services.core.sessions.group_request import request_of
@@ -104,6 +105,7 @@ _PENDING: sa.Select[Any] = (
         domains.c.is_active.label("is_domain_active"),
         project_budgets.c.blocked_at.is_(None).label("has_budget"),
         project_budgets.c.amount.label("budget_amount"),
+        sessions.c.home_agent_id,
     )
     .join(domains, sessions.c.domain == domains.c.name)
     .outerjoin(project_budgets, sessions.c.project_id == project_budgets.c.project_id)
@@ -323,6 +325,14 @@ def _pending_session(
     request = request_of_row(row)
     if previous_agents or row.min_cuda:
         request = replace(request, avoid=previous_agents, min_cuda_driver=row.min_cuda or "")
+    if row.home_agent_id is not None:
+        # The session continues with its home, which only this agent has.
+        request = replace(
+            request,
+            designated_agents=(row.home_agent_id,),
+            designation=Designation.STRICT,
+            avoid=(),
+        )
     return PendingSession(
         id=row.id,
         sequence=row.sequence,

@@ -11,13 +11,15 @@ import sqlalchemy as sa
 
 from bai_services.core.cluster.model import AgentStatus
 from bai_services.core.sessions.kernel_group import MAIN, MAIN_HOST
-from bai_services.core.sessions.lifecycle import OCCUPYING, Status
+from bai_services.core.sessions.lifecycle import ENDED, OCCUPYING, SessionType, Status
+from bai_services.core.sessions.suspensions import Phase
 
 from ..database import Database
 from ..scheduling.caps import CHUNK
 from ..tables.accounts import users
 from ..tables.cluster import agents, images
 from ..tables.sessions import kernels, sessions
+from ..tables.suspensions import session_suspensions
 from .rows import SELECT, SessionRow, SessionView, read_by_id, read_views, row_of, stored_log
 
 
@@ -35,6 +37,19 @@ class KernelState:
     role: str = MAIN
     hostname: str = MAIN_HOST
     cluster_size: int = 1
+    # The agent that keeps the home of a session that was stopped and continues later.
+    home_agent_id: str | None = None
+    # Whether the session is being suspended or preempted, so that its home must be kept when it has
+    # stopped.
+    is_suspending: bool = False
+
+    def keeps_home_on(self, agent_id: str) -> bool:
+        """Return whether this agent must keep the home although no kernel runs there."""
+        if self.status in ENDED:
+            return False
+        return self.is_suspending or (
+            self.home_agent_id == agent_id and self.status not in OCCUPYING
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +138,12 @@ _MARK_LAUNCHED = (
 )
 
 
+_IS_SUSPENDED_NEXT = sa.exists().where(
+    session_suspensions.c.session_id == sessions.c.id,
+    session_suspensions.c.phase == Phase.STOPPING,
+)
+_IS_PREEMPTED = sessions.c.is_requeued_at_end & (sessions.c.type == SessionType.INTERACTIVE)
+_IS_SUSPENDING = (_IS_SUSPENDED_NEXT | _IS_PREEMPTED).label("is_suspending")
 _SET_CONTAINER = sa.update(kernels).where(
     kernels.c.session_id == _OF_SESSION, kernels.c.hostname == sa.bindparam("of_host")
 )
@@ -165,6 +186,8 @@ class KernelStore:
                 kernels.c.role,
                 kernels.c.hostname,
                 sessions.c.cluster_size,
+                sessions.c.home_agent_id,
+                _IS_SUSPENDING,
             ).join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
             expected = (kernels.c.agent_id == agent_id) & sessions.c.status.in_(OCCUPYING)
             found: dict[str, KernelState] = {}
@@ -175,7 +198,11 @@ class KernelStore:
             for condition in conditions:
                 for row in (await tx.execute(select.where(condition))).mappings():
                     found[row["kernel_id"]] = KernelState(
-                        **{**row, "status": Status(row["status"])}
+                        **{
+                            **row,
+                            "status": Status(row["status"]),
+                            "is_suspending": bool(row["is_suspending"]),
+                        }
                     )
             return [found[kernel_id] for kernel_id in sorted(found)]
 

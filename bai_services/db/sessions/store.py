@@ -24,6 +24,7 @@ from bai_services.core.sessions.lifecycle import (
     Status,
 )
 from bai_services.core.sessions.records import StatusChange
+from bai_services.core.sessions.suspensions import Phase
 
 from ..accounts.owner_visibility import is_owner_visible
 from ..accounts.user_domains import lock_active_in
@@ -32,6 +33,7 @@ from ..database import Database
 from ..scheduling.caps import CHUNK
 from ..scheduling.queue import Touched, read_changes
 from ..tables.sessions import counters, kernels, sessions, status_history
+from ..tables.suspensions import session_suspensions
 from . import dependencies, session_insert
 from .rows import (
     LISTING,
@@ -336,6 +338,18 @@ class SessionStore:
                 .values(started_by="manager")
             )
             return await require_by_id(tx, session_id)
+
+    async def is_suspending(self, session_id: str) -> bool:
+        """Return whether a session stops, or has stopped, to continue later."""
+        phase = (
+            sa.select(session_suspensions.c.phase)
+            .where(session_suspensions.c.session_id == session_id)
+            .scalar_subquery()
+        )
+        select = sa.select(sessions.c.is_requeued_at_end, phase).where(sessions.c.id == session_id)
+        async with self._db.read() as tx:
+            row = (await tx.execute(select)).one_or_none()
+        return row is not None and (row[0] or row[1] in (Phase.STOPPING, Phase.SUSPENDED))
 
     async def set_status_info(self, session_id: str, reason: str | CodedText) -> None:
         """Set the status text of a live session without a transition."""

@@ -22,11 +22,13 @@ from bai_services.core.sessions.lifecycle import (
     end_event,
     next_status,
 )
+from bai_services.core.sessions.suspensions import keeps_home
 
 from ..scheduling import ledger
 from ..tables.folders import vfolder_mounts
 from ..tables.sessions import kernels, sessions, status_history
 from ..usage import record_writes
+from . import suspension_writes
 from .rows import SessionRow, require_by_id, stored_log
 
 # Length of the columns for reasons and status texts.
@@ -98,9 +100,12 @@ async def apply(
             has_run=row.started_at is not None,
             is_requeued=row.is_requeued_at_end,
         )
+        if row.status is Status.TERMINATING:
+            event, text = await suspension_writes.end_of_stop(tx, session_id, event)
+            facts = facts if text is None else replace(facts, reason=text)
         if event is Event.ABORTED:
             facts = replace(facts, result=None)
-        if event is Event.REQUEUED:
+        if event in (Event.REQUEUED, Event.SUSPENDED):
             facts = replace(facts, result=None, exit_code=None)
         after = next_status(row.status, event)
         values = _values(row, after, at, facts)
@@ -112,6 +117,9 @@ async def apply(
         await record_writes.write_waits(tx, [session_id])
     if kernel := _kernel_values(facts):
         await tx.execute(_MAIN_KERNEL, {"of_session": session_id, **kernel})
+    if keeps_home(row.status, after):
+        await suspension_writes.keep_home(tx, session_id)
+    await suspension_writes.follow(tx, session_id, event, after, at)
     is_freed = await _release(tx, session_id, after, at)
     values.pop("live_name", None)  # not a field of SessionRow
     return Transition(replace(row, **values), event, row.status, is_freed)
@@ -128,7 +136,7 @@ def _values(
 ) -> dict[str, Any]:
     reason = facts.reason if facts.status_info is None else facts.status_info
     text, coded = texts_of(reason)
-    if row.status is Status.TERMINATING and row.status_info:
+    if row.status is Status.TERMINATING and row.status_info and after is not Status.SUSPENDED:
         # Keep the reason of the stop, because it is more useful than the reason of the end.
         text, coded = row.status_info, row.status_coded
     values: dict[str, Any] = {
@@ -149,7 +157,7 @@ def _values(
         values["exit_code"] = facts.exit_code
     if facts.is_requeued_at_end is not None:
         values["is_requeued_at_end"] = facts.is_requeued_at_end
-    if row.status is Status.TERMINATING and after is Status.PENDING:
+    if row.status in (Status.TERMINATING, Status.SUSPENDED) and after is Status.PENDING:
         values |= _requeued(row, at)
     if after in ENDED:
         values["terminated_at"] = at
@@ -158,7 +166,7 @@ def _values(
 
 
 def _requeued(row: SessionRow, at: datetime) -> dict[str, Any]:
-    """Return the values with which a preempted session waits for its next start."""
+    """Return the values with which a preempted or resumed session waits for its next start."""
     return {
         "restart_count": row.restart_count + 1,
         "requeued_at": at,

@@ -22,6 +22,7 @@ from . import (
     sessions,
     setups,
     ssh_keys,
+    suspensions,
     usage,
 )
 from .base import metadata
@@ -49,5 +50,6 @@ __all__ = [
     "sessions",
     "setups",
     "ssh_keys",
+    "suspensions",
     "usage",
 ]

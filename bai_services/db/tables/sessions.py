@@ -96,6 +96,9 @@ sessions = sa.Table(
     sa.Column("hub_server", sa.String(64), nullable=False),
     # Who starts the session's server: manager or hub.
     sa.Column("started_by", sa.String(16), nullable=False),
+    # The agent that keeps the home of a session that was stopped and continues later. The session
+    # can continue only there.
+    sa.Column("home_agent_id", sa.String(64)),
     sa.Column("status_changed_at", UtcDateTime, nullable=False),
     sa.Column("scheduled_at", UtcDateTime),
     sa.Column("started_at", UtcDateTime),

@@ -32,6 +32,8 @@ CREATE_AFTER_SECONDS = 3.0
 MAX_CREATE_DELAY_SECONDS = 5.0
 FIRST_BACKOFF_SECONDS = 0.25
 MAX_BACKOFF_SECONDS = 10.0
+# Statuses in which the server of a session must not run.
+_MUST_STOP = ENDED | {Status.TERMINATING, Status.SUSPENDED}
 BEFORE_START = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
 # Maximum number of attempts; after that, the reconciler repairs the server's state.
 MAX_ATTEMPTS = 12
@@ -141,22 +143,24 @@ class HubServers:
     async def _stop_once(self, row: SessionRow) -> bool:
         """Request a stop if the session has a server; return False while it is still stopping."""
         async with self._slots:
-            if await self._is_restarted(row):
-                return True
             model = await self.hub.server_model(row.hub_user, row.hub_server)
             if model is None or not await self._belongs_to(row, model):
+                return True
+            # A suspended session may have been started again in the meantime.
+            status = (await self._sessions.find(row.id)).status
+            if status not in _MUST_STOP:
                 return True
             is_active = bool(model.get("ready") or model.get("pending"))
             if not is_active and (not row.hub_server or await self._is_live(row)):
                 return True
+            # The Hub cancels the session of a server that it removes, so the server of a session
+            # that continues later stays.
+            removes = status in ENDED or not await self._sessions.is_suspending(row.id)
             # Pass the session id: a newer session may have started the same server since the model
             # was read.
-            return await self.hub.stop_server(row.hub_user, row.hub_server, session_id=row.id)
-
-    async def _is_restarted(self, row: SessionRow) -> bool:
-        """Return whether a preempted session is pending or has started again."""
-        current = await self._sessions.find(row.id)
-        return current.status in LIVE - {Status.TERMINATING}
+            return await self.hub.stop_server(
+                row.hub_user, row.hub_server, removes, session_id=row.id
+            )
 
     async def _is_live(self, row: SessionRow) -> bool:
         return (await self._sessions.find(row.id)).status not in ENDED

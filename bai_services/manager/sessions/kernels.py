@@ -55,6 +55,8 @@ class _AgentWork:
     work_available: asyncio.Event = field(default_factory=asyncio.Event)
     sent_at: dict[str, datetime] = field(default_factory=dict)
     removals: dict[str, str] = field(default_factory=dict)  # kernel id -> session id
+    # Kernels in ``removals`` whose home must be kept.
+    kept_homes: set[str] = field(default_factory=set)
     unexpected_since: dict[str, datetime] = field(default_factory=dict)
     missed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     logs: dict[str, tuple[KernelRow, asyncio.Future[str]]] = field(default_factory=dict)
@@ -143,10 +145,11 @@ class Kernels:
             self._receive_log(agent_id, report)
         elif kind == "resize":
             await self._resizes.receive(agent_id, report, str(state))
-        elif kind == "remove":
-            self._agents[agent_id].sent_at.pop(str(report.get("work_id")), None)
-        else:
+        elif kind not in ("remove", "stop"):
             raise InvalidRequest(f"{kind!r} is not a kind of work")
+        if state != "progress":
+            # A later item of the same name is sent at once: a session can be prepared again.
+            self._agents[agent_id].sent_at.pop(str(report.get("work_id")), None)
 
     async def observe(self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None) -> None:
         """Compare the kernels in a heartbeat with the expected ones, and correct differences.
@@ -207,6 +210,7 @@ class Kernels:
             if kernel.agent_id is not None:
                 agent = self._agents[kernel.agent_id]
                 agent.removals[kernel.id] = view.row.id
+                agent.kept_homes.discard(kernel.id)
                 agent.work_available.set()
 
     async def _work_items(self, agent_id: str, agent: _AgentWork) -> list[dict[str, Any]]:
@@ -219,6 +223,8 @@ class Kernels:
             try:
                 setup = await self._setups.combine(view.row, setups)
                 for kernel in view.kernels:
+                    # A resumed session: the rest of its last run is removed by the preparation.
+                    agent.removals.pop(kernel.id, None)
                     if kernel.agent_id == agent_id and kernel.injection is None:
                         item = {"id": f"prepare-{kernel.id}", "kind": "prepare"}
                         preparation = await self._preparation(view, kernel, user_ids[view.row.id])
@@ -233,7 +239,8 @@ class Kernels:
                 )
         items += await self._resizes.items(agent_id)
         for kernel_id, session_id in sorted(agent.removals.items()):
-            item = {"id": f"remove-{kernel_id}", "kind": "remove"}
+            kind = "stop" if kernel_id in agent.kept_homes else "remove"
+            item = {"id": f"{kind}-{kernel_id}", "kind": kind}
             items.append({**item, "session_id": session_id, "kernel_id": kernel_id})
         for work_id, (kernel, _) in agent.logs.items():
             items.append({"id": work_id, "kind": "logs", **_ids(kernel)})
@@ -425,18 +432,29 @@ class Kernels:
 
         A session continues here if it is on this agent and is neither ending nor ended. The removal
         is requested once a kernel without such a session has been reported for ``REMOVAL_GRACE``.
+        If the session continues later, its home is kept.
         """
         agent = self._agents[agent_id]
         agent.removals = {key: value for key, value in agent.removals.items() if key in reported}
+        agent.kept_homes &= agent.removals.keys()
         seen: dict[str, datetime] = {}
         for kernel_id, kernel in reported.items():
             state = known.get(kernel_id)
             is_leftover = state is None or state.status in ENDED or state.agent_id != agent_id
             if not is_leftover and state is not None and state.status is not Status.TERMINATING:
+                agent.removals.pop(kernel_id, None)
+                continue
+            keeps_home = state is not None and state.keeps_home_on(agent_id)
+            if keeps_home and kernel.get("is_kept"):
+                agent.removals.pop(kernel_id, None)
                 continue
             seen[kernel_id] = agent.unexpected_since.get(kernel_id, now)
             if now - seen[kernel_id] >= REMOVAL_GRACE:
                 agent.removals.setdefault(kernel_id, str(kernel.get("session_id")))
+                if keeps_home:
+                    agent.kept_homes.add(kernel_id)
+                else:
+                    agent.kept_homes.discard(kernel_id)
         agent.unexpected_since = seen
         if agent.removals:
             agent.work_available.set()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bai_services.core.accounts.roles import Caller, Role
-from bai_services.core.cluster.image_labels import PREFIX, parse_labels
+from bai_services.core.cluster.image_labels import ON_PREEMPT, PREFIX, parse_labels
 from bai_services.core.cluster.model import AgentStatus
 from bai_services.core.coded_text import REPORTED_ENDS, CodedText, TextTemplate
 from bai_services.core.errors import Conflict, NotFound, Unavailable
@@ -250,7 +250,10 @@ class Launch:
         )
         for hostname, text in sorted(end.sub_logs.items()):
             await self._kernels.store_log(session_id, text, hostname)
-        if row.status not in ENDED and not _is_of_earlier_run(row):
+        if await self._is_of_earlier_run(row):
+            await self._kernels.store_log(session_id, end.log or "")
+            return row
+        if row.status not in ENDED:
             event, reason, result = _map_end(row, end)
             moved = await self._lifecycle.try_apply(
                 session_id, event, reason, exit_code=end.exit_code, result=result, log=end.log
@@ -261,6 +264,19 @@ class Launch:
             await self._kernels.store_log(session_id, end.log)
         return await self._sessions.find(session_id)
 
+    async def _is_of_earlier_run(self, row: SessionRow) -> bool:
+        """Return whether a reported end can only belong to the run before a suspension or a
+        preemption.
+
+        The Hub may report this end after the agent did, when the session is pending again.
+        """
+        if row.status is Status.SUSPENDED:
+            return True
+        if row.status in ENDED or row.restart_count == 0 or row.status in _LAUNCHED_ONCE:
+            return False
+        view = await self._sessions.with_kernels(row.id)
+        return all(kernel.launched_at is None for kernel in view.kernels)
+
     async def leave_start_to_manager(self, caller: Caller, session_id: str) -> SessionRow:
         """Hand the start of a session that was created through the Hub over to the manager."""
         authorizer.require(caller, "session.launch")
@@ -269,15 +285,8 @@ class Launch:
         return row
 
 
+_LAUNCHED_ONCE = (Status.RUNNING, Status.TERMINATING)
 _BEFORE_PREPARED = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
-
-
-def _is_of_earlier_run(row: SessionRow) -> bool:
-    """Return whether a reported end belongs to the run before a preemption.
-
-    The Hub may report this end after the agent did, when the session is already pending again.
-    """
-    return row.restart_count > 0 and row.status in _BEFORE_PREPARED
 
 
 def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str | CodedText, Result | None]:
@@ -353,6 +362,8 @@ def _environ(row: SessionRow, facts: LaunchFacts) -> dict[str, str]:
     cores = str(max(1, -(-row.requested_slots.get(CPU, 1000) // 1000)))
     labels = parse_labels(dict(facts.image_labels))
     environ = dict.fromkeys((*THREAD_VARIABLES, *labels.corecount_variables), cores)
+    if hook := facts.image_labels.get(ON_PREEMPT):
+        environ["BAI_ON_PREEMPT"] = str(hook)
     if labels.apps:
         # Offer only the apps that the image's labels declare, not every program in the image.
         environ["BAI_APPS"] = ",".join(labels.apps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.db.cluster.image_pulls import ImagePullStore
@@ -20,6 +21,7 @@ from bai_services.db.sessions.resizes import ResizeStore
 from bai_services.db.sessions.setups import SetupStore
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.stored_logs import StoredLogStore
+from bai_services.db.sessions.suspensions import SuspensionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 from bai_services.db.sessions.usage_samples import UsageSampleStore
 from bai_services.db.usage.budgets import BudgetStore
@@ -59,6 +61,7 @@ from .schedules.schedules import Schedules
 from .sessions import SessionRecords, Sessions
 from .setups import SessionSetups, Setups
 from .stored_logs import StoredLogs
+from .suspensions import Suspensions
 from .time_limits.activity import SessionActivity
 from .time_limits.deadlines import Deadlines
 from .time_limits.lifetimes import Lifetimes
@@ -95,6 +98,7 @@ class SessionServices:
     elastic: Elastic
     schedules: Schedules
     schedule_runner: ScheduleRunner
+    suspensions: Suspensions
 
 
 def session_services(
@@ -117,6 +121,7 @@ def session_services(
     request_store, time_limits = RequestStore(database), TimeLimitStore(database)
     dependencies, samples = DependencyStore(database), UsageSampleStore(database)
     idle_store, idle_checkers = IdleCheckStore(database), IdleCheckers(context, projects, users)
+    suspensions = SuspensionStore(database)
     usage_sampling = UsageSampling(samples, scheduling.lease, clock)
     secret_environ = SecretEnviron(settings.key)
     setups = SessionSetups(SetupStore(database), settings.key)
@@ -150,6 +155,7 @@ def session_services(
         kernels,
         dependencies,
         scheduling.wait_states,
+        suspensions,
         events=events,
         settings=settings,
         clock=clock,
@@ -219,5 +225,15 @@ def session_services(
             callers,
             require_writable,
             lease=scheduling.lease,
+        ),
+        suspensions=Suspensions(
+            sessions,
+            store,
+            suspensions,
+            lifecycle,
+            clock,
+            audit,
+            lease=scheduling.lease,
+            retention=timedelta(days=settings.suspended_days),
         ),
     )

@@ -35,6 +35,7 @@ from bai_services.db.sessions.dependencies import DependencyStore
 from bai_services.db.sessions.rows import SessionRow, SessionView
 from bai_services.db.sessions.session_insert import NewSession, view_of
 from bai_services.db.sessions.store import SessionStore
+from bai_services.db.sessions.suspensions import SuspensionStore
 
 from ..accounts import authorizer
 from ..audit import Audit
@@ -61,6 +62,7 @@ class Sessions:
         kernels: Kernels,
         dependencies: DependencyStore,
         states: WaitStates,
+        suspensions: SuspensionStore,
         *,
         events: Events,
         settings: Settings,
@@ -73,6 +75,7 @@ class Sessions:
         self._lifecycle = lifecycle
         self._kernels = kernels
         self._states = states
+        self._suspensions = suspensions
         self._events = events
         self._settings = settings
         self._clock = clock
@@ -106,6 +109,8 @@ class Sessions:
         )
         if is_new:
             self._lifecycle.notify(row)
+        elif row.status is Status.SUSPENDED:
+            await self.resume(caller, row)
         if is_new and not new.dependencies:
             return self._shown_to(caller, view_of(new, row)), True
         return await self._load_view(caller, row.id), is_new
@@ -260,11 +265,21 @@ class Sessions:
                 await self._add_entry(caller, "session.stop", stopped)
         elif row.is_requeued_at_end and await self._store.end_instead_of_requeue(row.id):
             await self._add_entry(caller, "session.stop", row)
+        elif row.status is Status.TERMINATING and await self._suspensions.cancel(row.id):
+            # It was to be suspended; now it ends.
+            await self._add_entry(caller, "session.stop", row)
         await self.finish_unlaunched(row.id)
         view = await self._store.view(row.id)
         if force and view.row.status is Status.TERMINATING:
             self._kernels.remove(view)
         return self._shown_to(caller, view)
+
+    async def resume(self, caller: Caller, row: SessionRow) -> None:
+        """Let a suspended session wait for resources again; the caller must be authorized."""
+        await self._suspensions.move_to_end_of_queue(row.id)
+        text = TextTemplate.RESUMED_BY.text(name=caller.username or caller.role)
+        if await self._lifecycle.try_apply(row.id, Event.RESUMED, text) is not None:
+            await self._add_entry(caller, "session.resume", row)
 
     async def finish_unlaunched(self, session_id: str) -> None:
         """End a TERMINATING session whose launch plan was never issued: no kernel is running."""

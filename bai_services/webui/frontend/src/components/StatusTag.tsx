@@ -8,7 +8,8 @@ const COLORS: Record<string, TagColor | undefined> = {
   TERMINATED: undefined,
   CANCELLED: undefined,
   TERMINATING: 'orange',
-  PENDING: 'blue'
+  PENDING: 'blue',
+  SUSPENDED: 'gold'
 };
 
 export function StatusTag({ status }: { status: string }) {

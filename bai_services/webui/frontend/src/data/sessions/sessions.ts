@@ -10,7 +10,7 @@ export type { Session };
 /** Statuses of the sessions page's tabs for running, pending and ended sessions. */
 export const STATUS_GROUPS = {
   running: ['PREPARING', 'PREPARED', 'RUNNING', 'TERMINATING'],
-  pending: ['PENDING', 'SCHEDULED'],
+  pending: ['PENDING', 'SCHEDULED', 'SUSPENDED'],
   ended: ['TERMINATED', 'CANCELLED', 'ERROR']
 } as const;
 export type StatusGroup = keyof typeof STATUS_GROUPS;
@@ -21,7 +21,7 @@ export const LIVE_STATUSES = [...STATUS_GROUPS.pending, ...STATUS_GROUPS.running
 // Each stop takes several requests of the manager to the Hub and the agents.
 const PARALLEL_STOPS = 5;
 const ENDED: readonly string[] = STATUS_GROUPS.ended;
-const PENDING: readonly string[] = STATUS_GROUPS.pending;
+const PENDING: readonly string[] = ['PENDING', 'SCHEDULED'];
 
 export const isEnded = (session: Session) => ENDED.includes(session.status);
 export const isPending = (session: Session) => PENDING.includes(session.status);
@@ -35,6 +35,18 @@ export const hasFailed = ({ type, status, result }: Session) =>
 
 /** Whether the caller, such as a monitor, may neither change the session nor read its log. */
 export const isOnlyRead = (session: Session) => session.hidden_fields.length > 0;
+
+export const isSuspended = (session: Session) => session.status === 'SUSPENDED';
+
+/** Whether the session can be suspended: only interactive sessions with one kernel. */
+export const canSuspend = ({ type, status, cluster_size: size }: Session) =>
+  type === 'interactive' && status === 'RUNNING' && size === 1;
+
+const SUSPENSION_CODES = ['suspending-by', 'requeuing-by', 'suspended-by', 'suspended-until'];
+
+/** Whether the session is suspended, or is being saved for a suspension. */
+export const hasSuspension = ({ status, status_coded: coded }: Session) =>
+  status === 'SUSPENDED' || SUSPENSION_CODES.includes(coded?.code ?? '');
 
 /** The address of a running interactive session's server; null for any other session. */
 export const serverUrl = (session: Session) =>
@@ -169,6 +181,36 @@ export const graphQuery = (id: string) =>
     queryFn: ({ signal }) =>
       unwrap(api.GET('/sessions/{key}/dependency-graph', { signal, params: { path: { key: id } } }))
   });
+
+export const suspensionQuery = (session: Session) =>
+  queryOptions({
+    queryKey: ['sessions', 'suspension', session.id, session.status],
+    queryFn: ({ signal }) =>
+      unwrap(
+        api.GET('/sessions/{key}/suspension', { signal, params: { path: { key: session.id } } })
+      )
+  });
+
+export interface SuspensionRequest {
+  seconds: number;
+  requeue: boolean;
+  keep_variables: boolean;
+}
+
+export function useSuspendSession(id: string) {
+  return useMutation({
+    mutationFn: (body: SuspensionRequest) =>
+      unwrap(api.POST('/sessions/{key}/suspend', { params: { path: { key: id } }, body })),
+    onSettled: () => queries.invalidateQueries({ queryKey: ['sessions'] })
+  });
+}
+
+export function useResumeSession(id: string) {
+  return useMutation({
+    mutationFn: () => unwrap(api.POST('/sessions/{key}/resume', { params: { path: { key: id } } })),
+    onSettled: () => queries.invalidateQueries({ queryKey: ['sessions'] })
+  });
+}
 
 type FieldChanges = paths['/sessions/{key}']['patch']['requestBody']['content']['application/json'];
 

@@ -4,7 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { SessionTag, StatusTag } from '../../components/StatusTag';
 import { withLocalTimes } from '../../components/time';
 import { statusText } from '../../i18n/reasonText';
-import { hasFailed, isPending, type Session } from '../../data/sessions/sessions';
+import { hasFailed, hasSuspension, isPending, type Session } from '../../data/sessions/sessions';
 
 /** What the agent does before the session starts, for example the pull of its image. */
 interface Preparation {
@@ -55,7 +55,7 @@ export function SessionStatus({ session }: { session: Session }) {
           style={{ width: 80, margin: 0 }}
         />
       )}
-      {(isPending(session) || session.status === 'ERROR') && info && (
+      {(isPending(session) || hasSuspension(session) || session.status === 'ERROR') && info && (
         <span className="bai-secondary bai-status-info">{info}</span>
       )}
     </div>

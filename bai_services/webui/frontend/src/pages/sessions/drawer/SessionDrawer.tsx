@@ -4,9 +4,11 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
 import {
+  hasSuspension,
   isEnded,
   isOnlyRead,
   isPending,
+  isSuspended,
   serverUrl,
   sessionQuery,
   useStopSessions,
@@ -23,6 +25,7 @@ import { SessionLogs } from './SessionLogs';
 import { SessionMenu } from './SessionMenu';
 import { SessionUsage } from './SessionUsage';
 import { StartProgress } from './StartProgress';
+import { ResumeButton, Suspension } from './Suspension';
 import { WhyPending } from './WhyPending';
 
 const WIDTH = 720;
@@ -80,7 +83,7 @@ function SessionActions({ session }: { session: Session }) {
           title: t('sessions.stop-one', { name: session.name }),
           content: (
             <>
-              <p>{t('sessions.stop-warning')}</p>
+              <p>{t(isSuspended(session) ? 'sessions.end-suspended' : 'sessions.stop-warning')}</p>
               {kept.length > 0 && (
                 <p>{t('sessions.stop-kept', { paths: kept.map(({ path }) => path).join(', ') })}</p>
               )}
@@ -100,9 +103,14 @@ function SessionActions({ session }: { session: Session }) {
   return (
     <Flex gap="small">
       {!isOnlyRead(session) && <SessionMenu session={session} />}
+      {isSuspended(session) && !isOnlyRead(session) && <ResumeButton session={session} />}
       <OpenSession session={session} type="primary" />
       {!isEnded(session) && !isOnlyRead(session) && (
-        <Button danger onClick={confirm} disabled={session.status === 'TERMINATING'}>
+        <Button
+          danger
+          onClick={confirm}
+          disabled={session.status === 'TERMINATING' && !hasSuspension(session)}
+        >
           {t(isPending(session) ? 'sessions.cancel' : 'sessions.stop')}
         </Button>
       )}
@@ -119,6 +127,7 @@ function SessionDetail({ session, panel }: SessionDetailProps) {
   return (
     <>
       <StartProgress session={session} />
+      {hasSuspension(session) && !isOnlyRead(session) && <Suspension session={session} />}
       {isPending(session) && <WhyPending session={session} />}
       <SessionFacts session={session} />
       <SessionTabs session={session} panel={panel} />

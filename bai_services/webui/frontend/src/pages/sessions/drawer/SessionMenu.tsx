@@ -4,6 +4,7 @@ import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { useIsReadOnly } from '../../../data/accounts/me';
 import {
+  canSuspend,
   isEnded,
   isPending,
   useChangeSession,
@@ -11,14 +12,16 @@ import {
 } from '../../../data/sessions/sessions';
 import { requestOfSession } from '../../launcher/form';
 import { ResizeDialog } from './ResizeDialog';
+import { SuspendDialog } from './SuspendDialog';
 
 /**
- * Menu with further actions: rename, change the priority, resize, create a session like this one. Read-only
- * roles may change their own sessions, but do not get the action that creates a session.
+ * Menu with further actions: rename, change the priority, resize, suspend, create a session like this
+ * one. Read-only roles may change their own sessions, but do not get the action that creates a session.
  */
 export function SessionMenu({ session }: { session: Session }) {
   const { t } = useTranslation();
   const [field, setField] = useState<'name' | 'priority' | 'size'>();
+  const [isSuspending, setIsSuspending] = useState(false);
   const mayCreate = useIsReadOnly() === false;
   const items: MenuProps['items'] = [
     !isEnded(session) && {
@@ -37,6 +40,11 @@ export function SessionMenu({ session }: { session: Session }) {
         label: t('sessions.resize'),
         onClick: () => setField('size')
       },
+    canSuspend(session) && {
+      key: 'suspend',
+      label: t('sessions.suspend'),
+      onClick: () => setIsSuspending(true)
+    },
     mayCreate && {
       key: 'again',
       label: (
@@ -58,6 +66,7 @@ export function SessionMenu({ session }: { session: Session }) {
       {(field === 'name' || field === 'priority') && (
         <ChangeField session={session} field={field} onClose={() => setField(undefined)} />
       )}
+      {isSuspending && <SuspendDialog session={session} onClose={() => setIsSuspending(false)} />}
     </>
   );
 }

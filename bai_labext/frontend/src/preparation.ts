@@ -1,0 +1,239 @@
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
+import { PageConfig } from '@jupyterlab/coreutils';
+import type { IStateDB } from '@jupyterlab/statedb';
+import { UUID } from '@lumino/coreutils';
+import * as React from 'react';
+
+import type { Api } from './api';
+import { saveDocuments } from './documents';
+import { duration } from './format';
+import type { Model } from './model';
+import type { Translate } from './i18n';
+import { restoreVariables, type SavedKernel } from './savedVariables';
+
+/** JupyterLab cuts longer notifications. */
+const MAX_NOTIFICATION_CHARACTERS = 140;
+/** Id of the event that the session's server sends when the state has changed. */
+const EVENT = 'https://bai-hub.example/events/preparation';
+
+/** A stop of the session for which it prepares. */
+export interface StopAhead {
+  purpose: string;
+  requested_by: string;
+  deadline: string;
+  seconds_left: number;
+  is_done: boolean;
+}
+
+/** What was saved before the last stop. */
+export interface StopReport {
+  saved_documents: string[];
+  unsaved_documents: string[];
+  has_hook: boolean;
+  hook_exit_code: number | null;
+  hook_message: string;
+  kernels: SavedKernel[];
+}
+
+export interface PreparationState {
+  ahead: StopAhead | null;
+  returned: StopReport | null;
+}
+
+/** Saves the page before the session is suspended, and shows after its return what was saved. */
+export class Preparation {
+  private readonly page = UUID.uuid4();
+  private deadline: string | null = null;
+  private countdown: { notification: string; timer: number } | null = null;
+  private statusInfo = '';
+  private wasUnreachable = false;
+  private hasShownReturn = false;
+
+  constructor(
+    private readonly app: JupyterFrontEnd,
+    private readonly api: Api,
+    private readonly model: Model,
+    private readonly t: Translate,
+    private readonly stateDb: IStateDB | null
+  ) {
+    app.serviceManager.events.stream.connect((_, emission) => {
+      if (emission.schema_id === EVENT) {
+        void this.check();
+      }
+    });
+    model.changed.connect(() => this.followModel());
+    void app.restored.then(() => this.check());
+  }
+
+  /** Whether the session stops to come back later, so that its end is not an error. */
+  get isComingBack(): boolean {
+    return this.deadline !== null;
+  }
+
+  /** Without the event, for example after a lost connection, the text of the status tells. */
+  private followModel(): void {
+    const { session, trouble } = this.model;
+    if (trouble) {
+      this.wasUnreachable = true;
+      if (this.isComingBack && trouble.kind === 'ended') {
+        this.endCountdown();
+        this.countdown = { notification: this.info('suspended-now'), timer: 0 };
+      }
+      return;
+    }
+    const hasReturned = this.wasUnreachable && this.isComingBack;
+    this.wasUnreachable = false;
+    if (session && (session.status_info !== this.statusInfo || hasReturned)) {
+      this.statusInfo = session.status_info;
+      void this.check();
+    }
+  }
+
+  private async check(): Promise<void> {
+    let state: PreparationState;
+    try {
+      state = await this.api.preparation();
+    } catch {
+      return;
+    }
+    if (state.ahead && !state.ahead.is_done && state.ahead.deadline !== this.deadline) {
+      await this.prepare(state.ahead);
+    } else if (!state.ahead && this.isComingBack) {
+      this.offerReload();
+    } else if (state.returned && !this.hasShownReturn) {
+      this.hasShownReturn = true;
+      this.showReturn(state.returned);
+    }
+  }
+
+  private async prepare(ahead: StopAhead): Promise<void> {
+    this.deadline = ahead.deadline;
+    this.startCountdown(ahead);
+    await this.api.answerPreparation({ page: this.page, state: 'saving' }).catch(() => undefined);
+    const results = await saveDocuments(this.app);
+    await this.saveWorkspace().catch(() => results.unsaved.push(this.t('workspace')));
+    await this.api
+      .answerPreparation({ page: this.page, state: 'done', ...results })
+      .catch(() => undefined);
+  }
+
+  /** JupyterLab saves the workspace with a delay, which could be too late. */
+  private async saveWorkspace(): Promise<void> {
+    if (this.stateDb === null) {
+      return;
+    }
+    const id = PageConfig.getOption('workspace') || PageConfig.defaultWorkspace;
+    const data = await this.stateDb.toJSON();
+    await this.app.serviceManager.workspaces.save(id, { data, metadata: { id } });
+  }
+
+  private startCountdown(ahead: StopAhead): void {
+    this.endCountdown();
+    const endsAt = Date.now() + ahead.seconds_left * 1000;
+    const key = ahead.purpose === 'suspend' ? 'suspends-in' : 'requeues-in';
+    const text = (): string =>
+      this.t(key, {
+        name: ahead.requested_by,
+        time: duration(Math.max(0, (endsAt - Date.now()) / 1000))
+      });
+    const notification = Notification.warning(text(), { autoClose: false });
+    const timer = window.setInterval(
+      () => Notification.update({ id: notification, message: text() }),
+      1000
+    );
+    this.countdown = { notification, timer };
+  }
+
+  private endCountdown(): void {
+    if (this.countdown) {
+      window.clearInterval(this.countdown.timer);
+      Notification.dismiss(this.countdown.notification);
+      this.countdown = null;
+    }
+  }
+
+  private info(key: string): string {
+    return Notification.info(this.t(key), { autoClose: false });
+  }
+
+  /** The session runs again while this page was open: its kernels are new. */
+  private offerReload(): void {
+    this.endCountdown();
+    this.deadline = null;
+    Notification.success(this.t('is-back'), {
+      autoClose: false,
+      actions: [{ label: this.t('reload'), callback: () => window.location.reload() }]
+    });
+  }
+
+  private showReturn(report: StopReport): void {
+    const kernels = report.kernels.filter(kernel => kernel.saved.length);
+    const skipped = report.kernels.flatMap(kernel => kernel.skipped);
+    const actions = kernels.map(kernel => ({
+      label:
+        kernels.length === 1
+          ? this.t('restore-variables')
+          : this.t('restore-variables-of', { path: kernel.path }),
+      callback: (): void => void this.restore(kernel),
+      displayType: 'accent' as const
+    }));
+    const details = {
+      label: this.t('returned-details'),
+      callback: (): void => void this.showDetails(report)
+    };
+    const dismiss = {
+      label: this.t('dismiss'),
+      callback: (): void => void this.api.dismissPreparation().catch(() => undefined)
+    };
+    const hasLosses = report.unsaved_documents.length > 0 || skipped.length > 0;
+    // JupyterLab cuts longer texts, so everything else is in the details.
+    const text = this.t(hasLosses ? 'returned-with-losses' : 'returned');
+    Notification.emit(text, hasLosses ? 'warning' : 'info', {
+      autoClose: false,
+      actions: [...actions, details, dismiss]
+    });
+  }
+
+  /** Show what was saved before the stop, and what was not. */
+  private async showDetails(report: StopReport): Promise<void> {
+    const code = report.hook_exit_code ?? '–';
+    const rows: [string, readonly string[]][] = [
+      ['returned-saved', report.saved_documents],
+      ['returned-unsaved', report.unsaved_documents],
+      ['returned-variables', report.kernels.flatMap(kernel => kernel.saved)],
+      ['returned-variables-unsaved', report.kernels.flatMap(kernel => kernel.skipped)]
+    ];
+    const lines = rows
+      .filter(([, names]) => names.length)
+      .map(([key, names]) => this.t(key, { names: names.join(', ') }));
+    if (report.has_hook) {
+      lines.push(this.t('returned-hook', { code, message: report.hook_message }));
+    }
+    await showText(this.t('returned-details'), lines.join('\n') || '–', this.t('close'));
+  }
+
+  private async restore(kernel: SavedKernel): Promise<void> {
+    try {
+      const printed = await restoreVariables(this.app, kernel);
+      const text = this.t('variables-restored', { result: printed });
+      if (text.length > MAX_NOTIFICATION_CHARACTERS) {
+        await showText(this.t('restore-variables'), text, this.t('close'));
+      } else {
+        Notification.success(text, { autoClose: false });
+      }
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      Notification.error(this.t('variables-not-restored', { reason }), { autoClose: false });
+    }
+  }
+}
+
+async function showText(title: string, text: string, close: string): Promise<void> {
+  const style = { whiteSpace: 'pre-line', overflowWrap: 'anywhere' } as const;
+  await showDialog({
+    title,
+    body: React.createElement('div', { style }, text),
+    buttons: [Dialog.okButton({ label: close })]
+  });
+}

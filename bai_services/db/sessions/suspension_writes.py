@@ -1,0 +1,85 @@
+"""Changes of suspensions that belong to a transition of the session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.coded_text import CodedText, TextTemplate
+from bai_services.core.sessions.lifecycle import ENDED, Event, Status
+from bai_services.core.sessions.suspensions import Phase, Purpose
+
+from ..tables.sessions import kernels, sessions
+from ..tables.suspensions import session_suspensions as suspensions
+
+_ID: sa.BindParameter[str] = sa.bindparam("of_session")
+_AGENT_OF_MAIN = (
+    sa.select(kernels.c.agent_id)
+    .where(kernels.c.session_id == _ID, kernels.c.role == "main")
+    .scalar_subquery()
+)
+_KEEP_HOME = (
+    sa.update(sessions)
+    .where(sessions.c.id == _ID, sessions.c.type == "interactive")
+    .values(home_agent_id=_AGENT_OF_MAIN)
+)
+_STOPPING = sa.select(suspensions).where(
+    suspensions.c.session_id == _ID,
+    suspensions.c.phase == Phase.STOPPING,
+    suspensions.c.purpose != Purpose.STOP,
+)
+_FORGET = sa.delete(suspensions).where(suspensions.c.session_id == _ID)
+_FORGET_OPEN = _FORGET.where(
+    suspensions.c.phase != Phase.RESUMED, suspensions.c.purpose != Purpose.STOP
+)
+_UPDATE = sa.update(suspensions).where(suspensions.c.session_id == _ID)
+
+
+async def end_of_stop(
+    tx: AsyncConnection, session_id: str, event: Event
+) -> tuple[Event, CodedText | None]:
+    """Return the event for a session that is TERMINATING and whose kernels have ended.
+
+    If the session is being suspended, the event is ``SUSPENDED``, with a text for users.
+    """
+    if event not in (Event.EXITED, Event.FAILED, Event.ABORTED):
+        return event, None
+    row = (await tx.execute(_STOPPING, {"of_session": session_id})).mappings().one_or_none()
+    return (event, None) if row is None else (Event.SUSPENDED, _text(dict(row)))
+
+
+async def keep_home(tx: AsyncConnection, session_id: str) -> None:
+    """Record that the agent of the main kernel keeps the home of an interactive session."""
+    await tx.execute(_KEEP_HOME, {"of_session": session_id})
+
+
+async def follow(
+    tx: AsyncConnection, session_id: str, event: Event, after: Status, at: datetime
+) -> None:
+    """Change the suspension of a session in the transaction of a transition."""
+    of = {"of_session": session_id}
+    if after in ENDED:
+        await tx.execute(_FORGET, of)
+    elif event is Event.SUSPEND_REQUESTED:
+        await tx.execute(_UPDATE.values(phase=Phase.STOPPING), of)
+    elif event is Event.SUSPENDED:
+        await tx.execute(_UPDATE.values(phase=Phase.SUSPENDED, suspended_at=at), of)
+    elif event in (Event.RESUMED, Event.REQUEUED):
+        await tx.execute(_UPDATE.values(phase=Phase.RESUMED, resumed_at=at), of)
+    elif event is Event.STOP_REQUESTED:
+        # The session is stopped for good, although it was to be suspended.
+        await tx.execute(_FORGET_OPEN, of)
+
+
+def _text(row: Mapping[str, Any]) -> CodedText:
+    if row["purpose"] == Purpose.REQUEUE:
+        return TextTemplate.REQUEUED.text()
+    if row["expires_at"] is None:
+        return TextTemplate.SUSPENDED_BY.text(name=row["requested_by"])
+    return TextTemplate.SUSPENDED_UNTIL.text(
+        name=row["requested_by"], ends_at=row["expires_at"].isoformat()
+    )

@@ -1,0 +1,135 @@
+"""Hook, answers of pages and variables before a stop; the variables in real kernels."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+
+from bai_labext.preparation.hook import IMAGE_HOOK, find_hook, run_hook
+from bai_labext.preparation.pages import Pages
+from bai_labext.preparation.variables import Variables
+
+
+def write_hook(home: Path, script: str) -> Path:
+    hook = home / ".bai" / "on-preempt"
+    hook.parent.mkdir()
+    hook.write_text(f"#!/bin/sh\n{script}\n")
+    hook.chmod(0o755)
+    return hook
+
+
+async def test_hook_runs_in_the_home_and_its_output_is_logged(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hook = write_hook(tmp_path, "pwd; echo $BAI_STOP_PURPOSE; exit 3")
+    assert find_hook(tmp_path, {}) == hook
+    environ = {"BAI_STOP_PURPOSE": "suspend", "PATH": "/usr/bin:/bin"}
+    result = await run_hook(hook, tmp_path, environ, 20)
+    assert (result.exit_code, result.message) == (3, "suspend")
+    assert capfd.readouterr().out == f"{tmp_path}\nsuspend\n"
+
+
+async def test_hook_is_stopped_at_its_limit(tmp_path: Path) -> None:
+    hook = write_hook(tmp_path, "trap '' TERM; sleep 600 & wait; sleep 600")
+    result = await run_hook(hook, tmp_path, {"PATH": "/usr/bin:/bin"}, 0.3)
+    assert (result.exit_code, "time limit" in result.message) == (None, True)
+
+
+async def test_hook_that_cannot_run_gives_the_reason(tmp_path: Path) -> None:
+    hook = write_hook(tmp_path, "true")
+    hook.chmod(0o644)
+    assert "not executable" in (await run_hook(hook, tmp_path, {}, 1)).message
+    hook.unlink()
+    assert find_hook(tmp_path, {IMAGE_HOOK: "/does/not/exist"}) is None
+    assert find_hook(tmp_path, {IMAGE_HOOK: "/bin/sh"}) == Path("/bin/sh")
+
+
+async def test_pages_are_awaited_if_they_answer() -> None:
+    pages = Pages()
+    await pages.wait(0.01, 60)  # no page is open
+    pages.begin("one")
+    waiting = asyncio.create_task(pages.wait(0.01, 60))
+    pages.begin("two")
+    pages.finish("one", ["a.ipynb"], [])
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    pages.finish("two", ["a.ipynb", 7], ["b (read-only)"])
+    await waiting
+    assert (list(pages.saved), list(pages.unsaved)) == (["a.ipynb", "7"], ["b (read-only)"])
+
+
+class OneSession:
+    """The session manager of a server with one notebook."""
+
+    def __init__(self, kernel_id: str) -> None:
+        self._kernel_id = kernel_id
+
+    async def list_sessions(self) -> list[dict[str, Any]]:
+        return [{"path": "work.ipynb", "kernel": {"id": self._kernel_id}}]
+
+
+@pytest_asyncio.fixture(loop_scope="function")
+async def kernel(tmp_path: Path) -> AsyncIterator[tuple[Any, str]]:
+    manager = AsyncMappingKernelManager(root_dir=str(tmp_path))
+    kernel_id = await manager.start_kernel()
+    yield manager, kernel_id
+    await manager.shutdown_all(now=True)
+
+
+async def run_code(manager: Any, kernel_id: str, code: str) -> str:
+    """Execute ``code`` and return what it printed."""
+    client = manager.get_kernel(kernel_id).client()
+    client.start_channels()
+    await client.wait_for_ready(60)
+    printed: list[str] = []
+
+    def keep(message: dict[str, Any]) -> None:
+        printed.append(message["content"].get("text", ""))
+
+    await client.execute_interactive(code, timeout=60, output_hook=keep)
+    client.stop_channels()
+    return "".join(printed)
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_variables_are_saved_and_restored(kernel: tuple[Any, str], tmp_path: Path) -> None:
+    manager, kernel_id = kernel
+    await run_code(
+        manager,
+        kernel_id,
+        "import json as j\nx, double = 21, lambda n: 2 * n\n"
+        "handle, huge = (n for n in [1]), bytes(2 * 2**20)\n_private = 1",
+    )
+    settings = {"kernel_manager": manager, "session_manager": OneSession(kernel_id)}
+    variables = Variables(tmp_path / "variables", 2**20, settings)
+    (saved,) = await variables.save(30)
+    assert (saved.path, set(saved.saved)) == ("work.ipynb", {"x", "double"})
+    skipped = " ".join(saved.skipped)
+    assert "handle (" in skipped and "huge (the size limit" in skipped
+    other = await manager.start_kernel()
+    printed = await run_code(manager, other, f"%run -i {tmp_path}/variables/0/restore.py")
+    assert printed.startswith("restored: double, x\nnot restored: handle (")
+    assert await run_code(manager, other, "print(double(x), j.dumps([]))") == "42 []\n"
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_a_busy_kernel_is_interrupted_at_the_limit(
+    kernel: tuple[Any, str], tmp_path: Path
+) -> None:
+    manager, kernel_id = kernel
+    await run_code(manager, kernel_id, "x = 1")
+    client = manager.get_kernel(kernel_id).client()
+    client.start_channels()
+    client.execute("import time\ntime.sleep(600)")
+    settings = {"kernel_manager": manager, "session_manager": OneSession(kernel_id)}
+    (saved,) = await Variables(tmp_path / "variables", 2**20, settings).save(4)
+    client.stop_channels()
+    assert "x" in saved.saved or saved.skipped == ("* (the kernel did not respond in time)",)
+    assert json.dumps(saved.to_json())
