@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from bai_services.core.accounts.roles import Caller
+from bai_services.core.accounts.roles import Role
 from bai_services.db.cluster.image_pulls import ImagePullStore
 from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 from bai_services.db.scheduling.allocations import AllocationStore
@@ -113,7 +113,7 @@ def session_services(
     projects: Projects,
     users: Users,
     callers: Callers,
-    require_writable: Callable[[Caller], None],
+    require_writable: Callable[[Role], None],
 ) -> SessionServices:
     """Build the services and pass them their dependencies."""
     database, clock, audit = context.database, context.clock, context.audit

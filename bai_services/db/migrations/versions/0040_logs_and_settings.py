@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0040"
-down_revision = "0030"
+down_revision = "0039"
 
 
 def upgrade() -> None:

@@ -54,7 +54,7 @@ class ScheduleRunner:
         templates: Templates,
         lifecycle: Lifecycle,
         callers: Callers,
-        require_writable: Callable[[Caller], None],
+        require_writable: Callable[[Role], None],
         *,
         lease: Lease,
         monotonic: Callable[[], float] = time.monotonic,
@@ -127,7 +127,7 @@ class ScheduleRunner:
         """Create the session of a run as its owner would; return why it was not created."""
         schedule = run.schedule
         caller = await self._callers.for_schedule(schedule.owner)
-        self._require_writable(caller)
+        self._require_writable(caller.role)
         request = dict(schedule.request)
         if schedule.template is not None:
             request = await self._templates.apply(caller, schedule.template, request)
