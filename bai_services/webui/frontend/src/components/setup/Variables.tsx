@@ -40,7 +40,7 @@ export function Variables({ project, isWritable }: SetupProps) {
   const edit = ({ name, value, is_secret: secret }: Variable) => {
     form.setFieldsValue({ name, value: value ?? '', isSecret: secret });
     setIsSecret(secret);
-    form.getFieldInstance<HTMLInputElement | undefined>('value')?.focus();
+    form.focusField('value');
   };
   return (
     <Card size="small" title={t('setup.variables')} style={{ marginBottom: 16 }}>

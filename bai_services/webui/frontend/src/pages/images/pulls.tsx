@@ -29,7 +29,7 @@ export const PULLS: Entity = {
     { key: 'image__contains' },
     { key: 'agent_id' },
     { key: 'resource_group' },
-    { key: 'status', choices: [...STATUSES] }
+    { key: 'status', choices: STATUSES.map(value => ({ value, label: value })) }
   ],
   fields: [],
   writers: ['superadmin'],
