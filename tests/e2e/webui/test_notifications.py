@@ -38,10 +38,10 @@ async def test_notification_is_shown_and_its_channels_are_chosen(
     announcement = checked(admin.post("/announcements", json={"title": title}), 201)
     try:
         ui = await opened(Entities, "user2", "/notifications")
-        row = ui.row(title)
+        row = ui.page.get_by_role("row").filter(has_text=title)
         await row.wait_for()
         await row.get_by_role("button", name="Mark as read").click()
-        await row.get_by_text("Yes", exact=True).wait_for()
+        await row.get_by_text("yes", exact=True).wait_for()
 
         await ui.page.get_by_role("link", name="Choose notifications").click()
         box = ui.page.get_by_role("checkbox", name="Announcement: Webhook")
@@ -61,7 +61,7 @@ async def test_webhook_is_created_and_tested(opened: Opener[Any], admin: httpx.C
         await ui.page.get_by_role("button", name="New webhook").click()
         await ui.fill(URL="http://10.1.2.3/hook", Name=name)
         await ui.choose("Scope", "The whole installation")
-        await ui.choose("Events", "Agent lost")
+        await ui.choose("Events", "Session is running")
         await ui.save()
         # The address is not public.
         await ui.drawer.get_by_text("the address is not public").last.wait_for()

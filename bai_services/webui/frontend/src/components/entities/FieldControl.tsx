@@ -42,7 +42,9 @@ export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
       return (
         <Select
           allowClear={!field.isRequired}
-          {...(field.kind === 'choices' ? { mode: 'multiple' as const } : {})}
+          {...(field.kind === 'choices'
+            ? { mode: 'multiple' as const, showSearch: { optionFilterProp: 'label' } }
+            : {})}
           options={(field.choices ?? []).map(value => ({
             value,
             label: t(`${entity.name}.${field.key.replaceAll('_', '-')}-${value}`, value)
