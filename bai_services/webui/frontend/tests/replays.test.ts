@@ -11,6 +11,8 @@ const report = (median: number, percents: (number | null)[]): PolicyReport => ({
   backfill: 'reserving',
   sessions: 2,
   started: 2,
+  preemptions: 0,
+  lost_seconds: 0,
   wait_seconds: { mean: median, median, p95: 2 * median, max: 2 * median },
   makespan_seconds: 100,
   fragmentation_percent: 0,

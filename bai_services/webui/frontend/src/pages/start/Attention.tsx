@@ -71,9 +71,12 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
           <Link to="/sessions" search={{ session: session.id }}>
             {session.name}
           </Link>{' '}
-          {t(isIdle ? 'start.ends-idle' : kind === 'preemption' ? 'start.preempted' : 'start.ends', {
-            time: formatSeconds(Math.max(0, left) / 1000, i18n.language)
-          })}
+          {t(
+            isIdle ? 'start.ends-idle' : kind === 'preemption' ? 'start.preempted' : 'start.ends',
+            {
+              time: formatSeconds(Math.max(0, left) / 1000, i18n.language)
+            }
+          )}
         </>
       }
       action={

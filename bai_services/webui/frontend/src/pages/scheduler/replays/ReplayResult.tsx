@@ -93,6 +93,8 @@ function MeasureTable({ reports, names }: ReportsProps) {
     row('earlier-than-current', report => number(report.than_current?.earlier ?? NaN)),
     row('later-than-current', report => number(report.than_current?.later ?? NaN)),
     row('makespan', report => seconds(report.makespan_seconds)),
+    row('preemptions', report => number(report.preemptions)),
+    row('lost', report => seconds(report.lost_seconds)),
     ...(reports[0]?.utilisation ?? []).map(({ resource }, index) =>
       row('utilisation', report => percent(report.utilisation[index]?.mean_percent ?? 0), {
         resource
