@@ -76,6 +76,7 @@ async def test_checker_is_created_changed_and_deleted(api: Api) -> None:
     )
     assert changed == {
         **created,
+        "version": 2,
         "operator": "or",
         "thresholds": {"cpu_util": 5, "cuda_mem": 10},
         "description": "x",
