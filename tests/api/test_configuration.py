@@ -70,7 +70,7 @@ async def test_only_safe_settings_can_be_set(api: Api) -> None:
 
 async def test_invalid_value_in_the_database_does_not_prevent_a_start(api: Api) -> None:
     manager = api.world.manager
-    rows = [("BAI_TRASH_DAYS", "many"), ("BAI_KEY_FILE", "/etc/passwd"), ("BAI_OLD", "1")]
+    rows = [("BAI_TRASH_DAYS", "many"), ("BAI_KEY_FILE", "/etc/passwd"), ("BAI_X", "1")]
     async with manager.database.write() as tx:
         for name, value in rows:
             row = {"variable": name, "value": value, "changed_by": "x"}
