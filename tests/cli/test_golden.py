@@ -45,6 +45,7 @@ SCREENS = {
     "usage-empty": "usage --slot cuda.device",
     "announcements-empty": "announcements",
     "audit-empty": "audit --action session.read-log",
+    "reservation-list-empty": "reservation list",
 }
 
 
