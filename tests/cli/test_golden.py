@@ -53,6 +53,7 @@ SCREENS = {
     "notification-settings": "notification settings",
     "notification-webhook-ls-empty": "notification webhook ls",
     "audit-empty": "audit --action session.read-log",
+    "reservation-list-empty": "reservation list",
 }
 
 

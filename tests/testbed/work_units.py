@@ -17,6 +17,7 @@ DOCKER_DEMO_FILES = frozenset(
         "journey_rest",
         "labext",
         "mlflow",
+        "resize",
         "second_address",
         "ssh",
         "tunnel",

@@ -1,0 +1,45 @@
+"""`bai session resize` and `bai reservation`."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from tests.testbed.fake_agent import FakeAgent
+from tests.testbed.manager import Api
+
+from .conftest import Bai
+from .test_sessions import bring_to_running
+
+
+async def test_session_is_resized(bai: Bai, api: Api, agent: FakeAgent) -> None:
+    await bai("session", "create", "my-lab", "-r", "cpu=1", "-r", "mem=1g", by="user")
+    await bring_to_running(api, agent, "my-lab")
+    resizing = asyncio.create_task(bai("session", "resize", "my-lab", "-r", "cpu=2", by="user"))
+    (item,) = await agent.work(20)
+    await agent.report(item)
+    assert (await resizing).stdout == "my-lab has cpu=2 mem=1g\n"
+    refused = await bai("session", "resize", "my-lab", "-r", "cuda.device=1", by="user")
+    assert refused.code == 1
+    assert "started without cuda.device" in refused.stderr
+
+
+async def test_reservation_is_requested_approved_and_listed(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    start = api.world.clock() + timedelta(hours=1)
+    made = await bai(
+        "reservation", "create", "course", "--project", "default", "--group", "default",
+        "-r", "cpu=4", "--from", start.isoformat(), "--until",
+        (start + timedelta(hours=2)).isoformat(), by="user",
+    )  # fmt: skip
+    assert made.stdout == "reservation course is requested: a1\n"
+    assert (await bai("reservation", "approve", "course", by="user")).code == 1
+    approved = await bai("reservation", "approve", "course", by="admin")
+    assert approved.stdout == "reservation course is approved\n"
+    listed = (await bai("reservation", "list", "--json", by="user")).document
+    assert [(one["name"], one["state"]) for one in listed["items"]] == [("course", "approved")]
+    shown = await bai("reservation", "show", "course", by="user")
+    assert "approved" in shown.stdout
+    cancelled = await bai("reservation", "cancel", "course", by="user")
+    assert cancelled.stdout == "reservation course is cancelled\n"
