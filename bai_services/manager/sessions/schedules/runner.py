@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 
-from bai_services.core.accounts.roles import Caller
+from bai_services.core.accounts.roles import Role
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import BaiError, Unavailable
 from bai_services.core.record_fields import fields_of
