@@ -7,12 +7,14 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+import sqlalchemy as sa
 
 from bai_services.core.errors import AlreadyExists, Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.scheduling.queue import run_pass
 from bai_services.core.sessions.lifecycle import Event, Status
-from bai_services.core.usage.budgets import BudgetEvent, month_of
+from bai_services.core.usage.budgets import month_of
 from bai_services.db.scheduling.queue import QueueStore
+from bai_services.db.tables.notifications import notification_events
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -60,12 +62,21 @@ async def run(api: Api, session_id: str) -> None:
         await api.world.manager.lifecycle.apply(session_id, event)
 
 
+async def notices(api: Api) -> list[int]:
+    """Return the percentages of which the members of the project are notified."""
+    async with api.world.manager.database.read() as tx:
+        rows = await tx.scalars(
+            sa.select(notification_events.c.text)
+            .where(notification_events.c.name == "budget-warning")
+            .order_by(notification_events.c.created_at)
+        )
+    return [text["values"]["percent"] for text in rows]
+
+
 @pytest.mark.both_databases
 async def test_spent_budget_warns_and_blocks_new_starts(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("admin")
-    events: list[BudgetEvent] = []
     watch = api.world.manager.usage.budget_watch
-    watch.listen(events.append)
     made = await make(api)
     assert (made["spent"], made["left"], made["blocked_at"]) == (0, 10, None)
     first = await user.post("/sessions", {"name": "first", **SMALL})
@@ -74,7 +85,7 @@ async def test_spent_budget_warns_and_blocks_new_starts(api: Api) -> None:
     await watch.step()
     shown = await user.get(f"/budgets/{made['project_id']}")
     assert (shown["spent"], shown["spent_percent"], shown["left"]) == (8, 80, 2)
-    assert [(event.percent, event.is_blocked) for event in events] == [(80, False)]
+    assert await notices(api) == [80]
     waiting = await user.post("/sessions", {"name": "second", **SMALL})
     # A pass decides before the budget is spent, and commits afterwards.
     queue = QueueStore(api.world.manager.database)
@@ -83,7 +94,7 @@ async def test_spent_budget_warns_and_blocks_new_starts(api: Api) -> None:
     api.world.clock.advance(minutes=2)
     await watch.step()
     await watch.step()
-    assert [(event.percent, event.is_blocked) for event in events] == [(80, False), (100, True)]
+    assert await notices(api) == [80, 100]
     committed = await queue.commit(decisions, api.world.clock(), None)
     assert (committed.placed, committed.lost) == ((), (waiting["id"],))
     snapshot = await queue.snapshot(api.world.clock())
@@ -139,16 +150,14 @@ async def test_spent_amount_is_the_same_from_totals_and_from_records(api: Api) -
 
 async def test_warning_budget_blocks_nothing_and_events_repeat_in_no_step(api: Api) -> None:
     user = await api.client("user")
-    events: list[BudgetEvent] = []
     watch = api.world.manager.usage.budget_watch
-    watch.listen(events.append)
     made = await make(api, amount=1, mode="warn", warn_percents=[50, 200])
     first = await user.post("/sessions", {"name": "first", **SMALL})
     await run(api, first["id"])
     for _ in range(3):
         api.world.clock.advance(seconds=45)
         await watch.step()
-    assert [event.percent for event in events] == [50, 100, 200]
+    assert await notices(api) == [50, 100, 200]
     assert (await user.get(f"/budgets/{made['project_id']}"))["blocked_at"] is None
 
 

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.devices import DeviceAmount
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.notifications.events import Event
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import Placement
 from bai_services.core.scheduling.preemption.options import PreemptionMode, PreemptionOptions
@@ -30,6 +31,7 @@ from bai_services.core.sessions.lifecycle import Status
 from ..audit import record
 from ..database import Database
 from ..listing import Listing
+from ..notifications.events import raise_events
 from ..tables.accounts import users
 from ..tables.preemption import preemption_plans, preemption_victims
 from ..tables.sessions import sessions
@@ -178,9 +180,12 @@ class PreemptionStore:
             for row in rows
         ]
 
-    async def mark_stopped(self, plan_id: str, session_id: str, at: datetime) -> None:
-        """Record that a victim is being stopped."""
+    async def mark_stopped(
+        self, plan_id: str, session_id: str, at: datetime, notice: Event
+    ) -> None:
+        """Record that a victim is being stopped, and notify its owner."""
         async with self._db.write() as tx:
+            await raise_events(tx, [notice])
             await tx.execute(
                 sa.update(preemption_victims)
                 .where(

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.notifications.events import Event
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.usage.model import WAITING
 from bai_services.core.usage.periods import Interval
@@ -21,6 +22,7 @@ from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation, update_version
 from ..listing import Listing
+from ..notifications.events import raise_events
 from ..records import first_record, records
 from ..tables.accounts import projects
 from ..tables.budgets import project_budgets
@@ -167,9 +169,12 @@ class BudgetStore:
             await record(tx, audit)
 
     async def write_states(
-        self, states: Sequence[BudgetState], events: Mapping[str, AuditEntry]
+        self,
+        states: Sequence[BudgetState],
+        entries: Mapping[str, AuditEntry],
+        notices: Mapping[str, Event],
     ) -> set[str]:
-        """Store states, and record the events of projects; return the ids of these projects.
+        """Store states, audit entries and notifications of projects; return their ids.
 
         Budgets are left out if they have been changed, or another manager has reported the
         percentage, since they were read.
@@ -195,8 +200,9 @@ class BudgetStore:
                 )
                 if changed.rowcount:
                     written.add(state.project_id)
-            for project_id in sorted(written & events.keys()):
-                await record(tx, events[project_id])
+            for project_id in sorted(written & entries.keys()):
+                await record(tx, entries[project_id])
+            await raise_events(tx, [notices[key] for key in sorted(written & notices.keys())])
         return written
 
     async def held(self, project_ids: Collection[str], interval: Interval) -> list[HeldAmount]:

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.notifications.events import session_preempted
 from bai_services.core.scheduling.preemption.options import PreemptionMode, PreemptionOptions
 from bai_services.core.scheduling.preemption.plan import Preemption
 from bai_services.core.scheduling.preemption.records import ListedPreemption, PlanOutcome
@@ -161,7 +162,9 @@ class Preemptions:
         )
         if stopped is None:
             return
-        await self._store.mark_stopped(plan.id, victim.session_id, self._clock())
+        now = self._clock()
+        notice = session_preempted(row.id, now, row.owner_id, row.domain or "", row.name, reason)
+        await self._store.mark_stopped(plan.id, row.id, now, notice)
         await self._audit.add(
             self._audit.system(
                 "session.preempt",

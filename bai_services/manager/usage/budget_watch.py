@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from bai_services.core.audit import AuditEntry
 from bai_services.core.coded_text import TextTemplate
+from bai_services.core.notifications.events import budget_warning
 from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.core.usage.budgets import (
     BudgetEvent,
@@ -40,13 +41,11 @@ TICK_SECONDS = 60.0
 # Sessions that one step stops at most.
 _STOPS_PER_STEP = 100
 
-BudgetListener = Callable[[BudgetEvent], None]
-
 
 class BudgetWatch:
     """Computes every ``TICK_SECONDS`` while this manager holds the lease.
 
-    Events are in the audit log (``budget.reached``). ``listen`` is the place for notifications.
+    Events are in the audit log (``budget.reached``), and members of the project are notified.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class BudgetWatch:
         self._clock = context.clock
         self._audit = context.audit
         self._capacity_changed = context.capacity_changed
-        self._listeners: list[BudgetListener] = []
         self._loop = Loop("budgets", self.step, TICK_SECONDS)
 
     def start(self) -> None:
@@ -74,10 +72,6 @@ class BudgetWatch:
 
     async def stop(self) -> None:
         await self._loop.stop()
-
-    def listen(self, listener: BudgetListener) -> None:
-        """Call ``listener`` with each event; it must not block or raise."""
-        self._listeners.append(listener)
 
     async def step(self) -> None:
         if await self._lease.hold() is None:
@@ -108,12 +102,22 @@ class BudgetWatch:
             if (event := _event_of(budget, state, currency)) is not None
         }
         entries = {key: self._entry(event) for key, event in events.items()}
-        written = await self._store.write_states(states, entries)
+        notices = {
+            state.project_id: budget_warning(
+                state.project_id,
+                now,
+                event.domain,
+                event.project,
+                state.spent_since.isoformat(),
+                event.percent,
+            )
+            for state in states
+            if (event := events.get(state.project_id)) is not None
+        }
+        written = await self._store.write_states(states, entries, notices)
         for event in events.values():
             if event.project_id in written:
                 log.info("project %s has spent %d%% of its budget", event.project, event.percent)
-                for listener in self._listeners:
-                    listener(event)
         if any(
             (budget.blocked_at is None) is not (state.blocked_at is None)
             for budget, state in zip(budgets, states, strict=True)
