@@ -249,6 +249,9 @@ NOT_FROM_USERS = {
     "accounts.one_time_codes.code_needed",
     "accounts.one_time_codes.code_wrong",
     "accounts.one_time_codes.grouped",
+    # Ids, and names of existing users and folders, which were checked when they were created.
+    "accounts.user_purges.anonymous_name",
+    "accounts.user_purges.name_after_transfer",
     "audit_chain.check",
     "audit_chain.check_end",
     "audit_chain.entry_hash",
