@@ -19,6 +19,7 @@ from .sessions.page import PageHandler
 
 # `make docs` writes this directory, and the wheel contains it.
 DIRECTORY = Path(__file__).parents[1] / "manual"
+FIRST_PAGE = "index.html"
 # Maximum number of pages in memory; the manual has about 30, with 2 MB in all.
 CACHED_PAGES = 100
 _INLINE_SCRIPT = re.compile(r"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
@@ -33,7 +34,7 @@ class ManualPageHandler(PageHandler):
     def get(self, path: str) -> None:
         try:
             page, policy = read_page(DIRECTORY / path, (DIRECTORY / path).stat().st_mtime_ns)
-        except FileNotFoundError:
+        except OSError:
             self._render_missing()
             return
         self.set_header("Content-Security-Policy", policy)
@@ -44,7 +45,12 @@ class ManualPageHandler(PageHandler):
         # This page contains the XSRF token.
         super().prepare()
         self.set_status(404)
-        self.render_page("manual_missing.html", None, is_built=(DIRECTORY / "index.html").is_file())
+        self.render_page(
+            "manual_missing.html",
+            None,
+            is_built=(DIRECTORY / FIRST_PAGE).is_file(),
+            manual_url=first_page_of(self),
+        )
 
 
 class ManualFileHandler(StaticFileHandler):
@@ -78,7 +84,11 @@ class ManualIndexHandler(RequestHandler):
     """Redirects to the first page of the manual."""
 
     def get(self) -> None:
-        self.redirect(manager_of(self).settings.base_url.rstrip("/") + "/manual/index.html")
+        self.redirect(first_page_of(self))
+
+
+def first_page_of(handler: RequestHandler) -> str:
+    return f"{manager_of(handler).settings.base_url.rstrip('/')}/manual/{FIRST_PAGE}"
 
 
 # No part of a path starts with a dot, and no part contains a percent sign (an escaped slash).

@@ -272,6 +272,9 @@ NOT_FROM_USERS = {
     "notifications.events.session_preempted",
     "notifications.session_events.event_of",
     "notifications.webhooks.payload",
+    # Ids, and names of existing users and folders, which were checked when they were created.
+    "accounts.user_purges.anonymous_name",
+    "accounts.user_purges.name_after_transfer",
     "audit_chain.check",
     "audit_chain.check_end",
     "audit_chain.entry_hash",

@@ -103,6 +103,8 @@ async def test_a_user_gets_a_session_and_a_new_password_rule_and_is_purged(
     await dialog.get_by_label(f"Type “{name}” to confirm").fill(name)
     await confirm.click()
     await users.row(name).wait_for(state="detached")
+    # The drawer of the user closes.
+    await users.drawer.wait_for(state="detached")
     folders = checked(admin.get("/vfolders", params={"name": FOLDER}), 200)["items"]
     assert [folder["owner"] for folder in folders if folder["owner"] == "admin"] == ["admin"]
     for folder in folders:

@@ -4,5 +4,5 @@ const SHOWN = 2;
 export const masked = (text: string) =>
   text
     .split('@')
-    .map(part => [...part].slice(0, SHOWN).join('') + '***')
+    .map(part => Array.from(part).slice(0, SHOWN).join('') + '***')
     .join('@');

@@ -2,6 +2,7 @@ import { useState } from 'react';
 import { Flex, Select, Switch } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
+import { personal } from '../../components/personal';
 import { meQuery } from '../../data/accounts/me';
 import { entitiesQuery } from '../../data/entities';
 import { Field, idOf } from './Field';
@@ -70,7 +71,7 @@ function OwnerSelect(props: { value: string; onChoose: (owner: string) => void }
       onChange={props.onChoose}
       options={(found.data?.items ?? []).map(({ username, email }) => ({
         value: String(username),
-        label: `${String(username)} (${String(email)})`
+        label: `${String(username)} (${personal(String(email))})`
       }))}
     />
   );

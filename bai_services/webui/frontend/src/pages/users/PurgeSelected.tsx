@@ -14,9 +14,9 @@ export function PurgeSelected({ selected, onDone }: BulkActionsProps) {
   if (me?.role !== 'superadmin') {
     return null;
   }
-  const close = (failed: string[]) => {
+  const close = (left: readonly string[]) => {
     setIsOpen(false);
-    onDone(failed);
+    onDone([...left]);
   };
   return (
     <>

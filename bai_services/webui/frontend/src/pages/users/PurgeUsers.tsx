@@ -6,8 +6,8 @@ import { usePurgeUsers, type Fate, type PurgeFailure } from '../../data/accounts
 
 interface PurgeUsersProps {
   names: readonly string[];
-  /** Called with the users that could not be purged; empty if the dialog was cancelled. */
-  onClose: (failed: string[]) => void;
+  /** Called with the users that remain. */
+  onClose: (left: readonly string[]) => void;
 }
 
 const FATES: readonly Fate[] = ['transfer', 'delete'];
@@ -53,7 +53,7 @@ export function PurgeUsers({ names, onClose }: PurgeUsersProps) {
       okButtonProps={{ danger: true, disabled: typed !== phrase }}
       confirmLoading={purge.isPending}
       onOk={submit}
-      onCancel={() => onClose(failures.map(({ name }) => name))}
+      onCancel={() => onClose(left)}
     >
       <Alert type="warning" showIcon title={t('users.purge-warning')} />
       <Form layout="vertical" style={{ marginBlockStart: 16 }}>

@@ -1,8 +1,10 @@
 import { useState } from 'react';
 import { App, Button } from 'antd';
 import { useQuery } from '@tanstack/react-query';
+import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { EntityPage } from '../../components/entities/EntityPage';
+import { readEntitySearch } from '../../components/entities/search';
 import { SecretKey } from '../../components/SecretKey';
 import { useUserAction, type Item } from '../../data/entities';
 import { meQuery } from '../../data/accounts/me';
@@ -69,8 +71,16 @@ function UserActions({ user }: { user: Item }) {
   const unlock = useUserAction('unlock');
   const reset = useUserAction('reset-authenticator');
   const approve = useUserAction('approve');
+  const navigate = useNavigate();
+  const search = useSearch({ strict: false });
   const [isPurging, setIsPurging] = useState(false);
   const name = String(user['username']);
+  const closePurge = (left: readonly string[]) => {
+    setIsPurging(false);
+    if (left.length === 0) {
+      void navigate({ to: '/users', search: readEntitySearch({ ...search, item: '' }) });
+    }
+  };
   const notify = (text: string) => void message.success(text);
   const fail = (error: Error) => void message.error(error.message);
   if (!USERS.writers.some(role => role === me?.role)) {
@@ -140,7 +150,7 @@ function UserActions({ user }: { user: Item }) {
           {t('users.purge')}
         </Button>
       )}
-      {isPurging && <PurgeUsers names={[name]} onClose={() => setIsPurging(false)} />}
+      {isPurging && <PurgeUsers names={[name]} onClose={closePurge} />}
     </>
   );
 }
