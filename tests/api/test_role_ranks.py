@@ -89,7 +89,7 @@ LISTED_RESOURCES = {
 # Routes for resources of the caller, of the installation or of a project.
 UNOWNED = re.compile(
     r"/(me|dashboard|mail|metrics|counter-audit|audit-log/(mine|verification)|announcements|maintenances|system|drain|domains|projects|(keypair|user|project)-policies|resource-groups"
-    r"|agents|agent-summaries|agent-totals|devices|images|image-aliases|presets|idle-checkers|idle-checker-bindings|idle-decisions|idle-replays|storage-hosts|usage-prices|auth/(verify|token|external|password-reset|sign-up|account-deletion)|sign-up-invitations)(/.*)?"
+    r"|agents|agent-summaries|agent-totals|devices|images|image-aliases|image-pulls|presets|idle-checkers|idle-checker-bindings|idle-decisions|idle-replays|storage-hosts|usage-prices|auth/(verify|token|external|password-reset|sign-up|account-deletion)|sign-up-invitations)(/.*)?"
     r"|/(sessions/(options|preview|quotas)|bulk-sessions|events|app-visits)"
 )
 # Metadata that a domain admin may read about each user of the domain, even about superadmins.
