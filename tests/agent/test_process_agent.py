@@ -83,11 +83,11 @@ async def test_prepared_session_has_the_setup_of_its_owner(
         {"source": path, "target": path, "read_only": True, "is_own": True}
     ]
     assert (folder / "home/.vimrc").read_text() == "set nu\n"
-    assert json.loads(Path(path).read_text()) == {
+    assert json.loads((folder / "setup.json").read_text()) == {
         "variables": {"TOKEN": "s3cret-value"},
         "scripts": [{"origin": "user", "script": "true", "timeout_seconds": 7}],
     }
-    assert Path(path).stat().st_mode & 0o777 == 0o600
+    assert (folder / "setup.json").stat().st_mode & 0o777 == 0o600
 
 
 async def test_prepared_session_has_home_and_gpu_share(

@@ -158,7 +158,7 @@ async def test_session_setup_is_managed_in_settings(opened: Opener[Shell], hub: 
         assert "s3cret-value" not in await page.content()
         await page.get_by_role("button", name="Add dotfile").click()
         await page.get_by_role("combobox", name="Path").first.fill(".vimrc")
-        await page.get_by_role("textbox", name="Content").fill("set nu")
+        await page.get_by_label("Content", exact=True).fill("set nu")
         await page.get_by_role("button", name="Save and close").click()
         await page.get_by_role("button", name="Change: .vimrc").wait_for()
         await page.get_by_label("Script", exact=True).fill("echo ready")
