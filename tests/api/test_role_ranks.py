@@ -113,6 +113,7 @@ UNOWNED_RESOURCES = (
     "devices",
     "images",
     "image-aliases",
+    "image-pulls",
     "presets",
     "idle-checkers",
     "idle-checker-bindings",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from bai_services.client import Client
 from bai_services.core import errors
 from tests.testbed.fake_agent import FakeAgent
-from tests.testbed.manager import Api
+from tests.testbed.manager import Api, MovableClock, make_world, manager_on, serving
 
 NAME = "registry.example.org/team/py:1"
 
@@ -35,6 +36,7 @@ async def pulls(admin: Client) -> list[tuple[str, str, Any, str]]:
     return [(i["agent_id"], i["status"], i["percent"], i["message"]) for i in items]
 
 
+@pytest.mark.checklist("IMG-03")
 async def test_agents_that_lack_an_image_pull_it_and_report_progress(api: Api) -> None:
     admin = await register(api)
     agent, other = (
@@ -120,3 +122,24 @@ async def test_a_group_without_a_suitable_agent_is_rejected(api: Api, agent: Fak
     admin = await register(api)
     with pytest.raises(errors.InvalidRequest, match="no Docker agent"):
         await admin.post("/image-pulls", {"images": [NAME], "resource_group": "default"})
+
+
+@pytest.mark.checklist("IMG-06", "LCH-09")
+async def test_the_installation_decides_whether_absent_images_are_offered(tmp_path: Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
+    clock = MovableClock()
+    async with (
+        manager_on(url, tmp_path, clock, shows_absent_images=False) as manager,
+        serving(await make_world(manager, clock)) as api,
+    ):
+        admin, user = await register(api), await api.client("user")
+        await admin.patch("/resource-groups/default", {"engine": "docker"})
+        agent = await docker_agent(api)
+
+        async def offered() -> list[str]:
+            options = await user.get("/sessions/options", resource_group="default")
+            return [image["name"] for image in options["images"]]
+
+        assert NAME not in await offered()
+        await report_images(agent, {NAME: ""})
+        assert await offered() == [NAME]

@@ -152,13 +152,15 @@ async def test_session_setup_is_managed_in_settings(opened: Opener[Shell], hub: 
     try:
         await page.get_by_label("Name", exact=True).fill("WEBUI_TOKEN")
         await page.get_by_label("Secret", exact=True).click()
-        await page.get_by_label("Value").fill("s3cret-value")
+        await page.get_by_role("textbox", name="Value").fill("s3cret-value")
         await page.get_by_role("button", name="Set variable").click()
         await page.get_by_role("button", name="Change: WEBUI_TOKEN").wait_for()
+        # The form is cleared after the list has been read again.
+        await page.locator("input#name[value='']").wait_for()
         assert "s3cret-value" not in await page.content()
         await page.get_by_role("button", name="Add dotfile").click()
-        await page.get_by_label("Path").fill(".vimrc")
-        await page.get_by_label("Content").fill("set nu")
+        await page.get_by_role("combobox", name="Path").first.fill(".vimrc")
+        await page.get_by_label("Content", exact=True).fill("set nu")
         await page.get_by_role("button", name="Save and close").click()
         await page.get_by_role("button", name="Change: .vimrc").wait_for()
         await page.get_by_label("Script", exact=True).fill("echo ready")
