@@ -141,8 +141,9 @@ class HubServers:
     async def _stop_once(self, row: SessionRow) -> bool:
         """Request a stop if the session has a server; return False while it is still stopping."""
         async with self._slots:
-            if await self._is_restarted(row):
-                return True
+            current = await self._sessions.find(row.id)
+            if current.status in LIVE - {Status.TERMINATING}:
+                return True  # a preempted session that is pending or has started again
             model = await self.hub.server_model(row.hub_user, row.hub_server)
             if model is None or not await self._belongs_to(row, model):
                 return True
@@ -151,12 +152,14 @@ class HubServers:
                 return True
             # Pass the session id: a newer session may have started the same server since the model
             # was read.
-            return await self.hub.stop_server(row.hub_user, row.hub_server, session_id=row.id)
-
-    async def _is_restarted(self, row: SessionRow) -> bool:
-        """Return whether a preempted session is pending or has started again."""
-        current = await self._sessions.find(row.id)
-        return current.status in LIVE - {Status.TERMINATING}
+            # The server of a preempted session is kept for its next start: the removal of a server
+            # cancels its session.
+            return await self.hub.stop_server(
+                row.hub_user,
+                row.hub_server,
+                remove=not current.is_requeued_at_end,
+                session_id=row.id,
+            )
 
     async def _is_live(self, row: SessionRow) -> bool:
         return (await self._sessions.find(row.id)).status not in ENDED
