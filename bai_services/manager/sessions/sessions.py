@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
+from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reaches
 from bai_services.core.audit import AuditEntry
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
@@ -263,7 +263,12 @@ class Sessions:
             )
             if stopped is not None:
                 await self._add_entry(caller, "session.stop", stopped)
-        elif row.is_requeued_at_end and await self._store.end_instead_of_requeue(row.id):
+        elif (
+            row.is_requeued_at_end
+            # The spawner cancels a session whose engine does not respond.
+            and caller.role is not Role.HUB
+            and await self._store.end_instead_of_requeue(row.id)
+        ):
             await self._add_entry(caller, "session.stop", row)
         elif row.status is Status.TERMINATING and await self._suspensions.cancel(row.id):
             # It was to be suspended; now it ends.
