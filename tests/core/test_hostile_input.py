@@ -52,6 +52,7 @@ from bai_services.core.sessions import (
     dependencies,
     group_request,
     logs,
+    suspensions,
 )
 from bai_services.core.sessions import (
     rules as session_rules,
@@ -213,6 +214,9 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: resources.parse_amount(t, "1"),
     ],
     "resources.slot_type": [resources.slot_type],
+    "sessions.suspensions.report_from_json": [
+        lambda t: suspensions.report_from_json({"hook_message": t, "saved_documents": [t]})
+    ],
     "sessions.rules.check_environ": [
         lambda t: session_rules.check_environ({"A": t}),
         lambda t: session_rules.check_environ({t: "a"}),

@@ -9,7 +9,7 @@ const COLORS: Record<string, TagColor | undefined> = {
   CANCELLED: undefined,
   TERMINATING: 'orange',
   PENDING: 'blue',
-  SUSPENDED: 'gold'
+  SUSPENDED: 'orange'
 };
 
 export function StatusTag({ status }: { status: string }) {
