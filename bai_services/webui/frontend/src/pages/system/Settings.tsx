@@ -97,7 +97,9 @@ function Value({ setting }: { setting: Setting }) {
   }
   return (
     <Flex gap="small" wrap>
-      <span style={{ overflowWrap: 'anywhere' }}>{value ? <UserText text={value} /> : '–'}</span>
+      <span style={{ minWidth: 120, overflowWrap: 'anywhere' }}>
+        {value ? <UserText text={value} /> : '–'}
+      </span>
       {isWaiting && (
         <Tag color="warning">
           {stored === null
