@@ -20,7 +20,7 @@ async def test_session_is_resized(bai: Bai, api: Api, agent: FakeAgent) -> None:
     await agent.report(item)
     assert (await resizing).stdout == "my-lab has cpu=2 mem=1g\n"
     refused = await bai("session", "resize", "my-lab", "-r", "cuda.device=1", by="user")
-    assert refused.code == 1
+    assert refused.code == 2
     assert "started without cuda.device" in refused.stderr
 
 
@@ -34,7 +34,7 @@ async def test_reservation_is_requested_approved_and_listed(
         (start + timedelta(hours=2)).isoformat(), by="user",
     )  # fmt: skip
     assert made.stdout == "reservation course is requested: a1\n"
-    assert (await bai("reservation", "approve", "course", by="user")).code == 1
+    assert (await bai("reservation", "approve", "course", by="user")).code == 5
     approved = await bai("reservation", "approve", "course", by="admin")
     assert approved.stdout == "reservation course is approved\n"
     listed = (await bai("reservation", "list", "--json", by="user")).document
