@@ -156,7 +156,7 @@ async def test_session_setup_is_managed_in_settings(opened: Opener[Shell], hub: 
         await page.get_by_role("button", name="Set variable").click()
         await page.get_by_role("button", name="Change: WEBUI_TOKEN").wait_for()
         # The form is cleared after the list has been read again.
-        await page.locator("input#name[value='']").wait_for()
+        await page.locator("input#variable_name[value='']").wait_for()
         assert "s3cret-value" not in await page.content()
         await page.get_by_role("button", name="Add dotfile").click()
         await page.get_by_role("combobox", name="Path").first.fill(".vimrc")

@@ -44,6 +44,7 @@ function EditScript({
   const remove = useRemoveBootstrap(project);
   return (
     <Form
+      name="bootstrap"
       layout="vertical"
       disabled={!isWritable}
       initialValues={{

@@ -109,7 +109,13 @@ function EditDotfile({
         )
       }
     >
-      <Form form={form} layout="vertical" initialValues={initial} disabled={!isWritable}>
+      <Form
+        form={form}
+        name="dotfile"
+        layout="vertical"
+        initialValues={initial}
+        disabled={!isWritable}
+      >
         <Form.Item
           name="path"
           label={t('setup.path')}

@@ -86,6 +86,7 @@ export function Variables({ project, isWritable }: SetupProps) {
       {isWritable && (
         <Form
           form={form}
+          name="variable"
           layout="vertical"
           onFinish={submit}
           initialValues={{ name: '', value: '', isSecret: false }}
