@@ -39,7 +39,7 @@ _SETTINGS = frozenset(
 )
 
 
-# Errors of PyJWT and of the parser of JSON, for a deeply nested document or an infinite number.
+# Errors of PyJWT, and of the JSON parser for a deeply nested document or an infinite number.
 _ERRORS = (jwt.PyJWTError, TypeError, ValueError, OverflowError, RecursionError)
 
 
@@ -57,7 +57,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The user of a valid token, and what identifies the token until it expires."""
+    """The user of a valid token, and the hash by which a repeated use is detected."""
 
     site: Site
     user: dict[str, Any]
@@ -128,7 +128,7 @@ def read_token(sites: Mapping[str, Site], token: str) -> Accepted:
         site,
         external_user(site.provider, claims),
         token_hash,
-        # Later than the time until which the token is accepted.
+        # Later than any time at which the token is accepted.
         datetime.fromtimestamp(claims["exp"] + 2 * LEEWAY_SECONDS, UTC),
     )
 
@@ -158,7 +158,7 @@ class SignedTokenHandler(ExternalSignInHandler):
         try:
             self._require_navigation()
             if self.current_user is not None:
-                # A link must not replace the sign-in of this browser by that of another user.
+                # A link must not sign this browser in as another user.
                 self.request.arguments = {"next": [target.encode()]}
                 self.request.query = ""
                 self.redirect(self.get_next_url(self.current_user))

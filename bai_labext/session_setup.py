@@ -1,4 +1,4 @@
-"""Setup of a session from the file that its agent has written: variables and bootstrap scripts.
+"""Apply the setup file that the agent has written: variables and bootstrap scripts.
 
 The server of a session applies it once, before it responds to the Hub: the session becomes RUNNING
 only after the scripts have ended. The module imports only the standard library and one small
@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from bai_services.core.sessions.end_reason import BOOTSTRAP_FAILED_EXIT_CODE
 
@@ -79,15 +79,16 @@ def shell() -> str:
     return next((p for p in ("/bin/bash", "/bin/sh") if os.access(p, os.X_OK)), "/bin/sh")
 
 
-def _fail(text: str) -> None:
+def _fail(text: str) -> NoReturn:
     print(text, file=sys.stderr, flush=True)
     raise SystemExit(BOOTSTRAP_FAILED_EXIT_CODE)
 
 
 def add_to_sshd(config: Path, variables: Mapping[str, str]) -> None:
-    """Add variables to the line ``SetEnv`` of an SSH server: only the first such line has effect.
+    """Add variables to the first ``SetEnv`` line of an SSH server; sshd ignores further ones.
 
-    sshd cannot represent values with quotation marks, backslashes or line breaks.
+    Values with quotation marks, backslashes or line breaks are left out: sshd cannot represent
+    them.
     """
     settings = [f'{k}="{v}"' for k, v in sorted(variables.items()) if not set(v) & set('"\\\n\r')]
     added = " ".join(["SetEnv", *settings])

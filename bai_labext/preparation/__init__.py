@@ -1,1 +1,1 @@
-"""Preparation of a session for a stop: save what can be saved, and describe it after the return."""
+"""Preparation of a session for a stop: save what can be saved, and show it when it is back."""

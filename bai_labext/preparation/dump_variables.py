@@ -1,7 +1,7 @@
-"""Save the variables of a notebook kernel; this text is executed in the kernel.
+"""Save the variables of a notebook kernel; this source code is executed in the kernel.
 
-The kernel may run in any Python environment, so only the standard library is used, and cloudpickle
-if the environment has it.
+The kernel may run in any Python environment, so the code uses only the standard library, and
+cloudpickle if it is installed.
 """
 
 # The code runs in the kernel, where nothing is typed.

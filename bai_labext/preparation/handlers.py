@@ -1,4 +1,4 @@
-"""Routes ``bai/api/preparation``: the stop ahead, and what was saved before the last stop."""
+"""Route ``bai/api/preparation``: the upcoming stop, and what was saved before the last stop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bai_labext.handlers import PanelHandler
 from bai_labext.preparation.preparation import Preparation
 from bai_services.core.errors import InvalidRequest
 
-# Id of the event that asks open pages to read the state again.
+# Id of the event on which open pages read the state again.
 EVENT = "https://bai-hub.example/events/preparation"
 EVENT_SCHEMA: dict[str, Any] = {
     "$id": EVENT,

@@ -1,4 +1,4 @@
-"""The program of the user that runs before the session is stopped."""
+"""Run the hook: a program of the user or the image, before the session is stopped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# Variable with the hook of the image, from a label of the image.
+# Variable with the path of the image's hook, which is in a label of the image.
 IMAGE_HOOK = "BAI_ON_PREEMPT"
 USER_HOOK = ".bai/on-preempt"
 MAX_OUTPUT_BYTES = 64 * 1024
@@ -21,8 +21,8 @@ TERMINATION_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class HookResult:
-    """``exit_code`` is None if the hook did not start or end in time; ``message`` is the end of its
-    output, or the reason.
+    """``exit_code`` is None if the hook did not start, or did not end in time; ``message`` is then
+    the reason, otherwise the last line of the output.
     """
 
     exit_code: int | None
@@ -30,7 +30,7 @@ class HookResult:
 
 
 def find_hook(home: Path, environ: Mapping[str, str]) -> Path | None:
-    """Return the hook of the user, else that of the image; None if there is neither."""
+    """Return the path of the user's hook, otherwise the image's; None if there is no hook."""
     candidates = [home / USER_HOOK]
     if named := environ.get(IMAGE_HOOK):
         candidates.append(Path(named))
@@ -72,7 +72,7 @@ async def run_hook(
 
 
 async def _copy_output(process: asyncio.subprocess.Process, output: bytearray) -> None:
-    """Copy at most ``MAX_OUTPUT_BYTES`` to the log; read the rest, so that the hook continues."""
+    """Copy at most ``MAX_OUTPUT_BYTES`` to the log; discard the rest, so the hook never blocks."""
     assert process.stdout is not None
     while chunk := await process.stdout.read(4096):
         chunk = chunk[: MAX_OUTPUT_BYTES - len(output)]

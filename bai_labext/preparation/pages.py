@@ -13,7 +13,7 @@ MAX_CHARACTERS = 300
 
 @dataclass(slots=True)
 class Pages:
-    """Pages that answered the notice of the current preparation, and what they have saved."""
+    """The pages that have answered the notice of the current preparation, and their results."""
 
     saving: set[str] = field(default_factory=set)
     saved: dict[str, None] = field(default_factory=dict)

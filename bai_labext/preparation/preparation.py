@@ -6,9 +6,10 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from bai_labext.preparation.hook import HookResult, find_hook, run_hook
 from bai_labext.preparation.pages import Pages
 from bai_labext.preparation.variables import SavedKernel, Variables
 from bai_services.core.errors import BaiError, Conflict, Forbidden, NotFound
+from bai_services.core.sessions.suspensions import MAX_REPORT_CHARACTERS, MAX_REPORT_ENTRIES
 
 log = logging.getLogger(__name__)
 
@@ -28,11 +30,11 @@ MAX_REPORT_BYTES = 256 * 1024
 # Duration of a long poll for notices, and the pause after an error.
 POLL_SECONDS = 240.0
 ERROR_PAUSE_SECONDS = 10.0
-# A page that is open answers within this time, also in a background tab.
+# An open page answers within this time, even in a background tab.
 ANSWER_SECONDS = 4.0
 # The preparation ends this time before the deadline, so that its report arrives in time.
 MARGIN_SECONDS = 2.0
-# Parts of the time limit.
+# Parts of the time limit for the pages and for the hook.
 PAGES_PART, HOOK_PART = 0.4, 0.6
 DEFAULT_VARIABLES_MIB = 1024
 
@@ -90,7 +92,7 @@ class Preparation:
                 await asyncio.sleep(ERROR_PAUSE_SECONDS)
 
     async def prepare(self, notice: Notice) -> None:
-        """Save what can be saved until the deadline, and report it to the manager."""
+        """Save as much as possible until the deadline, and report it to the manager."""
         loop = asyncio.get_running_loop()
         total = max(notice.ends_at - loop.time(), 0.0)
         self._notice, self._is_done, self.pages = notice, False, Pages()
@@ -114,7 +116,7 @@ class Preparation:
             self._announce()
 
     def describe(self) -> dict[str, Any]:
-        """Return the state for the page: the stop ahead, and what was saved before the last one."""
+        """Return the state for the page: the upcoming stop, and what was saved before the last."""
         notice = self._notice
         ahead = None
         if notice is not None:
@@ -165,10 +167,12 @@ class Preparation:
 
     def _report(self, hook_result: HookResult | None, kernels: list[SavedKernel]) -> dict[str, Any]:
         return {
-            "saved_documents": list(self.pages.saved)[:50],
-            "unsaved_documents": list(self.pages.unsaved)[:50],
-            "saved_variables": [f"{k.path}: {name}" for k in kernels for name in k.saved][:50],
-            "unsaved_variables": [f"{k.path}: {name}" for k in kernels for name in k.skipped][:50],
+            "saved_documents": _limited(self.pages.saved),
+            "unsaved_documents": _limited(self.pages.unsaved),
+            "saved_variables": _limited(f"{k.path}: {name}" for k in kernels for name in k.saved),
+            "unsaved_variables": _limited(
+                f"{k.path}: {name}" for k in kernels for name in k.skipped
+            ),
             "pages": self.pages.count,
             "has_hook": hook_result is not None,
             "hook_exit_code": None if hook_result is None else hook_result.exit_code,
@@ -188,6 +192,11 @@ class Preparation:
         temporary = self._report_file.with_suffix(".tmp")
         temporary.write_text(json.dumps(content))
         os.replace(temporary, self._report_file)
+
+
+def _limited(entries: Iterable[str]) -> list[str]:
+    """Shorten entries to the limits of a report: the manager rejects a report above them."""
+    return [entry[:MAX_REPORT_CHARACTERS] for entry in islice(entries, MAX_REPORT_ENTRIES)]
 
 
 def _read_report(path: Path) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Save the variables of running notebook kernels, and find them after the return."""
+"""Save the variables of running notebook kernels, and list what was saved."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def _execute(kernel: Any, client: Any, code: str, seconds: float) -> None:
             async with asyncio.timeout(limit):
                 await done()
                 return
-        # A busy kernel has not begun with ``code``; an interrupt ends what it executes.
+        # A busy kernel has not started ``code``: the interrupt ends what it is executing.
         await ensure_async(kernel.interrupt_kernel())
 
 

@@ -1,4 +1,4 @@
-"""Execution of pulls: work items that pull an image ahead of the first session."""
+"""Execution of pulls: work items that pull an image before the first session needs it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPORT_INTERVAL_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class PullTask:
-    """A pull; with ``digest``, exactly that version of the image."""
+    """A pull; if ``digest`` is not empty, of exactly that version of the image."""
 
     id: str
     image: str

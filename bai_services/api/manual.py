@@ -1,6 +1,6 @@
 """The manual: the built documentation, served by the hub itself.
 
-Nothing of it comes from other hosts. It needs no sign-in, because it is the same for all users.
+Nothing is loaded from other hosts. No sign-in is needed, because it is the same for all users.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ManualPageHandler(PageHandler):
     """A page of the manual."""
 
     def prepare(self) -> None:
-        """Let scripts read the page, too: the search of the manual shows excerpts."""
+        """Allow requests by scripts: the search of the manual reads pages to show excerpts."""
 
     def get(self, path: str) -> None:
         try:
@@ -42,7 +42,7 @@ class ManualPageHandler(PageHandler):
         self.finish(page)
 
     def _render_missing(self) -> None:
-        # This page contains the XSRF token.
+        # Unlike the manual, this page contains the XSRF token: reject requests by scripts.
         super().prepare()
         self.set_status(404)
         self.render_page(
@@ -54,7 +54,7 @@ class ManualPageHandler(PageHandler):
 
 
 class ManualFileHandler(StaticFileHandler):
-    """A style sheet, script, font, picture or search index of the manual."""
+    """A style sheet, script, font, image or search index of the manual."""
 
     def set_extra_headers(self, path: str) -> None:
         self.set_header("X-Content-Type-Options", "nosniff")

@@ -1,4 +1,4 @@
-"""The metrics that Prometheus scrapes: what the manager counts, and the current state."""
+"""The metrics that Prometheus scrapes: counters of the manager, and the current state."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class MetricsEndpoint:
     async def text(self, caller: Caller) -> bytes:
         """Return all metrics.
 
-        Only the manager with the lease returns the current state of the cluster: with a standby
-        manager, sums over all managers would count everything twice.
+        Only the manager with the lease returns the current state of the cluster. If a standby
+        manager did so too, sums over all managers would count everything twice.
         """
         authorizer.require(caller, "metrics.read")
         families = [*self._families_of_manager()]
@@ -159,7 +159,7 @@ def state_families(facts: MetricsFacts, now: datetime) -> Families:
 
 
 def _session_families(facts: MetricsFacts, now: datetime) -> Families:
-    # A status without sessions has the value 0 and no group, so that sums always exist.
+    # A status without sessions has the value 0 and an empty group, so that sums always exist.
     empty = {(status, "", ""): 0 for status in LIVE}
     yield _family(
         "bai_sessions",

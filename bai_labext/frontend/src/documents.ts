@@ -2,7 +2,7 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type { Contents } from '@jupyterlab/services';
 
-/** A save that takes longer waits for an answer of the user, for example in a dialog. */
+/** A save that takes longer probably waits for the user, for example in a dialog. */
 const SAVE_MILLISECONDS = 5000;
 /** Folder for the content of documents that cannot be saved to their own files. */
 const RESCUE_FOLDER = 'unsaved-documents';
@@ -11,11 +11,11 @@ type Context = DocumentRegistry.IContext<DocumentRegistry.IModel>;
 
 export interface SavedDocuments {
   saved: string[];
-  /** Paths with the reason, or with the path of the copy. */
+  /** Each path with the reason, or with the path of the copy. */
   unsaved: string[];
 }
 
-/** Save all changed documents of the page, also those in background tabs. */
+/** Save all changed documents of the page, including those in background tabs. */
 export async function saveDocuments(app: JupyterFrontEnd): Promise<SavedDocuments> {
   const changed = contextsOf(app).filter(context => context.model.dirty);
   const results: SavedDocuments = { saved: [], unsaved: [] };

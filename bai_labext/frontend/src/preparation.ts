@@ -12,12 +12,12 @@ import type { Model } from './model';
 import type { Translate } from './i18n';
 import { restoreVariables, type SavedKernel } from './savedVariables';
 
-/** JupyterLab cuts longer notifications. */
+/** JupyterLab truncates longer notifications. */
 const MAX_NOTIFICATION_CHARACTERS = 140;
 /** Id of the event that the session's server sends when the state has changed. */
 const EVENT = 'https://bai-hub.example/events/preparation';
 
-/** A stop of the session for which it prepares. */
+/** The stop for which the session is preparing. */
 export interface StopAhead {
   purpose: string;
   requested_by: string;
@@ -41,7 +41,7 @@ export interface PreparationState {
   returned: StopReport | null;
 }
 
-/** Saves the page before the session is suspended, and shows after its return what was saved. */
+/** Saves the page before the session stops; shows what was saved when the session is back. */
 export class Preparation {
   private readonly page = UUID.uuid4();
   private deadline: string | null = null;
@@ -66,12 +66,12 @@ export class Preparation {
     void app.restored.then(() => this.check());
   }
 
-  /** Whether the session stops to come back later, so that its end is not an error. */
+  /** Whether the session stops and will come back, so that its end is not an error. */
   get isComingBack(): boolean {
     return this.deadline !== null;
   }
 
-  /** Without the event, for example after a lost connection, the text of the status tells. */
+  /** If the event was lost, for example with the connection, a new status text shows the change. */
   private followModel(): void {
     const { session, trouble } = this.model;
     if (trouble) {
@@ -157,7 +157,7 @@ export class Preparation {
     return Notification.info(this.t(key), { autoClose: false });
   }
 
-  /** The session runs again while this page was open: its kernels are new. */
+  /** The session has come back while this page was open: its kernels are new. */
   private offerReload(): void {
     this.endCountdown();
     this.deadline = null;
@@ -187,7 +187,7 @@ export class Preparation {
       callback: (): void => void this.api.dismissPreparation().catch(() => undefined)
     };
     const hasLosses = report.unsaved_documents.length > 0 || skipped.length > 0;
-    // JupyterLab cuts longer texts, so everything else is in the details.
+    // JupyterLab truncates longer texts, so everything else is in the details.
     const text = this.t(hasLosses ? 'returned-with-losses' : 'returned');
     Notification.emit(text, hasLosses ? 'warning' : 'info', {
       autoClose: false,

@@ -1,4 +1,4 @@
-"""`/image-pulls` and `/images/{key}/agents`: images on agents, and pulls ahead of sessions."""
+"""`/image-pulls` and `/images/{key}/agents`: pull images to agents; which agents have an image."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CreatedPulls(ResponseModel):
 
 
 class ImagePull(ResponseModel):
-    """``percent`` is null while no size is known. ``message`` is the reason of a failure."""
+    """``percent`` is null while the size is unknown. ``message`` is the reason for a failure."""
 
     id: str
     created_at: datetime

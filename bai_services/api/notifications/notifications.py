@@ -33,7 +33,7 @@ class Notification(ResponseModel):
 
 
 class NotificationEvent(ResponseModel):
-    """``is_urgent``: quiet hours and digests do not delay it. ``channels``: those of the caller."""
+    """``is_urgent``: quiet hours and digests do not delay it. ``channels``: the caller's choice."""
 
     name: str
     is_urgent: bool

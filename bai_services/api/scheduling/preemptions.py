@@ -16,7 +16,7 @@ _TAG = "resource groups"
 class PreemptedSession(ResponseModel):
     """``rule``: priority, job-priority or fair-share.
 
-    ``stopped_at``: when its stop was requested; null: not yet, or it did not have to be stopped.
+    ``stopped_at``: when its stop was requested; null if it was not, or not yet.
     """
 
     session_id: str
@@ -31,8 +31,8 @@ class Preemption(ResponseModel):
     """Sessions that are stopped at ``stops_at`` so that the session ``session_id`` can start.
 
     ``mode``: reschedule or terminate. ``outcome``: started, dropped, or empty until the end. The
-    names of sessions of other domains are empty, and they are missing from ``victims``;
-    ``victim_count`` counts all of them.
+    names of sessions of other domains are empty, and ``victims`` leaves these sessions out;
+    ``victim_count`` includes them.
     """
 
     id: str

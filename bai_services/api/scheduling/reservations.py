@@ -1,4 +1,4 @@
-"""`/reservations`: agents that a project books for a period."""
+"""`/reservations`: agents that a project reserves for a period."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ NoteText = Annotated[
 
 
 class NewReservation(Body):
-    """``nodes``: number of agents. ``resources``: what each of them has at least; the whole agent
+    """``nodes``: number of agents. ``resources``: minimum capacity of each agent; the whole agent
     is reserved. ``users``: members of the project who may use it; all members if empty.
-    ``grace_seconds``: an unused reservation expires at this time after its start.
+    ``grace_seconds``: an unused reservation expires this long after its start.
     """
 
     name: NameText

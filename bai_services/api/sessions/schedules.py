@@ -1,4 +1,4 @@
-"""`/schedules`: set times at which sessions of a user start and stop."""
+"""`/schedules`: times at which sessions of a user start and stop."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ OverlapName = Literal["skip", "restart"]
 
 
 class ScheduleChange(Body):
-    """``version``: the version that you have read; a newer one is a conflict.
+    """``version``: the version that you have read; if there is a newer one, you get a conflict.
 
     ``start``, ``stop``: rules, that is days and times (mon-fri 08:00, daily 09:30,14:00) or cron
     expressions (0 8 * * 1-5), in ``time_zone``. ``stop`` null: the schedule stops no sessions.
-    ``catch_up_minutes``: a start that was missed is made up for within this time. ``overlap``: if
-    the last session is still live, skip the start, or restart: stop the session first.
+    ``catch_up_minutes``: how late a missed start may still happen. ``overlap``, if the last session
+    is still live: ``skip`` the start, or ``restart``: stop that session first.
     """
 
     version: Count | None = None
@@ -51,8 +51,8 @@ class ScheduleChange(Body):
 class NewSchedule(Body):
     """The fields are described at ``ScheduleChange``.
 
-    ``template`` and ``request``: the session, as in ``POST /sessions``. Without a name in it, the
-    session has the name of the schedule.
+    ``template`` and ``request``: the session, as in ``POST /sessions``. Without a name in the
+    request, the session has the name of the schedule.
     """
 
     name: NameText

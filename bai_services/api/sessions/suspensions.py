@@ -1,4 +1,4 @@
-"""`/sessions/{key}/suspend` and `/resume`; notices to sessions that have to prepare for a stop."""
+"""`/sessions/{key}/suspend` and `/resume`; notices to sessions that must prepare for a stop."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _Entries = Annotated[list[_Entry], Field(max_length=MAX_REPORT_ENTRIES)]
 
 
 class SuspensionRequest(Body):
-    """``seconds``: time to save the session before it is stopped; it is stopped earlier if it has
-    saved everything. ``requeue``: the session comes back as soon as its resources are free.
+    """``seconds``: time to save the session before it is stopped. The stop is earlier if everything
+    is saved. ``requeue``: the session comes back as soon as its resources are free.
     ``keep_variables``: save the variables of notebook kernels.
     """
 

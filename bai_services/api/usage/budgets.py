@@ -30,12 +30,13 @@ PeriodName = Literal["month", "fixed"]
 
 
 class BudgetChange(Body):
-    """``version``: the version that you have read; a newer one is a conflict.
+    """``version``: the version that you have read; if there is a newer one, you get a conflict.
 
-    ``mode``: warn only, or block: no session of the project starts once the amount is spent; usage
-    is charged as time passes, so that sessions that run already can spend more.
-    ``stop_after_minutes``: with block, stop them so long after the amount was spent; null: they
-    continue. ``period``: each month in ``time_zone``, or fixed: from ``starts_at`` to ``ends_at``.
+    ``mode``: ``warn`` only, or ``block``: no session of the project starts once the amount is
+    spent. Usage is charged as time passes, so running sessions can spend more.
+    ``stop_after_minutes``: with ``block``, stop running sessions this long after the amount was
+    spent; null: they continue. ``period``: each ``month`` in ``time_zone``, or ``fixed``: from
+    ``starts_at`` to ``ends_at``.
     """
 
     version: Count | None = None

@@ -559,7 +559,7 @@ BUDGET = Entity(
         Field("time_zone", "Time zone in which a month begins, such as Asia/Seoul. Default: UTC."),
         Field(
             "stop_after_minutes",
-            "With block: stop running sessions so many minutes after the amount was spent. "
+            "With block: stop running sessions this many minutes after the amount was spent. "
             "Default: they continue.",
             FieldKind.NUMBER,
             is_nullable=True,

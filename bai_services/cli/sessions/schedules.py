@@ -1,4 +1,4 @@
-"""`bai schedule`: set times at which sessions start and stop."""
+"""`bai schedule`: times at which sessions start and stop."""
 
 from __future__ import annotations
 

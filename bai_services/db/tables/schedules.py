@@ -1,4 +1,4 @@
-"""Schedules: set times at which sessions of a user start and stop."""
+"""Schedules: times at which sessions of a user start and stop."""
 
 from __future__ import annotations
 

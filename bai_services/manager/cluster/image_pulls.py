@@ -1,4 +1,4 @@
-"""Pull images to agents ahead of the first session, and find out which agents have an image."""
+"""Pull images to agents before sessions need them, and list the agents that have an image."""
 
 from __future__ import annotations
 

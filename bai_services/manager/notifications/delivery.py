@@ -58,8 +58,8 @@ class WebhookCalls:
 class WebhookDeliveries:
     """A loop that starts due deliveries as tasks; only the holder of the lease delivers.
 
-    A delivery remains pending until its result is stored. A manager that is killed before repeats
-    the call with the same delivery id.
+    A delivery remains pending until its result is stored. If the manager is killed before, the call
+    is repeated with the same delivery id.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Mails of notifications: one for all events of a user that are due."""
+"""Notification mails: one mail for all due events of a user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raise events, and create the notifications, mails and deliveries that follow from them."""
+"""Raise events, and create their notifications, mails and deliveries."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ SETTLED_AFTER = timedelta(seconds=30)
 class Outbox:
     """A loop of the manager that holds the lease.
 
-    Each step raises the events of changes of sessions and of conditions, creates what follows from
-    new events, and puts due mails into the queue. Each of these is one transaction, so a killed
-    manager loses and repeats nothing.
+    Each step raises the events of status changes and of conditions, creates the notifications and
+    deliveries of new events, and puts due mails into the queue. Each of these is one transaction,
+    so a killed manager loses and repeats nothing.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Outbox:
         await self._loop.stop()
 
     async def raise_event(self, event: Event) -> None:
-        """Store an event to be delivered; one with a key that is already stored is ignored.
+        """Store an event to be delivered; ignore it if its key is already stored.
 
         A store that raises an event together with a change calls ``raise_events`` in the
         transaction of the change instead (``db.notifications.events``).

@@ -15,7 +15,7 @@ def title_of(event: str, language: str) -> str:
 
 
 def text_of(text: CodedText, language: str, zone: ZoneInfo) -> str:
-    """Return a text on one line, with times by the clocks of ``zone``."""
+    """Return a text on one line, with times in the time zone ``zone``."""
     local = _localized(text, zone)
     chosen = _known(language)
     found = str(local)

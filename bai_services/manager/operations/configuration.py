@@ -1,7 +1,6 @@
 """Settings of the manager with their origin; administrators can set some in the database.
 
-A value in the database precedes the environment. It is in force after the next start of the
-manager.
+A value in the database takes precedence over the environment, from the next start of the manager.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ async def with_overrides(settings: Settings, database: Database) -> Settings:
         try:
             values[definition.field] = definition.parse(override.value)
         except InvalidRequest as error:
-            # Another version has accepted it. The manager must start nevertheless.
+            # Another version accepted the value. The manager must start nevertheless.
             log.error("a setting in the database is ignored: %s", error.message)
     return replace(settings, overridden=frozenset(values), **values)
 
@@ -88,7 +87,7 @@ class Configuration:
         return self._state(setting, override)
 
     async def unset(self, caller: Caller, variable: str) -> None:
-        """Remove a value from the database; it is in force until the manager is restarted.
+        """Remove a value from the database; it remains in force until the manager is restarted.
 
         Raises the errors of ``set``.
         """

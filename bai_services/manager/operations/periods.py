@@ -1,4 +1,4 @@
-"""Part of the services of announcements and maintenance: both have a period."""
+"""Changes of announcements and maintenances, which both have a period."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bai_services.core.record_fields import fields_of
 def new_values(record: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns to change in an announcement or maintenance.
 
-    Only ``ends_at`` can be set to None: no end.
+    Other fields that are None do not change; ``ends_at`` None means no end.
 
     Raises
     ------

@@ -14,8 +14,8 @@ from ..loop import Loop
 
 # Interval at which the periods are read. Another manager may change them.
 TICK_SECONDS = 5.0
-# Roles that can change data: administrators of the installation, and components, so that running
-# sessions continue. What the Hub does for a user is checked with the role of the user.
+# Roles that can change data: superadmins, and components, so that running sessions continue. A
+# request of the Hub for a user is checked with the role of the user.
 _WRITERS = (Role.SUPERADMIN, Role.HUB, Role.AGENT, Role.SESSION)
 
 

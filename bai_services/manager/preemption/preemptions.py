@@ -28,7 +28,7 @@ from ..sessions.lifecycle import Lifecycle
 from .preparation import PrepareStop, no_preparation, prepare
 
 TICK_SECONDS = 1.0
-# Kind of the event that tells the owner of a victim that its preemption was announced or revoked.
+# Kind of the event for the owner of a victim: its preemption was announced or revoked.
 PREEMPTION = "preemption"
 _KEPT_FOR = timedelta(days=30)
 _CLEANUP_INTERVAL_SECONDS = 3600.0
@@ -84,7 +84,7 @@ class Preemptions:
     async def announce(
         self, preemption: Preemption, options: PreemptionOptions, token: int | None
     ) -> bool:
-        """Store a new plan and tell the owners of its victims; return False if it is outdated.
+        """Store a new plan and notify the owners of its victims; return False if it is outdated.
 
         Raises
         ------
@@ -111,7 +111,7 @@ class Preemptions:
         return is_stored
 
     async def drop(self, session_id: str) -> None:
-        """End the plan of a session that no longer helps; its other victims continue to run."""
+        """End the plan of a session that would not start with it; running victims continue."""
         await self._end(PlanOutcome.DROPPED, session_id=session_id)
 
     async def step(self) -> None:
@@ -196,6 +196,6 @@ class Preemptions:
             await self._store.remove_before(self._clock() - _KEPT_FOR)
 
     def _on_change(self, row: SessionRow) -> None:
-        # A beneficiary may have been placed or cancelled.
+        # The session of a plan may have been placed or cancelled.
         if row.status in ENDED or row.status is Status.SCHEDULED:
             self._loop.wake()

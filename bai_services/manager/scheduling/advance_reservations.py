@@ -33,7 +33,7 @@ TICK_SECONDS = 30.0
 
 
 class AdvanceReservations:
-    """Books agents of a resource group for a project, and wakes the scheduler after a change."""
+    """Reserves agents of a resource group for a project; wakes the scheduler after a change."""
 
     def __init__(self, context: ManagerContext, projects: Projects, *, lease: Lease) -> None:
         self._store = AdvanceReservationStore(context.database)
@@ -130,7 +130,7 @@ class AdvanceReservations:
         is_cancelled = state is ReservationState.CANCELLED
         action = "reservation.cancel" if is_cancelled else "reservation.approve"
         if not reaches(caller, action, Target(found.domain, None, author)):
-            # The caller can see the reservation, so that there is no need to hide it.
+            # The caller can see the reservation, so there is no need to hide it.
             raise Forbidden(
                 f"{caller.username or caller.role} ({caller.role}) may not perform {action} here",
                 action=action,

@@ -44,8 +44,8 @@ class Elastic:
         self._resizes = resizes
         self._clock = clock
         self._lease = lease
-        # When a session of a group last waited for capacity; a group that is new here may just have
-        # had one.
+        # By group: when a session last waited for capacity. A group that is new to this manager
+        # counts as if one had just waited.
         self._waited_at: dict[str, datetime] = {}
         self._loop = Loop("elastic sessions", self.step, TICK_SECONDS)
 
@@ -91,7 +91,7 @@ def _with_permissions(
     has_failed = last is not None and last.state is ResizeState.FAILED
     return replace(
         session,
-        # A session that was just started takes what is free.
+        # A session that has just started takes what is free.
         may_grow=last is None or (may_grow and not is_pending and not is_recent),
         may_shrink=not is_pending and not (has_failed and is_recent),
     )

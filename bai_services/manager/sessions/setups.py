@@ -158,8 +158,8 @@ class SessionSetups:
     async def combine(self, row: SessionRow, setups: SetupsByOwner) -> SessionSetup:
         """Return the setup of one session; ``setups`` is the result of ``read``.
 
-        The secrets are stored with the session at the first call, and later calls return the same
-        ones: logs are masked by them, and all kernels of a session get the same.
+        The first call stores the secrets with the session, and later calls return the stored ones:
+        all kernels of a session get the same secrets, and logs are masked with them.
 
         Raises
         ------

@@ -25,7 +25,7 @@ TICK_SECONDS = 3600.0
 _REMOVED_AT_ONCE = 500
 # Maximum number of logs that are in memory at a time: each has up to 262,144 characters.
 _PAGE = 20
-# Limits of one search; the caller can continue behind its last log.
+# Limits of one search; the caller can continue after its last log.
 MAX_SEARCHED_LOGS = 500
 MAX_HITS = 50
 MAX_SECONDS = 2.0
@@ -54,7 +54,7 @@ class StoredLogs:
     async def search(self, caller: Caller, text: str, after: str = "") -> LogSearch:
         """Return the ended sessions of the caller whose logs contain a text, the newest first.
 
-        The search ends after some logs, hits or seconds; it then continues with its ``after``.
+        A search is limited in logs, hits and seconds. To continue it, pass ``after`` of its result.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class StoredLogs:
         searched = 0
         while True:
             logs = await self._store.page(caller.user_id or "", position, _PAGE)
-            # In a thread: to fold the case of megabytes takes many milliseconds.
+            # In a thread: case folding of megabytes takes many milliseconds.
             hits += await asyncio.to_thread(_hits_in, logs, text)
             searched += len(logs)
             if len(logs) < _PAGE:

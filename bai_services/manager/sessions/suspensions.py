@@ -41,8 +41,11 @@ from .lifecycle import Lifecycle
 from .sessions import Sessions, target_of
 
 TICK_SECONDS = 1.0
-# Maximum duration of the long poll of a session; with 1,000 sessions 4 requests per second.
+# Maximum duration of the long poll of a session; 1,000 sessions send 4 requests per second.
 MAX_WAIT_SECONDS = 240.0
+# A preparation whose requester has not stopped the session is removed at this time after the
+# deadline.
+ABANDONED_AFTER = timedelta(minutes=1)
 # Kind of the change that is published when a preparation begins or is reported.
 SUSPENSION = "suspension"
 # Who requests the preparation of a session that is preempted.
@@ -50,7 +53,7 @@ PREEMPTION_REQUESTER = "scheduler"
 
 
 class Suspensions:
-    """Saves and stops sessions, and lets them come back.
+    """Saves, stops and resumes sessions.
 
     Every manager passes notices to the sessions that wait at it. Only the manager with the lease
     stops and resumes sessions.
@@ -96,8 +99,8 @@ class Suspensions:
     ) -> Session:
         """Save a running session, stop it after at most ``seconds``, and keep its home.
 
-        The session is then SUSPENDED until it is resumed. With ``is_requeue`` it is resumed at
-        once, as soon as its resources are free.
+        The session is then SUSPENDED until it is resumed. With ``is_requeue`` it returns to the
+        queue at once, and starts when its resources are free.
 
         Raises
         ------
@@ -116,7 +119,7 @@ class Suspensions:
         return await self._sessions.view(caller, row)
 
     async def resume(self, caller: Caller, key: str) -> Session:
-        """Let a suspended session wait for resources again; idempotent until it runs.
+        """Return a suspended session to the queue.
 
         Raises
         ------
@@ -140,7 +143,7 @@ class Suspensions:
         """Make a running session save its state until ``deadline``, without stopping it.
 
         For code that stops the session itself, for example preemption. The call returns at once;
-        ``prepared`` tells whether the session has reported. If a preparation is already in
+        ``prepared`` returns whether the session has reported. If a preparation is already in
         progress, it continues.
         """
         row = await self._rows.find(session_id)
@@ -156,7 +159,7 @@ class Suspensions:
         await self.prepare(session_id, deadline, PREEMPTION_REQUESTER)
 
     async def prepared(self, session_id: str) -> bool:
-        """Return whether a session has reported the end of its preparation or does not prepare."""
+        """Return whether a session has reported, or is not preparing for a stop."""
         suspension = await self._store.get(session_id)
         return (
             suspension is None
@@ -188,7 +191,7 @@ class Suspensions:
     ) -> PendingNotice:
         """Return the notice to a session that has to prepare for a stop (long poll).
 
-        There may be no notice within ``wait_seconds``, at most
+        The result has no notice if there is none within ``wait_seconds``, which is limited to
         ``MAX_WAIT_SECONDS``.
         """
         row = await self._writable(caller, key)
@@ -223,7 +226,7 @@ class Suspensions:
         self._loop.wake()
 
     async def step(self) -> None:
-        """Pass notices; stop, requeue and end sessions whose time has come."""
+        """Pass notices; stop prepared sessions, requeue suspended ones, and end expired ones."""
         preparing = {one.session_id: one for one in await self._store.preparing()}
         for session_id in preparing.keys() & self._waiters.keys():
             self._wake(session_id)
@@ -243,9 +246,9 @@ class Suspensions:
         if not is_stop_due(one.deadline, one.report is not None, now):
             return
         if one.purpose is Purpose.STOP:
-            # The session is stopped by the code that requested the preparation. If it was not
-            # stopped, the preparation must not block the next one.
-            if now - one.deadline > timedelta(minutes=1):
+            # The code that requested the preparation stops the session. If it did not, the
+            # preparation must not block the next one.
+            if now - one.deadline > ABANDONED_AFTER:
                 await self._store.cancel(one.session_id)
             return
         text = TextTemplate.SUSPENDED_BY.text(name=one.requested_by)

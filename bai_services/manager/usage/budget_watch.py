@@ -38,14 +38,14 @@ from ..sessions.lifecycle import Lifecycle
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 60.0
-# Sessions that one step stops at most.
+# Maximum number of sessions that one step stops.
 _STOPS_PER_STEP = 100
 
 
 class BudgetWatch:
-    """Computes every ``TICK_SECONDS`` while this manager holds the lease.
+    """Computes the spent amounts every ``TICK_SECONDS`` while this manager holds the lease.
 
-    Events are in the audit log (``budget.reached``), and members of the project are notified.
+    Events are written to the audit log (``budget.reached``), and project members are notified.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ def _state_of(budget: BudgetRow, spent: float, now: datetime) -> BudgetState:
 
 
 def _event_of(budget: BudgetRow, state: BudgetState, currency: str) -> BudgetEvent | None:
-    """Return the event that a higher percentage is spent than was reported; None: it is not."""
+    """Return an event if a higher percentage is spent than was reported, otherwise None."""
     is_new_period = budget.spent_since != state.spent_since
     reported = 0 if is_new_period else budget.reported_percent
     if state.reported_percent <= reported:

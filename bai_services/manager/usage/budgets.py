@@ -27,7 +27,7 @@ from ..context import ManagerContext
 from .budget_watch import BudgetWatch, period_of
 
 _NULLABLE = frozenset({"starts_at", "ends_at", "stop_after_minutes"})
-# Changes of the other fields leave the reported percentage as it is.
+# A change of one of these fields resets the reported percentage.
 _LIMITS = frozenset({"amount", "warn_percents", "period", "starts_at", "ends_at", "time_zone"})
 
 
@@ -171,7 +171,7 @@ class Budgets:
             )
         if end - start > KEPT_FOR:
             raise InvalidRequest(
-                f"a budget has at most {KEPT_FOR.days} days, because costs are kept for so long",
+                f"a budget has at most {KEPT_FOR.days} days, because older costs are removed",
                 field="ends_at",
             )
 

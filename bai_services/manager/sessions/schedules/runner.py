@@ -1,8 +1,8 @@
 """Start and stop the sessions of schedules.
 
 A start that becomes due is stored as a run, together with the next start. The session of the run
-has the run's id, so that a manager that is killed between any two statements neither loses the
-start nor creates a second session.
+has the run's id. Therefore a manager that is killed at any point neither loses the start nor
+creates a second session.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from .times import last_start, next_start, stop_after
 
 TICK_SECONDS = 5.0
 _CLEANUP_INTERVAL_SECONDS = 3600.0
-# Time for the end of the session that a start replaces.
+# Additional time for a start that first has to stop the last session.
 _RESTART_GRACE = timedelta(minutes=10)
 
 
 class ScheduleRunner:
-    """Checks every ``TICK_SECONDS`` while this manager holds the lease."""
+    """Processes due starts and stops every ``TICK_SECONDS`` while this manager holds the lease."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class ScheduleRunner:
 def _new_run(schedule: ScheduleRow, now: datetime) -> NewRun:
     """Return the run for the last of the starts that are due.
 
-    Earlier ones were missed, because no manager was running; the last one makes up for them.
+    If several are due, no manager was running; only the last one is made up for.
     """
     fields = fields_of(schedule)
     first = schedule.next_start_at or now

@@ -33,7 +33,7 @@ from ...context import ManagerContext
 from ..requests.templates import Templates, check_stored_request
 from .times import next_start, stop_after
 
-# A change of one of these fields sets the next start again.
+# After a change of one of these fields, the next start is computed again.
 _TIMES = frozenset({"start", "time_zone", "valid_from", "valid_until", "is_paused"})
 _NULLABLE = frozenset({"template", "stop", "valid_from", "valid_until"})
 
