@@ -14,7 +14,7 @@ UID, GID = os.getuid(), os.getgid()
 
 def test_dotfiles_have_content_permission_and_owner(tmp_path: Path) -> None:
     files = [SetupFile(".vimrc", 0o644, "set nu\n"), SetupFile(".config/app/x", 0o600, "é\r\n")]
-    for _ in range(2):  # a work item can be executed again
+    for _ in range(2):  # a work item can be executed twice
         write_dotfiles(tmp_path, files, UID, GID)
     assert (tmp_path / ".vimrc").read_text() == "set nu\n"
     assert (tmp_path / ".config/app/x").read_bytes() == "é\r\n".encode()

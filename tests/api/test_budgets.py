@@ -18,11 +18,11 @@ from bai_services.db.tables.notifications import notification_events
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
-ONE_PER_HOUR = {"currency": "EUR", "prices": [{"slot": "sessions", "per_hour": 60}]}
+ONE_PER_MINUTE = {"currency": "EUR", "prices": [{"slot": "sessions", "per_hour": 60}]}
 SMALL = {"resources": {"cpu": "1", "mem": "1g"}}
 
 
-def test_month_in_a_time_zone_with_summer_time() -> None:
+def test_month_in_a_time_zone_with_daylight_saving_time() -> None:
     zone = ZoneInfo("Europe/Berlin")
     assert month_of(datetime(2026, 10, 25, 12, tzinfo=UTC), zone) == (
         datetime(2026, 9, 30, 22, tzinfo=UTC),
@@ -35,7 +35,7 @@ def test_month_in_a_time_zone_with_summer_time() -> None:
 async def make(api: Api, **fields: Any) -> dict[str, Any]:
     admin = await api.client("admin")
     await FakeAgent(api.agent).beat()
-    await admin.put("/usage-prices", ONE_PER_HOUR)
+    await admin.put("/usage-prices", ONE_PER_MINUTE)
     # A fixed period, so that the test does not depend on the day on which it runs.
     now = api.world.clock()
     period = {
@@ -63,7 +63,7 @@ async def run(api: Api, session_id: str) -> None:
 
 
 async def notices(api: Api) -> list[int]:
-    """Return the percentages of which the members of the project are notified."""
+    """Return the percentages that the members of the project were notified of."""
     async with api.world.manager.database.read() as tx:
         rows = await tx.scalars(
             sa.select(notification_events.c.text)
@@ -105,7 +105,7 @@ async def test_spent_budget_warns_and_blocks_new_starts(api: Api) -> None:
     assert (await user.get("/sessions/first"))["status"] == Status.RUNNING
     entries = (await admin.get("/audit-log", action="budget.reached"))["items"]
     assert [entry["details"]["percent"] for entry in entries] == [100, 80]
-    # More money: the session starts.
+    # The budget is raised: the session starts.
     await admin.patch(f"/budgets/{made['project_id']}", {"amount": 100})
     decisions = run_pass(await queue.snapshot(api.world.clock())).decisions
     assert len((await queue.commit(decisions, api.world.clock(), None)).placed) == 1
@@ -148,7 +148,7 @@ async def test_spent_amount_is_the_same_from_totals_and_from_records(api: Api) -
     assert before.spent == after.spent == 330
 
 
-async def test_warning_budget_blocks_nothing_and_events_repeat_in_no_step(api: Api) -> None:
+async def test_warning_budget_blocks_nothing_and_repeats_no_event(api: Api) -> None:
     user = await api.client("user")
     watch = api.world.manager.usage.budget_watch
     made = await make(api, amount=1, mode="warn", warn_percents=[50, 200])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import json
 import time
 from collections.abc import Mapping
@@ -54,9 +55,22 @@ def token(key: Any = KEY, algorithm: str = "ES256", **changes: Any) -> str:
     return jwt.encode(claims(**changes), key, algorithm=algorithm)
 
 
-def unsigned(header: Mapping[str, Any], body: str) -> str:
-    parts = (json.dumps(header), body, "x")
-    return ".".join(base64.urlsafe_b64encode(p.encode()).decode().rstrip("=") for p in parts)
+def assembled(header: Mapping[str, Any], body: str, signature: bytes = b"x") -> str:
+    """Return a token with any signature."""
+    return f"{_signing_input(header, body)}.{_base64(signature)}"
+
+
+def hmac_signed(header: Mapping[str, Any], body: str, key: bytes) -> str:
+    signature = hmac.digest(key, _signing_input(header, body).encode(), "sha256")
+    return assembled(header, body, signature)
+
+
+def _signing_input(header: Mapping[str, Any], body: str) -> str:
+    return f"{_base64(json.dumps(header).encode())}.{_base64(body.encode())}"
+
+
+def _base64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
 
 
 def test_a_valid_token_identifies_a_user_but_has_no_role(sites: dict[str, Site]) -> None:
@@ -96,11 +110,7 @@ def test_a_valid_token_identifies_a_user_but_has_no_role(sites: dict[str, Site])
     ],
 )
 def test_invalid_claims_are_rejected(sites: dict[str, Site], changes: dict[str, Any]) -> None:
-    # PyJWT itself refuses to encode some of them.
-    try:
-        signed = token(**changes)
-    except TypeError:
-        return
+    signed = token(**changes)
     with pytest.raises(InvalidToken):
         read_token(sites, signed)
 
@@ -110,12 +120,12 @@ def test_only_signatures_with_the_key_of_the_issuer_are_accepted(sites: dict[str
     body = json.dumps(claims())
     for forged in (
         token(other),
-        unsigned({"alg": "none"}, body),
+        assembled({"alg": "none"}, body, b""),
         # HMAC with the public key as secret.
-        unsigned({"alg": "HS256", "typ": "JWT"}, body),
+        hmac_signed({"alg": "HS256", "typ": "JWT"}, body, PUBLIC),
         "",
         "x.y.z",
-        unsigned({"alg": "ES256"}, "[" * 2500),
+        assembled({"alg": "ES256"}, "[" * 2500),
         token()[:-4],
     ):
         with pytest.raises(InvalidToken) as caught:

@@ -81,7 +81,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 
 def applied(cluster: Cluster, changes: Sequence[Resizing]) -> Cluster:
-    """Return the cluster after the changes, with the free amounts that they leave."""
+    """Return the cluster with new sizes, free resources and headroom after the changes."""
     sessions, agents, headroom, waiting = cluster
     size_of = {change.session_id: change.size for change in changes}
     slots = {agent.id: dict(agent.slots) for agent in agents}
@@ -196,7 +196,7 @@ def test_growth_takes_everything_that_fits(cluster: Cluster) -> None:
 
 
 def test_smallest_loss_is_chosen() -> None:
-    """Two sessions could make space; the one of which less is taken shrinks."""
+    """Two sessions could make room; the one that loses less shrinks."""
     free = [FreeAgent("a0", {"cpu": 0}), FreeAgent("a1", {"cpu": CORE})]
     sessions = [
         ElasticSession(

@@ -31,7 +31,7 @@ def test_only_as_many_images_as_needed_are_evicted_the_least_recently_used_first
     images: list[StoredImage], others: int, limit: int
 ) -> None:
     used = others + sum(image.size_bytes for image in images)
-    # Oracle: evict one image after the other, and look for the next one from scratch each time.
+    # Oracle: evict one image at a time, and search all remaining images for the next one.
     left, evicted, size = list(images), [], used
     while size > limit:
         free = [

@@ -80,7 +80,7 @@ def test_the_later_setup_takes_precedence(
     found = combine(
         [("p", project), ("u", user)], environ, secret, [f"/home/work/{path}" for path in mounts]
     )
-    # A naive oracle: what the session's processes finally see, source by source.
+    # Naive oracle: apply the sources one after the other; later ones override earlier ones.
     seen = {v.name: (v.value, v.is_secret) for v in project.variables}
     seen |= {v.name: (v.value, v.is_secret) for v in user.variables}
     seen |= own

@@ -1,4 +1,4 @@
-"""Hook, answers of pages and variables before a stop; the variables in real kernels."""
+"""Preparation for a stop: the hook, the answers of open pages, and variables of real kernels."""
 
 from __future__ import annotations
 

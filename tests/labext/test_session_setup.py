@@ -1,4 +1,4 @@
-"""The setup of a session in the session: variables and bootstrap scripts, with real processes."""
+"""Session setup inside a session: variables and bootstrap scripts, with real processes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_failed_script_ends_the_server(
     assert ended.stdout == "" and not (tmp_path / "out").exists()
 
 
-def test_variables_are_added_to_the_only_line_of_sshd_that_has_effect(tmp_path: Path) -> None:
+def test_variables_are_added_to_the_existing_setenv_line_of_sshd(tmp_path: Path) -> None:
     config = tmp_path / "sshd_config"
     config.write_text('Port 2200\nSetEnv A="1" B="2"\n')
     add_to_sshd(config, {"TOKEN": "x y", "BROKEN": 'a"b', "LINES": "a\nb"})

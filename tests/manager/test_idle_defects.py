@@ -85,7 +85,7 @@ async def test_results_of_more_sessions_than_a_statement_has_parameters(
 ) -> None:
     database = Database(database_url)
     results = [StoredCheck(f"s{n}", "c", "idle", False, False, None, None) for n in range(40_000)]
-    # The sessions have been deleted since they were judged.
+    # The sessions have been deleted since they were checked.
     await IdleCheckStore(database).write(results, [], [])
     await database.close()
 

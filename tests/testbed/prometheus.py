@@ -44,7 +44,7 @@ def dashboard_queries() -> list[str]:
 
 
 def metrics_in(text: str) -> set[str]:
-    """Return the names of our metrics in a query or a file."""
+    """Return the names of the bai-hub metrics in a query or a file."""
     return set(re.findall(r"\bbai_[a-z_]+", text))
 
 
@@ -53,7 +53,7 @@ class Prometheus:
         self._url = url
 
     def get(self, path: str, **query: str) -> Any:
-        """Return the data of a response of the API."""
+        """Return the data of an API response."""
         response = httpx.get(f"{self._url}/api/v1/{path}", params=query)
         content = response.json()
         assert content["status"] == "success", (query, content)

@@ -20,7 +20,7 @@ def config() -> None:
 @config.command(
     "list", epilog=example("bai admin config list", "bai admin config list --changeable")
 )
-@click.option("--changeable", is_flag=True, help="Only settings that can be set here.")
+@click.option("--changeable", is_flag=True, help="Only settings that can be set in the database.")
 @page_options
 @json_option
 @connected
@@ -50,9 +50,9 @@ async def list_(
 @json_option
 @connected
 async def set_(connection: Connection, name: str, value: str, *, as_json: bool) -> None:
-    """Set the setting NAME to VALUE in the database, instead of its environment variable.
+    """Set the setting NAME to VALUE in the database. It overrides the environment variable.
 
-    It is in force after a restart of the manager.
+    The change takes effect after a restart of the manager.
     """
     state = await connection.client.put(f"/configuration/{segment(name)}", {"value": value})
     text = f"{name} is set to {state['stored']}"
@@ -68,7 +68,7 @@ async def set_(connection: Connection, name: str, value: str, *, as_json: bool) 
 async def unset(connection: Connection, name: str, *, as_json: bool) -> None:
     """Remove the setting NAME from the database: the environment or the default applies again.
 
-    It is in force after a restart of the manager.
+    The change takes effect after a restart of the manager.
     """
     await connection.client.delete(f"/configuration/{segment(name)}")
     output.print_done(f"{name} is not set in the database", {"name": name}, as_json=as_json)

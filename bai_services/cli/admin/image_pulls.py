@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from bai_services.core.counts import counted
+
 from .. import output
 from ..command import (
     Connection,
@@ -34,10 +36,11 @@ def image_pull() -> None:
 async def create(
     connection: Connection, images: tuple[str, ...], group: str, *, as_json: bool
 ) -> None:
-    """Pull IMAGEs to the agents of a resource group that lack them."""
+    """Pull images to those agents of a resource group that lack them."""
     body = {"images": list(images), "resource_group": group}
     made = await connection.client.post("/image-pulls", body)
-    text = f"{made['count']} pulls; their progress: bai admin image-pull list"
+    pulls = counted(made["count"], "pulls")
+    text = f"created {pulls}; for the progress, run: bai admin image-pull list"
     output.print_done(text, made, as_json=as_json)
 
 
@@ -70,7 +73,7 @@ async def cancel(connection: Connection, pull_id: str, *, as_json: bool) -> None
 @json_option
 @connected
 async def agents(connection: Connection, image: str, *, as_json: bool) -> None:
-    """List the agents that have IMAGE, and whether it is the registered version."""
+    """List the agents that have IMAGE, and whether they have the registered version."""
     found = await connection.client.get(f"/images/{segment(image)}/agents")
     if as_json:
         output.print_json(found)

@@ -1,4 +1,4 @@
-"""`bai admin group preemptions`."""
+"""`bai admin group preemptions`: the sessions that were stopped to make room for others."""
 
 from __future__ import annotations
 

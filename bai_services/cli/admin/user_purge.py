@@ -1,4 +1,4 @@
-"""`bai admin user purge`."""
+"""`bai admin user purge`: remove users permanently."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ async def purge_users(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Remove inactive users for ever; an anonymous row remains for statistics and the audit log.
+    """Remove inactive users permanently; statistics and the audit log keep an anonymous account.
 
-    The users' sessions must have ended. A user that cannot be purged does not stop the others;
-    the exit code is then 1.
+    The users' sessions must have ended. If a user cannot be purged, the others are purged
+    nevertheless, and the exit code is 1.
     """
     if not yes:
         _confirm(users)
@@ -77,10 +77,10 @@ async def purge_users(
 
 
 def _confirm(users: tuple[str, ...]) -> None:
-    """Let the user type the name of the user, or the number of users, before anything changes."""
+    """Require the name of the only user, or ``purge N`` for N users, before anything changes."""
     if not sys.stdin.isatty():
         raise click.UsageError("standard input is not a terminal; pass --yes to confirm")
     phrase = users[0] if len(users) == 1 else f"purge {len(users)}"
     typed = click.prompt(f"This cannot be undone. Type {phrase!r} to purge", err=True)
     if typed != phrase:
-        raise click.UsageError("the text differs; nothing was purged")
+        raise click.UsageError("the text does not match; nothing was purged")

@@ -80,7 +80,7 @@ async def show(connection: Connection, name: str, *, as_json: bool) -> None:
 @click.option(
     "-r", "--resource", "resources", multiple=True, required=True, metavar="SLOT=AMOUNT",
     callback=parse_amounts,
-    help="What each machine has at least. The whole machine is reserved.",
+    help="Minimum resources of each machine. Whole machines are reserved.",
 )  # fmt: skip
 @click.option(
     "--from", "starts_at", required=True, metavar="TIME",
@@ -93,7 +93,7 @@ async def show(connection: Connection, name: str, *, as_json: bool) -> None:
 )  # fmt: skip
 @click.option(
     "--grace", "grace_seconds", type=click.IntRange(min=60), metavar="SECONDS",
-    help="The reservation expires if nobody uses it for this time after its start. Default: 1800.",
+    help="Expire if no session uses the reservation within this time of its start. Default: 1800.",
 )  # fmt: skip
 @click.option("--note", default="", help="Text for the administrators.")
 @json_option

@@ -72,7 +72,7 @@ async def read(connection: Connection, ids: Sequence[str], *, is_all: bool, as_j
 @json_option
 @connected
 async def events(connection: Connection, *, as_json: bool) -> None:
-    """List the events of which you can be notified, with your channels."""
+    """List the events that you can be notified of, with your channels."""
     page = await connection.client.get("/notification-events", limit=200)
     output.print_page(page, ("name", "channels", "is_urgent"), as_json=as_json)
 
@@ -81,7 +81,7 @@ async def events(connection: Connection, *, as_json: bool) -> None:
 @json_option
 @connected
 async def settings(connection: Connection, *, as_json: bool) -> None:
-    """Show language, time zone, quiet hours and digest of your notifications."""
+    """Show the language, time zone, quiet hours and digest of your notifications."""
     output.print_fields(await connection.client.get("/notification-settings"), as_json=as_json)
 
 
@@ -93,7 +93,7 @@ async def settings(connection: Connection, *, as_json: bool) -> None:
         "bai notification set --quiet none",
     ),
 )
-@click.option("--language", type=click.Choice(["en", "ko", "ja", "th"]), help="Of mails.")
+@click.option("--language", type=click.Choice(["en", "ko", "ja", "th"]), help="Language of mails.")
 @click.option("--time-zone", metavar="ZONE", help="Time zone, such as Asia/Seoul.")
 @click.option("--quiet", metavar="FROM-TO", help="Quiet hours, such as 22:00-07:00, or none.")
 @click.option("--digest", type=click.Choice(["none", "hourly", "daily"]), help="Digest of mails.")
@@ -114,7 +114,7 @@ async def set_(
     as_json: bool,
     **fields: str | None,
 ) -> None:
-    """Change the settings of your notifications; urgent events pass quiet hours and digests."""
+    """Change the settings of your notifications; urgent events ignore quiet hours and digests."""
     body: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
     if quiet is not None:
         starts, dash, ends = ("", "-", "") if quiet == "none" else quiet.partition("-")

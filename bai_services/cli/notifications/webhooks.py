@@ -20,7 +20,7 @@ _URL_FROM_STDIN = "-"
 
 @click.group()
 def webhook() -> None:
-    """Manage webhooks: URLs that are called when something happens."""
+    """Manage webhooks: URLs that are called when an event occurs."""
 
 
 @webhook.command("ls", epilog=example("bai notification webhook ls"))
@@ -54,9 +54,11 @@ async def list_(connection: Connection, *, as_json: bool) -> None:
     show_default=True,
     help="own: your events. domain, all: the events of a domain or the installation.",
 )
-@click.option("--domain", metavar="DOMAIN", help="The domain of the scope domain.")
-@click.option("--event", "events", metavar="EVENT", multiple=True, help="Can be repeated.")
-@click.option("--language", type=click.Choice(["en", "ko", "ja", "th"]), help="Of the texts.")
+@click.option("--domain", metavar="DOMAIN", help="Domain, for --scope domain.")
+@click.option("--event", "events", metavar="EVENT", multiple=True, help="Event; can be repeated.")
+@click.option(
+    "--language", type=click.Choice(["en", "ko", "ja", "th"]), help="Language of the texts."
+)
 @json_option
 @connected
 async def create(
@@ -67,9 +69,9 @@ async def create(
     as_json: bool,
     **fields: str | None,
 ) -> None:
-    """Create a webhook; URL - reads the URL from standard input.
+    """Create a webhook. If URL is -, it is read from standard input.
 
-    The secret of its signatures is shown only once.
+    The secret that signs its deliveries is shown only once.
     """
     body: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
     body |= {"url": _url(url), "events": list(events)}
@@ -85,10 +87,12 @@ async def create(
     )
 )
 @click.argument("webhook_id", metavar="ID")
-@click.option("--url", metavar="URL", help="New URL; - reads it from standard input.")
+@click.option("--url", metavar="URL", help="New URL; - for standard input.")
 @click.option("--name", metavar="NAME", help="New name.")
 @click.option("--event", "events", metavar="EVENT", multiple=True, help="Replaces the events.")
-@click.option("--language", type=click.Choice(["en", "ko", "ja", "th"]), help="Of the texts.")
+@click.option(
+    "--language", type=click.Choice(["en", "ko", "ja", "th"]), help="Language of the texts."
+)
 @click.option("--enable/--disable", "is_enabled", default=None, help="Also ends a suspension.")
 @json_option
 @connected
@@ -126,7 +130,7 @@ async def rm(connection: Connection, webhook_id: str, *, as_json: bool) -> None:
 @json_option
 @connected
 async def test(connection: Connection, webhook_id: str, *, as_json: bool) -> None:
-    """Send a test message at once; success ends a suspension."""
+    """Send a test message at once; a success also ends a suspension."""
     result = await connection.client.post(f"/webhooks/{segment(webhook_id)}/test")
     if not result["is_delivered"]:
         raise Unavailable(f"the test message was not delivered: {result['error']}")
@@ -155,7 +159,7 @@ async def log(
 @json_option
 @connected
 async def secret(connection: Connection, webhook_id: str, *, as_json: bool) -> None:
-    """Replace the secret of the signatures, and show the new one."""
+    """Replace the secret that signs the deliveries, and show the new one."""
     made = await connection.client.post(f"/webhooks/{segment(webhook_id)}/secret")
     output.print_done(made["secret"], made, as_json=as_json)
 

@@ -10,12 +10,12 @@ from .. import output
 from ..text import printable
 from ..units import local, parse_time
 
-# Maximum number of kernels that are printed.
+# Maximum number of kernels whose matching lines are printed.
 MAX_HITS = 200
 
 
 async def search_logs(client: Client, text: str, *, as_json: bool) -> None:
-    """Print the sessions whose logs contain a text, the newest first, with the first lines."""
+    """Print the sessions whose logs contain a text, the newest first, with the first matches."""
     found: dict[str, Any] = {"items": [], "searched": 0, "after": ""}
     while found["after"] is not None and len(found["items"]) < MAX_HITS:
         part = await client.get("/session-logs", search=text, after=found["after"])
@@ -34,10 +34,10 @@ async def search_logs(client: Client, text: str, *, as_json: bool) -> None:
         for line in item["matches"]:
             print(f"  {line['number']}: {printable(line['text'])}")
         if item["match_count"] > len(item["matches"]):
-            print(f"  … {item['match_count']} lines")
+            print(f"  … {item['match_count']} matching lines in total")
     if not found["items"]:
         output.note(
             f"none of the {found['searched']} logs of your ended sessions contains the text"
         )
     elif found["after"] is not None:
-        output.note(f"there are more; these are the first {len(found['items'])}")
+        output.note(f"only the first {len(found['items'])} logs are shown; there may be more")

@@ -29,9 +29,9 @@ async def resize(
 ) -> None:
     """Change the resources of a running session, without a restart.
 
-    More resources must be free on the machine where the session runs, and within the quotas.
+    Additional resources must be free on the session's machine and within the quotas.
     Memory cannot be reduced below what the session uses. Device shares can be changed only where
-    the limit is not enforced by the driver.
+    the driver does not enforce their limit.
     """
     session = await connection.client.post(
         f"/sessions/{segment(name)}/resize", {"resources": dict(resources)}

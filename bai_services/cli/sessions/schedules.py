@@ -47,14 +47,18 @@ def _time_options(command: _Command) -> _Command:
         click.option(
             "--time-zone", metavar="NAME", help="Time zone, such as Asia/Seoul. Default: UTC."
         ),
-        click.option("--valid-from", metavar="TIME", help="First start, 2026-12-01T00:00Z."),
-        click.option("--valid-until", metavar="TIME", help="No start from this time on."),
+        click.option(
+            "--valid-from",
+            metavar="TIME",
+            help="No start before this time, such as 2026-12-01T00:00Z.",
+        ),
+        click.option("--valid-until", metavar="TIME", help="No start at or after this time."),
         click.option(
             "--catch-up",
             "catch_up_minutes",
             type=click.IntRange(0, MAX_CATCH_UP_MINUTES),
             metavar="MINUTES",
-            help="Make up for a missed start within this time. Default: 30.",
+            help="Catch up on a missed start within this time. Default: 30.",
         ),
         click.option(
             "--overlap",
@@ -89,11 +93,11 @@ def _time_options(command: _Command) -> _Command:
 async def create(
     connection: Connection, name: str, *, start: str, as_json: bool, **options: Any
 ) -> None:
-    """Create a schedule; its sessions have its name.
+    """Create a schedule. Its sessions have the name of the schedule.
 
-    The options of a session are those of `bai session create`.
+    The options of the sessions are those of `bai session create`.
     """
-    spec = {name: value for name, value in options.items() if name not in _FIELDS}
+    spec = {option: value for option, value in options.items() if option not in _FIELDS}
     body = {"name": name, "start": start, "request": request_fields(spec), **_given(options)}
     made = await connection.client.post("/schedules", body)
     first = (made["next_starts"] or ["never"])[0]
@@ -160,7 +164,7 @@ async def runs(
 async def set_(
     connection: Connection, name: str, *, rename: str | None, as_json: bool, **options: Any
 ) -> None:
-    """Change the times of a schedule; `none` removes a stop, a template or a validity.
+    """Change the times of a schedule; `none` clears a stop, a template or a validity limit.
 
     A new stop also applies to running sessions of the schedule.
     """

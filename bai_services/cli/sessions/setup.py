@@ -51,7 +51,7 @@ async def list_variables(connection: Connection, project: str | None, *, as_json
 @click.argument("name")
 @click.argument("value", required=False)
 @click.option(
-    "-s", "--secret", "is_secret", is_flag=True, help="Store it encrypted; never show it."
+    "-s", "--secret", "is_secret", is_flag=True, help="Store the value encrypted; never show it."
 )
 @project_option
 @json_option
@@ -97,7 +97,7 @@ async def remove_variable(
 
 @click.group()
 def dotfile() -> None:
-    """Manage dotfiles, which new sessions find in their home."""
+    """Manage dotfiles, which are copied to the home of new sessions."""
 
 
 @dotfile.command("ls", epilog=example("bai dotfile ls"))

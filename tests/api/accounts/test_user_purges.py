@@ -1,4 +1,4 @@
-"""`POST /users/{key}/purge`."""
+"""`POST /users/{key}/purge`: what is removed, what remains, and when a purge is refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def deactivate(api: Api, name: str = "user") -> Client:
 
 
 async def sign_out(api: Api) -> None:
-    """Do what the loops of the manager do."""
+    """Process the pending token revocations and sign-outs, as the manager's loops do."""
     await api.world.manager.accounts.token_revocations.process_pending()
     await api.world.manager.sign_outs.process_pending()
 
@@ -147,7 +147,7 @@ async def test_active_users_and_users_with_sessions_cannot_be_purged(
         await purge(admin, new_owner="nobody")
     assert (await admin.get("/users/user"))["status"] == "inactive"
     await admin.delete(f"/sessions/{other['id']}?force=true")
-    # The purge that failed is repeated.
+    # The purge succeeds once the folder is no longer in use.
     assert (await purge(admin))["transferred_folders"] == 1
 
 

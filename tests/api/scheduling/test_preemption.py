@@ -28,7 +28,7 @@ async def admin(api: Api) -> Client:
 
 
 async def preempted_by(user: Client, name: str, **fields: Any) -> dict[str, Any]:
-    """Create a session that waits for a running one; return the latter's announced preemption."""
+    """Create a session that preempts ``low1``; return ``low1`` when its preemption is announced."""
     await user.post("/sessions", {"name": name, "resources": ALL_CPU, "priority": 50, **fields})
 
     async def announced() -> dict[str, Any] | None:
@@ -39,7 +39,7 @@ async def preempted_by(user: Client, name: str, **fields: Any) -> dict[str, Any]
 
 
 async def with_reasons(user: Client, name: str) -> dict[str, Any]:
-    """Return a session when the reasons for which it is pending are stored."""
+    """Return a session once the reasons why it is pending are stored."""
 
     async def found() -> dict[str, Any] | None:
         session = await user.get(f"/sessions/{name}")
@@ -55,7 +55,7 @@ async def test_preempted_session_returns_to_the_queue_and_starts_again(
     low = await user.post("/sessions", {"name": "low1", "resources": ALL_CPU, "priority": 1})
     await bring_to_running(api, agent, low["id"])
     warned = await preempted_by(user, "high")
-    # The victim shows when and why it is stopped; nobody is named.
+    # The victim shows when and why it is stopped, but not for which user.
     assert warned["preemption"]["mode"] == "reschedule"
     assert warned["end_rule"]["ends_at"] == warned["preemption"]["stops_at"]
     assert "priority above 1" in warned["preemption"]["reason"]

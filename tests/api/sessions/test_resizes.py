@@ -96,7 +96,7 @@ async def test_elastic_session_grows_and_shrinks_for_a_waiting_one(api: Api) -> 
     await agent.report(item)
     await api.world.manager.scheduling.scheduler.run_pass()
     await user.get("/sessions/next-lab", wait="SCHEDULED", timeout="20", timeout_seconds=30)
-    # Nothing grows before the time without waiting sessions has passed.
+    # Sessions grow only after ``GROW_AFTER`` without waiting sessions.
     await elastic.step()
     assert (await user.get("/sessions/my-lab"))["requested"]["cpu"] == "5"
     assert GROW_AFTER < COOLDOWN < timedelta(minutes=5)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from bai_services.client import Client
 from bai_services.core.errors import (
@@ -16,6 +17,10 @@ from bai_services.core.errors import (
     NotFound,
     QuotaExceeded,
 )
+from bai_services.core.sessions.lifecycle import Event
+from bai_services.core.sessions.schedules.records import MAX_RUNS
+from bai_services.db.sessions.schedules.runs import ScheduleRunStore
+from bai_services.db.tables.schedules import schedule_runs
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -34,7 +39,7 @@ def at(api: Api, **delta: float) -> str:
 
 async def make(api: Api, user: Client, **fields: Any) -> dict[str, Any]:
     await FakeAgent(api.agent).beat()
-    # Clients sign requests with the real time, so that the clock cannot move by more than minutes.
+    # Clients sign requests with the real time, so the clock can advance by only a few minutes.
     spec = {"name": "work", "request": SMALL, "start": at(api, minutes=2), **fields}
     made: dict[str, Any] = await user.post("/schedules", spec)
     return made
@@ -94,8 +99,6 @@ async def test_running_session_shows_its_scheduled_stop(api: Api) -> None:
 
 
 async def start_by_force(api: Api, session_id: str) -> None:
-    from bai_services.core.sessions.lifecycle import Event
-
     for event in (Event.DISPATCHED, Event.PREPARED, Event.STARTED):
         await api.world.manager.lifecycle.apply(session_id, event)
 
@@ -109,7 +112,7 @@ async def start_by_force(api: Api, session_id: str) -> None:
         pytest.param({"catch_up_minutes": 10, "stop": 5}, 8, "skipped", id="after the stop"),
     ],
 )
-async def test_missed_start_is_made_up_for_within_the_limit(
+async def test_missed_start_is_caught_up_on_within_the_limit(
     api: Api, fields: dict[str, Any], late_minutes: int, status: str
 ) -> None:
     user = await api.client("user")
@@ -171,7 +174,7 @@ async def test_schedule_of_an_inactive_user_does_nothing_and_says_why(api: Api) 
         ),
     ],
 )
-async def test_start_obeys_the_same_rules_as_a_user(
+async def test_scheduled_start_obeys_the_rules_for_its_owner(
     api: Api, changed: tuple[str, dict[str, Any]], message: str
 ) -> None:
     user, admin = await api.client("user"), await api.client("admin")
@@ -265,13 +268,7 @@ async def test_number_of_schedules_is_bounded_by_the_policy(api: Api) -> None:
 
 
 @pytest.mark.both_databases
-async def test_old_runs_are_removed_set_wise(api: Api) -> None:
-    import sqlalchemy as sa
-
-    from bai_services.core.sessions.schedules.records import MAX_RUNS
-    from bai_services.db.sessions.schedules.runs import ScheduleRunStore
-    from bai_services.db.tables.schedules import schedule_runs
-
+async def test_old_runs_are_removed_in_bulk(api: Api) -> None:
     user = await api.client("user")
     made = await make(api, user)
     start = datetime(2026, 1, 1, tzinfo=UTC)

@@ -34,7 +34,7 @@ async def error_of(client: Client, owner: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("caller", ["admin", "domain-admin"])
-async def test_session_belongs_to_the_owner_and_is_charged_to_the_owner(
+async def test_session_belongs_to_the_owner_and_is_audited_on_behalf_of_the_owner(
     api: Api, agent: FakeAgent, caller: str
 ) -> None:
     client, user = await api.client(caller), await api.client("user")

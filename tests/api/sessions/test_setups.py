@@ -79,7 +79,7 @@ async def test_a_session_gets_the_setups_of_its_project_and_owner(
             {"origin": "user", "script": "echo u", "timeout_seconds": 120},
         ],
     }
-    # Everybody who may inspect the container can read its environment, so no secret is in the plan.
+    # Everyone who may inspect the container can read its environment, so the plan has no secret.
     plan = await plan_of(api, session)
     assert plan["environ"]["LEVEL"] == "session"
     assert SECRET not in json.dumps(plan) and "own-secret" not in json.dumps(plan)

@@ -1,4 +1,4 @@
-"""`/session-logs`: search in the logs of ended sessions, and their removal."""
+"""`/session-logs`: search in the logs of ended sessions, and removal of old logs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_search_finds_only_own_ended_sessions(api: Api, ended: list[str]) 
     assert (await search(api, search="elsewhere"))["items"] == []
 
 
-async def test_search_continues_behind_its_limits(
+async def test_search_continues_after_its_limits(
     api: Api, ended: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored_logs, "_PAGE", 1)
@@ -68,7 +68,7 @@ async def test_search_continues_behind_its_limits(
     second = await search(api, search="memory", after=first["after"])
     assert [item["session"] for item in second["items"]] == ["lab-1"]
     assert (await search(api, search="memory", after=second["after"]))["after"] is None
-    # The session of another user is no position.
+    # The session of another user is not a valid position.
     assert (await search(api, search="memory", after=f"{ended[2]}/main1"))["searched"] == 0
 
 

@@ -1,4 +1,4 @@
-"""Sessions are suspended and resumed over REST; a fake agent and the Hub's credential act."""
+"""Suspend and resume sessions over REST; a fake agent and the Hub's credential send the reports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REPORT = {
 
 
 def server_of(api: Api) -> Client:
-    """Return a client with the rights of a session's server."""
+    """Return the client that acts for a session's server: the Hub's."""
     return api.hub
 
 
@@ -79,7 +79,6 @@ async def test_session_is_saved_suspended_and_comes_back(
     assert (await user.get("/sessions/pause/suspension"))["report"] == REPORT
     assert (await user.get("/sessions/pause/logs"))["log"] == "the log"
     # Its name is not free.
-    assert await user.get(f"/agents/{agent.id}/summary" if False else "/sessions/quotas")
     with pytest.raises(errors.AlreadyExists):
         await user.post("/sessions", {"name": "pause", "resources": {"cpu": "2", "mem": "1g"}})
     # A late report of the first run changes nothing.
@@ -156,7 +155,7 @@ async def test_suspended_session_returns_only_to_the_agent_with_its_home(
     await bring_to_running(api, agent, session["id"])
 
 
-async def test_requeued_session_comes_back_by_itself(api: Api, agent: FakeAgent) -> None:
+async def test_requeued_session_restarts_automatically(api: Api, agent: FakeAgent) -> None:
     session = await suspended(api, agent, "requeued", requeue=True)
     await bring_to_running(api, agent, session["id"])
 
@@ -176,7 +175,7 @@ async def test_suspension_expires(api: Api, agent: FakeAgent) -> None:
     session = await suspended(api, agent, "forgotten")
     api.world.clock.advance(days=31)
     await api.world.manager.sessions.suspensions.step()
-    # A signed request would be too old.
+    # The Hub reads the session: a user's signed request would be rejected as too old.
     ended = await api.hub.get(f"/sessions/{session['id']}")
     assert ended["status"] == "TERMINATED"
     assert ended["status_info"].startswith("suspended for more than 30d")
@@ -191,7 +190,7 @@ async def test_creation_with_the_name_of_a_suspended_session_resumes_it(
     await bring_to_running(api, agent, session["id"])
 
 
-async def test_batch_and_cluster_sessions_are_not_suspended(
+async def test_batch_and_pending_sessions_cannot_be_suspended(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await create_running_session(api, agent, "command", type="batch", startup_command="true")
@@ -207,8 +206,7 @@ async def test_batch_and_cluster_sessions_are_not_suspended(
 async def test_preparation_for_another_stop(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await create_running_session(api, agent, "victim")
     suspensions, clock = api.world.manager.sessions.suspensions, api.world.clock
-    clock_now = clock()
-    await suspensions.prepare(session["id"], clock_now, "the scheduler")
+    await suspensions.prepare(session["id"], clock(), "the scheduler")
     assert not await suspensions.prepared(session["id"])
     await server_of(api).post(f"/sessions/{session['id']}/stop-notice", REPORT)
     assert await suspensions.prepared(session["id"])

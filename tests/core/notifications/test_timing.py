@@ -1,4 +1,4 @@
-"""Quiet hours and digests against a naive oracle, across time zones and changes of the clocks."""
+"""Quiet hours and digests against a naive oracle, across time zones and clock changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bai_services.core.notifications.catalogue import EVENTS, EventName
 from bai_services.core.notifications.settings import NotificationSettings, check_settings
 from bai_services.core.notifications.timing import Digest, QuietHours, mail_time, message_time
 
-# With changes of one hour and of half an hour, at midnight, with odd offsets, and a skipped day.
+# Clock changes of one hour, of half an hour and at midnight; odd offsets; a skipped day.
 ZONES = [
     ZoneInfo(name)
     for name in (
@@ -33,7 +33,7 @@ MINUTE = timedelta(minutes=1)
 
 minutes = st.integers(0, 24 * 60 - 1).map(lambda n: time(n // 60, n % 60))
 zones = st.sampled_from(ZONES)
-# Around the changes in Berlin, New York, Lord Howe, São Paulo (2018) and Apia (2011).
+# Around the clock changes in Berlin, New York, Lord Howe, São Paulo (2018) and Apia (2011).
 changes = st.sampled_from(
     [
         datetime(2026, 3, 29, 1),
@@ -54,9 +54,9 @@ times = st.builds(
 
 
 def is_quiet(at: datetime, starts: time, ends: time, zone: ZoneInfo) -> bool:
-    clock, minute = at.astimezone(zone), 60
-    now = clock.hour * minute + clock.minute
-    first, last = starts.hour * minute + starts.minute, ends.hour * minute + ends.minute
+    local = at.astimezone(zone)
+    now = local.hour * 60 + local.minute
+    first, last = starts.hour * 60 + starts.minute, ends.hour * 60 + ends.minute
     return (now - first) % 1440 < (last - first) % 1440
 
 
@@ -99,8 +99,10 @@ def test_digest_is_sent_at_its_time_and_not_in_the_quiet_hours(
 
 
 def first_daily(at: datetime, daily_at: time, zone: ZoneInfo) -> datetime:
-    """The first minute after ``at`` that, on its local day, is the first one not before the time,
-    or the first one after a change of the clocks that skips the time.
+    """Return the first minute after ``at`` at which a daily digest is due.
+
+    On each local day, the digest is due in the first minute that is not before ``daily_at``. If a
+    clock change skips this time, it is due in the first minute after the change.
     """
     minute = at - timedelta(days=2)
     reached: datetime | None = None
@@ -119,7 +121,7 @@ def first_daily(at: datetime, daily_at: time, zone: ZoneInfo) -> datetime:
         minute += MINUTE
 
 
-def test_urgent_events_pass_quiet_hours_and_digests() -> None:
+def test_urgent_events_ignore_quiet_hours_and_digests() -> None:
     settings = NotificationSettings(quiet_starts="22:00", quiet_ends="07:00", digest="daily")
     night = datetime(2026, 11, 26, 23, 30, tzinfo=UTC)
     urgent, other = EVENTS[EventName.SESSION_STOPS_NOW], EVENTS[EventName.SESSION_FAILED]

@@ -1,4 +1,4 @@
-"""Preemption plans in passes of the queue."""
+"""Preemption plans of scheduling passes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from bai_services.core.scheduling.estimates.estimate import estimate_starts
 from bai_services.core.scheduling.placement import AgentState, Mode
 from bai_services.core.scheduling.preemption.options import (
     PreemptionOptions,
@@ -49,7 +50,7 @@ def queue_of(
     agents: Sequence[AgentState] = (agent("a"),),
     options: PreemptionOptions = ON,
 ) -> Queue:
-    """Return a queue in whose agents the running sessions use their resources."""
+    """Return a queue whose agents count the resources of the running sessions as used."""
     used = {each.id: each for each in agents}
     for session in sessions:
         for placement in session.placements:
@@ -87,7 +88,7 @@ def test_no_session_is_preempted_where_the_option_is_off() -> None:
 
 
 def test_protected_sessions_stay() -> None:
-    """Not preemptible, above the preemptible priority, too short, of equal priority, starting."""
+    """Not preemptible; of too high a priority; started too recently; still starting."""
     options = replace(ON, min_runtime_seconds=600)
     protected = [
         low("a1", "a", cpu="8", is_preemptible=False),
@@ -98,7 +99,7 @@ def test_protected_sessions_stay() -> None:
     agents = [agent(name) for name in "abcd"]
     queue = queue_of([high(priority=51)], protected, agents, options)
     assert queue.run(NOW).preemptions == ()
-    # The session on c has then run long enough.
+    # A second later, the session on agent c has run long enough.
     assert queue.next_wake_at() == NOW + timedelta(seconds=1)
     assert victims(queue.run(NOW + timedelta(seconds=1))) == {"s1": ("c1",)}
 
@@ -171,7 +172,7 @@ def test_gangs_are_preempted_and_started_as_a_whole() -> None:
 
 
 def test_freed_resources_are_held_until_the_session_starts() -> None:
-    """An earlier session of another user, which needs less, does not get them."""
+    """An earlier, smaller session of another user does not get them."""
     sessions = [low("v", cpu="4"), low("w", cpu="4")]
     queue = queue_of([high(cpu="8")], sessions)
     assert set(victims(queue.run(NOW))["s1"]) == {"v", "w"}
@@ -209,9 +210,7 @@ def test_plans_of_several_sessions_have_different_victims() -> None:
     assert len({key for each in victims(result).values() for key in each}) == 2
 
 
-def test_estimates_know_the_plan() -> None:
-    from bai_services.core.scheduling.estimates.estimate import estimate_starts
-
+def test_estimates_take_the_plan_into_account() -> None:
     queue = queue_of([high(cpu="8")], [low("v", cpu="8")])
     queue.run(NOW)
     assert estimate_starts(queue)["s1"].starts_at == NOW + timedelta(seconds=5)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import (
     AgentState,
     Mode,
@@ -68,7 +69,7 @@ def groups(draw: st.DrawFn) -> tuple[list[AgentState], list[RunningSession], lis
                 "main",
                 (draw(st.sampled_from(USERS)),),
                 placements,
-                type(slots())(total),
+                ResourceSlots(total),
                 NOW - timedelta(seconds=draw(st.sampled_from([10, 100, 5000]))),
                 None if ends is None else NOW + timedelta(seconds=ends),
                 priority=draw(st.sampled_from([1, 5, 10])),
@@ -121,7 +122,7 @@ def options(draw: st.DrawFn) -> PreemptionOptions:
 
 
 def may_be_preempted(chosen: PreemptionOptions, victim: RunningSession, by: PendingSession) -> bool:
-    """Return whether the rules allow a preemption; the oracle ignores shares of users."""
+    """Return whether the rules allow a preemption; the oracle does not compare shares of users."""
     is_lower = victim.priority < by.priority
     is_own = victim.scopes == by.scopes and victim.priority == by.priority
     return (
@@ -179,7 +180,7 @@ def test_preemption(
         freed = [v for o in result.preemptions for v in map(by_id.get, o.plan.victim_ids) if v]
         released = [*freed, *(s for s in soon if s not in freed)]
         assert fits(agents, released, [*started, *others], by.request)
-        # Not more than needed: it does not fit if any one victim stays, nor without preemption.
+        # The victims are minimal: the session does not fit if any one of them keeps running.
         if len(result.preemptions) == 1:
             for victim in victims:
                 rest = [s for s in released if s is not victim]
@@ -189,13 +190,13 @@ def test_preemption(
     if not result.preemptions and len(pending) == 1 and not result.decisions:
         # The naive search finds no victims either.
         (only,) = pending
-        allowed = [s for s in sessions if may_be_preempted(replace_share(chosen), s, only)]
+        allowed = [s for s in sessions if may_be_preempted(without_fair_share(chosen), s, only)]
         needs = not fits(agents, soon, (), only.request)
         rest = [s for s in allowed if s not in soon]
         assert not (needs and fits(agents, [*rest, *soon], (), only.request))
 
 
-def replace_share(chosen: PreemptionOptions) -> PreemptionOptions:
+def without_fair_share(chosen: PreemptionOptions) -> PreemptionOptions:
     """Return the options without ``over_fair_share``, which the naive search does not know."""
     return replace(chosen, over_fair_share=False)
 
@@ -226,7 +227,7 @@ def test_every_victim_has_a_session_that_then_starts(
     group: tuple[list[AgentState], list[RunningSession], list[PendingSession]],
     chosen: PreemptionOptions,
 ) -> None:
-    """Victims end in any order and return to the queue; still each beneficiary starts."""
+    """Victims end one after the other and return to the queue; each beneficiary still starts."""
     agents, sessions, pending = group
     state = GroupState("main", placement=Policy.BEST_FIT, preemption=chosen)
     queue = Queue(Snapshot(pending, agents, groups={"main": state}, running=sessions, now=NOW))

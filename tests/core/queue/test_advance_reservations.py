@@ -1,4 +1,4 @@
-"""Advance reservations hold agents: no session delays one, and the queue backfills around them."""
+"""Advance reservations hold agents: sessions never run into one; the queue backfills around it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ names = st.sets(st.sampled_from(AGENTS), min_size=1, max_size=2)
 
 @st.composite
 def bookings(draw: st.DrawFn) -> tuple[HeldAgents, ...]:
-    """Return reservations that were booked one after the other without conflict."""
+    """Return reservations whose periods do not overlap on any agent."""
     made: list[HeldAgents] = []
     for number in range(draw(st.integers(1, 3))):
         start = draw(st.integers(0, 5))
@@ -124,7 +124,7 @@ def jobs(draw: st.DrawFn) -> list[PendingSession]:
 
 
 def may_start(one: HeldAgents, pending: PendingSession, now: datetime) -> bool:
-    """The rule in its simplest form."""
+    """Oracle: whether a session may start on the agents of a reservation."""
     if one.project in pending.scopes or now >= one.ends_at:
         return True
     limit = pending.max_run_seconds
@@ -146,7 +146,7 @@ def allowed_agents(
 def test_nothing_runs_into_a_reservation(
     reservations: tuple[HeldAgents, ...], sessions: list[PendingSession], backfill: Backfill
 ) -> None:
-    """Sessions with a limit run until it ends, the others forever; all agents start empty."""
+    """Sessions run for their time limit, or for ever without one; all agents are empty at first."""
     group = {"held": reservations, "backfill": backfill}
     queue = Queue(snapshot(sessions, [agent(n, cpu=CORES) for n in AGENTS], group=group))
     by_id = {s.id: s for s in sessions}

@@ -1,4 +1,4 @@
-"""Occurrences of schedule rules against a naive oracle that looks at each minute."""
+"""Occurrences of schedule rules against a naive oracle that checks each minute."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def naive(rule: Rule, zone: ZoneInfo, after: datetime, days: int) -> list[datetime]:
-    """Look at each minute: which wall-clock times does it show first, or skip?"""
+    """Return the minutes that show a time of the rule first, or that follow a skipped one."""
     found = []
     minute = after.replace(second=0, microsecond=0)
     before = minute.astimezone(zone)
@@ -52,7 +52,7 @@ def naive(rule: Rule, zone: ZoneInfo, after: datetime, days: int) -> list[dateti
 
 
 def rules() -> st.SearchStrategy[Rule]:
-    # Times around the changes of clocks, and any others.
+    # Any times, and more of those around clock changes.
     minutes = st.integers(0, 24 * 60 - 1) | st.integers(0, 200) | st.integers(1380, 1439)
     return st.builds(
         Rule,

@@ -1,4 +1,4 @@
-"""Rules of suspensions."""
+"""Rules of suspensions: reports, deadlines, status changes, and when the home is kept."""
 
 from __future__ import annotations
 

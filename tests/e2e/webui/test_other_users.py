@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
-"""Web UI: what administrators do for and to another user, and what this user sees."""
+"""Web UI: administrators create a session for a user and purge the user; what the user sees."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def admin(hub: RunningHub) -> Iterator[httpx.Client]:
 
 
 async def show_masked(route: Route) -> None:
-    """Serve the page as an installation does that masks users."""
+    """Serve the page as if the installation masked the names of users."""
     answer = await route.fetch()
     text = await answer.text()
     masked = text.replace("&quot;masksUsers&quot;: false", "&quot;masksUsers&quot;: true")
@@ -43,7 +43,7 @@ async def show_masked(route: Route) -> None:
 
 
 @pytest.mark.checklist("LCH-05", "SHELL-11", "SHELL-17", "USR-08")
-async def test_a_user_gets_a_session_and_a_new_password_rule_and_is_purged(
+async def test_a_user_gets_a_session_must_change_the_password_and_is_purged(
     opened: Opener[Any], admin: httpx.Client, hub: RunningHub
 ) -> None:
     name = f"other-{secrets.token_hex(4)}"

@@ -41,7 +41,7 @@ async def test_schedule_is_created_and_budget_is_shown(
         await ui.page.get_by_role("button", name="New schedule").click()
         await ui.fill(Name=name, Start_at="whenever", Stop_at="mon-fri 19:00")
         await ui.save()
-        # The form shows the message of the API at the field.
+        # The form shows the error message of the API below the field.
         await ui.drawer.get_by_text("two or five parts").wait_for()
         await ui.fill(Start_at="mon-fri 08:00")
         await ui.save()

@@ -73,5 +73,5 @@ async def test_reservation_is_approved_and_shown_in_the_calendar(
 
 
 def cancel(rest: httpx.Client, reservation: str) -> None:
-    """Cancel a reservation, unless that has been done."""
+    """Cancel a reservation; if it is already cancelled, do nothing."""
     rest.patch(f"/reservations/{reservation}", json={"state": "cancelled"})

@@ -1,4 +1,4 @@
-"""A manager with the demo data that sends mails to a real mail server and calls webhooks here."""
+"""A manager with demo data, a real mail server, and a local receiver of webhook calls."""
 
 from __future__ import annotations
 

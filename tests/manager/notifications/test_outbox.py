@@ -44,7 +44,7 @@ async def inbox(world: World, username: str) -> list[tuple[str, str]]:
 
 
 async def create_session(api: Api, name: str) -> str:
-    """Create a session of ``user`` that remains pending, because no loop runs."""
+    """Create a session of ``user``; it remains pending, because no scheduler runs."""
     client = await api.client("user")
     return str((await client.post("/sessions", {"name": name, "resources": SMALL}))["id"])
 
@@ -268,7 +268,7 @@ class Killed(Exception):
 async def test_manager_that_is_killed_loses_and_repeats_nothing(
     world: World, statements: int, mail_server: MailServerThread
 ) -> None:
-    """The connection fails at the n-th write statement of a step; the next process continues."""
+    """A step fails at its n-th write statement; the next steps complete its work."""
     await configure(world, "user", channels={"session-ended": ["web", "mail"]})
     user_id = await world.user_id("user")
     made = [event(world, f"e{n}", user_id, EventName.SESSION_ENDED, f"s{n}") for n in range(3)]

@@ -4,7 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { config } from '../config';
 import { meQuery } from '../data/accounts/me';
 
-/** Shown to users who must change the password: an administrator has required it meanwhile. */
+/** A warning, shown when an administrator requires a signed-in user to change the password. */
 export function PasswordBar() {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);

@@ -1,6 +1,6 @@
 const SHOWN = 2;
 
-/** The first two characters of each part of a name or an e-mail address; hides the lengths. */
+/** Keep two characters of each part of a name or an e-mail address; the result hides lengths. */
 export const masked = (text: string) =>
   text
     .split('@')

@@ -34,7 +34,7 @@ export const notificationSettingsQuery = queryOptions({
   queryFn: ({ signal }) => unwrap(api.GET('/notification-settings', { signal }))
 });
 
-/** The events of which the user can be notified, with the user's channels. */
+/** The events that the user can be notified of, with the user's channels. */
 export const notificationEventsQuery = queryOptions({
   queryKey: ['notification-settings', 'events'],
   queryFn: async ({ signal }) => {

@@ -18,7 +18,7 @@ const NEW: Values = { path: '', permission: '644', content: '' };
 const COMMON = ['.bashrc', '.vimrc', '.tmux.conf', '.gitconfig', '.inputrc', '.profile'];
 const sizeOf = (text: string) => new TextEncoder().encode(text).length;
 
-/** Files that new sessions find in their home. */
+/** Files that are copied to the home of new sessions. */
 export function Dotfiles({ project, isWritable }: SetupProps) {
   const { t, i18n } = useTranslation();
   const { message } = App.useApp();

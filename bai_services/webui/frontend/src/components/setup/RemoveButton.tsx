@@ -1,7 +1,7 @@
 import { Button, Popconfirm } from 'antd';
 import { useTranslation } from 'react-i18next';
 
-/** Removes a part of a setup after a confirmation. */
+/** Button that removes a variable, dotfile or script after a confirmation. */
 export function RemoveButton({ name, onRemove }: { name: string; onRemove: () => void }) {
   const { t } = useTranslation();
   return (

@@ -6,7 +6,7 @@ import { Dotfiles } from './Dotfiles';
 import { Variables } from './Variables';
 
 export interface SetupProps {
-  /** Id of a project; without it, the user's own setup. */
+  /** Id of a project; if undefined, the setup is the user's own. */
   project?: Scope;
   isWritable: boolean;
 }

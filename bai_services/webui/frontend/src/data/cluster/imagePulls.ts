@@ -5,7 +5,7 @@ import { queries } from '../queries';
 
 const refresh = () => queries.invalidateQueries({ queryKey: ['entities'] });
 
-/** The names of the active images, or of the resource groups, for a choice. */
+/** All images by name, for a selection. */
 export const imageNamesQuery = queryOptions({
   queryKey: ['entities', '/images', 'names'],
   queryFn: ({ signal }) =>
@@ -14,6 +14,7 @@ export const imageNamesQuery = queryOptions({
     )
 });
 
+/** All resource groups by name, for a selection. */
 export const groupNamesQuery = queryOptions({
   queryKey: ['entities', '/resource-groups', 'names'],
   queryFn: ({ signal }) =>

@@ -6,7 +6,7 @@ export type Variable = Schemas['Variable'];
 export type Dotfile = Schemas['Dotfile'];
 export type BootstrapScript = Schemas['BootstrapScript'];
 
-/** Whose setup: that of a project by its id, or the user's own. */
+/** The owner of a setup: the id of a project, or undefined for the user. */
 export type Scope = string | undefined;
 
 const keyOf = (scope: Scope) => ['setups', scope ?? 'own'];

@@ -15,7 +15,7 @@ export const budgetsQuery = queryOptions({
   refetchInterval: REFRESH_MILLIS
 });
 
-/** An amount with two digits and the currency, for example "12.50 EUR". */
+/** An amount with at most two decimal places and the currency, for example "12.5 EUR". */
 export const money = (amount: number, currency: string, language: string) =>
   [new Intl.NumberFormat(language, { maximumFractionDigits: 2 }).format(amount), currency]
     .filter(Boolean)

@@ -6,7 +6,7 @@ import { imageAgentsQuery } from '../../data/cluster/imagePulls';
 import type { Item } from '../../data/entities';
 import { hasChangedTag } from './imageDigests';
 
-/** The agents that have an image, and whether its tag has moved in the registry. */
+/** The agents that have an image, and a warning if its tag has moved in the registry. */
 export function ImageAgents({ image }: { image: Item }) {
   const { t } = useTranslation();
   const found = useQuery(imageAgentsQuery(String(image['id'])));

@@ -10,7 +10,7 @@ interface Values {
   resource_group: string;
 }
 
-/** Button that opens the choice of images to pull to the agents of a resource group. */
+/** Button that opens a dialog to pull images to the agents of a resource group. */
 export function PullImages({ onPulled }: { onPulled: () => void }) {
   const { t } = useTranslation();
   const [isOpen, setIsOpen] = useState(false);

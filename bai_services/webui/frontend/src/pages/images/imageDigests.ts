@@ -1,6 +1,6 @@
 import type { Item } from '../../data/entities';
 
-/** Whether the tag of an image has another digest in the registry than the registered one. */
+/** Whether the digest of a tag in the registry differs from the registered digest of the image. */
 export function hasChangedTag(image: Item): boolean {
   const registered = image['digest'];
   const inRegistry = image['registry_digest'];

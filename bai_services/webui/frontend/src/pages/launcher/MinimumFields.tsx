@@ -6,8 +6,8 @@ import { useLauncher } from './launcherContext';
 const SLOTS = ['cpu', 'mem'];
 
 /**
- * The amounts with which an elastic session can start: cpu, memory, and a requested share. Only
- * sessions with one kernel can be elastic.
+ * The minimum cpu, memory and device shares with which an elastic session can start. Only sessions
+ * with one kernel can be elastic.
  */
 export function MinimumFields() {
   const { t } = useTranslation();

@@ -11,18 +11,18 @@ import { useLauncher } from './launcherContext';
 const MAX_CHOICES = 20;
 const ADMINS: readonly string[] = ['admin', 'superadmin'];
 
-/** Whose session it is: administrators can create sessions for other users. */
+/** The owner of the session: administrators can create sessions for other users. */
 export function OwnerField() {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
   const { form, change } = useLauncher();
   const [isForOther, setForOther] = useState(false);
-  // A link can contain an owner, also for users who may not choose one: the problem is shown here.
+  // A link can set an owner even if the user may not choose one: the field then shows the error.
   const isOpen = isForOther || form.owner !== '';
   if (!isOpen && !ADMINS.includes(me?.role ?? '')) {
     return null;
   }
-  // Projects, folders and sessions of one owner are not those of another.
+  // Projects, folders and sessions depend on the owner, so clear them.
   const choose = (owner: string) =>
     change({ owner, project: '', resource_group: '', mounts: [], dependencies: [] });
   const toggle = (isOn: boolean) => {
@@ -46,7 +46,7 @@ export function OwnerField() {
   );
 }
 
-/** The server searches: by e-mail address if the text contains `@`, else by user name. */
+/** The server searches by e-mail address if the text contains `@`, else by user name. */
 function OwnerSelect(props: { value: string; onChoose: (owner: string) => void }) {
   const { t } = useTranslation();
   const [text, setText] = useState('');

@@ -33,7 +33,7 @@ const NOTIFICATIONS: Entity = {
   hasNoDetails: true
 };
 
-/** The notifications of the user of the last 30 days. */
+/** The user's notifications of the last 30 days. */
 export function NotificationsPage() {
   const { t } = useTranslation();
   const markAll = useMarkAllRead();

@@ -5,7 +5,7 @@ import { SessionSetup } from '../../components/setup/SessionSetup';
 import { meQuery } from '../../data/accounts/me';
 import { PROJECTS } from './projects';
 
-/** What new sessions of a project get; its administrators change it. */
+/** The setup of new sessions of a project; administrators can change it. */
 export function ProjectSetup({ project }: { project: string }) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);

@@ -4,7 +4,7 @@ const MODES = ['warn', 'block'];
 const PERIODS = ['month', 'fixed'];
 const choices = (values: readonly string[]) => values.map(value => ({ value, label: value }));
 
-/** What projects may spend. */
+/** Budgets of projects. */
 export const BUDGETS: Entity = {
   name: 'budgets',
   path: '/budgets',

@@ -9,7 +9,7 @@ import { positionOf, type TimeScale } from '../scheduler/timeScale';
 
 const DAY_MILLIS = 24 * 3_600_000;
 const DAYS = [7, 30, 90] as const;
-// Labels of the axis.
+// Number of labels on the time axis.
 const TICKS = 7;
 
 /** The open reservations of each agent over the next days. */

@@ -73,7 +73,7 @@ export const SCHEDULES: Entity = {
   canDelete: true
 };
 
-/** The fields of the session that the schedule sets. */
+/** The fields of the sessions, as JSON. */
 function Request({ item }: { item: Item }) {
   const request = (item['request'] ?? {}) as Record<string, unknown>;
   const names = Object.keys(request);

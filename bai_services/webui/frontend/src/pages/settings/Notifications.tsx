@@ -15,13 +15,14 @@ import {
   type NotificationSettings,
   type NotificationSettingsChange
 } from '../../data/notifications';
+import { timeZone } from '../../data/usage/reports';
 import { LANGUAGES } from '../../i18n';
 import { Deliveries } from '../webhooks/Deliveries';
 import { WebhookActions, WebhookSecret } from '../webhooks/WebhookActions';
 import { OWN_WEBHOOKS } from '../webhooks/webhooks';
 
 const DIGESTS = ['none', 'hourly', 'daily'] as const;
-const HOURS = Array.from({ length: 48 }, (_, half) => {
+const HALF_HOURS = Array.from({ length: 48 }, (_, half) => {
   const minutes = half % 2 ? '30' : '00';
   return `${String(Math.floor(half / 2)).padStart(2, '0')}:${minutes}`;
 });
@@ -34,7 +35,8 @@ export function Notifications() {
   const events = useQuery(notificationEventsQuery);
   const error = settings.error ?? events.error;
   if (error) {
-    return <ErrorNotice error={error} onRetry={() => void settings.refetch()} />;
+    const retry = () => void Promise.all([settings.refetch(), events.refetch()]);
+    return <ErrorNotice error={error} onRetry={retry} />;
   }
   if (!settings.data || !events.data) {
     return <Skeleton active />;
@@ -68,9 +70,9 @@ function useSave() {
 
 /** Language, time zone, quiet hours and digest; each change is saved at once. */
 function Times({ settings }: { settings: NotificationSettings }) {
-  const { t, i18n } = useTranslation();
+  const { t } = useTranslation();
   const { save, isSaving } = useSave();
-  const hours = HOURS.map(value => ({ value, label: value }));
+  const hours = HALF_HOURS.map(value => ({ value, label: value }));
   const setQuiet = (starts: string | undefined, ends: string | undefined) =>
     save({
       quiet_starts: starts ?? '',
@@ -91,7 +93,7 @@ function Times({ settings }: { settings: NotificationSettings }) {
         </Form.Item>
         <Form.Item
           label={t('notification-settings.time-zone')}
-          extra={t('notification-settings.browser-zone', { zone: browserZone() })}
+          extra={t('notification-settings.browser-zone', { zone: timeZone() })}
         >
           <Select
             showSearch
@@ -99,7 +101,7 @@ function Times({ settings }: { settings: NotificationSettings }) {
             aria-label={t('notification-settings.time-zone')}
             value={settings.time_zone}
             options={ZONES.map(value => ({ value, label: value }))}
-            onChange={zone => save({ time_zone: zone, language: i18n.language })}
+            onChange={zone => save({ time_zone: zone })}
           />
         </Form.Item>
         <Form.Item
@@ -159,13 +161,11 @@ function Times({ settings }: { settings: NotificationSettings }) {
   );
 }
 
-const browserZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
-
-/** The options, with a stored value that is not one of them. */
+/** The options, with the stored value added if it is missing. */
 const withValue = (options: { value: string; label: string }[], value: string) =>
-  value === '' || HOURS.includes(value) ? options : [{ value, label: value }, ...options];
+  value === '' || HALF_HOURS.includes(value) ? options : [{ value, label: value }, ...options];
 
-/** A check box for each event and channel. */
+/** Table of check boxes: one for each event and channel. */
 function Events({ events }: { events: NotificationEvent[] }) {
   const { t } = useTranslation();
   const { save, isSaving } = useSave();

@@ -7,7 +7,7 @@ import { formatTime } from '../../components/time';
 import { UserText } from '../../components/UserText';
 import { budgetsQuery, money, type ProjectBudget } from '../../data/usage/budgets';
 
-/** How much of the budgets of projects is spent; nothing if there are no budgets. */
+/** The spent part of each project budget; renders nothing if there are no budgets. */
 export function Budgets() {
   const { t } = useTranslation();
   const { data, error, refetch } = useQuery(budgetsQuery);

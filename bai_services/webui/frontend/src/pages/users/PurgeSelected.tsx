@@ -6,7 +6,7 @@ import type { BulkActionsProps } from '../../components/entities/entity';
 import { meQuery } from '../../data/accounts/me';
 import { PurgeUsers } from './PurgeUsers';
 
-/** Button for superadmins that removes the selected users for ever. */
+/** Button for superadmins that removes the selected users permanently. */
 export function PurgeSelected({ selected, onDone }: BulkActionsProps) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);

@@ -13,7 +13,8 @@ interface PurgeUsersProps {
 const FATES: readonly Fate[] = ['transfer', 'delete'];
 
 /**
- * Dialog to remove users for ever. The user must type the name of the user, or the number of users.
+ * Dialog to remove users permanently. To confirm, the administrator types the name of the only
+ * user, or "purge" and the number of users.
  * It lists the users that the server refused to purge, with the reasons.
  */
 export function PurgeUsers({ names, onClose }: PurgeUsersProps) {

@@ -36,7 +36,7 @@ const BASE = {
   canDelete: true
 } as const;
 
-/** The user's own webhooks, for the events with the channel of their kind. */
+/** The user's own webhooks: they receive the events for which the user chose their channel. */
 export const OWN_WEBHOOKS: Entity = {
   ...BASE,
   name: 'webhooks',

@@ -16,7 +16,7 @@ interface SuspendDialogProps {
   onClose: () => void;
 }
 
-/** Dialog that suspends a session: when it comes back, and what is saved before. */
+/** Dialog that suspends a session: when it resumes, and what it saves first. */
 export function SuspendDialog({ session, onClose }: SuspendDialogProps) {
   const { t } = useTranslation();
   const [form] = Form.useForm<Values>();

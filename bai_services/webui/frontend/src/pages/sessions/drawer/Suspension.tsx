@@ -5,7 +5,7 @@ import { ErrorNotice } from '../../../components/ErrorNotice';
 import { formatSeconds, formatTime, useNow } from '../../../components/time';
 import { suspensionQuery, useResumeSession, type Session } from '../../../data/sessions/sessions';
 
-/** A suspended session, or one that is being saved: countdown, what was saved, and until when. */
+/** State of a suspension: time left for saving, what was saved, and when the home is deleted. */
 export function Suspension({ session }: { session: Session }) {
   const { t, i18n } = useTranslation();
   const { data, error, refetch } = useQuery(suspensionQuery(session));
