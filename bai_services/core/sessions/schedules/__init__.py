@@ -1,1 +1,1 @@
-"""Schedules: set times at which sessions of a user start and stop."""
+"""Schedules: times at which sessions of a user start and stop automatically."""
