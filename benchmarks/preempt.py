@@ -1,9 +1,9 @@
 """Measure preemption: `python -m benchmarks.preempt` prints a JSON object.
 
 ``decision_ms``: the time to choose the victims of a gang of 8 kernels with 8 GPUs each, among
-10,000 running sessions. ``freed_to_started_seconds``: the time from the request of a session, for
-which another one must be stopped with a grace of 5 s, until it is placed; through a manager with a
-database, without a Hub.
+10,000 running sessions. ``requested_to_placed_seconds``: the time from the moment when a pending
+session needs the preemption of another one until it is placed, including the grace of 5 s. It is
+measured on a manager with a database, without a Hub.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ def main() -> None:
         "running": arguments.running,
         "decision_ms": round(statistics.median(wall for wall, _ in decisions), 2),
         "decision_cpu_ms": round(statistics.median(cpu for _, cpu in decisions), 2),
-        "freed_to_started_seconds": round(asyncio.run(_seconds_until_placed()), 2),
+        "requested_to_placed_seconds": round(asyncio.run(_seconds_until_placed()), 2),
     }
     print(json.dumps(result))
 
 
 def _decision(count: int, seed: int) -> tuple[float, float]:
-    """Return the time to choose victims for a gang, and its CPU time, in milliseconds.
+    """Return the wall time and the CPU time to choose victims for a gang, in milliseconds.
 
-    The group has no free GPU. The columns of the running sessions exist, as after earlier passes.
+    The group has no free GPU. A first plan fills the table of candidates, as earlier passes do.
     """
     queue = Queue(_world(count, seed))
     queue.apply(Changes(pending=[_gang(7), _gang(8)]))
@@ -98,7 +98,7 @@ def _gang(kernels: int) -> PendingSession:
 
 
 async def _seconds_until_placed() -> float:
-    """Return the seconds until a session is placed for which another one is preempted."""
+    """Return the seconds until the placement of a session for which another one is preempted."""
     await warm_up()
     with tempfile.TemporaryDirectory(prefix="bai-bench-") as home:
         url = f"sqlite+aiosqlite:///{home}/bai.sqlite"
@@ -107,8 +107,8 @@ async def _seconds_until_placed() -> float:
 
 
 async def _preempt_once(manager: Manager) -> float:
-    orders = Commands(await make_world(manager, manager.clock))  # type: ignore[arg-type]
-    await orders.queue(pending=_CORES + 1, agents=1)
+    commands = Commands(await make_world(manager, manager.clock))  # type: ignore[arg-type]
+    await commands.queue(pending=_CORES + 1, agents=1)
     async with manager.database.write() as tx:
         options = {"preemption": {"enabled": True, "grace": _GRACE_SECONDS}}
         await tx.execute(sa.update(resource_groups).values(scheduler_opts=options))
@@ -143,7 +143,7 @@ async def _preempt_once(manager: Manager) -> float:
 
 
 def _world(count: int, seed: int) -> Snapshot:
-    """Return a group in which each GPU is used by a session of low priority."""
+    """Return a group in which sessions of low priority use all GPUs."""
     rng = random.Random(seed)
     agents, sessions = [], []
     for n in range(-(-count // _GPUS)):
@@ -188,8 +188,12 @@ def _scopes(user: str) -> tuple[Scope, ...]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.preempt", description=__doc__)
-    parser.add_argument("--running", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--running", type=int, default=10_000, help="number of running sessions (%(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="number of measured decisions (%(default)s)"
+    )
     return parser
 
 

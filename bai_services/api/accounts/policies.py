@@ -12,7 +12,7 @@ from bai_services.core.accounts import records
 from bai_services.core.apps.shares import Sharing
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.scheduling.caps import MAX_PENDING_SESSIONS
-from bai_services.core.sessions.schedules.records import MAX_SCHEDULES
+from bai_services.core.sessions.schedules.records import DEFAULT_MAX_SCHEDULES
 from bai_services.manager.accounts.policies import Policies
 
 from ..base import APIHandler, operation
@@ -65,7 +65,7 @@ class UserPolicyChange(Body):
     total_resource_slots: SlotsInput = {}
     max_concurrent_sessions: Count | None = None
     max_pending_sessions: Count | None = MAX_PENDING_SESSIONS
-    max_schedules: Count | None = MAX_SCHEDULES
+    max_schedules: Count | None = DEFAULT_MAX_SCHEDULES
 
 
 class NewUserPolicy(UserPolicyChange):

@@ -1,4 +1,4 @@
-"""Purge of a user: what happens to the user's folders, and the anonymous rest of the account."""
+"""Purge of a user: what happens to the user's folders, and the anonymous account that remains."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PurgeOptions:
-    """The fate of the user's folders, and of those that are shared with others.
+    """What happens to the user's folders; ``shared_folders`` are those that others can use too.
 
-    ``new_owner``: id, user name or e-mail address; empty: the caller.
+    ``new_owner``: id, user name or e-mail address of the new owner; empty: the caller.
     """
 
     folders: Fate = Fate.TRANSFER
@@ -44,7 +44,7 @@ class OwnedFolder:
 
 @dataclass(frozen=True, slots=True)
 class PurgedUser:
-    """The rest of a purged account; the deletions and transfers continue in the background."""
+    """A purged account; the deletions and transfers of its folders continue in the background."""
 
     id: str
     username: str
@@ -79,9 +79,10 @@ def fate_of(folder: OwnedFolder, options: PurgeOptions) -> Fate | None:
 
 
 def name_after_transfer(name: str, username: str, taken: Collection[str]) -> str:
-    """Return the folder's name at the new owner, who already has folders with the names ``taken``.
+    """Return the folder's name after the transfer to an owner who has folders named ``taken``.
 
-    The name begins with the old owner's if it is taken or would auto-mount the folder.
+    The old owner's user name is added as a prefix if the name is taken, or if the folder would be
+    mounted automatically.
     """
     if not is_auto_mounted(name) and name not in taken:
         return name

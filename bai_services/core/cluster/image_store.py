@@ -26,7 +26,7 @@ MIN_UNUSED_SECONDS = 3600
 class ImagePull:
     """The request to pull an image to an agent, and its progress.
 
-    ``percent`` is None while no size is known. ``message`` is the reason of a failure.
+    ``percent`` is None while the size is unknown. ``message`` is the reason of a failure.
     """
 
     id: str
@@ -58,7 +58,7 @@ class ImageOnAgent:
 
 @dataclass(frozen=True, slots=True)
 class AgentImages:
-    """The images that an agent has reported: the digest by name, empty if it is unknown."""
+    """The images that an agent has reported; ``digests`` has "" for an unknown digest."""
 
     agent_id: str
     resource_group: str
@@ -87,7 +87,7 @@ def digest_state(registered: str, on_agent: str) -> bool | None:
 
 
 def lacks(agent: AgentImages, image: str, architecture: str, digest: str) -> bool:
-    """Return whether an image must be pulled to an agent: it can run it, but lacks that version."""
+    """Return whether an agent can run an image, but does not have the version ``digest`` of it."""
     if agent.engine != "docker" or agent.architecture != architecture:
         return False
     if image not in agent.digests:
@@ -101,8 +101,8 @@ def choose_evictions(
     """Return the ids of the images to remove, the least recently used one first.
 
     Images are removed until at most ``limit_bytes`` are used. Images that have containers, were
-    used within ``MIN_UNUSED_SECONDS``, or were never used by bai-hub, are kept. Layers that images
-    share make the estimate too large, so measure again after the removal.
+    used within ``MIN_UNUSED_SECONDS``, or were never used by bai-hub, are kept. The removal can
+    free less than estimated, because images share layers; measure again afterwards.
     """
     candidates = [
         (image.last_used, image.id, image.size_bytes)

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Channel(StrEnum):
-    """``webhook`` and ``slack`` are the user's own webhooks of these kinds."""
+    """``webhook``: the user's own webhooks of kind ``json``; ``slack``: those of kind ``slack``."""
 
     WEB = "web"
     MAIL = "mail"
@@ -39,8 +39,10 @@ class EventName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """``is_urgent``: quiet hours and digests do not delay it. ``defaults``: channels of users who
-    have not chosen any for this event. ``is_for_administrators``: only superadmins receive it.
+    """A kind of event. ``defaults``: the channels of users who have not chosen any for it.
+
+    ``is_urgent``: quiet hours and digests do not delay it. ``is_for_administrators``: only
+    superadmins receive it.
     """
 
     name: EventName
@@ -71,7 +73,7 @@ EVENTS: Mapping[EventName, EventType] = {
         EventType(N.AGENT_LOST, _MAIL, is_urgent=True, is_for_administrators=True),
         EventType(N.DISK_FULL, _MAIL, is_urgent=True, is_for_administrators=True),
         EventType(N.STORAGE_HOST_UNREACHABLE, _MAIL, is_urgent=True, is_for_administrators=True),
-        # No mail: it could not be sent.
+        # Not by mail, which would fail.
         EventType(N.MAIL_FAILING, _WEB, is_for_administrators=True),
     )
 }

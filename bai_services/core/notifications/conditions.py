@@ -10,8 +10,8 @@ from ..coded_text import CodedText, TextTemplate
 from .catalogue import EventName
 from .events import Audience, Event
 
-# A condition must not hold for this time before it raises an event again, so that a value that
-# changes around a limit does not raise many events.
+# A condition raises its next event only if it has not held for this time in between, so that a
+# value that fluctuates around a limit does not raise many events.
 REARM_AFTER = timedelta(minutes=10)
 # The same for warnings before the end of a session, which users can extend.
 REARM_WARNING_AFTER = timedelta(minutes=1)
@@ -19,9 +19,10 @@ REARM_WARNING_AFTER = timedelta(minutes=1)
 PENDING_LONG = timedelta(hours=1)
 QUOTA_PERCENT = 90
 FREE_DISK_PERCENT = 5
-# A mail that has failed this many times means that mails cannot be delivered.
+# Mails are considered undeliverable when one of them has failed this many times.
 FAILED_MAIL_ATTEMPTS = 3
-# Warnings before a time limit of a policy ends a session, at most this part of the limit before.
+# When to warn before a time limit of a policy ends a session, as (time, divisor): this time before
+# the end, but not earlier than limit / divisor before it.
 _POLICY_WARNINGS = ((timedelta(minutes=30), 2), (timedelta(minutes=5), 10))
 
 
@@ -49,10 +50,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ConditionChanges:
-    """``begun`` raise events. The keys in ``holding`` were seen now; ``over`` are forgotten."""
+    """``begun``: the conditions that raise an event. ``over``: the keys to delete."""
 
     begun: tuple[Condition, ...]
-    holding: tuple[str, ...]
     over: tuple[str, ...]
 
 
@@ -64,8 +64,7 @@ def changes_of(
     """Compare the conditions that hold now with the stored ones.
 
     ``stored`` maps the key of a condition to the time at which it was last seen, and the time after
-    which it is over. Its key begins with the name of its event. Conditions of the events in
-    ``unknown`` could not be checked and remain as they are.
+    which it is over if it is not seen again.
     """
     by_key = {condition.key: condition for condition in found}
     begun = tuple(each for key, each in by_key.items() if key not in stored)
@@ -74,14 +73,15 @@ def changes_of(
         for key, (seen_at, rearm_after) in stored.items()
         if key not in by_key and now - seen_at >= rearm_after
     )
-    return ConditionChanges(begun, tuple(by_key), over)
+    return ConditionChanges(begun, over)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
     """The time at which a rule stops a running session unless it is used or extended.
 
-    ``limit_seconds`` is the time limit of a policy. A checker has its own ``warnings_seconds``.
+    ``limit_seconds``: the limit, if the rule is that of a policy. ``warnings_seconds``: the times
+    before the end at which an idle checker warns.
     """
 
     session_id: str
@@ -97,7 +97,7 @@ class SessionEnd:
 
 
 def warning_of(end: SessionEnd, now: datetime) -> EventName | None:
-    """Return the stage of the warning that is due: ``session-stops-now`` is the last one."""
+    """Return the stage of the warning that is due; ``session-stops-now`` is the last stage."""
     left = (end.ends_at - now).total_seconds()
     times = end.warnings_seconds or _policy_warnings(end.limit_seconds)
     if not times or left > max(times):
@@ -106,7 +106,7 @@ def warning_of(end: SessionEnd, now: datetime) -> EventName | None:
 
 
 def ending_conditions(ends: Iterable[SessionEnd], now: datetime) -> list[Condition]:
-    """Return the warnings that are due; of several rules for a session, that of the first end."""
+    """Return the warnings that are due; for each session, only that of the earliest end."""
     first: dict[str, SessionEnd] = {}
     for end in ends:
         known = first.get(end.session_id)

@@ -1,4 +1,4 @@
-"""Events to be delivered, and to whom."""
+"""Events to be delivered, and their audiences."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ ADMINISTRATORS = Audience(role="superadmin")
 class Event:
     """An event to be delivered.
 
-    ``key`` identifies the event: a second event with the same key is ignored, so code that is
-    repeated after a crash raises it once. ``text`` must contain no secret. ``link`` is a path below
-    the web UI, such as ``sessions/ID``. ``domain`` is the domain to which the event belongs, for
-    webhooks of a domain; None: the installation.
+    ``key`` makes events idempotent: a second event with the same key is ignored, so code that is
+    repeated after a crash raises the event once. ``text`` must contain no secret. ``link`` is a
+    path below the web UI, such as ``sessions/ID``. ``domain`` is the domain to which the event
+    belongs, for webhooks of a domain; None: the installation.
     """
 
     key: str
@@ -85,7 +85,7 @@ def budget_warning(
 ) -> Event:
     """Return the event that a project has used ``percent`` of its budget of a period.
 
-    ``period`` identifies the period: each percentage is reported once in it.
+    ``period`` identifies the period; each percentage is reported once per period.
     """
     text = TextTemplate.NOTICE_BUDGET.text(name=name, percent=percent)
     audience = Audience(project_id=project_id)

@@ -51,8 +51,8 @@ class NotificationSettingsView:
 class Webhook:
     """A webhook of the caller (``is_own``), of a domain, or of the installation.
 
-    The URL may contain a secret and is not returned; ``host`` is its host. ``suspended_at``: the
-    time since when the endpoint is not called because it did not respond.
+    The URL may contain a secret and is not returned; ``host`` is its host. ``suspended_at``: since
+    when the endpoint is no longer called, because too many calls failed; None: it is called.
     """
 
     id: str
@@ -75,7 +75,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedWebhook(Webhook):
-    """A new webhook, with the secret of its signatures, which is returned only once."""
+    """A new webhook with the secret that signs its requests; the secret is returned only once."""
 
     secret: str
 
@@ -88,7 +88,7 @@ class WebhookSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookDelivery:
-    """A delivery to a webhook, which is pending, delivered or given up."""
+    """A delivery to a webhook; ``status``: pending, delivered or given-up."""
 
     id: str
     created_at: datetime

@@ -27,7 +27,7 @@ _CANCELLED_BY_MANAGER = frozenset(
         TextTemplate.DEPENDENCY_ENDED,
     )
 )
-# Statuses whose changes can be reported.
+# A change to one of these statuses can be reported.
 REPORTED = (Status.RUNNING, Status.TERMINATED, Status.CANCELLED, Status.ERROR)
 
 _TEXTS = {
@@ -42,7 +42,7 @@ def event_of(
 ) -> tuple[EventName, CodedText] | None:
     """Return the event for a change to ``status`` and its text; None if it is not reported.
 
-    What the owner has requested is not reported.
+    The end of a session is not reported if the owner requested it.
     """
     code = "" if reason is None else reason.code
     match status:

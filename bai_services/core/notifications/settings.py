@@ -19,9 +19,10 @@ DEFAULT_DIGEST_TIME = "08:00"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationSettings:
-    """Without ``quiet_starts`` and ``quiet_ends``, there are no quiet hours.
+    """If ``quiet_starts`` and ``quiet_ends`` are empty, there are no quiet hours.
 
-    ``channels`` contains the events for which the user has chosen channels.
+    ``channels``: the chosen channels by event; events for which the user has not chosen any are
+    missing.
     """
 
     language: str = "en"

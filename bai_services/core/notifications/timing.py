@@ -15,7 +15,7 @@ from ..user_input import shown
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 _DAY = timedelta(days=1)
 _HOUR_SECONDS = 3600
-# Mails that are neither urgent nor in a digest: at most one to each user in this time.
+# A user gets at most one mail in this time, except for urgent events.
 MAIL_INTERVAL_SECONDS = 60
 
 
@@ -27,7 +27,7 @@ class Digest(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QuietHours:
-    """The time of each day from ``starts`` until before ``ends``, by the clocks of ``zone``.
+    """The time of each day from ``starts`` (included) to ``ends`` (excluded) in ``zone``.
 
     The period includes midnight if ``ends`` is not after ``starts``.
     """
@@ -43,9 +43,9 @@ class QuietHours:
         return clock >= self.starts or clock < self.ends
 
     def end(self, at: datetime) -> datetime:
-        """Return the first time from ``at`` that is not in the quiet hours.
+        """Return the first time, not before ``at``, that is outside the quiet hours.
 
-        The clocks decide: if they are set back into the quiet hours, these begin again.
+        If clocks are set back into the quiet hours, the quiet hours begin again.
         """
         if not self.includes(at):
             return at
@@ -60,8 +60,8 @@ def mail_time(
 ) -> datetime:
     """Return when the mail for an event that is not urgent is sent.
 
-    Events with the same result are in one mail. Hourly digests are sent at full hours (UTC), daily
-    ones at ``daily_at`` of the user's clock, and both not before the end of the quiet hours.
+    Events with the same result are sent in one mail. Hourly digests are sent at full hours (UTC),
+    daily digests at ``daily_at`` in ``zone``; all mails wait for the end of the quiet hours.
     """
     match digest:
         case Digest.NONE:
@@ -92,7 +92,7 @@ def _next_multiple(at: datetime, seconds: int) -> datetime:
 
 
 def _next_daily(at: datetime, daily_at: time, zone: ZoneInfo) -> datetime:
-    """Return the first time after ``at`` at which the clocks show ``daily_at``, once a day."""
+    """Return the first daily time after ``at``; if clocks show it twice, only the first counts."""
     return min(
         each for each in _instants(_days_around(at, zone), daily_at, zone, (0,)) if each > at
     )
@@ -108,7 +108,7 @@ def _instants(
 ) -> list[datetime]:
     """Return the times at which clocks show ``clock`` on these days.
 
-    Where clocks are set forward over it, return the time of this change.
+    If clocks are set forward and skip it, the result has the time of that change instead.
     """
     chosen = tuple(folds)
     return [_instant(day, clock, zone, fold) for day in days for fold in chosen]
@@ -119,14 +119,14 @@ def _instant(day: date, clock: time, zone: ZoneInfo, fold: int) -> datetime:
     found = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
     if found.astimezone(zone).replace(tzinfo=None) == wall:
         return found
-    # The clocks never show this time: the change lies between the readings with the offsets after
-    # and before it.
+    # The clocks skip this time. The change lies between the two times that result from the offset
+    # after the change (fold=1) and the offset before it (fold=0).
     first = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
     return _clock_change(first, wall.replace(tzinfo=zone, fold=0).astimezone(UTC), zone)
 
 
 def _clock_change(low: datetime, high: datetime, zone: ZoneInfo) -> datetime:
-    """Return the first second with another offset from UTC than at ``low``, up to ``high``."""
+    """Return the first second up to ``high`` whose offset from UTC differs from that of ``low``."""
     low = low.astimezone(UTC).replace(microsecond=0)
     high = high.astimezone(UTC)
     before = low.astimezone(zone).utcoffset()

@@ -11,10 +11,10 @@ from typing import Any
 MAX_OWN_WEBHOOKS = 5
 MAX_WEBHOOKS = 200
 MAX_NAME_CHARS = 64
-# A webhook with this many deliveries that wait gets no further ones.
+# A webhook with this many pending deliveries gets no new ones.
 MAX_PENDING_DELIVERIES = 1000
-# An endpoint is suspended after this many failed attempts in a row, if the first of them is at
-# least this long ago.
+# An endpoint is suspended after this many failed attempts in a row, if the first of them was at
+# least ``SUSPENDED_AFTER`` ago.
 SUSPENDED_AFTER_FAILURES = 10
 SUSPENDED_AFTER = timedelta(hours=1)
 # A delivery is given up after this time.
@@ -28,7 +28,7 @@ TEST_EVENT = "test"
 
 
 class WebhookKind(StrEnum):
-    """``json``: our own payload. ``slack``: a text as Slack and compatible services accept it."""
+    """``json``: the format of bai-hub. ``slack``: that of Slack and compatible services."""
 
     JSON = "json"
     SLACK = "slack"
@@ -62,7 +62,7 @@ def payload(kind: WebhookKind, delivery_id: str, message: Message) -> bytes:
 
 
 def retry_at(created_at: datetime, attempts: int, now: datetime) -> datetime | None:
-    """Return the time of the next attempt after ``attempts`` failed ones; None: give up."""
+    """Return the time of the next attempt after ``attempts`` failures; None: give up."""
     delay = min(FIRST_RETRY * (1 << min(attempts - 1, 10)), MAX_RETRY)
     return None if now + delay - created_at > DELIVERY_LIFETIME else now + delay
 
@@ -93,5 +93,5 @@ def _slack(message: Message) -> dict[str, Any]:
 
 
 def _escaped(text: str) -> str:
-    """Return text in which Slack finds no link, mention or channel: ``<!everyone>``."""
+    """Escape text, so that Slack finds no link, mention or channel in it: ``<!everyone>``."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

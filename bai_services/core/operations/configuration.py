@@ -40,7 +40,7 @@ class SettingDefinition:
 class ChangeableSetting(SettingDefinition):
     """A setting that can also be set in the database.
 
-    ``field`` is its field in ``Settings``. No such setting can lock administrators out.
+    ``field`` is its field in ``Settings``. None of these settings can lock administrators out.
     """
 
     field: str = ""
@@ -133,7 +133,7 @@ def configured(environ: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A value that an administrator has set."""
+    """The value of a setting that an administrator has set in the database."""
 
     variable: str
     value: str
@@ -143,10 +143,11 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class SettingState:
-    """A setting with its value: None for a secret, and if it is not set and has no fixed default.
+    """A setting with its current value.
 
-    ``value`` is in force in this process, ``stored`` is set in the database. They differ
-    (``needs_restart``) until the manager is restarted.
+    ``value`` is in force in this process. It is None for a secret, and for a setting that is not
+    set and has no fixed default. ``stored`` is the value in the database. If they differ, a restart
+    of the manager is needed (``needs_restart``).
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Advance reservations: agents that are held for the sessions of a project in a period.
 
-A reservation holds whole agents. They are chosen when it is booked, so that the booking is feasible
-for certain as far as reservations are concerned. Other sessions do not start on these agents in the
-period, and before it only if they certainly end in time: their maximum run time is enforced.
+A reservation holds whole agents. They are chosen when it is booked, so no two reservations hold the
+same agent at the same time. During the period, other sessions do not start on these agents. Before
+it, they start there only if their maximum run time, which is enforced, ends before the period.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from .caps import Scope
 from .maintenance import Restriction
 from .placement import AgentState
 
-MAX_NAME_CHARS = 64
 MAX_NODES = 1000
 MAX_RESERVATIONS = 500
 MAX_MEMBERS = 200
 # How far ahead the start may be, and the longest period.
 MAX_AHEAD = timedelta(days=90)
 MAX_PERIOD = timedelta(days=30)
-# A reservation that nobody uses expires at this time after its start.
+# A reservation that nobody uses expires this long after its start.
 DEFAULT_GRACE_SECONDS = 1800
 MAX_GRACE_SECONDS = 24 * 3600
-# Reservations that ended longer ago are removed when another one is created.
+# Reservations that ended longer ago than this are removed when another one is created.
 KEPT_AFTER_END = timedelta(days=90)
 
 
@@ -43,7 +42,7 @@ class ReservationState(StrEnum):
     EXPIRED = "expired"
 
 
-# States in which a reservation holds its agents or may still do so.
+# States in which a reservation holds its agents, or can still be approved.
 OPEN_STATES = (ReservationState.REQUESTED, ReservationState.APPROVED)
 
 
@@ -51,9 +50,9 @@ OPEN_STATES = (ReservationState.REQUESTED, ReservationState.APPROVED)
 class AdvanceReservation:
     """A reservation of ``nodes`` agents of a resource group, each with at least ``resources``.
 
-    ``users``: the members of the project that may use it; all members if empty. ``agents``: those
-    that are held, or would be held if it were approved now. ``used_at``: when a session of a member
-    was first found on these agents in the period.
+    ``users``: the members of the project who may use it; all members if empty. ``agents``: those
+    that are held, or were chosen at the request (an approval chooses them again). ``used_at``: when
+    a session of a member was first found on these agents in the period.
     """
 
     id: str
@@ -105,7 +104,7 @@ class HeldAgents:
             return False
         if now >= self.starts_at or max_run_seconds is None:
             return True
-        # A subtraction, because the end of a very long run time may be no valid time.
+        # ``now`` plus a very long run time could be out of range, so subtract instead.
         return timedelta(seconds=max_run_seconds) > self.starts_at - now
 
 
@@ -118,10 +117,10 @@ def held_restriction(
     scopes: Collection[Scope],
     reservation_id: str = "",
 ) -> Restriction | None:
-    """Return the restriction of a session by reservations; None if there is none.
+    """Return the agents to which reservations restrict a session; None: no restriction.
 
-    ``agents`` are those of the resource group. A session that names a reservation runs only on its
-    agents. The text is about the reservation that withholds the most agents.
+    ``agents`` are those of the resource group. A session that names a reservation runs only on the
+    agents of the reservation. The text names the reservation that withholds the most agents.
     """
     allowed, text, most = set(agents), None, 0
     for one in held:
@@ -179,7 +178,7 @@ def check_period(starts_at: datetime, ends_at: datetime, now: datetime, grace_se
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """An approved reservation that others must not overlap."""
+    """An approved reservation, with which another one must not share agents at the same time."""
 
     agents: frozenset[str]
     starts_at: datetime
@@ -198,8 +197,8 @@ def choose_agents(
 ) -> tuple[str, ...]:
     """Return the agents to hold for a reservation.
 
-    ``busy_until``: when the last session of an agent certainly ends; None: unknown. Agents that are
-    certainly free at the start come first, then those with the fewest devices.
+    ``busy_until``: the latest time at which the sessions of an agent end; None: unknown. Agents
+    that are certainly free at the start are preferred, then agents with few devices.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Growth and shrinking of elastic sessions, as a pure function of their group's state.
 
-Waiting sessions come first: while any waits for capacity, no session grows, and elastic sessions
-shrink if one of the waiting sessions then starts. They never shrink in vain. Under a constant load
-the first call returns all changes, and the next one returns none.
+Waiting sessions come first: while any session waits for capacity, no session grows. Elastic
+sessions shrink only if a waiting session can then start. Under a constant load, the first call
+returns all changes and the next call returns none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..resources import ResourceSlots
 from ..sessions.resizing import step_of
 from .caps import SESSIONS, Scope
 
-# Maximum number of waiting sessions that one call considers, in the order of the queue.
+# Maximum number of waiting sessions that one call of ``decide`` considers, in queue order.
 MAX_WAITING = 20
 
 
@@ -22,8 +22,8 @@ MAX_WAITING = 20
 class ElasticSession:
     """A running session that may be resized between ``minimum`` and ``preferred``.
 
-    ``devices`` maps its share slots to the device. ``may_grow``, ``may_shrink``: false for some
-    time after a change, and while a resize is in progress.
+    ``devices`` maps each of its share slots to a device id. ``may_grow`` and ``may_shrink`` are
+    false while a resize is in progress, and for some time afterwards.
     """
 
     id: str
@@ -43,7 +43,10 @@ class ElasticSession:
 
 @dataclass(frozen=True, slots=True)
 class FreeAgent:
-    """Free amounts of an agent: of its plain slots, and in thousandths of each healthy device."""
+    """Free amounts of an agent: of its plain slots, and of each healthy device in thousandths.
+
+    ``families``: the family of each device.
+    """
 
     id: str
     slots: Mapping[str, int]
@@ -56,8 +59,8 @@ class WaitingSession:
     """A session that waits for capacity or quota.
 
     ``agents``: those on which it may run. ``share`` is the slot of its device share, "" if it needs
-    none. ``is_plain``: it has one kernel and no other device slots; sessions do not shrink for one
-    that is not plain.
+    none. ``is_plain``: it has one kernel and no other device slots. Sessions shrink only for plain
+    sessions.
     """
 
     id: str
@@ -128,9 +131,8 @@ def decide(
 ) -> list[Resizing]:
     """Return the new sizes of the elastic sessions of a group.
 
-    ``headroom`` has what each scope may still use, only of slots that it limits. ``waiting`` is in
-    the order of the queue. Of the waiting sessions, each may take what is free, so that later ones
-    do not count on it.
+    ``headroom``: what each scope may still use of the slots that it limits. ``waiting`` is in the
+    order of the queue. Each waiting session takes its resources, so later ones cannot use them.
     """
     state = _State(sessions, agents, headroom)
     if not waiting:
@@ -153,8 +155,9 @@ def decide(
 
 
 def _with_space(state: _State, session: WaitingSession) -> _State | None:
-    """Return the state in which a waiting session has started, with the least shrinking; None if
-    it cannot start.
+    """Return the state after the start of a waiting session, with the smallest loss of the others.
+
+    Return None if it cannot start.
     """
     best: tuple[float, str, str, _State] | None = None
     for agent_id in sorted(session.agents & state.agents.keys()):
@@ -169,7 +172,7 @@ def _with_space(state: _State, session: WaitingSession) -> _State | None:
 
 
 def _places(agent: FreeAgent, session: WaitingSession) -> list[str]:
-    """Return the devices of an agent on which a session's share may be; [""] without a share."""
+    """Return the devices of an agent that can hold a session's share; [""] without a share."""
     if not session.share:
         return [""]
     family = session.share.partition(".")[0]
@@ -207,7 +210,7 @@ def _fit(tried: _State, session: WaitingSession, agent_id: str, place: str) -> b
 
 
 def _free_up(tried: _State, candidates: list[ElasticSession], slot: str, missing: int) -> bool:
-    """Shrink candidates, the largest surplus first, by ``missing``; return whether it sufficed."""
+    """Shrink candidates by ``missing`` in total, the largest surplus first; return the success."""
     ranked = sorted(candidates, key=lambda s: (-tried.surplus(s, slot), s.id))
     for session in ranked:
         if missing <= 0:
@@ -221,7 +224,7 @@ def _free_up(tried: _State, candidates: list[ElasticSession], slot: str, missing
 
 
 def _loss(before: _State, after: _State) -> float:
-    """Return the sum of the parts of their size that sessions lose, and a small amount per session
+    """Return the sum of the fractions that sessions lose of their slots, plus 0.01 for each session
     that is resized.
     """
     loss = 0.0
@@ -233,7 +236,7 @@ def _loss(before: _State, after: _State) -> float:
 
 
 def _grown(state: _State) -> list[Resizing]:
-    """Return the sizes after growth into what is free, the relatively smallest sessions first."""
+    """Return the new sizes of sessions that grow; those with the smallest fraction grow first."""
     order = sorted(
         (s for s in state.sessions.values() if s.may_grow), key=lambda s: (_fraction(s), s.id)
     )
@@ -245,7 +248,6 @@ def _grown(state: _State) -> list[Resizing]:
                 preferred - size,
                 state.free.get((session.agent_id, place), 0),
                 *(n for s in session.scopes if (n := state.left.get((s, slot))) is not None),
-                preferred - size,
             )
             if room < preferred - size:
                 room = room // step * step
@@ -257,7 +259,7 @@ def _grown(state: _State) -> list[Resizing]:
 
 
 def _fraction(session: ElasticSession) -> float:
-    """Return how much of its preferred size a session has, in the slot where it has the least."""
+    """Return the fraction of its preferred size that a session has: the minimum of its slots."""
     return min(
         (session.size.get(slot, 0) / n for slot, n in session.preferred.items()), default=1.0
     )

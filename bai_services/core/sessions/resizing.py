@@ -1,4 +1,4 @@
-"""Resizing a running session: which changes are possible, and the amounts to hold."""
+"""Resizing of a running session: which changes are possible, and which amounts it holds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..resources import (
     slot_type,
 )
 
-# Variables with which MPS limits a program when it starts; the limit cannot be changed later.
+# Prefix of the variables with which MPS limits a program; the limit is fixed when it starts.
 MPS_PREFIX = "CUDA_MPS_"
 
 
@@ -65,7 +65,10 @@ class HeldAmount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KernelLimits:
-    """How the devices of a kernel are limited, and the memory that it uses (None: unknown)."""
+    """How the devices of a kernel are limited, and the memory that it uses (None: unknown).
+
+    ``levels``: the enforcement level of each device family.
+    """
 
     levels: Mapping[str, str]
     has_mps: bool = False
@@ -159,7 +162,7 @@ def _check_share(slot: str, after: int, held: Iterable[HeldAmount], limits: Kern
 
 
 def memory_in_use(used: int, wanted: int) -> Conflict:
-    """Return the error for memory that would be less than a session uses."""
+    """Return the error for a new amount of memory that is less than the session uses."""
     used_text = f"{used / 2**20:.0f}m"
     return Conflict(
         f"the session uses {used_text} of memory, more than mem={format_amount(MEM, wanted)}; "
@@ -190,8 +193,7 @@ def check_elasticity(minimum: ResourceSlots, preferred: ResourceSlots, kernels: 
     """Raise ``InvalidRequest`` if a session cannot be resized between two sizes."""
     if kernels > 1 and minimum != preferred:
         raise InvalidRequest(
-            "a cluster session is not resized, so that its minimum must equal the requested "
-            "resources",
+            "a cluster session is not resized, so its minimum must equal the requested resources",
             field="minimum_resources",
         )
     for slot in sorted({*minimum, *preferred}):
@@ -200,8 +202,8 @@ def check_elasticity(minimum: ResourceSlots, preferred: ResourceSlots, kernels: 
             continue
         if not is_resizable(slot) or high > SHARE_UNIT and slot not in (CPU, MEM):
             raise InvalidRequest(
-                f"{slot} cannot be changed while a session runs, so that its minimum must equal "
-                "the requested amount",
+                f"{slot} cannot be changed while a session runs, so its minimum must equal the "
+                "requested amount",
                 field="minimum_resources",
                 slot=slot,
             )
@@ -215,8 +217,8 @@ def check_elasticity(minimum: ResourceSlots, preferred: ResourceSlots, kernels: 
 
 
 def step_of(slot: str) -> int:
-    """Return the smallest change of a slot by which elastic sessions grow: a whole core, 256 MiB,
-    or the step of shares.
+    """Return the step in which elastic sessions are resized: a whole core, 256 MiB, or the step of
+    shares.
     """
     if slot == MEM:
         return 2**28

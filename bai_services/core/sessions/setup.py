@@ -1,7 +1,7 @@
 """Session setups: variables, secrets, dotfiles and bootstrap scripts of users and projects.
 
-A session gets the setup of its project, then that of its owner, then its own variables; the later
-one takes precedence. Bootstrap scripts do not replace each other: that of the project runs first.
+A session gets the setup of its project, then that of its owner, then its own variables; later ones
+take precedence. Bootstrap scripts do not replace each other: the script of the project runs first.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ FIXED_VARIABLES = frozenset({"HOME", "USER", "LOGNAME", "PATH"})
 RESERVED_DOTFILES = frozenset(
     {".terminfo", ".jupyter", ".ssh", ".ssh/authorized_keys", ".local", ".config", ".bai"}
 )
-# A shorter text occurs in most logs, so masking it would make them unreadable.
+# A shorter secret would match text in most logs, and masking it would make them unreadable.
 MIN_MASKED_CHARACTERS = 4
-# The longest lines of secrets are masked; this bounds the time for a log.
+# Only this many lines of secrets, the longest ones, are masked: it bounds the time for a log.
 MAX_MASKED_LINES = 500
 MASK = "********"
 # Path of the file with variables and scripts in the container.
@@ -144,7 +144,7 @@ class SessionSetup:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SessionSetup:
-        """Parse the result of ``to_json``; raise KeyError, TypeError or ValueError if it is not."""
+        """Parse the result of ``to_json``; raise KeyError, TypeError or ValueError if invalid."""
         return cls(
             variables={str(k): str(v) for k, v in data["variables"].items()},
             secret_names=tuple(map(str, data["secret_names"])),
@@ -183,8 +183,8 @@ def combine(
 
     ``setups`` are pairs of an origin and its setup with decrypted values, in ascending precedence.
     ``environ`` is the environment that the session itself requests, and ``secret_names`` are the
-    secret variables in it. The result contains the session's secret variables, but not its other
-    variables, which are part of the launch plan. Dotfiles that a mount would hide are left out.
+    names of secret variables in it. The result contains the secret variables of ``environ``, but
+    not the others, which are part of the launch plan. Dotfiles that a mount would hide are omitted.
     """
     variables: dict[str, Variable] = {}
     files: dict[str, Dotfile] = {}

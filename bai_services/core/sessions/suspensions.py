@@ -1,15 +1,15 @@
-"""Suspension of a session: it saves its state, stops, frees its resources and comes back later.
+"""Suspension of a session: it saves its state, stops, frees its resources and is resumed later.
 
 Before the stop, the session *prepares*: its server extension asks open pages to save, runs the hook
-of the user, and saves variables. The manager stops the session when it has reported the end of the
-preparation, and at the deadline in any case.
+of the user, and saves variables. The manager stops the session when it receives the report of the
+preparation, or at the deadline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -25,10 +25,10 @@ MAX_REPORT_CHARACTERS = 500
 
 
 class Purpose(StrEnum):
-    """What happens to a session after its preparation."""
+    """What happens to a session when its preparation ends."""
 
     SUSPEND = "suspend"  # it stops, and waits until it is resumed
-    REQUEUE = "requeue"  # it stops, and waits for resources at once
+    REQUEUE = "requeue"  # it stops, and returns to the queue immediately
     STOP = "stop"  # the code that requested the preparation stops it
 
 
@@ -107,20 +107,16 @@ def is_stop_due(deadline: datetime, is_reported: bool, now: datetime) -> bool:
     return is_reported or now >= deadline
 
 
-def is_expired(suspended_at: datetime, retention: timedelta, now: datetime) -> bool:
-    return now - suspended_at >= retention
-
-
 def keeps_home(before: Status, after: Status) -> bool:
-    """Return whether a transition ends the kernels of a session that continues later.
+    """Return whether the session's home stays on its agent after a transition.
 
-    Its home then stays on its agent.
+    It stays if the kernels have ended and the session continues later.
     """
     return before is Status.TERMINATING and after in (Status.SUSPENDED, Status.PENDING)
 
 
 def report_from_json(content: Mapping[str, Any]) -> PreparationReport:
-    """Return the report that a session sent, cut to the limits.
+    """Return the report that a session sent, truncated to the limits.
 
     The session is controlled by its user, so no value is trusted.
     """

@@ -1,9 +1,9 @@
-"""Budgets of projects: the amount that a project may spend in a period, and what follows.
+"""Budgets of projects: what a project may spend in a period, and what happens when it is spent.
 
-The rule: a budget compares the amount spent so far with its amount. Usage is charged as time
-passes, not in advance. With the mode ``block``, no session of the project starts once the whole
-amount is spent. Sessions that started before continue, so a project can spend more than its
-budget, unless ``stop_after_minutes`` limits how long they continue.
+The amount spent so far is compared with the amount of the budget. Usage is charged as time passes,
+not in advance. With the mode ``block``, no session of the project starts once the whole amount is
+spent. Sessions that started before continue, so a project can spend more than its budget;
+``stop_after_minutes`` limits for how long they continue.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Mode(StrEnum):
 class ProjectBudget:
     """A budget as shown to a caller.
 
-    ``spent`` is the cost of the current period until ``spent_at``, None before it is computed
-    first. ``period_start`` and ``period_end`` are the current period. ``blocked_at``: since when
-    the project may start no sessions; None: it may. ``stops_at``: when running sessions are
-    stopped.
+    ``spent`` is the cost of the current period until ``spent_at``; None: not computed yet.
+    ``period_start`` and ``period_end`` are the current period. ``blocked_at``: since when the
+    project may not start sessions; None: it may. ``stops_at``: when its running sessions are
+    stopped; None: they continue.
     """
 
     project_id: str
@@ -66,7 +66,7 @@ class ProjectBudget:
 
 @dataclass(frozen=True, slots=True)
 class BudgetEvent:
-    """A project has spent ``percent`` of its budget; ``is_blocked``: it may start no sessions."""
+    """A project has spent ``percent`` of its budget; ``is_blocked``: it may not start sessions."""
 
     at: datetime
     project_id: str
@@ -87,12 +87,12 @@ def month_of(at: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
 
 
 def reached_percent(percents: Iterable[int], spent: float, amount: float) -> int:
-    """Return the highest of these percentages that is spent, 0 if none is."""
+    """Return the highest of these percentages that has been reached, 0 if none has."""
     return max((p for p in percents if spent >= amount * p / 100), default=0)
 
 
 def is_blocked(mode: Mode, spent: float, amount: float) -> bool:
-    """Return whether no session of the project may start."""
+    """Return whether the project may not start sessions."""
     return mode is Mode.BLOCK and spent >= amount
 
 

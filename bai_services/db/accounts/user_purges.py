@@ -1,4 +1,4 @@
-"""Remove a user's data, except the row of the account and what statistics and audit refer to."""
+"""Remove the data of a user, except what statistics and the audit log refer to."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..tables.sessions import kernels, session_templates, sessions
 from ..tables.ssh_keys import ssh_keys
 from .checked_users import CheckedUser, lock_unchanged
 
-# Rows of these tables that have the id of the user in this column are deleted.
+# Rows in which one of these columns contains the id of the user are deleted.
 _OWNED = (
     keypairs.c.user_id,
     memberships.c.user_id,
@@ -44,7 +44,7 @@ _OWNED = (
     vfolder_invitations.c.inviter_id,
     app_shares.c.user_id,
 )
-# In these statuses, a task deletes the files or gives them to the next owner.
+# In these statuses, a background task deletes the files or transfers them to the new owner.
 _LEAVING = (VfolderStatus.DELETE_ONGOING, VfolderStatus.DELETE_COMPLETE, VfolderStatus.PERFORMING)
 
 
@@ -140,7 +140,7 @@ class UserPurgeStore:
             await record(tx, audit)
 
 
-# Columns of an ended session that its owner has written.
+# Columns of ended sessions that may contain data of the owner, with their values after a purge.
 _EMPTY: dict[str, Any] = {
     "environ": {},
     "startup_command": None,

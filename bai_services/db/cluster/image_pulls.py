@@ -1,4 +1,4 @@
-"""Store of pulls: requests to pull images to agents, with their progress."""
+"""Store of image pulls: requests to pull images to agents, with their progress."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _IS_OPEN = image_pulls.c.status.in_(sorted(OPEN_PULLS))
 
 @dataclass(frozen=True, slots=True)
 class PullWork:
-    """A pull that an agent must execute; with ``digest``, exactly that version."""
+    """A pull that an agent must execute; ``digest``: the required version, or "" for any."""
 
     id: str
     agent_id: str
@@ -62,7 +62,7 @@ class ImagePullStore:
             return await _LISTING.page(tx, _PULLS, query, ImagePull)
 
     async def agents(self, group: str | None = None) -> list[AgentImages]:
-        """Return the images of the agents that are not terminated, of one group or of all."""
+        """Return the images of the agents of one group, or of all; without terminated agents."""
         select = (
             sa.select(
                 agents.c.id,
@@ -92,7 +92,7 @@ class ImagePullStore:
             ]
 
     async def present(self, group: str) -> set[str]:
-        """Return the names of the images that an agent of a group has."""
+        """Return the names of the images that at least one live agent of a group has."""
         return {
             name
             for agent in await self.agents(group)
@@ -108,9 +108,9 @@ class ImagePullStore:
         before: datetime,
         audit: AuditEntry,
     ) -> None:
-        """Insert pulls of (image id, agent id) pairs; replace ended ones of the same pair.
+        """Insert pulls of (image id, agent id) pairs; replace ended pulls of the same pair.
 
-        Pulls that have ended before ``before`` are deleted.
+        Pairs that have an open pull are skipped. Pulls that ended before ``before`` are deleted.
         """
         async with self._db.write() as tx:
             await tx.execute(
@@ -160,10 +160,10 @@ class ImagePullStore:
         image: Mapping[str, Any] | None = None,
         audit: AuditEntry | None = None,
     ) -> None:
-        """Change a pull that has not ended, and the image after a completed pull.
+        """Change a pull that has not ended, and after a completed pull also the image.
 
-        ``image`` has ``digest`` (of the pulled image), ``registry_digest`` and ``size_bytes``. A
-        registered digest is kept: a tag that has moved in the registry does not replace it.
+        ``image`` has ``digest`` (of the pulled image), ``registry_digest`` and ``size_bytes``. An
+        image that already has a digest keeps it, even if its tag has moved in the registry.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Insert events, and raise the events of changes in the status history and of conditions."""
+"""Store of events: events of callers, of changes in the status history, and of conditions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..tables.notifications import (
 )
 from ..tables.sessions import sessions, status_history
 
-# Maximum number of changes of sessions that one transaction reads.
+# Maximum number of status changes that one transaction reads.
 MAX_CHANGES = 1000
 _POSITION_ID = 1
 
@@ -43,7 +43,7 @@ class EventStore:
 
     def __init__(self, database: Database) -> None:
         self._db = database
-        # Ids in the status history after the position whose events have been raised.
+        # Status changes after the stored position whose events have been raised: their ids.
         self._raised: set[int] = set()
 
     async def add(self, events: Sequence[Event]) -> None:
@@ -51,11 +51,11 @@ class EventStore:
             await raise_events(tx, events)
 
     async def raise_status_changes(self, settled_before: datetime) -> int:
-        """Raise the events of changes of sessions after the stored position; return their number.
+        """Raise the events of status changes after the stored position; return their number.
 
-        The position moves only over changes before ``settled_before``: a transaction that is
-        committed late may have a lower id than one before it. Later changes are read again.
-        The first call stores the newest id as position and raises nothing.
+        The position only moves past changes older than ``settled_before``, because a transaction
+        can commit after one with a higher id. Newer changes are read again by the next call. The
+        first call stores the newest id as position and raises nothing.
         """
         async with self._db.read() as tx:
             position = await tx.scalar(sa.select(notification_position.c.history_id))

@@ -80,8 +80,8 @@ class FanOutStore:
     async def fan_out(self, now: datetime, *, sends_mails: bool) -> set[str]:
         """Create the notifications and deliveries of the oldest new events.
 
-        Returns the users with new notifications in the web UI. An event and what follows from it
-        are written together, so a killed manager neither loses nor repeats any of it.
+        Return the ids of users with new notifications in the web UI. All rows that follow from an
+        event are written in one transaction, so a crash neither loses nor repeats any of them.
         """
         async with self._db.write() as tx:
             events = await _open_events(tx)
@@ -113,8 +113,8 @@ class FanOutStore:
             return {row["user_id"] for row in rows.notifications}
 
     async def remove_old(self, now: datetime) -> None:
-        """Remove old events with what belongs to them, finished deliveries, and the oldest
-        notifications of users who have too many.
+        """Remove old events with their notifications and deliveries, finished deliveries after a
+        time, and the oldest notifications of users who have too many.
         """
         ranked = sa.select(
             notifications.c.user_id,
@@ -148,7 +148,7 @@ class FanOutStore:
 class _Hooks:
     """Webhooks that can be called: those of users, by owner, and those of administrators.
 
-    ``pending`` is the number of deliveries that wait, by webhook.
+    ``pending``: the number of pending deliveries by webhook.
     """
 
     own: Mapping[str, Sequence[Any]]
@@ -164,7 +164,7 @@ async def _open_events(tx: AsyncConnection) -> list[StoredEvent]:
     events = [StoredEvent(**row) for row in found.mappings()]
     for number, event in enumerate(events):
         if event.user_id is None:
-            # It may have thousands of recipients, so it has a transaction of its own.
+            # It may have thousands of recipients, so it gets a transaction of its own.
             return events[: max(number, 1)]
     return events
 
@@ -272,7 +272,7 @@ def _delivery(webhook_id: str, event: StoredEvent, now: datetime, due: datetime)
 def _limited(
     deliveries: Sequence[dict[str, Any]], pending: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """Leave out the deliveries to webhooks for which too many already wait."""
+    """Return the deliveries without those to webhooks that have too many pending ones."""
     counts = defaultdict(int, pending)
     kept = []
     for delivery in deliveries:

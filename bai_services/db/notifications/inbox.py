@@ -33,7 +33,7 @@ from ..tables.notifications import (
 from .fan_out import SETTING_COLUMNS, settings_of
 
 MAX_USERS_PER_STEP = 50
-# Events in one mail; their number is in it if there are more.
+# Maximum number of events in one mail; the mail contains the number of the others.
 MAX_EVENTS_PER_MAIL = 50
 _URGENT = [name for name, event in EVENTS.items() if event.is_urgent]
 _COLUMNS = {
@@ -49,7 +49,7 @@ _LISTING = Listing(columns=_COLUMNS, default_sort=("-created_at", "id"))
 
 @dataclass(frozen=True, slots=True)
 class DueEvents:
-    """The events for the next mail to a user, the oldest first; ``more`` are not included."""
+    """The events for the next mail to a user, the oldest first; ``more``: how many are left out."""
 
     email: str
     settings: NotificationSettings
@@ -114,7 +114,7 @@ class InboxStore:
             await record(tx, audit)
 
     async def enqueue_due_mails(self, now: datetime, mail_of: Callable[[DueEvents], Mail]) -> int:
-        """Put one mail for each user with due events into the queue; return their number.
+        """Enqueue one mail for each user with due events; return the number of mails.
 
         The mail is inserted and its events are removed in one transaction.
         """

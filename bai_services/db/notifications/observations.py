@@ -1,4 +1,4 @@
-"""Read the facts from which conditions follow: ends of sessions, waits, quotas, agents, mails."""
+"""Conditions that follow from the database: ends of sessions, waits, quotas, agents, mails."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from bai_services.core.sessions.idle_checks.checkers import CheckerType
 from bai_services.core.sessions.lifecycle import SessionType, Status
 
 from ..database import Database
+from ..operations.periods import not_ended
 from ..sessions.idle_checks.results import checker_of
 from ..tables.accounts import (
     keypair_policies,
@@ -58,7 +59,7 @@ class ObservationStore:
         self._db = database
 
     async def conditions(self, now: datetime) -> list[Condition]:
-        """Return the conditions in the database that hold now."""
+        """Return the conditions that hold now according to the database."""
         async with self._db.read() as tx:
             ends = [*await _checker_ends(tx, now), *await _policy_ends(tx, now)]
             return [
@@ -73,7 +74,7 @@ class ObservationStore:
 
 
 async def _checker_ends(tx: AsyncConnection, now: datetime) -> list[SessionEnd]:
-    """Return the ends that idle checkers have announced."""
+    """Return the ends of sessions that idle checkers have announced."""
     checks, checkers = session_idle_checks.c, idle_checkers.c
     rows = (
         sa.select(*_SESSION, checks.ends_at, checks.rule, checks.keep_alives)
@@ -116,7 +117,7 @@ async def _checker_ends(tx: AsyncConnection, now: datetime) -> list[SessionEnd]:
 
 
 async def _policy_ends(tx: AsyncConnection, now: datetime) -> list[SessionEnd]:
-    """Return the ends by the idle timeouts and maximum lifetimes of keypair policies."""
+    """Return the ends of sessions by idle timeouts and maximum lifetimes of keypair policies."""
     policies = keypair_policies.c
     rows = (
         sa.select(
@@ -260,7 +261,7 @@ def _quota(row: Any) -> Condition:
 
 
 def _rounded(size: int) -> str:
-    """Return a number of bytes with about three digits: ``1.5g`` would not be exact."""
+    """Format a number of bytes, rounded down to the largest unit of which there are at least 10."""
     for power in (40, 30, 20, 10):
         if size >= 10 << power:
             return format_amount(MEM, size >> power << power)
@@ -269,8 +270,7 @@ def _rounded(size: int) -> str:
 
 async def _announcements(tx: AsyncConnection, now: datetime) -> list[Condition]:
     rows = sa.select(announcements).where(
-        announcements.c.starts_at <= now,
-        sa.or_(announcements.c.ends_at.is_(None), announcements.c.ends_at > now),
+        announcements.c.starts_at <= now, not_ended(announcements, now)
     )
     return [
         Condition(
@@ -298,9 +298,7 @@ def _addressed(row: Any) -> Audience:
 
 
 async def _maintenances(tx: AsyncConnection, now: datetime) -> list[Condition]:
-    rows = sa.select(maintenances).where(
-        sa.or_(maintenances.c.ends_at.is_(None), maintenances.c.ends_at > now)
-    )
+    rows = sa.select(maintenances).where(not_ended(maintenances, now))
     found = []
     for row in await tx.execute(rows):
         starts_at = row.starts_at.isoformat(timespec="seconds")
@@ -308,7 +306,7 @@ async def _maintenances(tx: AsyncConnection, now: datetime) -> list[Condition]:
         text = TextTemplate.NOTICE_MAINTENANCE.text(**values)
         if row.target is not None:
             text = TextTemplate.NOTICE_MAINTENANCE_OF.text(target=row.target, **values)
-        # A maintenance with another start is announced again.
+        # The start is part of the key, so a maintenance whose start changes is announced again.
         key = f"{EventName.MAINTENANCE_PLANNED}:{row.id}:{int(row.starts_at.timestamp())}"
         found.append(Condition(key, EventName.MAINTENANCE_PLANNED, EVERYONE, text))
     return found

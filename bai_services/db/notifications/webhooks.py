@@ -72,7 +72,7 @@ _DELIVERIES = Listing(columns=_DELIVERY_FIELDS, default_sort=("-created_at", "id
 
 @dataclass(frozen=True, slots=True)
 class WebhookTarget:
-    """What a call of a webhook needs; ``settings`` are those of its owner, if it has one."""
+    """The data that a call of a webhook needs; ``settings``: those of its owner, if it has one."""
 
     id: str
     kind: str
@@ -189,7 +189,8 @@ class WebhookStore:
 
     async def mark_delivered(self, delivery: DueDelivery, now: datetime) -> None:
         async with self._db.write() as tx:
-            await _finish(tx, delivery.id, delivery.attempts, DeliveryStatus.DELIVERED, "", now)
+            attempts = delivery.attempts + 1
+            await _finish(tx, delivery.id, attempts, DeliveryStatus.DELIVERED, "", now)
             await tx.execute(
                 sa.update(webhooks)
                 .where(webhooks.c.id == delivery.target.id)
@@ -199,10 +200,10 @@ class WebhookStore:
     async def mark_failed(
         self, delivery: DueDelivery, error: str, now: datetime, *, is_final: bool
     ) -> datetime | None:
-        """Plan the next attempt and return its time; None if the delivery is given up.
+        """Schedule the next attempt and return its time; None if the delivery is given up.
 
-        The webhook is suspended after too many failures in a row, and all its deliveries are then
-        given up.
+        ``is_final``: do not try again. After too many failures in a row, the webhook is suspended
+        and all its pending deliveries are given up.
         """
         attempts = delivery.attempts + 1
         next_at = None if is_final else retry_at(delivery.created_at, attempts, now)
@@ -266,7 +267,7 @@ async def _finish(
 ) -> None:
     values = {
         "status": status,
-        "attempts": attempts + (status is DeliveryStatus.DELIVERED),
+        "attempts": attempts,
         "next_at": None,
         "finished_at": now,
         "last_error": error,

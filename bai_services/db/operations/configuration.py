@@ -1,4 +1,4 @@
-"""Store of the settings that administrators have set."""
+"""Store of the settings that administrators have changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ConfigurationStore:
             await record(tx, audit)
 
     async def remove(self, variable: str, audit: AuditEntry) -> None:
-        """Remove the stored value of a setting; there is no entry if it had none."""
+        """Remove the stored value of a setting; without one, no audit entry is written."""
         async with self._db.write() as tx:
             removed = await tx.execute(sa.delete(setting_overrides).where(_variable == variable))
             if removed.rowcount:

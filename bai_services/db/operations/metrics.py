@@ -1,4 +1,4 @@
-"""Current numbers of sessions, agents, devices and mails, for the metrics."""
+"""Current state of sessions, agents, devices and mails, for the metrics endpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..tables.cluster import agent_slots, agents, devices
 from ..tables.mails import mails
 from ..tables.sessions import sessions
 
-# Maximum numbers of agents and devices of which one scrape contains measurements.
+# Maximum numbers of agents and devices in one scrape.
 MAX_AGENTS = 2000
 MAX_DEVICES = 10_000
 
@@ -55,8 +55,10 @@ class DeviceFacts:
 
 @dataclass(frozen=True, slots=True)
 class MetricsFacts:
-    """``sessions``: live sessions by status, resource group and type. ``waiting_since``: when the
-    longest waiting session of a resource group became pending.
+    """``sessions``: number of live sessions by status, resource group and type.
+
+    ``waiting_since``: when the session that has waited longest became pending, by resource group.
+    ``mails``: number of mails in the queue.
     """
 
     sessions: Mapping[tuple[str, str, str], int]
@@ -72,7 +74,7 @@ class MetricsStore:
         self._db = database
 
     async def facts(self) -> MetricsFacts:
-        """Return the current numbers, in one transaction."""
+        """Read the current state in one transaction."""
         s = sessions.c
         groups = (s.status, s.resource_group, s.type)
         counted = sa.select(*groups, sa.func.count()).where(s.status.in_(LIVE)).group_by(*groups)

@@ -1,4 +1,4 @@
-"""Parts of the stores of announcements and maintenance: both have a period."""
+"""Queries for tables whose rows have a period: announcements and maintenance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bai_services.core.operations.periods import KEPT_AFTER_END
 
 
 def not_ended(table: sa.Table, now: datetime) -> sa.ColumnElement[bool]:
-    """Select the rows whose period has not ended; it may not have started either."""
+    """Return the condition that the period of a row has not ended; it need not have started."""
     return sa.or_(table.c.ends_at.is_(None), table.c.ends_at > now)
 
 

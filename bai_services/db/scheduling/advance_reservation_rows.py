@@ -22,7 +22,7 @@ async def read_held(
 ) -> dict[str, tuple[HeldAgents, ...]]:
     """Return the approved reservations of each resource group, for a scheduling pass.
 
-    Reservations that have ended and are still stored withhold nothing.
+    The result can contain reservations that have ended; these withhold no agents.
     """
     rows = await tx.execute(
         sa.select(advance_reservations, projects.c.name.label("project"))

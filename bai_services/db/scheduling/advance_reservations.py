@@ -74,20 +74,22 @@ class AdvanceReservationStore:
             return await _LISTING.page(tx, rows, query, lambda **row: _reservation(row, names))
 
     async def one(self, key: str, visible: Visibility) -> tuple[AdvanceReservation, Owner | None]:
-        """Return the reservation with an id, else the open one with a name; and its author.
+        """Return the reservation with the id ``key``, else the open one with this name.
+
+        The second value is its author; None if the account does not exist.
 
         Raises
         ------
         NotFound
-            If there is none, or several open ones have the name.
+            If there is none, or open reservations of several projects have this name.
         """
         async with self._db.read() as tx:
             return await _find(tx, key, visible)
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> AdvanceReservation:
-        """Book agents, and remove reservations that ended long ago.
+        """Insert a reservation, and delete reservations that ended long ago.
 
-        ``values`` are the columns; ``agents`` are chosen here.
+        ``values`` are the columns without ``agents``, which are chosen here.
 
         Raises
         ------
@@ -96,7 +98,7 @@ class AdvanceReservationStore:
         AlreadyExists
             If the project has an open reservation with the name.
         QuotaExceeded
-            If the reservations of the project that overlap exceed a quota.
+            If the sum of this and the overlapping reservations of the project exceeds a quota.
         NotFound
             If the project may not use the resource group.
         """
@@ -107,7 +109,10 @@ class AdvanceReservationStore:
             await tx.execute(sa.delete(advance_reservations).where(old))
             count = await tx.scalar(sa.select(sa.func.count()).select_from(advance_reservations))
             if (count or 0) >= MAX_RESERVATIONS:
-                raise Conflict(f"there are {count} reservations; cancel or delete old ones first")
+                raise Conflict(
+                    f"there are already {count} reservations; a reservation is deleted "
+                    f"{KEPT_AFTER_END.days} days after its end"
+                )
             taken = sa.select(_r.id).where(
                 _r.project_id == values["project_id"],
                 _r.name == values["name"],
@@ -129,7 +134,7 @@ class AdvanceReservationStore:
     async def decide(
         self, key: str, state: ReservationState, by: str, at: datetime, audit: AuditEntry
     ) -> AdvanceReservation:
-        """Approve, reject or cancel an open reservation; agents are chosen again at an approval.
+        """Approve, reject or cancel an open reservation; an approval chooses the agents again.
 
         Raises
         ------
@@ -194,7 +199,7 @@ class AdvanceReservationStore:
             return expired
 
     async def member_ids(self, project_id: str, usernames: Sequence[str]) -> dict[str, str]:
-        """Return the ids of those of these users who are members of a project, by name."""
+        """Return the ids of the users who are members of a project, by user name."""
         chosen = (
             sa.select(users.c.username, users.c.id)
             .join_from(users, memberships, memberships.c.user_id == users.c.id)
@@ -214,12 +219,12 @@ class AdvanceReservationStore:
     async def usable(
         self, key: str, project_id: str, user_id: str, now: datetime
     ) -> AdvanceReservation:
-        """Return the approved reservation of a project with an id or name that a user may use.
+        """Return the approved reservation with the id or name ``key``, if the user may use it.
 
         Raises
         ------
         NotFound
-            If there is none, or it has ended.
+            If there is none that the user may use, or it has ended.
         """
         async with self._db.read() as tx:
             found = (
@@ -243,7 +248,7 @@ class AdvanceReservationStore:
 
 
 async def _book(tx: AsyncConnection, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Choose the agents of a reservation, after a check of the quotas."""
+    """Check the quotas of a reservation and choose its agents."""
     group, period = values["resource_group"], (values["starts_at"], values["ends_at"])
     rows = (
         await tx.execute(
@@ -386,7 +391,7 @@ async def _find(
 
 
 async def _usernames(tx: AsyncConnection, ids: Sequence[str] | None = None) -> dict[str, str]:
-    """Return the names of users by id; without ``ids``, of all users that reservations name."""
+    """Return user names by id; without ``ids``, those of all users in ``user_ids`` columns."""
     if ids is None:
         named = await tx.scalars(sa.select(_r.user_ids))
         ids = sorted({user_id for of in named for user_id in of})

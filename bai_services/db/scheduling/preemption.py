@@ -37,7 +37,7 @@ from ..tables.preemption import preemption_plans, preemption_victims
 from ..tables.sessions import sessions
 from . import lease
 
-# Maximum number of ended plans that are removed in one transaction.
+# Maximum number of ended plans that one transaction removes.
 _REMOVED_AT_ONCE = 500
 
 _plans, _victims = preemption_plans.c, preemption_victims.c
@@ -69,7 +69,7 @@ class ActivePlan:
 
 
 async def read_plans(tx: AsyncConnection) -> dict[str, Plan]:
-    """Return the active plans by the id of the beneficiary; there are few."""
+    """Return all active plans by the id of the beneficiary; their number is small."""
     rows = await tx.execute(
         sa.select(_plans.session_id, _plans.placements, _plans.stops_at, _plans.id).where(
             _plans.ended_at.is_(None)
@@ -199,7 +199,7 @@ class PreemptionStore:
     async def end(
         self, outcome: PlanOutcome, at: datetime, *, plan_id: str = "", session_id: str = ""
     ) -> list[str]:
-        """End an active plan, given by its id or its beneficiary; return its victims.
+        """End an active plan, given by its id or its beneficiary; return the ids of its victims.
 
         Return [] if there is no such active plan.
         """
@@ -223,9 +223,9 @@ class PreemptionStore:
             await tx.execute(sa.delete(preemption_plans).where(_plans.id.in_(old)))
 
     async def page(self, query: ListQuery, domain: str | None) -> Page[ListedPreemption]:
-        """Return plans, the newest first; with a domain, those of its pending sessions or victims.
+        """Return a page of plans; with ``domain``, those whose beneficiary or a victim is in it.
 
-        The names of sessions of other domains are empty.
+        Sessions of other domains are hidden (see ``ListedPreemption``).
         """
         select = (
             sa.select(
@@ -371,7 +371,7 @@ async def _is_possible(tx: AsyncConnection, preemption: Preemption) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionWarning:
-    """The preemption of a running session that was announced to it."""
+    """The announced preemption of a running session."""
 
     resource_group: str
     rule: Rule

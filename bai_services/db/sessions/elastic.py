@@ -1,4 +1,4 @@
-"""Read what the manager needs to resize elastic sessions."""
+"""Store of elastic sessions: the input of the decision about their sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.cluster.devices import SHARES, is_device_slot
 from bai_services.core.resources import MEM, ResourceSlots
-from bai_services.core.scheduling.caps import Scope
+from bai_services.core.scheduling.caps import SESSIONS, Scope
 from bai_services.core.scheduling.elastic import ElasticSession, FreeAgent, WaitingSession
 from bai_services.core.scheduling.placement import AgentState
 from bai_services.core.scheduling.queue import PendingSession
@@ -29,15 +29,15 @@ from ..scheduling.queue_rows import read_pending
 from ..tables.resizes import elastic_sessions, session_resizes
 from ..tables.sessions import allocations, kernels, sessions
 
-# Pending sessions of a group that are considered, in the order of the queue.
+# Maximum number of waiting sessions that are read for each group, in queue order.
 _MAX_WAITING = 100
-# Part of the memory in use that remains free when an elastic session shrinks.
+# Free memory that an elastic session keeps when it shrinks, as a fraction of the memory it uses.
 _MEMORY_RESERVE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class ResizedAt:
-    """The last resize of an elastic session."""
+    """The state of the last resize of an elastic session, and when it ended or was requested."""
 
     state: ResizeState
     at: datetime
@@ -129,7 +129,7 @@ async def _group(
     scopes |= {scope for one in waiting for scope in one.scopes}
     caps, usage = await read_caps(tx, scopes), await read_usage(tx, scopes)
     slots = {slot for one in elastic for slot in one.preferred}
-    slots |= {slot for one in waiting for slot in one.request.slots} | {"sessions"}
+    slots |= {slot for one in waiting for slot in one.request.slots} | {SESSIONS}
     headroom = {
         scope: {
             slot: limit - usage.get(scope, {}).get(slot, 0)
@@ -201,7 +201,7 @@ def _waiting_session(pending: PendingSession, agents: Sequence[AgentState]) -> W
 
 
 async def _waiting(tx: AsyncConnection, groups: Sequence[str]) -> dict[str, list[PendingSession]]:
-    """Return the pending sessions of each group that wait for capacity, in order."""
+    """Return the pending sessions of each group that wait for capacity, in queue order."""
     ids: dict[str, list[str]] = defaultdict(list)
     for row in await tx.execute(_PENDING, {"groups": groups}):
         if len(ids[row.resource_group]) < _MAX_WAITING and waits_for_capacity(row.reasons):

@@ -16,7 +16,7 @@ from ..tables.resizes import elastic_sessions, session_resizes
 async def read_resizes(
     tx: AsyncConnection, ids: Sequence[str]
 ) -> tuple[dict[str, SessionResize], dict[str, Elasticity]]:
-    """Return the last resize and the elasticity of sessions that have them."""
+    """Return the last resizes, and the sizes of elastic sessions, by session id."""
     rows = await tx.execute(sa.select(session_resizes).where(session_resizes.c.session_id.in_(ids)))
     resizes = {row.session_id: resize_of(row) for row in rows}
     of = elastic_sessions.c

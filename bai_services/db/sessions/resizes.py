@@ -1,6 +1,6 @@
-"""Store of resizes: the ledger and the requested size change in one transaction.
+"""Store of resizes: the ledger and the requested size are updated in one transaction.
 
-During a resize a session holds the larger amount of each slot: what it gains is allocated before
+During a resize, a session holds the larger amount of each slot. What it gains is allocated before
 its agent applies the size, and what it loses is released afterwards.
 """
 
@@ -67,7 +67,7 @@ _WAITING = (
 
 @dataclass(frozen=True, slots=True)
 class RequestedResize:
-    """A resize that was requested; ``size`` is what the session holds until it is finished."""
+    """A resize that was requested; ``session`` has the size that it holds until the end of it."""
 
     session: SessionRow
     kernel: KernelRow
@@ -96,7 +96,7 @@ class ResizeStore:
     async def request(
         self, session_id: str, changes: Mapping[str, int], by: str, at: datetime
     ) -> RequestedResize:
-        """Start a resize: allocate what a running session gains.
+        """Start a resize of a running session, and allocate what it gains.
 
         Raises
         ------
@@ -130,8 +130,8 @@ class ResizeStore:
     ) -> SessionRow | None:
         """Finish a resize: release what the session loses, or, with ``error``, what it gained.
 
-        ``devices`` are values that changed in the descriptions of its devices. Return the session,
-        None if there is no such pending resize.
+        ``devices``: changed values in the descriptions of its devices. Return the session, or None
+        if there is no such pending resize.
         """
         async with self._db.write() as tx:
             await tx.execute(_LOCK.where(sessions.c.id == session_id))
@@ -164,14 +164,13 @@ class ResizeStore:
             return await require_by_id(tx, session_id)
 
     async def get(self, session_id: str) -> tuple[SessionResize | None, Elasticity | None]:
-        """Return the last resize of a session and the sizes between which it is resized."""
+        """Return the last resize of a session, and its sizes if it is elastic."""
         async with self._db.read() as tx:
-            found = await _read(tx, session_id)
             resizes, elastic = await read_resizes(tx, [session_id])
-            return None if found is None else resizes[session_id], elastic.get(session_id)
+            return resizes.get(session_id), elastic.get(session_id)
 
     async def pending_on(self, agent_id: str) -> list[PendingResize]:
-        """Return the resizes that an agent has not reported, oldest first."""
+        """Return the resizes whose result an agent has not reported, oldest first."""
         async with self._db.read() as tx:
             rows = (await tx.execute(_PENDING_ON, {"of_agent": agent_id})).all()
             pending = []
@@ -266,7 +265,7 @@ async def _read(tx: AsyncConnection, session_id: str) -> tuple[int, SessionResiz
 def _with_devices(
     injection: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return an injection with changes of the descriptions of its devices."""
+    """Return an injection with changed values in the descriptions of its devices."""
     changed = {device.get("id"): device for device in devices if isinstance(device, dict)}
     described = [
         {**device, **{name: new[name] for name in ("share", "memory_bytes") if name in new}}
@@ -293,7 +292,7 @@ async def _hold(
     size: ResourceSlots,
     at: datetime,
 ) -> None:
-    """Let a session hold the amounts of a size, if it does not hold them yet."""
+    """Change the allocations and the size of a session, if they differ."""
     amounts = amounts_of(held, size)
     if amounts == list(held):
         return

@@ -52,7 +52,7 @@ class SetupStore:
     async def of_sessions(
         self, owners: Sequence[tuple[str, str]]
     ) -> Mapping[tuple[str, str], tuple[Setup, Setup]]:
-        """Return the setups of the project and the owner for each (owner id, project id).
+        """Return the setups of the project and of the owner for each (owner id, project id).
 
         The setup of a project is reduced to the part that applies to the owner.
         """
@@ -75,7 +75,7 @@ class SetupStore:
     async def change(
         self, owner: SetupOwner, change: Callable[[Setup], Setup], audit: AuditEntry
     ) -> Setup:
-        """Replace a setup by ``change`` of it and return the new one.
+        """Replace a setup with the result of ``change``, and return the new setup.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class SetupStore:
         return new
 
     async def keep_secrets(self, session_id: str, encrypted: str) -> str:
-        """Store the secrets of a session unless it has some already; return the stored ones."""
+        """Store the secrets of a session unless some are stored; return the stored ones."""
         async with self._db.write() as tx:
             stored = await _secrets_of(tx, session_id)
             if stored is None:

@@ -31,7 +31,7 @@ class StoredLog:
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """A kernel in the order of the logs."""
+    """The position of a log in the list of a user's logs."""
 
     session_id: str
     kernel: str
@@ -62,7 +62,7 @@ class StoredLogStore:
             .where(sessions.c.owner_id == owner_id, _HAS_ENDED, kernels.c.log != "")
             .order_by(*(column.desc() for column in _ORDER))
             .limit(limit)
-            # The logs may have megabytes.
+            # The logs can be megabytes long, so the query must not run in the event loop.
             .prefix_with(LONG, dialect="sqlite")
         )
         if after is not None:
@@ -77,14 +77,14 @@ class StoredLogStore:
             return records(StoredLog, await tx.execute(chosen))
 
     async def remove(self, before: datetime, limit: int) -> int:
-        """Remove the logs of sessions that ended before a time, at most ``limit``.
+        """Remove at most ``limit`` logs of sessions that ended before ``before``.
 
         Return the number of removed logs. Running sessions are not affected, however old they are.
         """
         old = (
             sa.select(kernels.c.id)
             .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
-            # A session ends after its creation: this condition uses the index of stored logs.
+            # Implied by the next condition; added because there is an index for it.
             .where(kernels.c.log.is_not(None), kernels.c.created_at < before)
             .where(_HAS_ENDED, sessions.c.terminated_at < before)
             .order_by(kernels.c.created_at)

@@ -1,4 +1,4 @@
-"""Changes of suspensions that belong to a transition of the session."""
+"""Writes of suspensions in the transaction of a transition of the session."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ async def end_of_stop(
 ) -> tuple[Event, CodedText | None]:
     """Return the event for a session that is TERMINATING and whose kernels have ended.
 
-    If the session is being suspended, the event is ``SUSPENDED``, with a text for users.
+    If the session is being suspended or requeued, this is ``SUSPENDED`` with a text for users;
+    otherwise it is ``event``.
     """
     if event not in (Event.EXITED, Event.FAILED, Event.ABORTED):
         return event, None
@@ -60,7 +61,7 @@ async def keep_home(tx: AsyncConnection, session_id: str) -> None:
 async def follow(
     tx: AsyncConnection, session_id: str, event: Event, after: Status, at: datetime
 ) -> None:
-    """Change the suspension of a session in the transaction of a transition."""
+    """Update the suspension of a session after a transition to the status ``after``."""
     of = {"of_session": session_id}
     if after in ENDED:
         await tx.execute(_FORGET, of)

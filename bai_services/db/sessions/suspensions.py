@@ -36,7 +36,7 @@ class SuspensionStore:
         self._db = database
 
     async def begin(self, suspension: Suspension) -> None:
-        """Insert the suspension of a running session; it replaces one that is over.
+        """Insert the suspension of a running session; it replaces one that was resumed.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class SuspensionStore:
         return None if row is None else _suspension(dict(row))
 
     async def report(self, session_id: str, report: PreparationReport) -> bool:
-        """Store the report of a preparation; return False if the session does not prepare."""
+        """Store the report of a preparation; return False if the session is not preparing."""
         async with self._db.write() as tx:
             changed = await tx.execute(
                 sa.update(suspensions)
@@ -117,15 +117,15 @@ class SuspensionStore:
             return [_suspension(dict(row)) for row in rows.mappings()]
 
     async def to_requeue(self) -> list[Suspension]:
-        """Return the suspended sessions that are to wait for resources at once."""
+        """Return the suspended sessions that must return to the queue immediately."""
         return await self._suspended(suspensions.c.purpose == Purpose.REQUEUE)
 
     async def expired(self, now: datetime) -> list[Suspension]:
-        """Return the suspended sessions that were not resumed in time."""
+        """Return the suspended sessions whose retention time is over."""
         return await self._suspended(suspensions.c.expires_at <= now)
 
     async def move_to_end_of_queue(self, session_id: str) -> None:
-        """Give a suspended session a new sequence number: it must not overtake waiting ones."""
+        """Give a suspended session a new sequence number, behind those of pending ones."""
         async with self._db.write() as tx:
             sequence = (await next_sequences(tx, 1))[0]
             await tx.execute(

@@ -21,11 +21,11 @@ advance_reservations = sa.Table(
         nullable=False,
     ),
     sa.Column("nodes", sa.Integer, nullable=False),
-    # Resources that each agent has at least.
+    # Minimum resources of each agent.
     sa.Column("resources", Slots, nullable=False),
     # Ids of the agents that are held.
     sa.Column("agents", sa.JSON, nullable=False),
-    # Ids of the users who may use it; empty: all members of the project.
+    # Ids of the users who may use the reservation; empty: all members of the project.
     sa.Column("user_ids", sa.JSON, nullable=False),
     sa.Column("starts_at", UtcDateTime, nullable=False),
     sa.Column("ends_at", UtcDateTime, nullable=False),

@@ -21,8 +21,9 @@ project_budgets = sa.Table(
     sa.Column("time_zone", sa.String(64), nullable=False),
     # Time after which running sessions of a blocked project are stopped; NULL: they continue.
     sa.Column("stop_after_minutes", sa.Integer),
-    # State: the amount spent in the period that began at ``spent_since``, until ``spent_at``; the
-    # highest percentage that was reported; since when no session may start.
+    # State: ``spent`` is the amount from ``spent_since``, the start of the period, to ``spent_at``;
+    # ``reported_percent`` the highest percentage that was reported; ``blocked_at`` the time since
+    # when no session may start.
     sa.Column("spent", sa.Double),
     sa.Column("spent_at", UtcDateTime),
     sa.Column("spent_since", UtcDateTime),

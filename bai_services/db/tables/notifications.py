@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from .base import UtcDateTime, created_at, identity, metadata
 
-# Events of the last 30 days, one row each, whoever receives them.
+# Events of the last 30 days; one row per event, for all its recipients.
 notification_events = sa.Table(
     "notification_events",
     metadata,
@@ -60,7 +60,7 @@ notification_mails = sa.Table(
     sa.Column("due_at", UtcDateTime, nullable=False, index=True),
 )
 
-# Conditions that hold, such as a lost agent; they have raised an event.
+# Conditions that hold, such as a lost agent, and have raised an event.
 notification_conditions = sa.Table(
     "notification_conditions",
     metadata,
@@ -84,7 +84,7 @@ notification_settings = sa.Table(
     sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("language", sa.String(8), nullable=False),
     sa.Column("time_zone", sa.String(64), nullable=False),
-    # ``HH:MM``; both are empty without quiet hours.
+    # ``HH:MM``; both are empty if there are no quiet hours.
     sa.Column("quiet_starts", sa.String(5), nullable=False),
     sa.Column("quiet_ends", sa.String(5), nullable=False),
     sa.Column("digest", sa.String(8), nullable=False),

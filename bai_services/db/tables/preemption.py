@@ -21,7 +21,7 @@ preemption_plans = sa.Table(
         "session_id", sa.ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False, index=True
     ),
     sa.Column("resource_group", sa.String(64), nullable=False),
-    # What is held for the session: [{agent_id, slots, devices}], one for each kernel.
+    # Where the session fits without the victims: [{agent_id, slots, devices}], one for each kernel.
     sa.Column("placements", sa.JSON, nullable=False),
     sa.Column("mode", sa.String(16), nullable=False),  # see PreemptionMode
     sa.Column("grace_seconds", sa.Integer, nullable=False),

@@ -26,7 +26,7 @@ session_schedules = sa.Table(
     sa.Column("is_paused", sa.Boolean, nullable=False, default=False),
     sa.Column("catch_up_minutes", sa.Integer, nullable=False),
     sa.Column("overlap", sa.String(16), nullable=False),
-    # The next start for which there is no run; NULL: paused, or there is none.
+    # The next start; NULL: the schedule is paused, or has no further start.
     sa.Column("next_start_at", UtcDateTime, index=True),
     sa.UniqueConstraint("owner_id", "name"),
 )

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from .base import metadata
 
-# A user or project has at most one row; exactly one of the two columns is set.
+# A user or project has at most one row; exactly one of ``user_id`` and ``project_id`` is set.
 setups = sa.Table(
     "setups",
     metadata,
@@ -20,7 +20,7 @@ setups = sa.Table(
     sa.Column("bootstrap", sa.JSON),
 )
 
-# Secrets of a session as encrypted JSON, by which its logs are masked.
+# Secrets of a session as encrypted JSON, which are masked in its logs.
 session_secrets = sa.Table(
     "session_secrets",
     metadata,

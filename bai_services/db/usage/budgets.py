@@ -56,9 +56,9 @@ class BudgetRow:
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """How much of a budget is spent; for the budget with this ``version``.
+    """The new state of a budget, valid only if the budget still has this ``version``.
 
-    ``reported_before`` is the percentage that was reported when the budget was read.
+    ``reported_before`` is the ``reported_percent`` of the budget when it was read.
     """
 
     project_id: str
@@ -73,7 +73,7 @@ class BudgetState:
 
 @dataclass(frozen=True, slots=True)
 class HeldAmount:
-    """Sum of amount times seconds of a slot that a project held in a resource group."""
+    """How much of a slot a project held in a resource group: the sum of amount times seconds."""
 
     project_id: str
     resource_group: str
@@ -125,7 +125,7 @@ class BudgetStore:
     async def page(
         self, query: ListQuery, domain: str | None, project_ids: Collection[str] | None
     ) -> Page[BudgetRow]:
-        """Return a page of the budgets of a domain (None: all) and of projects (None: all)."""
+        """Return a page of budgets, filtered by domain and by projects (None: no filter)."""
         rows = _ROWS
         if domain is not None:
             rows = rows.where(projects.c.domain == domain)
@@ -143,7 +143,15 @@ class BudgetStore:
             return records(BudgetRow, await tx.execute(_ROWS.order_by(projects.c.id)))
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
-        """Insert a budget; raise ``AlreadyExists`` if the project has one."""
+        """Insert a budget.
+
+        Raises
+        ------
+        AlreadyExists
+            If the project has one.
+        NotFound
+            If the project does not exist.
+        """
         taken = AlreadyExists("the project already has a budget; change it")
         async with self._db.write() as tx:
             with raise_on_violation(NotFound("the project no longer exists"), taken):
@@ -174,10 +182,10 @@ class BudgetStore:
         entries: Mapping[str, AuditEntry],
         notices: Mapping[str, Event],
     ) -> set[str]:
-        """Store states, audit entries and notifications of projects; return their ids.
+        """Store the states of budgets with their audit entries and notifications, by project id.
 
-        Budgets are left out if they have been changed, or another manager has reported the
-        percentage, since they were read.
+        A budget is skipped if it has changed since it was read, or if another manager has reported
+        a percentage in between. Return the ids of the projects whose states were stored.
         """
         b = project_budgets.c
         written: set[str] = set()
@@ -227,8 +235,8 @@ class BudgetStore:
             return [HeldAmount(*row) for row in await tx.execute(query)]
 
     async def due_stops(self, now: datetime, limit: int) -> list[tuple[str, str]]:
-        """Return running sessions to stop, because the budget of their project is spent, with the
-        name of the project; at most ``limit``.
+        """Return at most ``limit`` running sessions to stop because the budget of their project is
+        spent: pairs of session id and name of the project.
         """
         async with self._db.read() as tx:
             due = {

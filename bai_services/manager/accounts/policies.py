@@ -15,7 +15,7 @@ from bai_services.core.names import check_slug
 from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import Caps
 from bai_services.core.scheduling.caps import MAX_PENDING_SESSIONS
-from bai_services.core.sessions.schedules.records import MAX_SCHEDULES
+from bai_services.core.sessions.schedules.records import DEFAULT_MAX_SCHEDULES
 from bai_services.db.accounts.policies import PolicyStore
 
 from ..context import ManagerContext
@@ -46,7 +46,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "total_resource_slots": Caps(),
         "max_concurrent_sessions": None,
         "max_pending_sessions": MAX_PENDING_SESSIONS,
-        "max_schedules": MAX_SCHEDULES,
+        "max_schedules": DEFAULT_MAX_SCHEDULES,
     },
     "project": {"max_vfolder_count": 0, "max_quota_scope_bytes": -1},
 }

@@ -1,1 +1,1 @@
-"""Preemption: who may be stopped for whom, and plans to do so."""
+"""Preemption: rules for stopping running sessions in favour of pending ones, and plans."""

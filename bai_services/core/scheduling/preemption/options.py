@@ -50,11 +50,11 @@ class PreemptionOptions:
     preemptible_priority: int = DEFAULT_PREEMPTIBLE_PRIORITY
     victim_scope: VictimScope = VictimScope.RESOURCE_GROUP
     order: VictimOrder = VictimOrder.NEWEST
-    # Time for which a session runs at least before it can be preempted.
+    # Minimum time that a session has run before it can be preempted.
     min_runtime_seconds: int = 0
     mode: PreemptionMode = PreemptionMode.RESCHEDULE
     # Whether sessions of equal priority can be preempted if their user has a larger share of the
-    # group than the user of the pending session, also afterwards.
+    # group than the user of the pending session, before and after the preemption.
     over_fair_share: bool = False
     # Time between the warning and the stop.
     grace_seconds: int = DEFAULT_GRACE_SECONDS

@@ -1,4 +1,4 @@
-"""A preemption plan: the victims of a pending session, and what is held for it meanwhile."""
+"""A preemption plan: the victims of a pending session, and the resources held until it starts."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Preemption:
 def to_hold(wanted: Iterable[Placement], still_used: Iterable[Placement]) -> tuple[Placement, ...]:
     """Return the part of ``wanted`` that does not overlap ``still_used``.
 
-    If exactly this part is allocated, ``wanted`` is free when the users of ``still_used`` have
-    ended, and no other session can take it before.
+    If this part is allocated, all of ``wanted`` becomes available when the sessions that occupy
+    ``still_used`` have ended, and no other session can take it before.
     """
     amounts, used = _amounts(wanted), _amounts(still_used)
     held = []

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class PlanOutcome(StrEnum):
-    """How a plan ended; ``dropped``: it no longer helped, so the remaining victims continue."""
+    """How a plan ended; ``dropped``: it no longer helped, so victims that still ran continue."""
 
     STARTED = "started"
     DROPPED = "dropped"
@@ -18,9 +18,9 @@ class PlanOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptedSession:
-    """``rule``: priority, job-priority or fair-share.
+    """A victim of a plan; ``rule``: priority, job-priority or fair-share.
 
-    ``stopped_at``: when its stop was requested; None: not yet, or it did not have to be stopped.
+    ``stopped_at``: when its stop was requested; None: not yet, or no stop was needed.
     """
 
     session_id: str
@@ -35,8 +35,9 @@ class PreemptedSession:
 class ListedPreemption:
     """Sessions that are stopped so that the session ``session_id`` can start.
 
-    ``session_id``, ``session``, ``owner`` and ``domain`` are empty, and victims are missing from
-    ``victims``, if the caller may not see these sessions. ``outcome`` is empty until the end.
+    ``session_id``, ``session``, ``owner`` and ``domain`` are empty if the caller may not see the
+    session. Victims that the caller may not see are missing from ``victims``. ``outcome`` is empty
+    until the plan ends.
     """
 
     id: str

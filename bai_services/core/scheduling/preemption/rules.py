@@ -18,7 +18,7 @@ class Rule(StrEnum):
 
 
 class Rank(NamedTuple):
-    """What decides about preemption: the priorities of a session, and its scopes."""
+    """The attributes of a session that the rules of preemption compare."""
 
     priority: int
     job_priority: int
@@ -35,8 +35,8 @@ _KIND_OF_SCOPE = {
 def rule_of(options: PreemptionOptions, waiting: Rank, victim: Rank) -> Rule | None:
     """Return the rule by which a pending session may preempt a running one; None: it may not.
 
-    For ``FAIR_SHARE``, the caller must also compare the shares of the users. Whether the running
-    session can be preempted at all (its minimum run time, its own wish) is not considered.
+    For ``FAIR_SHARE``, the caller must also compare the shares of the users. The minimum run time
+    and ``is_preemptible`` of the running session are not checked here.
     """
     if not options.enabled or victim.priority > options.preemptible_priority:
         return None

@@ -1,7 +1,7 @@
 """The instants at which a rule applies in a time zone.
 
-A time of day that does not exist, because clocks are put forward, counts as the end of the gap. Of
-a time of day that exists twice, because clocks are put back, only the first counts.
+If clocks are set forward and skip a time of day, the end of the gap replaces it. If clocks are set
+back and show a time of day twice, only the first one counts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import islice
 
 from .rules import Rule
 
-# A rule that does not apply within these days never applies: 29 February may be 8 years away.
+# A rule that does not apply within this time never applies: 29 February can be 8 years away.
 HORIZON_DAYS = 9 * 366
 _DAY = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)

@@ -8,20 +8,20 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-# Default of the user policy, and the maximum for any policy.
-MAX_SCHEDULES = 20
-MOST_SCHEDULES = 200
-# Bounds of the time within which a missed start is made up for.
+# Maximum number of schedules of a user: default in user policies, and limit for all policies.
+DEFAULT_MAX_SCHEDULES = 20
+MAX_SCHEDULES_PER_USER = 200
+# Time after a missed start within which the session is still started.
 MAX_CATCH_UP_MINUTES = 24 * 60
 DEFAULT_CATCH_UP_MINUTES = 30
-# A start is never late within this time, for example while another manager takes over.
+# A start that is delayed by less than this is not late; another manager may be taking over.
 GRACE = timedelta(minutes=2)
-# Number of next starts in a schedule.
+# Number of next starts that a schedule shows.
 SHOWN_STARTS = 5
-# Runs are removed after this time, and so are all but the newest ones of each schedule.
+# Runs are removed after this time; of each schedule, at most the ``MAX_RUNS`` newest are kept.
 RUNS_KEPT_FOR = timedelta(days=90)
 MAX_RUNS = 100
-# Users see a notice so long before a schedule stops a session.
+# Users see a notice this long before a schedule stops a session.
 STOP_NOTICE = timedelta(minutes=15)
 
 
@@ -81,7 +81,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRun:
-    """A start of a schedule; ``session_id`` is None unless a session was created."""
+    """A start of a schedule; ``session_id`` is None if no session was created."""
 
     id: str
     schedule_id: str

@@ -1,4 +1,4 @@
-"""Rules of schedules: the days and times of day at which something happens.
+"""Rules of schedules: the days and times of day at which sessions start or stop.
 
 A rule is ``DAYS TIMES``, such as ``mon-fri 08:00`` or ``sat,sun 09:30,14:00``, or a cron expression
 of five fields. The parser is our own, because the libraries for cron accept more than users need
@@ -15,7 +15,7 @@ from datetime import date
 from ...errors import InvalidRequest
 
 MAX_RULE_CHARS = 200
-# Maximum number of times of one day; it bounds the runs of a schedule.
+# Maximum number of times per day; it bounds the number of runs of a schedule.
 MAX_TIMES_PER_DAY = 24
 DAILY = "daily"
 # In the order of ``date.weekday``.
@@ -137,8 +137,8 @@ def _cron_field(text: str, bounds: tuple[int, int]) -> frozenset[int]:
         if (start := match["first"]) is not None:
             first = _cron_number(start, bounds)
             # N/STEP begins at N.
-            has_end = match["last"] is None and match["step"] is None
-            last = first if has_end else bounds[1]
+            is_single = match["last"] is None and match["step"] is None
+            last = first if is_single else bounds[1]
             if match["last"] is not None:
                 last = _cron_number(match["last"], bounds)
         elif bounds is _CRON_WEEKDAYS:

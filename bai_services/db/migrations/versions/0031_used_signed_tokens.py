@@ -1,6 +1,6 @@
-"""Add a table of used signed tokens of other sites.
+"""Signed tokens of other sites that have been used.
 
-With this table, a token signs a user in only once, even after a restart of the manager.
+Each token signs a user in only once, also after a restart of the manager.
 
 Follows 0030; created 2026-11-26.
 """

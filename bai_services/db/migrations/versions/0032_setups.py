@@ -1,6 +1,6 @@
 """Session setups of users and projects.
 
-Follows 0030; created 2026-11-26.
+Follows 0031; created 2026-11-26.
 """
 
 from __future__ import annotations

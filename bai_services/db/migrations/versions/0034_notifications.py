@@ -1,6 +1,6 @@
-"""Notifications: events, notifications of users, conditions and settings; time of failed mails.
+"""Notifications: events, notifications of users, conditions and settings; ``mails.failed_at``.
 
-Follows 0030; created 2026-11-26.
+Follows 0033; created 2026-11-26.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Preemption: job priority, restarts of sessions, plans and their victims.
 
-Follows 0030; created 2026-11-26.
+Follows 0035; created 2026-11-26.
 """
 
 from __future__ import annotations

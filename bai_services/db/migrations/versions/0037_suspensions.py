@@ -1,6 +1,6 @@
 """Suspension of sessions.
 
-Follows 0030; created 2026-11-26.
+Follows 0036; created 2026-11-26.
 """
 
 from __future__ import annotations

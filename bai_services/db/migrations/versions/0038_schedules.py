@@ -1,6 +1,6 @@
-"""Schedules of sessions and their runs; versions of objects that administrators change.
+"""Schedules and their runs; ``version`` of announcements, maintenances and idle checkers.
 
-Follows 0030; created 2026-11-26.
+Follows 0037; created 2026-11-26.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Index of the stored logs by age, for their removal; settings in the database.
+"""Index of stored logs by age, for their removal; settings that override the environment.
 
-Follows 0030; created 2026-11-26.
+Follows 0039; created 2026-11-26.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Resizes of running sessions, and elastic sessions.
 
-Follows 0030; created 2026-11-26.
+Follows 0040; created 2026-11-26.
 """
 
 from __future__ import annotations

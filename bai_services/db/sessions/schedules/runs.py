@@ -20,13 +20,13 @@ from ...tables.schedules import schedule_runs, session_schedules
 from ...tables.sessions import sessions
 from .schedules import ROWS, ScheduleRow, schedule_row
 
-# Schedules and runs that one step reads; the next step reads the others.
+# Maximum number of schedules or runs that one step reads; the next step reads the others.
 BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """A start that became due; ``next_start_at`` is the start after it."""
+    """A start that became due; ``next_start_at`` is the next start after it."""
 
     id: str
     schedule_id: str
@@ -84,7 +84,7 @@ class ScheduleRunStore:
     async def open_runs(self, runs: Sequence[tuple[ScheduleRow, NewRun]]) -> None:
         """Insert the runs of schedules, and set their next starts.
 
-        A schedule that has been changed since it was read is left out: it is read again.
+        A schedule that has changed since it was read is skipped; the next step reads it again.
         """
         async with self._db.write() as tx:
             for schedule, run in runs:
@@ -134,7 +134,7 @@ class ScheduleRunStore:
             return await tx.scalar(found) is not None
 
     async def live_session(self, schedule_id: str) -> str | None:
-        """Return the session of an earlier run that has not ended."""
+        """Return the id of a live session of the schedule, None if there is none."""
         live = (
             sa.select(sessions.c.id)
             .join_from(schedule_runs, sessions, schedule_runs.c.id == sessions.c.id)
@@ -162,7 +162,7 @@ class ScheduleRunStore:
             )
 
     async def started(self, schedule_id: str) -> dict[str, datetime]:
-        """Return when the runs whose sessions are live were due, by their ids."""
+        """Return when the started runs with live sessions were due, by run id."""
         rows = (
             sa.select(schedule_runs.c.id, schedule_runs.c.due_at)
             .join_from(schedule_runs, sessions, schedule_runs.c.id == sessions.c.id)

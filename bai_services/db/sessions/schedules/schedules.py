@@ -15,7 +15,11 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.coded_text import CodedText
 from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.sessions.schedules.records import MOST_SCHEDULES, RunStatus, ScheduleRun
+from bai_services.core.sessions.schedules.records import (
+    MAX_SCHEDULES_PER_USER,
+    RunStatus,
+    ScheduleRun,
+)
 
 from ...accounts.owner_visibility import is_owner_visible
 from ...audit import record
@@ -114,7 +118,7 @@ class ScheduleStore:
             return await _LISTING.page(tx, _visible_to(visible), query, schedule_row)
 
     async def find(self, key: str, visible: Visibility, owner_id: str | None) -> ScheduleRow:
-        """Return the visible schedule with the id ``key``, else the owner's one with that name.
+        """Return the visible schedule with the id ``key``, else that of the owner with this name.
 
         Raises
         ------
@@ -229,7 +233,7 @@ def _visible_to(visible: Visibility) -> sa.Select[Any]:
 
 
 async def _check_count(tx: AsyncConnection, owner_id: str) -> None:
-    # The lock makes concurrent creations of one owner count each other's schedules.
+    # Lock the owner: of two concurrent creations, the second must count the schedule of the first.
     await tx.execute(
         sa.select(users.c.id).where(users.c.id == owner_id).with_for_update(key_share=True)
     )
@@ -238,7 +242,9 @@ async def _check_count(tx: AsyncConnection, owner_id: str) -> None:
         .join_from(users, user_policies, users.c.resource_policy == user_policies.c.name)
         .where(users.c.id == owner_id)
     )
-    most = MOST_SCHEDULES if limit is None else min(int(limit), MOST_SCHEDULES)
+    most = MAX_SCHEDULES_PER_USER
+    if limit is not None:
+        most = min(int(limit), most)
     count = await tx.scalar(
         sa.select(sa.func.count()).where(session_schedules.c.owner_id == owner_id)
     )

@@ -26,7 +26,7 @@ describe('readSessionsSearch', () => {
 
 test('filtersOf combines the filters of the tab, the name and the other filters', () => {
   expect(filtersOf({ tab: 'pending', name: 'lab' })).toEqual({
-    status__in: 'PENDING,SCHEDULED',
+    status__in: 'PENDING,SCHEDULED,SUSPENDED',
     name__contains: 'lab'
   });
   expect(filtersOf({ tab: 'cluster', filters: { owner: 'ann' } })).toEqual({

@@ -1,1 +1,1 @@
-"""Preemption in a pass: choose victims, hold what they free, and start the waiting sessions."""
+"""Preemption in a scheduling pass: choose victims, hold what they free, start pending sessions."""

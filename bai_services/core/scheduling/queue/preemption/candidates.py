@@ -17,17 +17,17 @@ from ..model import RunningSession
 
 Ints = NDArray[np.int64]
 
-# Columns; a row is a session on one agent. RANK: number of its ``Rank``. CPU, MEM, DEVICES
-# (thousandths): what the session uses on the agent. STARTED: microseconds. SIZE: what it uses on
-# all agents, to compare sessions. TIE: decides between equal sessions, independent of the history.
+# Columns; a row is a session on one agent. SESSION, AGENT, RANK: positions in the lists of
+# ``Candidates``. CPU, MEM, DEVICES (thousandths): what the session uses on the agent. STARTED:
+# microseconds since 1970. SIZE: what it uses on all agents, to compare sessions. TIE: breaks ties
+# between equal sessions; a hash of the id, so the order in which they were added has no effect.
 SESSION, AGENT, RANK, CPU, MEM, DEVICES, STARTED, SIZE, TIE = range(9)
 _WIDTH = 9
 _GONE = -1
 _ROWS = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = datetime.resolution
-# The table is replaced when it has this many numbers of agents, ranks and sessions that it no
-# longer needs.
+# A table with fewer positions in its lists is not rebuilt; see ``is_worn``.
 _MAX_UNUSED = 4096
 
 
@@ -38,7 +38,8 @@ class Candidates:
         self._facts: Ints = np.full((_ROWS, _WIDTH), _GONE, np.int64)
         self._free = list(range(_ROWS))
         self._rows_of: dict[str, list[int]] = {}
-        self.sessions: list[RunningSession] = []  # by number
+        # Entries stay when sessions are removed, because rows contain their positions.
+        self.sessions: list[RunningSession] = []
         self.ranks: list[Rank] = []
         self.agents: list[str] = []
         self._rank_numbers: dict[Rank, int] = {}
@@ -48,7 +49,7 @@ class Candidates:
 
     @property
     def is_worn(self) -> bool:
-        """Whether most of the numbers are unused, so that a new table is better."""
+        """Whether most positions in the lists are unused, so that the table should be rebuilt."""
         used = len(self.sessions) + len(self.ranks) + len(self.agents)
         return used > 4 * len(self._rows_of) + _MAX_UNUSED
 
@@ -66,7 +67,7 @@ class Candidates:
             amounts[0] += placement.slots.get(CPU_SLOT, 0)
             amounts[1] += placement.slots.get(MEM_SLOT, 0)
             amounts[2] += sum(thousandths(d.slot, d.amount) for d in placement.devices)
-        # Devices count most: one device is more than any amount of cpu.
+        # Devices dominate: any share of a device counts more than any amount of cpu.
         size = sum(devices * 10**9 + cpu for cpu, _, devices in used.values())
         started = microseconds(session.started_at)
         tie = crc32(session.id.encode())
@@ -85,12 +86,12 @@ class Candidates:
             self._free.append(row)
 
     def numbers_of(self, session_ids: Iterable[str]) -> list[int]:
-        """Return the numbers of those sessions that are in the table."""
+        """Return the positions of those of the sessions that are in the table."""
         rows = [row for key in session_ids for row in self._rows_of.get(key, ())]
         return sorted({int(n) for n in self._facts[rows, SESSION]}) if rows else []
 
     def rows(self) -> Ints:
-        """Return the rows of all sessions; the result may be changed."""
+        """Return a copy of the rows of all sessions."""
         rows: Ints = self._facts[self._facts[:, SESSION] != _GONE]
         return rows
 

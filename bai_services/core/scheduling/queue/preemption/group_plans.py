@@ -22,7 +22,7 @@ from ..reserve import later
 from ..shape import Shape
 from .victims import Victims, Wanted, find_victims
 
-# Maximum number of shapes for which a pass searches victims.
+# Maximum number of shapes for which a pass searches for victims.
 MAX_SEARCHES = 8
 
 # Starts a planned session on its placements.
@@ -41,9 +41,9 @@ class _Held:
 class GroupPlans:
     """The plans of one group during one pass.
 
-    In the first step of a pass, ``start_planned`` starts the planned sessions that fit. For the
-    others, it allocates what is held for them, so that the rest of the pass cannot use it.
-    ``release`` ends this.
+    At the beginning of a pass, ``start_planned`` starts the planned sessions that fit. For the
+    others, it allocates the resources that are held for them, so that the rest of the pass cannot
+    use them. At the end of the pass, ``release`` releases these resources.
     """
 
     def __init__(self, group_queue: GroupQueue, now: datetime) -> None:
@@ -86,20 +86,20 @@ class GroupPlans:
         return to_hold(plan.placements, _placements_of(leaving))
 
     def _ending_before(self, until: datetime) -> list[RunningSession]:
-        """Return the sessions that end until then without being a victim of any plan."""
+        """Return the sessions that end before ``until`` and are not a victim of any plan."""
         group_queue = self._group_queue
         victims = group_queue.victims()
         return [s for s in group_queue.ended_before(until) if s.id not in victims]
 
     def _remaining(self, plan: Plan) -> Iterator[RunningSession]:
-        """Return the victims of a plan that still have resources."""
+        """Return the victims of a plan that still occupy resources."""
         running = self._group_queue.running
         return (running[key] for key in plan.victim_ids if key in running)
 
     def _helps(self, held: _Held) -> bool:
         """Return whether a planned session will fit when its victims have ended.
 
-        The rules must still allow to preempt the victims that have not been stopped.
+        The rules must still allow the preemption of the victims that are not being stopped yet.
         """
         group_queue, handle = self._group_queue, held.shape.handle
         remaining = list(self._remaining(held.plan))
@@ -114,7 +114,7 @@ class GroupPlans:
         return fits
 
     def _hold_fully(self, probe: Placer) -> None:
-        """Hold, on a fork on which sessions that end soon are released, all that the plans need."""
+        """Allocate all that the plans need on a fork where sessions that end soon are released."""
         for held in self._held:
             probe.release(held.placements)
             remaining = _placements_of(self._remaining(held.plan))
@@ -175,7 +175,7 @@ class GroupPlans:
         )
 
     def release(self) -> None:
-        """End the allocation of what is held."""
+        """Release the resources that ``start_planned`` has allocated."""
         for held in self._held:
             self._group_queue.placer.release(held.placements)
 
@@ -200,7 +200,7 @@ class GroupPlans:
             if not group_queue.placer.fits_when_empty(shape.handle):
                 continue
             if group_queue.placer.fits(shape.handle):
-                continue  # it waits for other reasons
+                continue  # it fits, so it waits for another reason
             searches += 1
             victims = self._search(shape, session_id, reserved)
             if victims is not None:
@@ -210,7 +210,7 @@ class GroupPlans:
         return None
 
     def _in_order(self, reserved: Reservation | None) -> Iterator[tuple[Shape, str]]:
-        """Yield the first session of each shape without a plan, in the order of the group."""
+        """Yield the first session of each shape without a plan, in queue order."""
         group_queue = self._group_queue
         state = group_queue.state
         only = group_queue.stopped_by if state.backfill is Backfill.OFF else ""
@@ -236,7 +236,7 @@ class GroupPlans:
         options, placer = group_queue.state.preemption, group_queue.placer
         kept = group_queue.victims()
         probe = placer.fork()
-        # Sessions that end without preemption before victims would be stopped.
+        # Sessions that end by themselves before the victims would be stopped.
         until = self._now + timedelta(seconds=options.grace_seconds)
         soon_ended = self._ending_before(until)
         for session in soon_ended:
@@ -269,9 +269,9 @@ class GroupPlans:
 
     def _over_share(self, shape: Shape) -> frozenset[str]:
         """Return sessions of the same priority that may be preempted because their users have
-        larger shares than the user of the pending session, also after the change.
+        larger shares than the user of the pending session, also after the preemption.
 
-        Therefore a victim cannot in turn preempt the session for which it was stopped.
+        Because of the latter, a victim cannot in turn preempt the session for which it was stopped.
         """
         group_queue = self._group_queue
         options, shares = group_queue.state.preemption, group_queue.shares
@@ -313,7 +313,7 @@ def _user_of(rank: Rank) -> Scope | None:
 
 
 def _by_loss(sessions: Iterable[RunningSession], order: VictimOrder) -> list[RunningSession]:
-    """Sort sessions roughly in the order in which they are preempted."""
+    """Sort sessions by start time: approximately the order in which they are preempted."""
     is_oldest = order is VictimOrder.OLDEST
     return sorted(sessions, key=lambda s: (s.started_at, s.id), reverse=not is_oldest)
 

@@ -1,5 +1,6 @@
-"""Choose the victims of a pending session: few sessions whose loss is small, and no more than
-needed.
+"""Choose the victims of a pending session: as few as needed, with a small loss.
+
+*Loss* is the measure by which the option ``order`` compares sessions, such as their run time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .candidates import Candidates, Ints, microseconds
 
 Bools = NDArray[np.bool_]
 
-# Maximum number of running sessions whose end is tried for one pending session.
+# Maximum number of running sessions that a search tries to release for one pending session.
 MAX_TRIED = 2_000
 
 
@@ -36,9 +37,9 @@ class Wanted:
     request: Request
     handle: int  # of the request, in the placer
     rank: Rank
-    # Running sessions that are not considered: they are victims already, or end soon anyway.
+    # Running sessions that are not candidates: they are victims already, or end soon anyway.
     kept: frozenset[str] = frozenset()
-    # Sessions of other users with the same priority that ``FAIR_SHARE`` allows to preempt.
+    # Sessions of other users with the same priority that may be preempted by ``FAIR_SHARE``.
     over_share: frozenset[str] = frozenset()
     # Victims must have a lower priority than this; None: no such limit.
     below_priority: int | None = None
@@ -56,8 +57,8 @@ class Victims:
 class Search:
     """The result of a search.
 
-    ``victims`` is None if no victims help. ``next_at`` is then the time at which another session
-    has run long enough to be preempted; None: there is no such session.
+    ``victims`` is None if no victims help. In this case, ``next_at`` is the time at which the next
+    session has run long enough to be preempted; None: there is no such session.
     """
 
     victims: Victims | None = None
@@ -74,8 +75,8 @@ def find_victims(
 ) -> Search:
     """Find victims for a pending session.
 
-    ``probe`` is a fork of the group's placer, which this function changes. All kernels of the
-    session fit on it after the end of the victims, and would not fit if any one of them stayed.
+    ``probe`` is a fork of the group's placer, which this function changes. After the end of the
+    victims, all kernels of the session fit on it; they would not fit if any one victim continued.
     """
     rules = [rule_of(options, wanted.rank, rank) for rank in table.ranks]
     rows = table.rows()
@@ -114,7 +115,7 @@ def _rule(options: PreemptionOptions, wanted: Wanted, session: RunningSession) -
 def _without_kept(
     rows: Ints, table: Candidates, rules: Sequence[Rule | None], wanted: Wanted
 ) -> Ints:
-    """Drop the rows of sessions that must stay although a rule applies to them."""
+    """Drop the rows of sessions that must not be preempted although a rule applies to them."""
     if wanted.below_priority is not None:
         limit = wanted.below_priority
         is_below = np.array([rank.priority < limit for rank in table.ranks], bool)
@@ -129,7 +130,7 @@ def _without_kept(
 
 
 def _by_loss(rows: Ints, table: Candidates, order: VictimOrder) -> Ints:
-    """Sort rows by priority, then by the loss of the session; the smallest is first."""
+    """Sort rows by priority, then by the loss of the session, both ascending."""
     priorities = np.array([rank.priority for rank in table.ranks], np.int64)
     if order is VictimOrder.OLDEST:
         loss = rows[:, columns.STARTED]
@@ -148,7 +149,7 @@ def _losses(ordered: Ints, order: VictimOrder) -> Ints:
     if order is VictimOrder.SMALLEST_RESOURCES:
         return ordered[:, columns.SIZE]
     started = ordered[:, columns.STARTED]
-    losses: Ints = started.max() - started  # the run time, but for a constant
+    losses: Ints = started.max() - started  # the run time minus that of the newest session
     return losses
 
 
@@ -163,7 +164,8 @@ def _chosen(
     """Release sessions on ``probe`` until the request fits; return them, the smallest loss first.
 
     The first batch has the sessions of the agents on which the smallest loss frees enough; each
-    further batch has twice as many agents. None: the request does not fit even after all releases.
+    further batch has twice as many agents. None: the request does not fit after all releases, or
+    after ``MAX_TRIED``.
     """
     sessions: list[RunningSession] = []
     known: set[int] = set()
@@ -192,7 +194,7 @@ def _chosen(
 
 
 def _first(ordered: Ints, number: int) -> int:
-    """Return the first position of a session."""
+    """Return the position of the first row of a session."""
     return int(np.argmax(ordered[:, columns.SESSION] == number))
 
 
@@ -220,7 +222,7 @@ def _batches(
     numbers, agents = ordered[is_useful, columns.SESSION], agents[is_useful]
     if not len(numbers):
         return
-    # Rows in the order of their agents, and of the loss on each agent.
+    # Sort the rows by agent, and by loss within each agent.
     by_agent = np.lexsort((np.arange(len(agents)), agents))
     agents, losses = agents[by_agent], _losses(ordered, order)[is_useful][by_agent]
     sums = np.cumsum(amounts[is_useful][by_agent], axis=0)
@@ -228,7 +230,7 @@ def _batches(
     lengths = np.diff(np.r_[starts, len(agents)])
     before = np.vstack([np.zeros((1, 3), np.int64), sums[:-1]])
     before -= np.repeat(before[starts], lengths, axis=0)
-    # The first rows of an agent that together free enough.
+    # For each agent, mark the first rows that together free enough.
     is_first: Bools = np.any(before < (need - free)[agents], axis=1)
     is_fewest = order is VictimOrder.FEWEST_SESSIONS
     priorities = np.array([rank.priority for rank in table.ranks], np.int64)
@@ -262,9 +264,9 @@ def _need_of(request: Request) -> Ints:
 def _without_superfluous(
     chosen: Sequence[RunningSession], probe: Placer, wanted: Wanted
 ) -> list[RunningSession]:
-    """Return the sessions without those whose end is not needed, the largest loss first.
+    """Return the sessions that are needed; those with the largest loss are dropped first.
 
-    ``probe`` has released all of them; the returned ones stay released.
+    ``probe`` has released all of them. Those that are returned stay released.
     """
     needed = list(chosen)
     room = _Room(probe, wanted.request)
@@ -283,10 +285,10 @@ def _without_superfluous(
 
 
 class _Room:
-    """How many kernels (of a request whose kernels are placed together: how many requests) each
-    agent of a placer has room for, by its totals.
+    """Upper bound of the number of kernels that each agent of a placer can take.
 
-    This is an upper limit, and much faster to compute than a search.
+    It follows from the free totals of the agents and is much faster to compute than a search. If
+    all kernels of the request must be on one agent, whole requests are counted instead of kernels.
     """
 
     def __init__(self, probe: Placer, request: Request) -> None:
@@ -308,7 +310,7 @@ class _Room:
         return sorted(self._rows[agent] for agent in agents if agent in self._rows)
 
     def may_fit_with(self, session: RunningSession) -> bool:
-        """Return whether the request may fit after a change of the agents of a session."""
+        """Return whether the request may fit after a change on the agents of a session."""
         rows = self._agents_of(session)
         room = self._compute(self._probe.free_totals(rows))
         return self._total - int(self._of_agents[rows].sum()) + int(room.sum()) >= self._wanted
