@@ -34,6 +34,9 @@ ERROR_PAUSE_SECONDS = 10.0
 ANSWER_SECONDS = 4.0
 # The preparation ends this time before the deadline, so that its report arrives in time.
 MARGIN_SECONDS = 2.0
+# A session that still runs this time after the deadline will not be stopped: the preemption was
+# dropped, or the suspension was cancelled.
+CANCELLED_SECONDS = 30.0
 # Parts of the time limit for the pages and for the hook.
 PAGES_PART, HOOK_PART = 0.4, 0.6
 DEFAULT_VARIABLES_MIB = 1024
@@ -113,6 +116,14 @@ class Preparation:
                 return
         finally:
             self._is_done = True
+            self._announce()
+            left = max(notice.ends_at - loop.time(), 0.0)
+            loop.call_later(left + CANCELLED_SECONDS, self._forget, notice)
+
+    def _forget(self, notice: Notice) -> None:
+        """Show a notice no longer, unless a later one has replaced it."""
+        if self._notice is notice:
+            self._notice = None
             self._announce()
 
     def describe(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_core.utils import ensure_async
+
+log = logging.getLogger(__name__)
 
 HERE = Path(__file__).parent
 # Files of a saved kernel.
@@ -60,7 +63,7 @@ class Variables:
             return []
         share = self.max_bytes // len(chosen)
         jobs = [
-            self._save_kernel(number, model["id"], documents[model["id"]], share, seconds)
+            self._try_save(number, model["id"], documents[model["id"]], share, seconds)
             for number, model in enumerate(chosen)
         ]
         return list(await asyncio.gather(*jobs))
@@ -69,6 +72,17 @@ class Variables:
         """Return the path of the document of each kernel."""
         sessions = await ensure_async(self.settings["session_manager"].list_sessions())
         return {one["kernel"]["id"]: str(one["path"]) for one in sessions if one.get("kernel")}
+
+    async def _try_save(
+        self, number: int, kernel_id: str, path: str, max_bytes: int, seconds: float
+    ) -> SavedKernel:
+        """Save the variables of one kernel; an error concerns only this kernel."""
+        try:
+            return await self._save_kernel(number, kernel_id, path, max_bytes, seconds)
+        except Exception as error:
+            log.exception("variables of %s were not saved", path)
+            name = f"{self.folder.name}/{number}"
+            return SavedKernel(path, name, skipped=(f"* ({type(error).__name__}: {error})",))
 
     async def _save_kernel(
         self, number: int, kernel_id: str, path: str, max_bytes: int, seconds: float

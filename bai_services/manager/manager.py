@@ -90,7 +90,9 @@ class Manager:
             callers=self.accounts.callers,
             require_writable=self.read_only.require_writable,
         )
-        self.scheduling.preemptions.prepare_stop = self.sessions.suspensions.prepare_for_preemption
+        suspensions = self.sessions.suspensions
+        self.scheduling.preemptions.prepare_stop = suspensions.prepare_for_preemption
+        self.scheduling.preemptions.cancel_stop = suspensions.cancel_preparation
         self.servers = server_services(
             context,
             self.hub,

@@ -105,6 +105,20 @@ class SuspensionStore:
             )
             return deleted.rowcount > 0
 
+    async def cancel_preparation(self, session_id: str) -> None:
+        """Delete the preparation of a running session for a stop that will not come."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.delete(suspensions).where(
+                    suspensions.c.session_id == session_id,
+                    suspensions.c.phase == Phase.PREPARING,
+                    suspensions.c.purpose == Purpose.STOP,
+                    sa.exists().where(
+                        sessions.c.id == session_id, sessions.c.status == Status.RUNNING
+                    ),
+                )
+            )
+
     async def preparing(self) -> list[Suspension]:
         """Return the preparations in progress, the earliest deadline first."""
         async with self._db.read() as tx:

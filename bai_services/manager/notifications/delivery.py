@@ -121,6 +121,11 @@ class WebhookDeliveries:
                 await self._store.mark_delivered(delivery, self._clock())
         except Unavailable as error:
             log.error("result of webhook %s could not be stored: %s", delivery.target.id, error)
+        except Exception:
+            # Counted like other failures: it must not block the deliveries behind this one.
+            log.exception("webhook %s", delivery.target.id)
+            text = "internal error; see the log of the manager"
+            await self._store.mark_failed(delivery, text, self._clock(), is_final=False)
         finally:
             self._busy.discard(delivery.target.id)
         self.wake()

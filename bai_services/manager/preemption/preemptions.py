@@ -25,7 +25,7 @@ from ..clock import Clock
 from ..loop import Loop
 from ..scheduling.lease import Lease
 from ..sessions.lifecycle import Lifecycle
-from .preparation import PrepareStop, no_preparation, prepare
+from .preparation import CancelStop, PrepareStop, no_cancellation, no_preparation, prepare
 
 TICK_SECONDS = 1.0
 # Kind of the event for the owner of a victim: its preemption was announced or revoked.
@@ -58,6 +58,8 @@ class Preemptions:
         self._clock = clock
         # Called when the preemption of a session is announced.
         self.prepare_stop: PrepareStop = no_preparation
+        # Called when the plan ends and the session still runs.
+        self.cancel_stop: CancelStop = no_cancellation
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._cleaned_at = -_CLEANUP_INTERVAL_SECONDS
         self._loop = Loop("preemption", self.step, TICK_SECONDS)
@@ -183,6 +185,8 @@ class Preemptions:
         victims = await self._store.end(
             outcome, self._clock(), plan_id=plan_id, session_id=session_id
         )
+        for victim in victims:
+            await self.cancel_stop(victim)
         await self._notify(victims)
 
     async def _notify(self, session_ids: Iterable[str]) -> None:

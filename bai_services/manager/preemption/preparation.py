@@ -12,6 +12,14 @@ log = logging.getLogger(__name__)
 PrepareStop = Callable[[str, float], Awaitable[None]]
 
 
+# Tells a session that it will not be stopped after all.
+CancelStop = Callable[[str], Awaitable[None]]
+
+
+async def no_cancellation(session_id: str) -> None:
+    """Do nothing: the session was not prepared."""
+
+
 async def no_preparation(session_id: str, seconds: float) -> None:
     """Do nothing: the session only has the time until its deadline."""
 

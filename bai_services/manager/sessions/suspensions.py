@@ -158,6 +158,10 @@ class Suspensions:
         deadline = self._clock() + timedelta(seconds=seconds)
         await self.prepare(session_id, deadline, PREEMPTION_REQUESTER)
 
+    async def cancel_preparation(self, session_id: str) -> None:
+        """Forget a preparation for a preemption that was dropped; the session runs on."""
+        await self._store.cancel_preparation(session_id)
+
     async def prepared(self, session_id: str) -> bool:
         """Return whether a session has reported, or is not preparing for a stop."""
         suspension = await self._store.get(session_id)

@@ -96,15 +96,28 @@ async def test_preempted_session_returns_to_the_queue_and_starts_again(
     assert {"session.plan-preemption", "session.preempt"} <= set(actions)
 
 
+async def is_preparing(api: Api, session_id: str) -> bool:
+    return not await api.world.manager.sessions.suspensions.prepared(session_id)
+
+
 async def test_plan_is_dropped_if_the_waiting_session_is_cancelled(
     api: Api, agent: FakeAgent, user: Client, admin: Client
 ) -> None:
     low = await user.post("/sessions", {"name": "low1", "resources": ALL_CPU, "priority": 1})
     await bring_to_running(api, agent, low["id"])
     await preempted_by(user, "high")
+    preemptions, suspensions = (
+        api.world.manager.scheduling.preemptions,
+        api.world.manager.sessions.suspensions,
+    )
+    # JupyterLab saves everything in the meantime.
+    await preemptions.step()
+    await wait_until_async(lambda: is_preparing(api, low["id"]), 10, "the preparation")
     await user.delete("/sessions/high")
     api.world.clock.advance(seconds=6)
-    await api.world.manager.scheduling.preemptions.step()
+    await preemptions.step()
+    # The preparation does not prevent the next one.
+    assert await suspensions.prepared(low["id"])
     session = await user.get("/sessions/low1")
     assert (session["status"], session["preemption"]) == ("RUNNING", None)
     assert (await admin.get("/preemptions"))["items"][0]["outcome"] == "dropped"
