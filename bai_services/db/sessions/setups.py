@@ -21,6 +21,7 @@ from ..database import Database
 from ..integrity import insert_ignoring
 from ..scheduling.caps import CHUNK
 from ..tables.accounts import projects, users
+from ..tables.sessions import sessions
 from ..tables.setups import session_secrets, setups
 
 Part = TypeVar("Part", Variable, Dotfile, BootstrapScript)
@@ -111,6 +112,23 @@ class SetupStore:
         """Return the encrypted secrets of a session; None if it has none."""
         async with self._db.read() as tx:
             return await _secrets_of(tx, session_id)
+
+    async def remove_secrets(self, before: datetime, limit: int) -> int:
+        """Remove the secrets of sessions that ended before a time, at most of ``limit`` sessions.
+
+        Return their number. The logs of these sessions are already masked.
+        """
+        old = (
+            sa.select(session_secrets.c.session_id)
+            .join(sessions, session_secrets.c.session_id == sessions.c.id)
+            .where(sessions.c.live_name.is_(None), sessions.c.terminated_at < before)
+            .limit(limit)
+        )
+        async with self._db.write() as tx:
+            removed = await tx.execute(
+                session_secrets.delete().where(session_secrets.c.session_id.in_(old))
+            )
+            return int(removed.rowcount)
 
 
 _SECRETS_OF = sa.select(session_secrets.c.encrypted).where(
