@@ -20,7 +20,7 @@ from ..audit import record
 from ..database import Database
 from ..integrity import insert_ignoring
 from ..scheduling.caps import CHUNK
-from ..tables.accounts import projects, users
+from ..tables.accounts import memberships, projects, users
 from ..tables.sessions import sessions
 from ..tables.setups import session_secrets, setups
 
@@ -55,7 +55,8 @@ class SetupStore:
     ) -> Mapping[tuple[str, str], tuple[Setup, Setup]]:
         """Return the setups of the project and the owner for each (owner id, project id).
 
-        The setup of a project is reduced to the part that applies to the owner.
+        The setup of a project is reduced to the part that applies to the owner; it does not apply
+        to an owner who is no longer a member.
         """
         users_of = [SetupOwner("user", owner_id) for owner_id, _ in owners]
         projects_of = [SetupOwner("project", project_id) for _, project_id in owners]
@@ -63,10 +64,14 @@ class SetupStore:
             found = await _read(tx, sorted({one.key for one in (*users_of, *projects_of)}))
             if not found:
                 return {}
-            roles = await _roles(tx, sorted({owner_id for owner_id, _ in owners}))
+            owner_ids = sorted({owner_id for owner_id, _ in owners})
+            roles = await _roles(tx, owner_ids)
+            members = await _members(tx, owner_ids)
         return {
             (user.id, project.id): (
-                found.get(project.key, Setup()).for_owner(roles[user.id]),
+                found.get(project.key, Setup()).for_owner(roles[user.id])
+                if (user.id, project.id) in members
+                else Setup(),
                 found.get(user.key, Setup()),
             )
             for user, project in zip(users_of, projects_of, strict=True)
@@ -138,6 +143,9 @@ _SETUPS = sa.select(setups).where(setups.c.id.in_(sa.bindparam("keys", expanding
 _ROLES = sa.select(users.c.id, users.c.role).where(
     users.c.id.in_(sa.bindparam("ids", expanding=True))
 )
+_MEMBERS = sa.select(memberships.c.user_id, memberships.c.project_id).where(
+    memberships.c.user_id.in_(sa.bindparam("ids", expanding=True))
+)
 
 
 async def _secrets_of(tx: AsyncConnection, session_id: str) -> str | None:
@@ -158,6 +166,15 @@ async def _roles(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, Role]:
     for start in range(0, len(ids), CHUNK):
         rows = await tx.execute(_ROLES, {"ids": ids[start : start + CHUNK]})
         found |= {row.id: Role(row.role) for row in rows}
+    return found
+
+
+async def _members(tx: AsyncConnection, ids: Sequence[str]) -> set[tuple[str, str]]:
+    """Return the pairs of user and project for the memberships of users."""
+    found: set[tuple[str, str]] = set()
+    for start in range(0, len(ids), CHUNK):
+        rows = await tx.execute(_MEMBERS, {"ids": ids[start : start + CHUNK]})
+        found |= {(row.user_id, row.project_id) for row in rows}
     return found
 
 

@@ -85,6 +85,21 @@ async def test_a_session_gets_the_setups_of_its_project_and_owner(
     assert SECRET not in json.dumps(plan) and "own-secret" not in json.dumps(plan)
 
 
+async def test_a_removed_member_does_not_get_the_setup_of_the_project(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    admin = await api.client("admin")
+    (project,) = (await user.get("/projects"))["items"]
+    of_project = f"/projects/{project['id']}"
+    await admin.put(f"{of_project}/environ/TOKEN", {"value": SECRET, "is_secret": True})
+    await user.put("/me/environ/SEED", {"value": "1"})
+    # The session is created before the removal, and prepared after it.
+    await create(user)
+    await admin.delete(f"{of_project}/members/user")
+    item = await work_item(agent)
+    assert item["setup"]["variables"] == {"SEED": "1"}
+
+
 async def test_no_response_database_row_or_audit_entry_contains_a_secret(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
