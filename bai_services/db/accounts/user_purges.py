@@ -18,6 +18,7 @@ from ..records import records
 from ..tables.accounts import keypairs, known_sign_in_addresses, memberships, users
 from ..tables.advance_reservations import advance_reservations
 from ..tables.apps import app_shares
+from ..tables.cluster import image_pulls
 from ..tables.external_identities import external_identities
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
 from ..tables.idle_checks import idle_checker_bindings, idle_decisions
@@ -30,13 +31,19 @@ from ..tables.notifications import (
     webhooks,
 )
 from ..tables.one_time_codes import one_time_codes
-from ..tables.operations import announcement_dismissals
+from ..tables.operations import (
+    announcement_dismissals,
+    announcements,
+    maintenances,
+    setting_overrides,
+)
 from ..tables.resizes import session_resizes
 from ..tables.schedules import session_schedules
 from ..tables.self_service import password_resets
 from ..tables.sessions import kernels, session_templates, sessions, status_history
 from ..tables.setups import session_secrets, setups
 from ..tables.ssh_keys import ssh_keys
+from ..tables.suspensions import session_suspensions
 from .checked_users import CheckedUser, lock_unchanged
 
 # Rows of these tables that have the id of the user in this column are deleted.
@@ -61,6 +68,16 @@ _OWNED = (
     notifications.c.user_id,
     notification_events.c.user_id,
     webhooks.c.owner_id,
+)
+# Names of users; an anonymous name replaces them.
+_NAMES = (
+    advance_reservations.c.decided_by,
+    announcements.c.author,
+    image_pulls.c.requested_by,
+    maintenances.c.author,
+    session_resizes.c.by,
+    session_suspensions.c.requested_by,
+    setting_overrides.c.changed_by,
 )
 # In these statuses, a task deletes the files or gives them to the next owner.
 _LEAVING = (VfolderStatus.DELETE_ONGOING, VfolderStatus.DELETE_COMPLETE, VfolderStatus.PERFORMING)
@@ -175,17 +192,14 @@ def _folder(*, status: str, is_shared: bool, **columns: Any) -> OwnedFolder:
 
 
 async def _remove_name(tx: AsyncConnection, user_id: str, username: str, name: str) -> None:
-    """Replace the name of a user in reservations and resizes, and remove it from reasons."""
+    """Replace the name of a user who has made or decided something; remove it from reasons."""
     reservations = advance_reservations
     await tx.execute(
         reservations.update().where(reservations.c.author_id == user_id).values(author=name)
     )
-    await tx.execute(
-        reservations.update().where(reservations.c.decided_by == username).values(decided_by=name)
-    )
-    await tx.execute(
-        session_resizes.update().where(session_resizes.c.by == username).values(by=name)
-    )
+    for column in _NAMES:
+        changed = column.table.update().where(column == username)
+        await tx.execute(changed.values({column.name: name}))
     # For example "stopped by NAME".
     own_sessions = sa.select(sessions.c.id).where(sessions.c.owner_id == user_id)
     await tx.execute(

@@ -13,6 +13,7 @@ from bai_services.core.errors import Conflict, Forbidden, InUse, NotFound
 from bai_services.db.accounts.users import UserStore
 from bai_services.db.schema import metadata
 from bai_services.db.tables.notifications import webhooks
+from bai_services.db.tables.operations import setting_overrides
 from bai_services.db.tables.schedules import session_schedules
 from bai_services.db.tables.sessions import kernels
 from bai_services.db.tables.setups import session_secrets, setups
@@ -111,7 +112,14 @@ async def test_setups_schedules_and_notifications_are_removed(api: Api, agent: F
         await tx.execute(session_secrets.insert().values(secrets))
     await user.delete(f"/sessions/{session['id']}?force=true")
     assert "by user" in await texts_of_all_tables(api, without=set())
+    now = api.world.clock()
+    named = {"variable": "BAI_TRASH_DAYS", "value": "7", "changed_at": now, "changed_by": "user"}
+    async with database.write() as tx:
+        await tx.execute(setting_overrides.insert().values(named))
     await purge(await deactivate(api))
+    async with database.read() as tx:
+        changed_by = await tx.scalar(sa.select(setting_overrides.c.changed_by))
+    assert str(changed_by).startswith("purged-")
     rest = await texts_of_all_tables(api, without={"audit_log"})
     for gone in ("marker", "example.org", "by user"):
         assert gone not in rest, gone
