@@ -12,6 +12,7 @@ import tarfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -137,3 +138,25 @@ async def test_only_unused_images_of_bai_hub_are_evicted(
         await asyncio.to_thread(docker_engine.run, "rm", "--force", container)
         for name in (names["used"], names["recent"], names["foreign"]):
             await asyncio.to_thread(docker_engine.run, "rmi", "--force", name)
+
+
+async def test_an_image_that_is_used_during_the_eviction_is_kept(
+    docker_engine: DockerEngine, calls: DockerCalls, tmp_path: Path
+) -> None:
+    name = f"evict-{secrets.token_hex(4)}/py:1"
+    await asyncio.to_thread(import_image, docker_engine, name)
+    (tmp_path / "uses.json").write_text(json.dumps({name: 1.0}))
+    uses = ImageUses(tmp_path / "uses.json", 1)
+
+    class Calls(DockerCalls):
+        async def run(self, kind: Any, call: Any) -> Any:
+            result = await calls.run(kind, call)
+            # A session is prepared after the images have been listed.
+            uses.record(name)
+            return result
+
+    try:
+        await Images(Calls.__new__(Calls), uses).evict()
+        assert name in await Images(calls, uses).digests()
+    finally:
+        await asyncio.to_thread(docker_engine.run, "rmi", "--force", name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
-from bai_services.core.operations.configuration import DEFINITIONS
+from bai_services.core.operations.configuration import DEFINITIONS, ChangeableSetting
 from bai_services.db.tables.operations import setting_overrides
 from bai_services.environment import read_settings
 from bai_services.manager.operations.configuration import with_overrides
@@ -51,10 +52,22 @@ async def test_value_in_the_database_is_in_force_after_a_restart(api: Api, tmp_p
         assert len((await admin.get("/audit-log", action="configuration.update"))["items"]) == 4
 
 
-@pytest.mark.parametrize("value", ["", "-1", "1.5", "ten", "9" * 20, "1" * 33])
+@pytest.mark.parametrize("value", ["", "-1", "1.5", "ten", "36501", "9" * 20, "1" * 33])
 async def test_invalid_value_is_rejected(api: Api, value: str) -> None:
     with pytest.raises(InvalidRequest):
         await (await api.client("admin")).put(f"/configuration/{NAME}", {"value": value})
+
+
+@pytest.mark.parametrize("name", [name for name in DEFINITIONS if name.endswith("_DAYS")])
+async def test_number_of_days_is_a_possible_period(api: Api, name: str) -> None:
+    """Otherwise the manager could not start again, or no user could sign in."""
+    definition = DEFINITIONS[name]
+    assert isinstance(definition, ChangeableSetting)
+    with pytest.raises(InvalidRequest):
+        definition.parse(str(2**62))
+    now = api.world.clock()
+    assert now - timedelta(days=int(definition.parse("36500"))) < now
+    await (await api.client("admin")).put(f"/configuration/{name}", {"value": "9"})
 
 
 async def test_only_safe_settings_can_be_set(api: Api) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,17 +22,21 @@ class ImageUses:
         self.limit_bytes = limit_bytes
         self._path = path
         self._times = _read(path)
+        # The methods run in several threads.
+        self._lock = threading.Lock()
 
     def record(self, name: str) -> None:
         """Record that an image is used now."""
-        self._times[name] = time.time()
-        self._write()
+        with self._lock:
+            self._times[name] = time.time()
+            self._write()
 
     def forget(self, names: set[str]) -> None:
         """Remove images that no longer exist."""
-        if names & self._times.keys():
-            self._times = {name: at for name, at in self._times.items() if name not in names}
-            self._write()
+        with self._lock:
+            if names & self._times.keys():
+                self._times = {name: at for name, at in self._times.items() if name not in names}
+                self._write()
 
     @property
     def times(self) -> Mapping[str, float]:

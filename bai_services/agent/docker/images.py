@@ -140,13 +140,14 @@ class Images:
         """Remove the least recently used images while the images exceed their limit."""
         if not self._uses.limit_bytes:
             return
+        started_at = time.time()
         try:
             stored, used_bytes = await self._calls.run("query", self._stored)
             chosen = choose_evictions(
-                stored.values(), used_bytes, self._uses.limit_bytes, time.time()
+                stored.values(), used_bytes, self._uses.limit_bytes, started_at
             )
             for image_id in chosen:
-                names = await self._calls.run("change", _remover(image_id))
+                names = await self._calls.run("change", self._remover(image_id, started_at))
                 await asyncio.to_thread(self._uses.forget, set(names))
                 if names:
                     log.info("evicted image %s: images exceed their limit", ", ".join(names))
@@ -167,6 +168,30 @@ class Images:
             for image in usage.get("Images") or ()
         }
         return images, int(usage.get("LayersSize") or 0)
+
+    def _remover(self, image_id: str, chosen_at: float) -> Callable[[docker.APIClient], list[str]]:
+        """Return a call that removes an image with its names.
+
+        An image that a container uses, or that was used after ``chosen_at``, is kept: a session may
+        be about to start.
+        """
+
+        def remove(client: docker.APIClient) -> list[str]:
+            names: list[str] = list(client.inspect_image(image_id).get("RepoTags") or ())
+            times = self._uses.times
+            if any(times.get(name, 0.0) >= chosen_at for name in names):
+                return []
+            try:
+                # Without force: Docker refuses to remove an image that a container uses.
+                for name in names or [image_id]:
+                    client.remove_image(name, noprune=False)
+            except docker.errors.APIError as error:
+                if error.status_code not in (NOT_FOUND_STATUS, CONFLICT_STATUS):
+                    raise
+                return []
+            return names
+
+        return remove
 
     async def close(self) -> None:
         """Stop waiting for pulls; the engine may still finish them."""
@@ -272,24 +297,6 @@ def _read_pull(
         if percent != last:
             last = percent
             report_percent(percent)
-
-
-def _remover(image_id: str) -> Callable[[docker.APIClient], list[str]]:
-    """Return a call that removes an image with its names, unless a container uses it now."""
-
-    def remove(client: docker.APIClient) -> list[str]:
-        names: list[str] = list(client.inspect_image(image_id).get("RepoTags") or ())
-        try:
-            # Without force: Docker refuses to remove an image that a container uses.
-            for name in names or [image_id]:
-                client.remove_image(name, noprune=False)
-        except docker.errors.APIError as error:
-            if error.status_code not in (NOT_FOUND_STATUS, CONFLICT_STATUS):
-                raise
-            return []
-        return names
-
-    return remove
 
 
 def _is_present(client: docker.APIClient, name: str) -> bool:

@@ -11,6 +11,8 @@ from ..errors import InvalidRequest
 from ..user_input import read_whole, shown
 
 MAX_VALUE_CHARS = 32
+# A time of more days could be outside of the years 1 to 9999.
+MAX_DAYS = 36_500
 
 
 class Origin(StrEnum):
@@ -45,6 +47,7 @@ class ChangeableSetting(SettingDefinition):
 
     field: str = ""
     minimum: int = 0
+    maximum: int = 2**63 - 1
 
     def parse(self, text: str) -> int | bool:
         """Return the value in a text.
@@ -61,9 +64,9 @@ class ChangeableSetting(SettingDefinition):
                 )
             return text == "1"
         number = read_whole(text)
-        if number is None or not self.minimum <= number < 2**63:
+        if number is None or not self.minimum <= number <= self.maximum:
             raise InvalidRequest(
-                f"{self.variable} must be a whole number of at least {self.minimum}, "
+                f"{self.variable} must be a whole number from {self.minimum} to {self.maximum}, "
                 f"not {shown(text)!r}",
                 field="value",
             )
@@ -74,17 +77,21 @@ def _number(variable: str, field: str, minimum: int = 0) -> ChangeableSetting:
     return ChangeableSetting(variable, Kind.NUMBER, field, minimum)
 
 
+def _days(variable: str, field: str, minimum: int = 0) -> ChangeableSetting:
+    return ChangeableSetting(variable, Kind.NUMBER, field, minimum, MAX_DAYS)
+
+
 CHANGEABLE: Sequence[ChangeableSetting] = (
-    _number("BAI_AUDIT_DAYS", "audit_days"),
+    _days("BAI_AUDIT_DAYS", "audit_days"),
     ChangeableSetting("BAI_MASK_USERS", Kind.SWITCH, "masks_users"),
     _number("BAI_MAX_FILE_BYTES", "max_file_bytes"),
     _number("BAI_MAX_OPEN_UPLOADS", "max_open_uploads", minimum=1),
-    _number("BAI_PASSWORD_MAX_AGE_DAYS", "password_max_age_days"),
-    _number("BAI_SESSION_LOG_DAYS", "session_log_days"),
+    _days("BAI_PASSWORD_MAX_AGE_DAYS", "password_max_age_days"),
+    _days("BAI_SESSION_LOG_DAYS", "session_log_days"),
     ChangeableSetting("BAI_SHOW_ABSENT_IMAGES", Kind.SWITCH, "shows_absent_images"),
     ChangeableSetting("BAI_SHOW_AGENTS", Kind.SWITCH, "shows_agents"),
-    _number("BAI_SUSPENDED_DAYS", "suspended_days", minimum=1),
-    _number("BAI_TRASH_DAYS", "trash_days"),
+    _days("BAI_SUSPENDED_DAYS", "suspended_days", minimum=1),
+    _days("BAI_TRASH_DAYS", "trash_days"),
 )
 _TEXTS = (
     "BAI_BRAND_COLOR",

@@ -16,16 +16,34 @@ from ..audit import record
 from ..database import Database
 from ..records import records
 from ..tables.accounts import keypairs, known_sign_in_addresses, memberships, users
+from ..tables.advance_reservations import advance_reservations
 from ..tables.apps import app_shares
+from ..tables.cluster import image_pulls
 from ..tables.external_identities import external_identities
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
 from ..tables.idle_checks import idle_checker_bindings, idle_decisions
 from ..tables.mails import mails
+from ..tables.notifications import (
+    notification_events,
+    notification_mails,
+    notification_settings,
+    notifications,
+    webhooks,
+)
 from ..tables.one_time_codes import one_time_codes
-from ..tables.operations import announcement_dismissals
+from ..tables.operations import (
+    announcement_dismissals,
+    announcements,
+    maintenances,
+    setting_overrides,
+)
+from ..tables.resizes import session_resizes
+from ..tables.schedules import session_schedules
 from ..tables.self_service import password_resets
-from ..tables.sessions import kernels, session_templates, sessions
+from ..tables.sessions import kernels, session_templates, sessions, status_history
+from ..tables.setups import session_secrets, setups
 from ..tables.ssh_keys import ssh_keys
+from ..tables.suspensions import session_suspensions
 from .checked_users import CheckedUser, lock_unchanged
 
 # Rows in which one of these columns contains the id of the user are deleted.
@@ -43,6 +61,23 @@ _OWNED = (
     vfolder_invitations.c.invitee_id,
     vfolder_invitations.c.inviter_id,
     app_shares.c.user_id,
+    setups.c.user_id,
+    session_schedules.c.owner_id,
+    notification_mails.c.user_id,
+    notification_settings.c.user_id,
+    notifications.c.user_id,
+    notification_events.c.user_id,
+    webhooks.c.owner_id,
+)
+# Names of users; an anonymous name replaces them.
+_NAMES = (
+    advance_reservations.c.decided_by,
+    announcements.c.author,
+    image_pulls.c.requested_by,
+    maintenances.c.author,
+    session_resizes.c.by,
+    session_suspensions.c.requested_by,
+    setting_overrides.c.changed_by,
 )
 # In these statuses, a background task deletes the files or transfers them to the new owner.
 _LEAVING = (VfolderStatus.DELETE_ONGOING, VfolderStatus.DELETE_COMPLETE, VfolderStatus.PERFORMING)
@@ -99,9 +134,12 @@ class UserPurgeStore:
             await lock_unchanged(tx, checked)
             await _require_purgeable(tx, user_id)
             await _require_no_folders(tx, user_id)
+            username = await tx.scalar(sa.select(users.c.username).where(users.c.id == user_id))
             for column in _OWNED:
                 await tx.execute(sa.delete(column.table).where(column == user_id))
-            await tx.execute(app_shares.delete().where(app_shares.c.session_id.in_(own_sessions)))
+            for table in (app_shares, session_secrets):
+                await tx.execute(table.delete().where(table.c.session_id.in_(own_sessions)))
+            await _remove_name(tx, user_id, str(username), name)
             await tx.execute(
                 idle_checker_bindings.delete().where(
                     idle_checker_bindings.c.scope == "user",
@@ -151,6 +189,35 @@ _EMPTY: dict[str, Any] = {
 
 def _folder(*, status: str, is_shared: bool, **columns: Any) -> OwnedFolder:
     return OwnedFolder(status=VfolderStatus(status), is_shared=bool(is_shared), **columns)
+
+
+async def _remove_name(tx: AsyncConnection, user_id: str, username: str, name: str) -> None:
+    """Replace the name of a user who has made or decided something; remove it from reasons."""
+    reservations = advance_reservations
+    await tx.execute(
+        reservations.update().where(reservations.c.author_id == user_id).values(author=name)
+    )
+    for column in _NAMES:
+        changed = column.table.update().where(column == username)
+        await tx.execute(changed.values({column.name: name}))
+    # For example "stopped by NAME".
+    own_sessions = sa.select(sessions.c.id).where(sessions.c.owner_id == user_id)
+    await tx.execute(
+        status_history.update()
+        .where(
+            status_history.c.session_id.in_(own_sessions),
+            status_history.c.reason.contains(f"by {username}", autoescape=True),
+        )
+        .values(reason="", reason_coded=None)
+    )
+    await tx.execute(
+        sessions.update()
+        .where(
+            sessions.c.owner_id == user_id,
+            sessions.c.status_info.contains(f"by {username}", autoescape=True),
+        )
+        .values(status_info="", status_coded=None)
+    )
 
 
 async def _require_purgeable(tx: AsyncConnection, user_id: str) -> None:

@@ -19,6 +19,7 @@ from bai_services.core.listing import ListQuery, Page
 from ..audit import record
 from ..database import Database
 from ..listing import Listing
+from ..scheduling.caps import CHUNK
 from ..tables.cluster import agents, image_pulls, images
 
 _PULLS = (
@@ -116,24 +117,38 @@ class ImagePullStore:
             await tx.execute(
                 image_pulls.delete().where(~_IS_OPEN, image_pulls.c.changed_at < before)
             )
-            for image_id, agent_id in sorted(wanted):
-                is_pair = sa.and_(
-                    image_pulls.c.image_id == image_id, image_pulls.c.agent_id == agent_id
-                )
-                await tx.execute(image_pulls.delete().where(is_pair, ~_IS_OPEN))
-                if await tx.scalar(sa.select(image_pulls.c.id).where(is_pair)) is None:
-                    await tx.execute(
-                        image_pulls.insert().values(
-                            id=str(uuid.uuid4()),
-                            created_at=at,
-                            changed_at=at,
-                            image_id=image_id,
-                            agent_id=agent_id,
-                            status=PullStatus.PENDING,
-                            message="",
-                            requested_by=requested_by,
-                        )
-                    )
+            images_wanted = sorted({image_id for image_id, _ in wanted})
+            of_images = image_pulls.c.image_id.in_(images_wanted)
+            found = await tx.execute(
+                sa.select(
+                    image_pulls.c.id, image_pulls.c.image_id, image_pulls.c.agent_id, _IS_OPEN
+                ).where(of_images)
+            )
+            pairs = set(wanted)
+            ended: list[str] = []
+            for pull_id, image_id, agent_id, is_open in found:
+                if is_open:
+                    pairs.discard((image_id, agent_id))
+                elif (image_id, agent_id) in pairs:
+                    ended.append(pull_id)
+            for start in range(0, len(ended), CHUNK):
+                chunk = ended[start : start + CHUNK]
+                await tx.execute(image_pulls.delete().where(image_pulls.c.id.in_(chunk)))
+            if pairs:
+                rows = [
+                    {
+                        "id": str(uuid.uuid4()),
+                        "created_at": at,
+                        "changed_at": at,
+                        "image_id": image_id,
+                        "agent_id": agent_id,
+                        "status": PullStatus.PENDING,
+                        "message": "",
+                        "requested_by": requested_by,
+                    }
+                    for image_id, agent_id in sorted(pairs)
+                ]
+                await tx.execute(image_pulls.insert(), rows)
             await record(tx, audit)
 
     async def open(self) -> list[PullWork]:

@@ -20,7 +20,8 @@ from ..audit import record
 from ..database import Database
 from ..integrity import insert_ignoring
 from ..scheduling.caps import CHUNK
-from ..tables.accounts import projects, users
+from ..tables.accounts import memberships, projects, users
+from ..tables.sessions import sessions
 from ..tables.setups import session_secrets, setups
 
 Part = TypeVar("Part", Variable, Dotfile, BootstrapScript)
@@ -54,7 +55,8 @@ class SetupStore:
     ) -> Mapping[tuple[str, str], tuple[Setup, Setup]]:
         """Return the setups of the project and of the owner for each (owner id, project id).
 
-        The setup of a project is reduced to the part that applies to the owner.
+        The setup of a project is reduced to the part that applies to the owner; it does not apply
+        to an owner who is no longer a member.
         """
         users_of = [SetupOwner("user", owner_id) for owner_id, _ in owners]
         projects_of = [SetupOwner("project", project_id) for _, project_id in owners]
@@ -62,10 +64,14 @@ class SetupStore:
             found = await _read(tx, sorted({one.key for one in (*users_of, *projects_of)}))
             if not found:
                 return {}
-            roles = await _roles(tx, sorted({owner_id for owner_id, _ in owners}))
+            owner_ids = sorted({owner_id for owner_id, _ in owners})
+            roles = await _roles(tx, owner_ids)
+            members = await _members(tx, owner_ids)
         return {
             (user.id, project.id): (
-                found.get(project.key, Setup()).for_owner(roles[user.id]),
+                found.get(project.key, Setup()).for_owner(roles[user.id])
+                if (user.id, project.id) in members
+                else Setup(),
                 found.get(user.key, Setup()),
             )
             for user, project in zip(users_of, projects_of, strict=True)
@@ -112,6 +118,23 @@ class SetupStore:
         async with self._db.read() as tx:
             return await _secrets_of(tx, session_id)
 
+    async def remove_secrets(self, before: datetime, limit: int) -> int:
+        """Remove the secrets of sessions that ended before a time, at most of ``limit`` sessions.
+
+        Return their number. The logs of these sessions are already masked.
+        """
+        old = (
+            sa.select(session_secrets.c.session_id)
+            .join(sessions, session_secrets.c.session_id == sessions.c.id)
+            .where(sessions.c.live_name.is_(None), sessions.c.terminated_at < before)
+            .limit(limit)
+        )
+        async with self._db.write() as tx:
+            removed = await tx.execute(
+                session_secrets.delete().where(session_secrets.c.session_id.in_(old))
+            )
+            return int(removed.rowcount)
+
 
 _SECRETS_OF = sa.select(session_secrets.c.encrypted).where(
     session_secrets.c.session_id == sa.bindparam("of_session")
@@ -119,6 +142,9 @@ _SECRETS_OF = sa.select(session_secrets.c.encrypted).where(
 _SETUPS = sa.select(setups).where(setups.c.id.in_(sa.bindparam("keys", expanding=True)))
 _ROLES = sa.select(users.c.id, users.c.role).where(
     users.c.id.in_(sa.bindparam("ids", expanding=True))
+)
+_MEMBERS = sa.select(memberships.c.user_id, memberships.c.project_id).where(
+    memberships.c.user_id.in_(sa.bindparam("ids", expanding=True))
 )
 
 
@@ -140,6 +166,15 @@ async def _roles(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, Role]:
     for start in range(0, len(ids), CHUNK):
         rows = await tx.execute(_ROLES, {"ids": ids[start : start + CHUNK]})
         found |= {row.id: Role(row.role) for row in rows}
+    return found
+
+
+async def _members(tx: AsyncConnection, ids: Sequence[str]) -> set[tuple[str, str]]:
+    """Return the pairs of user and project for the memberships of users."""
+    found: set[tuple[str, str]] = set()
+    for start in range(0, len(ids), CHUNK):
+        rows = await tx.execute(_MEMBERS, {"ids": ids[start : start + CHUNK]})
+        found |= {(row.user_id, row.project_id) for row in rows}
     return found
 
 

@@ -50,8 +50,8 @@ class ImagePulls:
         self._clock = context.clock
         self._audit = context.audit
         self._wake = wake
-        # Open pulls, and the monotonic time at which they were read.
-        self._open: tuple[float, Sequence[PullWork]] | None = None
+        # Open pulls by agent, and the monotonic time at which they were read.
+        self._open: tuple[float, Mapping[str, Sequence[PullWork]]] | None = None
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[ImagePull]:
         authorizer.require(caller, "image-pull.read")
@@ -133,11 +133,13 @@ class ImagePulls:
     async def work_items(self, agent_id: str) -> list[dict[str, Any]]:
         """Return the open pulls of an agent."""
         if self._open is None or time.monotonic() - self._open[0] > CACHE_TTL_SECONDS:
-            self._open = time.monotonic(), await self._store.open()
+            by_agent: dict[str, list[PullWork]] = {}
+            for pull in await self._store.open():
+                by_agent.setdefault(pull.agent_id, []).append(pull)
+            self._open = time.monotonic(), by_agent
         return [
             {"id": f"pull-{pull.id}", "kind": PULL, "image": pull.image, "digest": pull.digest}
-            for pull in self._open[1]
-            if pull.agent_id == agent_id
+            for pull in self._open[1].get(agent_id, ())
         ]
 
     async def report(self, agent_id: str, report: Mapping[str, Any]) -> None:

@@ -187,7 +187,11 @@ def session_services(
         kernels=kernels,
         logs=Logs(sessions),
         stored_logs=StoredLogs(
-            StoredLogStore(database), scheduling.lease, clock, settings.session_log_days
+            StoredLogStore(database),
+            SetupStore(database),
+            scheduling.lease,
+            clock,
+            settings.session_log_days,
         ),
         lifetimes=Lifetimes(sessions, time_limits, store, lifecycle, audit),
         activity=SessionActivity(sessions, time_limits, store, clock, audit),

@@ -12,6 +12,7 @@ from bai_services.core.errors import InvalidRequest
 from bai_services.core.sessions.logs import first_matches, without_times
 from bai_services.core.sessions.records import LogHit, LogMatch, LogSearch
 from bai_services.core.user_input import shown
+from bai_services.db.sessions.setups import SetupStore
 from bai_services.db.sessions.stored_logs import LogPosition, StoredLog, StoredLogStore
 
 from ..accounts import authorizer
@@ -19,6 +20,7 @@ from ..clock import Clock
 from ..loop import Loop
 from ..scheduling.lease import Lease
 from .logs import check_search_text
+from .setups import SECRETS_KEPT
 
 TICK_SECONDS = 3600.0
 # Maximum number of logs that one transaction removes.
@@ -37,9 +39,17 @@ _MAX_LINE_CHARS = 300
 class StoredLogs:
     """Searches the logs of the caller's own sessions; only the holder of the lease removes logs."""
 
-    def __init__(self, store: StoredLogStore, lease: Lease, clock: Clock, max_days: int) -> None:
+    def __init__(
+        self,
+        store: StoredLogStore,
+        setups: SetupStore,
+        lease: Lease,
+        clock: Clock,
+        max_days: int,
+    ) -> None:
         """``max_days``: days after the end of a session until its logs are removed; 0: never."""
         self._store = store
+        self._setups = setups
         self._lease = lease
         self._clock = clock
         self._max_days = max_days
@@ -82,7 +92,11 @@ class StoredLogs:
                 return LogSearch(hits, searched, f"{position.session_id}/{position.kernel}")
 
     async def remove_old(self) -> None:
-        """Remove the logs of sessions that ended too long ago."""
+        """Remove the logs and secrets of sessions that ended too long ago."""
+        # Until then, an agent or the Hub may still report output, in which they are masked.
+        before, count = self._clock() - SECRETS_KEPT, _REMOVED_AT_ONCE
+        while count == _REMOVED_AT_ONCE:
+            count = await self._setups.remove_secrets(before, _REMOVED_AT_ONCE)
         if self._max_days:
             before = self._clock() - timedelta(days=self._max_days)
             count = _REMOVED_AT_ONCE

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from bai_services.client import Client
 from bai_services.core import errors
@@ -34,6 +35,32 @@ async def register(api: Api, **fields: Any) -> Client:
 async def pulls(admin: Client) -> list[tuple[str, str, Any, str]]:
     items = (await admin.get("/image-pulls", sort="agent_id"))["items"]
     return [(i["agent_id"], i["status"], i["percent"], i["message"]) for i in items]
+
+
+@pytest.mark.both_databases
+async def test_many_pulls_are_created_with_few_statements(api: Api) -> None:
+    """Otherwise all other changes would wait until the pulls are inserted."""
+    admin = await register(api)
+    agents = [await docker_agent(api, f"d{number}") for number in range(8)]
+    request = {"images": [NAME], "resource_group": "default"}
+    statements: list[str] = []
+
+    def count(_connection: Any, _cursor: Any, statement: str, *_args: Any) -> None:
+        if "image_pulls" in statement:
+            statements.append(statement)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", count)
+    try:
+        assert await admin.post("/image-pulls", request) == {"count": 8}
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", count)
+    assert len(statements) < 8
+    (item,) = await agents[3].work()
+    body = {"work_id": item["id"], "kind": "pull", "state": "failed", "error": {}}
+    await agents[3].client.post("/agents/d3/reports", body)
+    await admin.post("/image-pulls", request)
+    found = await pulls(admin)
+    assert [each[:2] for each in found] == [(f"d{number}", "pending") for number in range(8)]
 
 
 @pytest.mark.checklist("IMG-03")

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.sessions.lifecycle import Event
+from bai_services.db.sessions.setups import SetupStore
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.stored_logs import LogPosition, StoredLogStore
 from bai_services.db.tables.sessions import kernels
@@ -93,3 +94,19 @@ async def test_old_logs_of_ended_sessions_are_removed(api: Api, ended: list[str]
     async with manager.database.read() as tx:
         count = sa.select(sa.func.count()).where(kernels.c.log.is_not(None))
         assert await tx.scalar(count) == 1
+
+
+async def test_secrets_of_ended_sessions_are_removed(api: Api, ended: list[str]) -> None:
+    world = api.world
+    setups = SetupStore(world.manager.database)
+    (running,) = {s["id"] for s in (await (await api.client("user")).get("/sessions"))["items"]} - {
+        *ended[:2]
+    }
+    for session_id in (ended[0], running):
+        await setups.keep_secrets(session_id, "encrypted")
+    await world.manager.sessions.stored_logs.remove_old()
+    assert await setups.secrets_of(ended[0]) == "encrypted"
+    world.clock.advance(days=2)
+    await world.manager.sessions.stored_logs.remove_old()
+    assert await setups.secrets_of(ended[0]) is None
+    assert await setups.secrets_of(running) == "encrypted"
