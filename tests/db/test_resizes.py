@@ -13,12 +13,13 @@ from bai_services.core.errors import Conflict, InsufficientResources, QuotaExcee
 from bai_services.core.resources import Caps, ResourceSlots
 from bai_services.core.scheduling.advance_reservations import ReservationState
 from bai_services.core.scheduling.caps import Scope
-from bai_services.core.sessions.lifecycle import Event
+from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.core.sessions.resizing import Elasticity, ResizeState
 from bai_services.db.scheduling.record import RecordStore
 from bai_services.db.sessions.elastic import ElasticStore
 from bai_services.db.sessions.resize_rows import insert_elastic
 from bai_services.db.sessions.resizes import ResizeStore
+from bai_services.db.sessions.transitions import TransitionValues
 from bai_services.db.tables.accounts import projects
 from bai_services.db.tables.advance_reservations import advance_reservations
 from bai_services.db.tables.budgets import project_budgets
@@ -238,3 +239,39 @@ async def test_nothing_grows_when_the_budget_is_spent(world: World) -> None:
     with pytest.raises(Conflict, match="budget of project p is spent"):
         await store.request(key, {"cpu": 2000}, "ann", world.now)
     await store.request(key, {"mem": GIB // 2}, "ann", world.now)
+
+
+async def requeue(world: World, session_id: str) -> None:
+    facts = TransitionValues(is_requeued_at_end=True)
+    await world.sessions.move(session_id, Event.PREEMPTED, world.advance(5), facts)
+    await world.sessions.move(session_id, Event.EXITED, world.advance(5))
+
+
+async def test_preempted_session_starts_again_with_its_size_before_the_resize(
+    world: World,
+) -> None:
+    store, key = ResizeStore(world.database), await running(world)
+    size = await size_of(world, key)
+    await store.request(key, {"cpu": 4000}, "ann", world.advance(10))
+    await requeue(world, key)
+    row = (await world.sessions.view(key)).row
+    assert (row.status, row.requested_slots.format()) == (Status.PENDING, size)
+    resize, _ = await store.get(key)
+    assert resize is not None
+    assert resize.state is ResizeState.FAILED
+    assert await world.run_pass() == [key]
+    assert (await world.usage(USER))["cpu"] == 1000
+    assert await world.allocations.audit() == []
+
+
+async def test_preempted_elastic_session_waits_only_for_its_minimum(world: World) -> None:
+    store, key = ResizeStore(world.database), await running(world)
+    minimum = (await world.sessions.view(key)).row.requested_slots
+    preferred = ResourceSlots({**minimum, "cpu": 8000})
+    async with world.database.write() as tx:
+        await insert_elastic(tx, {key: Elasticity(minimum, preferred)})
+    await store.request(key, {"cpu": 8000}, "", world.advance(10))
+    await store.finish(key, 1, world.advance(5))
+    await requeue(world, key)
+    assert (await world.sessions.view(key)).row.requested_slots == minimum
+    assert await world.run_pass() == [key]
