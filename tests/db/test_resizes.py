@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from bai_services.core.errors import Conflict, InsufficientResources, QuotaExceeded
+from bai_services.core.resources import Caps, ResourceSlots
+from bai_services.core.scheduling.advance_reservations import ReservationState
 from bai_services.core.scheduling.caps import Scope
-from bai_services.core.sessions.lifecycle import Event
-from bai_services.core.sessions.resizing import ResizeState
+from bai_services.core.sessions.lifecycle import Event, Status
+from bai_services.core.sessions.resizing import Elasticity, ResizeState
 from bai_services.db.scheduling.record import RecordStore
+from bai_services.db.sessions.elastic import ElasticStore
+from bai_services.db.sessions.resize_rows import insert_elastic
 from bai_services.db.sessions.resizes import ResizeStore
+from bai_services.db.sessions.transitions import TransitionValues
+from bai_services.db.tables.accounts import projects
+from bai_services.db.tables.advance_reservations import advance_reservations
+from bai_services.db.tables.budgets import project_budgets
 from bai_services.db.tables.sessions import kernels
 from bai_services.db.tables.usage import usage_records
 from bai_services.db.usage.aggregates import UsageAggregateStore
@@ -144,3 +153,125 @@ async def test_session_that_ends_during_a_resize_releases_everything(world: Worl
     assert await store.fail_ended(world.now) == 1
     assert await world.usage(USER) == {"cpu": 0, "mem": 0, "cuda.shares": 0, "sessions": 0}
     assert await world.allocations.audit() == []
+
+
+async def reserve(world: World, start: float, end: float) -> None:
+    """Reserve the agent for another project, from and until a number of hours from now."""
+    await world.write(
+        sa.insert(projects).values(
+            id="p2",
+            created_at=NOW,
+            domain="d",
+            name="other",
+            total_resource_slots=Caps({}),
+            resource_policy="default",
+            allowed_vfolder_hosts={},
+        ),
+        sa.insert(advance_reservations).values(
+            id="r1",
+            created_at=NOW,
+            name="course",
+            project_id="p2",
+            resource_group="main",
+            nodes=1,
+            resources=ResourceSlots({"cpu": 1000}),
+            agents=["a1"],
+            user_ids=[],
+            starts_at=world.now + timedelta(hours=start),
+            ends_at=world.now + timedelta(hours=end),
+            grace_seconds=600,
+            state=ReservationState.APPROVED,
+            note="",
+            author_id="u2",
+            author="bob",
+        ),
+    )
+
+
+async def test_nothing_grows_on_an_agent_reserved_for_others(world: World) -> None:
+    store, key = ResizeStore(world.database), await running(world)
+    elasticity = Elasticity(ResourceSlots({"cpu": 1000}), ResourceSlots({"cpu": 4000}))
+    elastic = await running(world, "elastic", slots={"cpu": "1", "mem": "1g"})
+    async with world.database.write() as tx:
+        await insert_elastic(tx, {elastic: elasticity})
+    await reserve(world, 1, 2)
+    # It has no maximum run time, so that it may run into the period.
+    with pytest.raises(Conflict, match="reserved for project other"):
+        await store.request(key, {"cpu": 2000}, "ann", world.now)
+    (group,) = await ElasticStore(world.database).groups(world.now)
+    assert [one.may_grow for one in group.sessions] == [False]
+    await store.request(key, {"mem": GIB // 2}, "ann", world.now)
+    world.advance(2 * 3600)
+    await store.finish(key, 1, world.now)
+    await store.request(key, {"cpu": 2000}, "ann", world.now)
+    (group,) = await ElasticStore(world.database).groups(world.now)
+    assert [one.may_grow for one in group.sessions] == [True]
+
+
+async def test_nothing_shrinks_for_a_session_that_may_not_use_the_agent(world: World) -> None:
+    key = await running(world, slots={"cpu": "8", "mem": "1g"})
+    elasticity = Elasticity(ResourceSlots({"cpu": 1000}), ResourceSlots({"cpu": 8000}))
+    async with world.database.write() as tx:
+        await insert_elastic(tx, {key: elasticity})
+    await world.sessions.enqueue(world.new_session("next"), world.now)
+    await world.run_pass()
+    (group,) = await ElasticStore(world.database).groups(world.now)
+    assert [sorted(one.agents) for one in group.waiting] == [["a1"]]
+    await reserve(world, -1, 2)
+    (group,) = await ElasticStore(world.database).groups(world.now)
+    assert [sorted(one.agents) for one in group.waiting] == [[]]
+
+
+async def test_nothing_grows_when_the_budget_is_spent(world: World) -> None:
+    store, key = ResizeStore(world.database), await running(world)
+    await world.write(
+        sa.insert(project_budgets).values(
+            project_id="p1",
+            created_at=NOW,
+            amount=1.0,
+            mode="block",
+            warn_percents=[],
+            period="month",
+            time_zone="UTC",
+            blocked_at=NOW,
+        )
+    )
+    with pytest.raises(Conflict, match="budget of project p is spent"):
+        await store.request(key, {"cpu": 2000}, "ann", world.now)
+    await store.request(key, {"mem": GIB // 2}, "ann", world.now)
+
+
+async def requeue(world: World, session_id: str) -> None:
+    facts = TransitionValues(is_requeued_at_end=True)
+    await world.sessions.move(session_id, Event.PREEMPTED, world.advance(5), facts)
+    await world.sessions.move(session_id, Event.EXITED, world.advance(5))
+
+
+async def test_preempted_session_starts_again_with_its_size_before_the_resize(
+    world: World,
+) -> None:
+    store, key = ResizeStore(world.database), await running(world)
+    size = await size_of(world, key)
+    await store.request(key, {"cpu": 4000}, "ann", world.advance(10))
+    await requeue(world, key)
+    row = (await world.sessions.view(key)).row
+    assert (row.status, row.requested_slots.format()) == (Status.PENDING, size)
+    resize, _ = await store.get(key)
+    assert resize is not None
+    assert resize.state is ResizeState.FAILED
+    assert await world.run_pass() == [key]
+    assert (await world.usage(USER))["cpu"] == 1000
+    assert await world.allocations.audit() == []
+
+
+async def test_preempted_elastic_session_waits_only_for_its_minimum(world: World) -> None:
+    store, key = ResizeStore(world.database), await running(world)
+    minimum = (await world.sessions.view(key)).row.requested_slots
+    preferred = ResourceSlots({**minimum, "cpu": 8000})
+    async with world.database.write() as tx:
+        await insert_elastic(tx, {key: Elasticity(minimum, preferred)})
+    await store.request(key, {"cpu": 8000}, "", world.advance(10))
+    await store.finish(key, 1, world.advance(5))
+    await requeue(world, key)
+    assert (await world.sessions.view(key)).row.requested_slots == minimum
+    assert await world.run_pass() == [key]

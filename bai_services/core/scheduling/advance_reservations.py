@@ -20,7 +20,11 @@ from .maintenance import Restriction
 from .placement import AgentState
 
 MAX_NODES = 1000
+# Maximum number of open reservations, of those of one project that wait for an approval, and of all
+# that are stored. Above the last one, the oldest that are no longer open are removed.
 MAX_RESERVATIONS = 500
+MAX_REQUESTED = 20
+MAX_STORED = 2000
 MAX_MEMBERS = 200
 # How far ahead the start may be, and the longest period.
 MAX_AHEAD = timedelta(days=90)
@@ -211,7 +215,8 @@ def choose_agents(
     suitable = [agent for agent in agents if _suits(agent, resources)]
     free = [agent for agent in suitable if agent.id not in taken]
     if len(free) < nodes:
-        names = sorted({b.name for b in overlapping if b.agents & {a.id for a in suitable}})
+        ids = {agent.id for agent in suitable}
+        names = sorted({b.name for b in overlapping if b.name and b.agents & ids})
         why = f"; reserved in this period: {', '.join(names)}" if names else ""
         raise Conflict(
             f"{nodes} agents with {resources} requested, but only {len(free)} of "

@@ -16,7 +16,9 @@ from bai_services.core.listing import ListQuery, Page
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.advance_reservations import (
     KEPT_AFTER_END,
+    MAX_REQUESTED,
     MAX_RESERVATIONS,
+    MAX_STORED,
     OPEN_STATES,
     AdvanceReservation,
     Booking,
@@ -105,14 +107,8 @@ class AdvanceReservationStore:
         async with self._db.write() as tx:
             await _lock(tx, values["resource_group"])
             await _require_usable(tx, values["resource_group"], values["project_id"])
-            old = _r.ends_at < values["created_at"] - KEPT_AFTER_END
-            await tx.execute(sa.delete(advance_reservations).where(old))
-            count = await tx.scalar(sa.select(sa.func.count()).select_from(advance_reservations))
-            if (count or 0) >= MAX_RESERVATIONS:
-                raise Conflict(
-                    f"there are already {count} reservations; a reservation is deleted "
-                    f"{KEPT_AFTER_END.days} days after its end"
-                )
+            await _remove_old(tx, values["created_at"])
+            await _check_counts(tx, values)
             taken = sa.select(_r.id).where(
                 _r.project_id == values["project_id"],
                 _r.name == values["name"],
@@ -247,6 +243,37 @@ class AdvanceReservationStore:
             return (await _find(tx, found.id, Visibility()))[0]
 
 
+async def _remove_old(tx: AsyncConnection, now: datetime) -> None:
+    """Remove reservations that ended long ago, and of those that are closed all but the latest."""
+    await tx.execute(sa.delete(advance_reservations).where(_r.ends_at < now - KEPT_AFTER_END))
+    latest = (
+        sa.select(_r.id)
+        .where(~_is_open(now))
+        .order_by(_r.created_at.desc(), _r.id)
+        .limit(MAX_STORED - MAX_RESERVATIONS)
+    )
+    await tx.execute(sa.delete(advance_reservations).where(~_is_open(now), _r.id.not_in(latest)))
+
+
+async def _check_counts(tx: AsyncConnection, values: Mapping[str, Any]) -> None:
+    """Raise ``Conflict`` if there are too many open reservations, or requests of the project."""
+    count = sa.select(sa.func.count()).where(_is_open(values["created_at"]))
+    if (found := await tx.scalar(count) or 0) >= MAX_RESERVATIONS:
+        raise Conflict(f"there are {found} open reservations; cancel some first")
+    requested = count.where(
+        _r.project_id == values["project_id"], _r.state == ReservationState.REQUESTED
+    )
+    is_request = values["state"] is ReservationState.REQUESTED
+    if is_request and (found := await tx.scalar(requested) or 0) >= MAX_REQUESTED:
+        raise Conflict(
+            f"{found} reservations of the project wait for an approval; cancel some first"
+        )
+
+
+def _is_open(now: datetime) -> sa.ColumnElement[bool]:
+    return sa.and_(_r.state.in_(OPEN_STATES), _r.ends_at > now)
+
+
 async def _book(tx: AsyncConnection, values: Mapping[str, Any]) -> tuple[str, ...]:
     """Check the quotas of a reservation and choose its agents."""
     group, period = values["resource_group"], (values["starts_at"], values["ends_at"])
@@ -266,7 +293,11 @@ async def _book(tx: AsyncConnection, values: Mapping[str, Any]) -> tuple[str, ..
     for row in of_project:
         total += _times(row.resources, row.nodes)
     await _check_quotas(tx, values["project_id"], group, total)
-    bookings = [Booking(frozenset(r.agents), r.starts_at, r.ends_at, r.name) for r in rows]
+    # The message of an error names only reservations that members of the project may see.
+    named = {row.id: row.name for row in of_project}
+    bookings = [
+        Booking(frozenset(r.agents), r.starts_at, r.ends_at, named.get(r.id, "")) for r in rows
+    ]
     agents = await read_agents(tx, [group])
     ends: dict[str, datetime | None] = {}
     for running in await read_running(tx, await _sessions_of(tx, group)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.devices import DeviceAmount
 from bai_services.core.listing import ListQuery, Page
@@ -28,6 +29,7 @@ from bai_services.core.scheduling.preemption.records import (
 from bai_services.core.scheduling.preemption.rules import Rule
 from bai_services.core.sessions.lifecycle import Status
 
+from ..accounts.owner_visibility import is_owner_visible
 from ..audit import record
 from ..database import Database
 from ..listing import Listing
@@ -222,33 +224,46 @@ class PreemptionStore:
         async with self._db.write() as tx:
             await tx.execute(sa.delete(preemption_plans).where(_plans.id.in_(old)))
 
-    async def page(self, query: ListQuery, domain: str | None) -> Page[ListedPreemption]:
-        """Return a page of plans; with ``domain``, those whose beneficiary or a victim is in it.
+    async def page(self, query: ListQuery, visible: Visibility) -> Page[ListedPreemption]:
+        """Return plans, the newest first, whose pending session or a victim is visible.
 
-        Sessions of other domains are hidden (see ``ListedPreemption``).
+        The names of other sessions are empty, also for filters and for the order.
         """
+        is_shown = _is_visible(sessions.c, visible)
+        named = {name: sa.case((is_shown, column), else_="") for name, column in _NAMED.items()}
+        plain = ("placements", "session_id")
         select = (
             sa.select(
-                *(column for column in preemption_plans.columns if column.name != "placements"),
-                sessions.c.name.label("session"),
-                sessions.c.domain.label("domain"),
-                users.c.username.label("owner"),
+                *(column for column in preemption_plans.columns if column.name not in plain),
+                *(column.label(name) for name, column in named.items()),
             )
             .join_from(preemption_plans, sessions, _plans.session_id == sessions.c.id)
             .join(users, sessions.c.owner_id == users.c.id)
         )
-        if domain is not None:
+        if not visible.is_unrestricted:
             preempted = sessions.alias("preempted")
-            of_domain = (
+            of_victim = (
                 sa.select(_victims.plan_id)
                 .join_from(preemption_victims, preempted, _victims.session_id == preempted.c.id)
-                .where(preempted.c.domain == domain)
+                .where(_is_visible(preempted.c, visible))
             )
-            select = select.where(sa.or_(sessions.c.domain == domain, _plans.id.in_(of_domain)))
+            select = select.where(sa.or_(is_shown, _plans.id.in_(of_victim)))
+        listing = Listing(columns={**_COLUMNS, **named}, default_sort=("-created_at", "id"))
         async with self._db.read() as tx:
-            page = await _LISTING.page(tx, select, query, _ListedPlan)
+            page = await listing.page(tx, select, query, _ListedPlan)
             victims = await _victims_of(tx, [plan.id for plan in page.items])
-        return page.with_items([_listed(plan, victims[plan.id], domain) for plan in page.items])
+
+        def is_named(victim: Any) -> bool:
+            is_in_domain = visible.domain in (None, victim.domain)
+            return is_in_domain and Role(victim.role) not in visible.hidden_roles
+
+        return page.with_items([_listed(plan, victims[plan.id], is_named) for plan in page.items])
+
+
+def _is_visible(of: Any, visible: Visibility) -> sa.ColumnElement[bool]:
+    """Return the condition that a session is in the reach of a caller; ``of`` are its columns."""
+    shown = is_owner_visible(of.owner_id, visible.hidden_roles)
+    return shown if visible.domain is None else sa.and_(of.domain == visible.domain, shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,33 +282,34 @@ class _ListedPlan:
     owner: str
 
 
-_LISTING = Listing(
-    columns={
-        "id": _plans.id,
-        "created_at": _plans.created_at,
-        "session_id": _plans.session_id,
-        "session": sessions.c.name,
-        "owner": users.c.username,
-        "domain": sessions.c.domain,
-        "resource_group": _plans.resource_group,
-        "mode": _plans.mode,
-        "stops_at": _plans.stops_at,
-        "ended_at": _plans.ended_at,
-        "outcome": _plans.outcome,
-    },
-    default_sort=("-created_at", "id"),
-)
+_COLUMNS = {
+    "id": _plans.id,
+    "created_at": _plans.created_at,
+    "resource_group": _plans.resource_group,
+    "mode": _plans.mode,
+    "stops_at": _plans.stops_at,
+    "ended_at": _plans.ended_at,
+    "outcome": _plans.outcome,
+}
+# Columns that name the pending session.
+_NAMED: Mapping[str, sa.ColumnElement[Any]] = {
+    "session_id": _plans.session_id,
+    "session": sessions.c.name,
+    "owner": users.c.username,
+    "domain": sessions.c.domain,
+}
 
 
-def _listed(plan: _ListedPlan, victims: Sequence[Any], domain: str | None) -> ListedPreemption:
-    is_shown = domain in (None, plan.domain)
+def _listed(
+    plan: _ListedPlan, victims: Sequence[Any], is_named: Callable[[Any], bool]
+) -> ListedPreemption:
     return ListedPreemption(
         id=plan.id,
         created_at=plan.created_at,
-        session_id=plan.session_id if is_shown else "",
-        session=plan.session if is_shown else "",
-        owner=plan.owner if is_shown else "",
-        domain=plan.domain if is_shown else "",
+        session_id=plan.session_id,
+        session=plan.session,
+        owner=plan.owner,
+        domain=plan.domain,
         resource_group=plan.resource_group,
         mode=plan.mode,
         grace_seconds=plan.grace_seconds,
@@ -310,7 +326,7 @@ def _listed(plan: _ListedPlan, victims: Sequence[Any], domain: str | None) -> Li
                 stopped_at=victim.stopped_at,
             )
             for victim in victims
-            if domain in (None, victim.domain)
+            if is_named(victim)
         ],
         victim_count=len(victims),
     )
@@ -329,6 +345,7 @@ async def _victims_of(tx: AsyncConnection, plan_ids: Sequence[str]) -> Mapping[s
             sessions.c.name,
             sessions.c.domain,
             users.c.username.label("owner"),
+            users.c.role,
         )
         .join_from(preemption_victims, sessions, _victims.session_id == sessions.c.id)
         .join(users, sessions.c.owner_id == users.c.id)

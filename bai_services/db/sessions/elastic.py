@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,8 +16,9 @@ from bai_services.core.resources import MEM, ResourceSlots
 from bai_services.core.scheduling.caps import SESSIONS, Scope
 from bai_services.core.scheduling.elastic import ElasticSession, FreeAgent, WaitingSession
 from bai_services.core.scheduling.placement import AgentState
-from bai_services.core.scheduling.queue import PendingSession
+from bai_services.core.scheduling.queue import GroupState, PendingSession
 from bai_services.core.scheduling.queue.explain import waits_for_capacity
+from bai_services.core.scheduling.queue.restrictions import restricted
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.sessions.resizing import ResizeState
 
@@ -25,9 +26,12 @@ from ..database import Database
 from ..scheduling.agent_states import read_agents
 from ..scheduling.caps import CHUNK, read_caps, read_usage
 from ..scheduling.ledger import scopes_of
+from ..scheduling.queue_groups import read_groups
 from ..scheduling.queue_rows import read_pending
+from ..tables.budgets import project_budgets
 from ..tables.resizes import elastic_sessions, session_resizes
 from ..tables.sessions import allocations, kernels, sessions
+from .resizes import read_withheld
 
 # Maximum number of waiting sessions that are read for each group, in queue order.
 _MAX_WAITING = 100
@@ -69,12 +73,14 @@ _ELASTIC = (
         _e.preferred,
         kernels.c.agent_id,
         kernels.c.usage,
+        project_budgets.c.blocked_at.is_not(None).label("is_budget_spent"),
         _r.state,
         sa.func.coalesce(_r.finished_at, _r.requested_at).label("resized_at"),
     )
     .join_from(elastic_sessions, sessions, _e.session_id == _s.id)
     .join(kernels, kernels.c.session_id == _s.id)
     .outerjoin(session_resizes, _r.session_id == _s.id)
+    .outerjoin(project_budgets, project_budgets.c.project_id == _s.project_id)
     .where(_s.status == Status.RUNNING)
     .order_by(_s.sequence)
 )
@@ -99,7 +105,7 @@ class ElasticStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def groups(self) -> list[ElasticGroup]:
+    async def groups(self, now: datetime) -> list[ElasticGroup]:
         """Return the resource groups in which elastic sessions run; [] if there are none."""
         async with self._db.read() as tx:
             rows = (await tx.execute(_ELASTIC)).all()
@@ -110,21 +116,37 @@ class ElasticStore:
                 of_group[row.resource_group].append(row)
             devices = await _devices_of(tx, [row.id for row in rows])
             waiting = await _waiting(tx, sorted(of_group))
+            states = await read_groups(tx)
+            # Sessions that would grow on an agent that is reserved for others.
+            withheld = await read_withheld(tx, [row.id for row in rows], now)
             return [
-                await _group(tx, name, of_group[name], devices, waiting[name])
+                await _group(
+                    tx,
+                    states.get(name, GroupState(name)),
+                    [(row, row.id in withheld or row.is_budget_spent) for row in of_group[name]],
+                    devices,
+                    waiting[name],
+                    now,
+                )
                 for name in sorted(of_group)
             ]
 
 
 async def _group(
     tx: AsyncConnection,
-    name: str,
-    rows: Sequence[Any],
+    state: GroupState,
+    sized: Sequence[tuple[Any, bool]],
     devices: Mapping[str, Mapping[str, str]],
     waiting: Sequence[PendingSession],
+    now: datetime,
 ) -> ElasticGroup:
-    agents = await read_agents(tx, [name])
-    elastic = [_session(row, devices.get(row.id, {})) for row in rows]
+    """Return the input of the decision; ``sized`` are rows, and whether they may not grow."""
+    agents = await read_agents(tx, [state.name])
+    ids = {agent.id for agent in agents}
+    elastic = [
+        replace(_session(row, devices.get(row.id, {})), may_grow=not is_kept)
+        for row, is_kept in sized
+    ]
     scopes = {scope for one in elastic for scope in one.scopes}
     scopes |= {scope for one in waiting for scope in one.scopes}
     caps, usage = await read_caps(tx, scopes), await read_usage(tx, scopes)
@@ -139,14 +161,14 @@ async def _group(
         for scope, scope_caps in caps.items()
     }
     resized = {
-        row.id: ResizedAt(ResizeState(row.state), row.resized_at) for row in rows if row.state
+        row.id: ResizedAt(ResizeState(row.state), row.resized_at) for row, _ in sized if row.state
     }
     return ElasticGroup(
-        name,
+        state.name,
         elastic,
         [_free(agent) for agent in agents if agent.is_alive],
         headroom,
-        [_waiting_session(one, agents) for one in waiting],
+        [_waiting_session(restricted(state, ids, now, one), agents) for one in waiting],
         resized,
     )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.resources import ResourceSlots
 from bai_services.core.sessions.resizing import Elasticity, ResizeState, SessionResize
 
 from ..tables.resizes import elastic_sessions, session_resizes
@@ -32,6 +34,25 @@ async def insert_elastic(tx: AsyncConnection, elastic: Mapping[str, Elasticity])
     ]
     if rows:
         await tx.execute(sa.insert(elastic_sessions), rows)
+
+
+async def end_resizes(tx: AsyncConnection, session_id: str, at: datetime) -> ResourceSlots | None:
+    """Let the pending resize of a session fail that has stopped and will start again.
+
+    Return the size with which it starts: the minimum of an elastic session, or the size before the
+    resize; None: the current size.
+    """
+    _r = session_resizes.c
+    previous = await tx.scalar(
+        sa.update(session_resizes)
+        .where(_r.session_id == session_id, _r.state == ResizeState.PENDING)
+        .values(state=ResizeState.FAILED, finished_at=at, message="the session was stopped before")
+        .returning(_r.previous)
+    )
+    minimum = await tx.scalar(
+        sa.select(elastic_sessions.c.minimum).where(elastic_sessions.c.session_id == session_id)
+    )
+    return previous if minimum is None else minimum
 
 
 def resize_of(row: Any) -> SessionResize:

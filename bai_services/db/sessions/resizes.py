@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import ceil
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.cluster.devices import Device, thousandths
 from bai_services.core.errors import Conflict, InsufficientResources
 from bai_services.core.resources import ResourceSlots, format_amount
+from bai_services.core.scheduling.advance_reservations import HeldAgents
 from bai_services.core.scheduling.caps import (
     SESSIONS,
     Scope,
@@ -42,8 +44,11 @@ from bai_services.core.sessions.resizing import (
 
 from ..database import Database
 from ..scheduling import ledger
+from ..scheduling.advance_reservation_rows import read_held
 from ..scheduling.agent_states import read_agents_of
 from ..scheduling.caps import read_caps, read_usage
+from ..scheduling.queue_rows import read_running
+from ..tables.budgets import project_budgets
 from ..tables.resizes import session_resizes
 from ..tables.sessions import allocations, kernels, sessions
 from .resize_rows import read_resizes, resize_of
@@ -51,6 +56,10 @@ from .rows import KernelRow, SessionRow, read_kernels_of, require_by_id
 
 _r = session_resizes.c
 _LOCK = sa.update(sessions).values(sequence=sessions.c.sequence)
+_SPENT_BUDGET = sa.select(project_budgets.c.project_id).where(
+    project_budgets.c.project_id == sa.bindparam("of_project"),
+    project_budgets.c.blocked_at.is_not(None),
+)
 # Maximum number of pending sessions whose reasons are read.
 _MAX_WAITING = 200
 # A text search avoids parsing the reasons of sessions that wait for something else.
@@ -102,7 +111,8 @@ class ResizeStore:
         ------
         Conflict
             If the session is not running, is a cluster session, is being resized, or cannot be
-            resized in this way; or if other sessions wait for the resources that it would gain.
+            resized in this way; or if other sessions wait for the resources that it would gain, its
+            agent is reserved for others, or the budget of its project is spent.
         InvalidRequest
             If the session does not have a slot.
         QuotaExceeded
@@ -231,6 +241,7 @@ async def _request(
     check_resize(row.requested_slots, wanted, held, limits)
     hold = larger_of(row.requested_slots, wanted)
     if hold != row.requested_slots:
+        await _require_may_grow(tx, row, kernel.agent_id or "", at)
         await _require_available(tx, row, kernel, held, hold - row.requested_slots)
         await _hold(tx, row, kernel, held, hold, at)
     number = 1 if found is None else found[0] + 1
@@ -308,6 +319,44 @@ def _scopes_of(row: SessionRow) -> tuple[Scope, ...]:
     return ledger.scopes_of(
         row.domain, row.project_id, row.owner_id, row.access_key, row.resource_group
     )
+
+
+async def _require_may_grow(
+    tx: AsyncConnection, row: SessionRow, agent_id: str, at: datetime
+) -> None:
+    """Raise an error if the budget of the project is spent, or the agent is reserved for others."""
+    if await tx.scalar(_SPENT_BUDGET, {"of_project": row.project_id}) is not None:
+        raise Conflict(
+            f"the budget of project {row.project} is spent; its sessions cannot grow",
+            project=row.project,
+        )
+    if found := (await read_withheld(tx, [row.id], at)).get(row.id):
+        raise Conflict(
+            f"agent {agent_id} is reserved for project {found.project_name} from "
+            f"{found.starts_at.isoformat()} until {found.ends_at.isoformat()}; sessions of others "
+            "cannot grow there",
+            agent=agent_id,
+        )
+
+
+async def read_withheld(
+    tx: AsyncConnection, ids: Sequence[str], at: datetime
+) -> dict[str, HeldAgents]:
+    """Return the advance reservation that prevents the growth of each of these running sessions.
+
+    Like the start of a session, its growth is possible before the reservation if it ends in time.
+    """
+    running = await read_running(tx, ids)
+    held = await read_held(tx, {one.group for one in running})
+    found: dict[str, HeldAgents] = {}
+    for one in running if held else ():
+        agents = {placement.agent_id for placement in one.placements}
+        seconds = None if one.ends_at is None else max(0, ceil((one.ends_at - at).total_seconds()))
+        for reservation in held.get(one.group, ()):
+            if agents & reservation.agents and reservation.withholds(at, seconds, one.scopes):
+                found[one.id] = reservation
+                break
+    return found
 
 
 async def _require_available(

@@ -29,6 +29,7 @@ from ..tables.folders import vfolder_mounts
 from ..tables.sessions import kernels, sessions, status_history
 from ..usage import record_writes
 from . import suspension_writes
+from .resize_rows import end_resizes
 from .rows import SessionRow, require_by_id, stored_log
 
 # Length of the columns for reasons and status texts.
@@ -109,6 +110,9 @@ async def apply(
             facts = replace(facts, result=None, exit_code=None)
         after = next_status(row.status, event)
         values = _values(row, after, at, facts)
+        if row.status is Status.TERMINATING and after not in ENDED:
+            size = await end_resizes(tx, session_id, at)
+            values |= {} if size is None else {"requested_slots": size}
         moved = await tx.execute(_MOVE, {"of_session": row.id, "before": row.status, **values})
         if moved.rowcount == 1:
             break

@@ -78,10 +78,9 @@ class Preemptions:
     async def page(self, caller: Caller, query: ListQuery) -> Page[ListedPreemption]:
         """Return the preemptions of the last 30 days that concern sessions in the caller's reach.
 
-        Sessions of other domains are not named.
+        Other sessions are not named.
         """
-        visible = authorizer.visibility(caller, "preemption.read")
-        return await self._store.page(query, visible.domain)
+        return await self._store.page(query, authorizer.visibility(caller, "preemption.read"))
 
     async def announce(
         self, preemption: Preemption, options: PreemptionOptions, token: int | None

@@ -62,7 +62,7 @@ class Elastic:
             return
         now = self._clock()
         await self._resize_store.fail_ended(now)
-        groups = await self._store.groups()
+        groups = await self._store.groups(now)
         self._waited_at = {
             g.name: now if g.waiting else self._waited_at.get(g.name, now) for g in groups
         }
@@ -92,6 +92,7 @@ def _with_permissions(
     return replace(
         session,
         # A session that has just started takes what is free.
-        may_grow=last is None or (may_grow and not is_pending and not is_recent),
+        may_grow=session.may_grow
+        and (last is None or (may_grow and not is_pending and not is_recent)),
         may_shrink=not is_pending and not (has_failed and is_recent),
     )

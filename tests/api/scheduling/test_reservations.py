@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound, QuotaExceeded
+from bai_services.db.scheduling import advance_reservations as store
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api, MovableClock
 
@@ -122,3 +123,33 @@ async def test_invalid_reservations_are_refused(api: Api, clock: MovableClock) -
     await admin.patch("/projects/default", {"total_resource_slots": {"cuda.device": "1"}})
     with pytest.raises(QuotaExceeded):
         await admin.post("/reservations", spec(clock))
+
+
+async def test_requests_of_one_project_do_not_exclude_others(
+    api: Api, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MAX_RESERVATIONS", 3)
+    monkeypatch.setattr(store, "MAX_REQUESTED", 2)
+    monkeypatch.setattr(store, "MAX_STORED", 4)
+    user, admin = await api.client("user"), await api.client("admin")
+    await FakeAgent(api.agent, "a1").beat()
+    for number in range(2):
+        await user.post("/reservations", spec(clock, name=f"r{number}"))
+    with pytest.raises(Conflict, match="2 reservations of the project wait for an approval"):
+        await user.post("/reservations", spec(clock, name="r2"))
+    await admin.post("/reservations", spec(clock, 4, 5, project="research"))
+    with pytest.raises(Conflict, match="3 open reservations"):
+        await admin.post("/reservations", spec(clock, project="research", name="more"))
+    # The names of reservations of other projects are not revealed.
+    await user.patch("/reservations/r1", {"state": "cancelled"})
+    with pytest.raises(Conflict) as raised:
+        await user.post("/reservations", spec(clock, 4, 5, name="overlap"))
+    assert raised.value.details["reservations"] == []
+    await user.post("/reservations", spec(clock, name="r1"))
+    # Cancelled ones do not count, and few of them are kept.
+    for _ in range(3):
+        await user.patch("/reservations/r0", {"state": "cancelled"})
+        clock.advance(seconds=1)
+        await user.post("/reservations", spec(clock, name="r0"))
+    states = [one["state"] for one in (await admin.get("/reservations"))["items"]]
+    assert sorted(states) == ["approved", "cancelled", "requested", "requested"]

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from ..advance_reservations import both, held_restriction
 from ..caps import Scope
-from ..maintenance import NO_AGENTS, restriction
-from ..placement import AgentState, Designation, Placement
+from ..placement import AgentState, Placement
 from ..preemption.plan import Plan, Preemption
 from .dominant_shares import amounts_by_resource, fair_scopes, today
 from .durations import Durations
@@ -33,6 +31,7 @@ from .model import (
 )
 from .quota import Quotas
 from .reasons import Reasons, unreported_reasons
+from .restrictions import restricted
 from .shape import Shape, session_slots, shape_key
 
 
@@ -412,32 +411,7 @@ class Queue:
                 group_queue.add(self._pending[session_id], self._now)
 
     def _restricted(self, group_queue: GroupQueue, pending: PendingSession) -> PendingSession:
-        original = pending.without_maintenance()
-        state, agent_ids = group_queue.state, group_queue.agents.keys()
-        found = restriction(state.maintenance, agent_ids, self._now, original.max_run_seconds)
-        if state.held:
-            held = held_restriction(
-                state.held,
-                agent_ids,
-                self._now,
-                max_run_seconds=original.max_run_seconds,
-                scopes=original.scopes,
-                reservation_id=original.reservation_id,
-            )
-            found = both(found, held)
-        if found is None:
-            return original
-        request = original.request
-        wanted = set(request.designated_agents)
-        agents = tuple(a for a in found.agents if a in wanted or not wanted)
-        if not agents and request.designation is Designation.PREFERRED:
-            agents = found.agents
-        request = replace(
-            request, designated_agents=agents or NO_AGENTS, designation=Designation.STRICT
-        )
-        return replace(
-            original, request=request, maintenance=found.text, unrestricted=original.request
-        )
+        return restricted(group_queue.state, group_queue.agents.keys(), self._now, pending)
 
     def _needs_pass(self, group_queue: GroupQueue) -> bool:
         if any(

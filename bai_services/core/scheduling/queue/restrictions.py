@@ -1,0 +1,44 @@
+"""Restrict the agents of pending sessions by maintenance and advance reservations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime
+
+from ..advance_reservations import both, held_restriction
+from ..maintenance import NO_AGENTS, restriction
+from ..placement import Designation
+from .model import GroupState, PendingSession
+
+
+def restricted(
+    state: GroupState, agent_ids: Collection[str], now: datetime, pending: PendingSession
+) -> PendingSession:
+    """Return a pending session whose request allows only the agents on which it may start now.
+
+    ``agent_ids`` are the agents of the resource group.
+    """
+    original = pending.without_maintenance()
+    found = restriction(state.maintenance, agent_ids, now, original.max_run_seconds)
+    if state.held:
+        held = held_restriction(
+            state.held,
+            agent_ids,
+            now,
+            max_run_seconds=original.max_run_seconds,
+            scopes=original.scopes,
+            reservation_id=original.reservation_id,
+        )
+        found = both(found, held)
+    if found is None:
+        return original
+    request = original.request
+    wanted = set(request.designated_agents)
+    agents = tuple(a for a in found.agents if a in wanted or not wanted)
+    if not agents and request.designation is Designation.PREFERRED:
+        agents = found.agents
+    request = replace(
+        request, designated_agents=agents or NO_AGENTS, designation=Designation.STRICT
+    )
+    return replace(original, request=request, maintenance=found.text, unrestricted=original.request)
