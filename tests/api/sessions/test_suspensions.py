@@ -10,6 +10,7 @@ import pytest
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.core.sessions.lifecycle import Event
+from bai_services.db.sessions import suspensions as suspension_store
 from tests.api.sessions.test_sessions import (
     bring_to_running,
     create_running_session,
@@ -261,3 +262,28 @@ async def test_stop_ends_a_session_that_was_preempted_while_it_prepared(
     await user.delete("/sessions/gone")
     await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": 0, "reason": "x"})
     assert (await user.get(f"/sessions/{session['id']}"))["status"] == "TERMINATED"
+
+
+async def test_sessions_that_are_to_be_suspended_count_as_suspended(
+    api: Api, agent: FakeAgent, user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suspension_store, "MAX_SUSPENDED_PER_USER", 1)
+    await create_running_session(api, agent, "first")
+    await create_running_session(api, agent, "second")
+    await user.post("/sessions/first/suspend", {"seconds": 600})
+    with pytest.raises(errors.QuotaExceeded):
+        await user.post("/sessions/second/suspend", {})
+
+
+async def test_session_that_has_reported_waits_for_its_next_notice(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    session = await create_running_session(api, agent, "quiet")
+    await api.world.manager.sessions.suspensions.prepare_for_preemption(session["id"], 600)
+    await server_of(api).post(f"/sessions/{session['id']}/stop-notice", REPORT)
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    # The loop of the suspensions, which runs every second, does not end the wait.
+    answer = await server_of(api).get(f"/sessions/{session['id']}/stop-notice", timeout="3")
+    assert answer == {"notice": None}
+    assert loop.time() - start >= 3
