@@ -10,6 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
+from weakref import WeakValueDictionary
 
 from bai_services.core.errors import BaiError, Conflict, NotFound, Unavailable
 from bai_services.core.resources import format_amount
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 PROGRESS_INTERVAL_SECONDS = 0.5
 # Timeout for access to a session's folders, whose network storage may hang.
 MOUNT_TIMEOUT_SECONDS = 10.0
+# Kinds of items that create or delete the folder and the container of a kernel.
+_EXCLUSIVE = frozenset({"prepare", "remove", "stop"})
 T = TypeVar("T")
 
 
@@ -56,6 +59,9 @@ class WorkExecutor:
         self._grants = grants
         self._watchdog = watchdog
         self._send_heartbeat = send_heartbeat
+        # A session may return while its last run is being removed: one item at a time for each
+        # kernel. A lock exists as long as an item has or awaits it.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def execute(self, task: Task) -> None:
         """Execute one work item and report its result; raises only if it is cancelled."""
@@ -70,7 +76,12 @@ class WorkExecutor:
         try:
             if handler is None:
                 raise NotFound(f"this agent does not support work items of kind {task.kind!r}")
-            facts = await handler(task)
+            if task.kind in _EXCLUSIVE:
+                lock = self._locks.setdefault(task.kernel_id, asyncio.Lock())
+                async with lock:
+                    facts = await handler(task)
+            else:
+                facts = await handler(task)
         except BaiError as error:
             log.info("%s of session %s failed: %s", task.kind, task.session_id, error)
             facts = {"error": {"code": error.code, "message": error.message}}

@@ -61,7 +61,6 @@ def runner_of(manager: Manager, lease: Lease) -> ScheduleRunner:
         context,
         manager.sessions.sessions,
         manager.sessions.templates,
-        manager.lifecycle,
         manager.accounts.callers,
         manager.operations.maintenances.require_writable,
         lease=lease,

@@ -142,7 +142,11 @@ _IS_SUSPENDED_NEXT = sa.exists().where(
     session_suspensions.c.session_id == sessions.c.id,
     session_suspensions.c.phase == Phase.STOPPING,
 )
-_IS_PREEMPTED = sessions.c.is_requeued_at_end & (sessions.c.type == SessionType.INTERACTIVE)
+_IS_PREEMPTED = (
+    sessions.c.is_requeued_at_end
+    & (sessions.c.type == SessionType.INTERACTIVE)
+    & (sessions.c.cluster_size == 1)
+)
 _IS_SUSPENDING = (_IS_SUSPENDED_NEXT | _IS_PREEMPTED).label("is_suspending")
 _SET_CONTAINER = sa.update(kernels).where(
     kernels.c.session_id == _OF_SESSION, kernels.c.hostname == sa.bindparam("of_host")

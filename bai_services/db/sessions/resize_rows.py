@@ -43,13 +43,13 @@ async def end_resizes(tx: AsyncConnection, session_id: str, at: datetime) -> Res
     resize; None: the current size.
     """
     _r = session_resizes.c
-    previous = await tx.scalar(
+    previous: ResourceSlots | None = await tx.scalar(
         sa.update(session_resizes)
         .where(_r.session_id == session_id, _r.state == ResizeState.PENDING)
         .values(state=ResizeState.FAILED, finished_at=at, message="the session was stopped before")
         .returning(_r.previous)
     )
-    minimum = await tx.scalar(
+    minimum: ResourceSlots | None = await tx.scalar(
         sa.select(elastic_sessions.c.minimum).where(elastic_sessions.c.session_id == session_id)
     )
     return previous if minimum is None else minimum

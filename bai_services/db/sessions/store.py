@@ -34,7 +34,7 @@ from ..scheduling.caps import CHUNK
 from ..scheduling.queue import Touched, read_changes
 from ..tables.sessions import counters, kernels, sessions, status_history
 from ..tables.suspensions import session_suspensions
-from . import dependencies, session_insert
+from . import dependencies, session_insert, suspension_writes
 from .rows import (
     LISTING,
     SELECT,
@@ -167,19 +167,24 @@ class SessionStore:
                     moved.append(await apply(tx, session_id, event, at, facts=TransitionValues()))
         return moved
 
-    async def end_instead_of_requeue(self, session_id: str) -> bool:
-        """Let a session that is being preempted end, instead of returning to the queue.
+    async def end_instead_of_return(self, session_id: str) -> bool:
+        """Let a session that is being preempted or suspended end, instead of continuing later.
 
-        Return False if it does not return to the queue anyway.
+        Return False if it does not continue later anyway.
         """
         update = sa.update(sessions).where(
             sessions.c.id == session_id,
             sessions.c.status == Status.TERMINATING,
-            sessions.c.is_requeued_at_end,
         )
         async with self._db.write() as tx:
-            changed = await tx.execute(update.values(is_requeued_at_end=False))
-            return changed.rowcount == 1
+            # Lock the session: its end reads the suspension in the transaction of the transition.
+            found = await tx.execute(update.values(sequence=sessions.c.sequence))
+            if found.rowcount == 0:
+                return False
+            requeued = update.where(sessions.c.is_requeued_at_end)
+            changed = await tx.execute(requeued.values(is_requeued_at_end=False))
+            is_forgotten = await suspension_writes.forget_open(tx, session_id)
+            return changed.rowcount == 1 or is_forgotten
 
     async def find(self, session_id: str) -> SessionRow:
         """Return one session.

@@ -24,7 +24,12 @@ _AGENT_OF_MAIN = (
 )
 _KEEP_HOME = (
     sa.update(sessions)
-    .where(sessions.c.id == _ID, sessions.c.type == "interactive")
+    .where(
+        sessions.c.id == _ID,
+        sessions.c.type == "interactive",
+        # The kernels of other sessions may be on several agents.
+        sessions.c.cluster_size == 1,
+    )
     .values(home_agent_id=_AGENT_OF_MAIN)
 )
 _STOPPING = sa.select(suspensions).where(
@@ -37,6 +42,9 @@ _FORGET_OPEN = _FORGET.where(
     suspensions.c.phase != Phase.RESUMED, suspensions.c.purpose != Purpose.STOP
 )
 _UPDATE = sa.update(suspensions).where(suspensions.c.session_id == _ID)
+_STOP_OPEN = _UPDATE.where(
+    suspensions.c.phase == Phase.PREPARING, suspensions.c.purpose != Purpose.STOP
+).values(phase=Phase.STOPPING)
 
 
 async def end_of_stop(
@@ -45,12 +53,21 @@ async def end_of_stop(
     """Return the event for a session that is TERMINATING and whose kernels have ended.
 
     If the session is being suspended or requeued, this is ``SUSPENDED`` with a text for users;
-    otherwise it is ``event``.
+    otherwise it is ``event``. A session that was preempted while it was being suspended does not
+    return to the queue.
     """
-    if event not in (Event.EXITED, Event.FAILED, Event.ABORTED):
+    if event not in (Event.EXITED, Event.FAILED, Event.ABORTED, Event.REQUEUED):
         return event, None
     row = (await tx.execute(_STOPPING, {"of_session": session_id})).mappings().one_or_none()
-    return (event, None) if row is None else (Event.SUSPENDED, _text(dict(row)))
+    if row is None or (event is Event.REQUEUED and row["purpose"] == Purpose.REQUEUE):
+        return event, None
+    return Event.SUSPENDED, _text(dict(row))
+
+
+async def forget_open(tx: AsyncConnection, session_id: str) -> bool:
+    """Delete the suspension of a session that ends instead; return whether there was one."""
+    deleted = await tx.execute(_FORGET_OPEN, {"of_session": session_id})
+    return deleted.rowcount > 0
 
 
 async def keep_home(tx: AsyncConnection, session_id: str) -> None:
@@ -67,6 +84,9 @@ async def follow(
         await tx.execute(_FORGET, of)
     elif event is Event.SUSPEND_REQUESTED:
         await tx.execute(_UPDATE.values(phase=Phase.STOPPING), of)
+    elif event is Event.PREEMPTED:
+        # It was to be suspended; the preemption stops it earlier.
+        await tx.execute(_STOP_OPEN, of)
     elif event is Event.SUSPENDED:
         await tx.execute(_UPDATE.values(phase=Phase.SUSPENDED, suspended_at=at), of)
     elif event in (Event.RESUMED, Event.REQUEUED):

@@ -21,6 +21,7 @@ from bai_services.core.sessions.suspensions import (
 )
 
 from ..database import Database
+from ..tables.accounts import users
 from ..tables.sessions import sessions
 from ..tables.suspensions import session_suspensions as suspensions
 from .session_insert import next_sequences
@@ -56,9 +57,20 @@ class SuspensionStore:
             if row is None or row.status != Status.RUNNING:
                 raise Conflict("the session is not running")
             if suspension.purpose is Purpose.SUSPEND:
+                # The lock makes concurrent suspensions of one owner count each other.
+                await tx.execute(
+                    sa.select(users.c.id)
+                    .where(users.c.id == row.owner_id)
+                    .with_for_update(key_share=True)
+                )
+                # Those that are still to be suspended count, too.
                 count = await tx.scalar(
-                    sa.select(sa.func.count()).where(
-                        sessions.c.owner_id == row.owner_id, sessions.c.status == Status.SUSPENDED
+                    sa.select(sa.func.count())
+                    .join_from(suspensions, sessions, suspensions.c.session_id == sessions.c.id)
+                    .where(
+                        sessions.c.owner_id == row.owner_id,
+                        suspensions.c.purpose == Purpose.SUSPEND,
+                        suspensions.c.phase != Phase.RESUMED,
                     )
                 )
                 if count is not None and count >= MAX_SUSPENDED_PER_USER:

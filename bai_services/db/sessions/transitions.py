@@ -163,6 +163,8 @@ def _values(
         values["is_requeued_at_end"] = facts.is_requeued_at_end
     if row.status in (Status.TERMINATING, Status.SUSPENDED) and after is Status.PENDING:
         values |= _requeued(row, at)
+    if after is Status.SUSPENDED:
+        values["is_requeued_at_end"] = False
     if after in ENDED:
         values["terminated_at"] = at
         values["live_name"] = None

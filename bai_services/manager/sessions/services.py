@@ -225,7 +225,6 @@ def session_services(
             context,
             sessions,
             templates,
-            lifecycle,
             callers,
             require_writable,
             lease=scheduling.lease,

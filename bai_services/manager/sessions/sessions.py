@@ -9,7 +9,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reaches
 from bai_services.core.audit import AuditEntry
-from bai_services.core.coded_text import TextTemplate
+from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.record_fields import fields_of
@@ -255,29 +255,34 @@ class Sessions:
         row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
         who = caller.username or caller.role
+        stopped: SessionRow | None = None
         if row.status in LIVE - {Status.TERMINATING}:
-            # ``stopped`` is None if another request is stopping the session or the session has just
-            # ended.
+            # ``stopped`` is None if the session is being stopped by another request, or to be
+            # suspended or preempted, or has just ended.
             stopped = await self._lifecycle.try_apply(
                 row.id, Event.STOP_REQUESTED, TextTemplate.STOPPED_BY.text(name=who)
             )
-            if stopped is not None:
-                await self._add_entry(caller, "session.stop", stopped)
+        if stopped is not None:
+            await self._add_entry(caller, "session.stop", stopped)
         elif (
-            row.is_requeued_at_end
+            row.status in LIVE
             # The spawner cancels a session whose engine does not respond.
             and caller.role is not Role.HUB
-            and await self._store.end_instead_of_requeue(row.id)
+            and await self._store.end_instead_of_return(row.id)
         ):
-            await self._add_entry(caller, "session.stop", row)
-        elif row.status is Status.TERMINATING and await self._suspensions.cancel(row.id):
-            # It was to be suspended; now it ends.
+            # It was to continue later; now it ends.
             await self._add_entry(caller, "session.stop", row)
         await self.finish_unlaunched(row.id)
         view = await self._store.view(row.id)
         if force and view.row.status is Status.TERMINATING:
             self._kernels.remove(view)
         return self._shown_to(caller, view)
+
+    async def end(self, session_id: str, reason: CodedText) -> None:
+        """End a session for the manager, also one that is being stopped to continue later."""
+        if await self._lifecycle.try_apply(session_id, Event.STOP_REQUESTED, reason) is None:
+            await self._store.end_instead_of_return(session_id)
+        await self.finish_unlaunched(session_id)
 
     async def resume(self, caller: Caller, row: SessionRow) -> None:
         """Let a suspended session wait for resources again; the caller must be authorized."""

@@ -233,7 +233,9 @@ class Suspensions:
         """Pass notices; stop prepared sessions, requeue suspended ones, and end expired ones."""
         preparing = {one.session_id: one for one in await self._store.preparing()}
         for session_id in preparing.keys() & self._waiters.keys():
-            self._wake(session_id)
+            # A session that has reported waits for its next notice.
+            if preparing[session_id].report is None:
+                self._wake(session_id)
         if await self._lease.hold() is None:
             return
         now = self._clock()

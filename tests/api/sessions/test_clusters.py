@@ -9,6 +9,7 @@ import pytest
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.core.sessions.kernel_group import kernel_end_text
+from bai_services.core.sessions.lifecycle import Event
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -331,3 +332,29 @@ async def test_admin_may_designate_agents(api: Api, admin: Client, agent: FakeAg
         await admin.post("/sessions", {**body, "agent_list": ["a2"], "agent_selection": "maybe"})
     await admin.post("/sessions", {**body, "agent_list": ["a2"]})
     assert (await wait_for_status(admin, "there", "SCHEDULED"))["agent"] == "a2"
+
+
+async def test_preempted_cluster_session_returns_to_several_agents(
+    api: Api, admin: Client, agent: FakeAgent, user: Client
+) -> None:
+    other = FakeAgent(api.agent, "a2")
+    await other.beat()
+    body = {"name": "wide", "resources": {"cpu": "6", "mem": "1g"}, "cluster_size": 2}
+    await user.post("/sessions", {**body, "cluster_mode": "multi-node"})
+    session = await wait_for_status(user, "wide", "SCHEDULED")
+    for fake_agent in (agent, other):
+        await fake_agent.prepare()
+    await wait_for_status(user, "wide", "PREPARED")
+    path = f"/sessions/{session['id']}"
+    where = {"user": "user", "server": session["hub_server"]}
+    await api.hub.post(f"{path}/launch", where)
+    containers = {"container_id": "c1", "sub_containers": {"sub1": "c2"}}
+    await api.hub.post(f"{path}/started", containers)
+    await wait_for_status(user, "wide", "RUNNING")
+    await api.world.manager.lifecycle.apply(
+        session["id"], Event.PREEMPTED, "preempted", is_requeued_at_end=True
+    )
+    await api.hub.post(f"{path}/exited", {"exit_code": 0, "reason": "x"})
+    again = await wait_for_status(user, "wide", "SCHEDULED")
+    assert again["restart_count"] == 1
+    assert {k["agent"] for k in again["kernels"]} == {"a1", "a2"}

@@ -288,3 +288,23 @@ async def test_old_runs_are_removed_in_bulk(api: Api) -> None:
     async with database.read() as tx:
         kept = (await tx.scalars(sa.select(schedule_runs.c.id))).all()
     assert len(kept) == MAX_RUNS + 20 - 50
+
+
+async def test_stop_ends_a_session_that_is_being_preempted(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user, stop=at(api, minutes=5))
+    api.world.clock.advance(minutes=2)
+    await step(api)
+    (session,) = (await user.get("/sessions"))["items"]
+    await api.world.manager.scheduling.scheduler.run_pass()
+    await start_by_force(api, session["id"])
+    where = {"user": session["hub_user"], "server": session["hub_server"]}
+    await api.hub.post(f"/sessions/{session['id']}/launch", where)
+    await api.world.manager.lifecycle.apply(
+        session["id"], Event.PREEMPTED, "preempted", is_requeued_at_end=True
+    )
+    api.world.clock.advance(minutes=3)
+    await step(api)
+    assert [run["status"] for run in await runs(user)] == ["stopped"]
+    await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": 0, "reason": "x"})
+    assert (await user.get(f"/sessions/{session['id']}"))["status"] == "TERMINATED"

@@ -9,6 +9,8 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
+from bai_services.core.sessions.lifecycle import Event
+from bai_services.db.sessions import suspensions as suspension_store
 from tests.api.sessions.test_sessions import (
     bring_to_running,
     create_running_session,
@@ -212,3 +214,74 @@ async def test_preparation_for_another_stop(api: Api, agent: FakeAgent, user: Cl
     assert await suspensions.prepared(session["id"])
     await suspensions.step()
     assert (await user.get("/sessions/victim"))["status"] == "RUNNING"
+
+
+async def test_server_that_the_hub_cannot_stop_does_not_end_a_suspension(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    session = await create_running_session(api, agent, "deaf")
+    await user.post("/sessions/deaf/suspend", {"seconds": 0})
+    await wait_for_status(user, session["id"], "TERMINATING")
+    # The spawner's call if the engine does not respond.
+    await api.hub.delete(f"/sessions/{session['id']}")
+    await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": 0, "reason": "x"})
+    assert (await user.get("/sessions/deaf"))["status"] == "SUSPENDED"
+
+
+@pytest.mark.parametrize("is_requeued", [True, False])
+async def test_preemption_of_a_session_that_prepares_suspends_it(
+    api: Api, agent: FakeAgent, user: Client, is_requeued: bool
+) -> None:
+    session = await create_running_session(api, agent, "both")
+    await user.post("/sessions/both/suspend", {"seconds": 600})
+    await api.world.manager.lifecycle.apply(
+        session["id"], Event.PREEMPTED, "preempted", is_requeued_at_end=is_requeued
+    )
+    await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": 0, "reason": "x"})
+    held = await user.get("/sessions/both")
+    assert held["status"] == "SUSPENDED"
+    assert held["status_info"].startswith("suspended by user; its home is deleted on ")
+    await user.post("/sessions/both/resume")
+    await bring_to_running(api, agent, session["id"])
+    # It was stopped once: a later stop ends it.
+    await user.delete("/sessions/both")
+    await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": 0, "reason": "x"})
+    assert (await user.get(f"/sessions/{session['id']}"))["status"] == "TERMINATED"
+
+
+async def test_stop_ends_a_session_that_was_preempted_while_it_prepared(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    session = await create_running_session(api, agent, "gone")
+    await user.post("/sessions/gone/suspend", {"seconds": 600})
+    await api.world.manager.lifecycle.apply(
+        session["id"], Event.PREEMPTED, "preempted", is_requeued_at_end=True
+    )
+    await user.delete("/sessions/gone")
+    await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": 0, "reason": "x"})
+    assert (await user.get(f"/sessions/{session['id']}"))["status"] == "TERMINATED"
+
+
+async def test_sessions_that_are_to_be_suspended_count_as_suspended(
+    api: Api, agent: FakeAgent, user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suspension_store, "MAX_SUSPENDED_PER_USER", 1)
+    await create_running_session(api, agent, "first")
+    await create_running_session(api, agent, "second")
+    await user.post("/sessions/first/suspend", {"seconds": 600})
+    with pytest.raises(errors.QuotaExceeded):
+        await user.post("/sessions/second/suspend", {})
+
+
+async def test_session_that_has_reported_waits_for_its_next_notice(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    session = await create_running_session(api, agent, "quiet")
+    await api.world.manager.sessions.suspensions.prepare_for_preemption(session["id"], 600)
+    await server_of(api).post(f"/sessions/{session['id']}/stop-notice", REPORT)
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    # The loop of the suspensions, which runs every second, does not end the wait.
+    answer = await server_of(api).get(f"/sessions/{session['id']}/stop-notice", timeout="3")
+    assert answer == {"notice": None}
+    assert loop.time() - start >= 3

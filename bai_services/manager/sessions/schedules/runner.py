@@ -17,7 +17,6 @@ from bai_services.core.accounts.roles import Role
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import BaiError, Unavailable
 from bai_services.core.record_fields import fields_of
-from bai_services.core.sessions.lifecycle import Event
 from bai_services.core.sessions.schedules.records import (
     GRACE,
     MAX_RUNS,
@@ -33,7 +32,6 @@ from ...accounts.callers import Callers
 from ...context import ManagerContext
 from ...loop import Loop
 from ...scheduling.lease import Lease
-from ..lifecycle import Lifecycle
 from ..requests.templates import Templates
 from ..sessions import Sessions
 from .times import last_start, next_start, stop_after
@@ -52,7 +50,6 @@ class ScheduleRunner:
         context: ManagerContext,
         sessions: Sessions,
         templates: Templates,
-        lifecycle: Lifecycle,
         callers: Callers,
         require_writable: Callable[[Role], None],
         *,
@@ -64,7 +61,6 @@ class ScheduleRunner:
         self._clock = context.clock
         self._sessions = sessions
         self._templates = templates
-        self._lifecycle = lifecycle
         self._callers = callers
         self._require_writable = require_writable
         self._lease = lease
@@ -153,9 +149,7 @@ class ScheduleRunner:
             await self._store.close(run_ids, status)
 
     async def _stop(self, session_id: str, schedule: str) -> None:
-        reason = TextTemplate.SCHEDULED_STOP.text(name=schedule)
-        await self._lifecycle.try_apply(session_id, Event.STOP_REQUESTED, reason)
-        await self._sessions.finish_unlaunched(session_id)
+        await self._sessions.end(session_id, TextTemplate.SCHEDULED_STOP.text(name=schedule))
 
     async def _clean_up(self, now: datetime) -> None:
         monotonic = self._monotonic()

@@ -1,0 +1,51 @@
+"""Work items of one kernel are executed one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from types import SimpleNamespace
+from typing import Any, cast
+
+from bai_services.agent.kernels import Task
+from bai_services.agent.work import WorkExecutor
+
+
+class Recorder(WorkExecutor):
+    """Records when items begin and end; a stop lasts until ``is_released``."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.is_released = asyncio.Event()
+
+        async def deliver(report: Any) -> None:
+            self.steps.append(f"{report['work_id']} {report['state']}")
+
+        none = cast("Any", None)
+        link = cast("Any", SimpleNamespace(deliver=deliver))
+        super().__init__(link, none, none, none, none, none, none)
+
+    async def _stop(self, task: Task) -> dict[str, Any]:
+        self.steps.append(f"{task.id} begins")
+        await self.is_released.wait()
+        return {}
+
+    async def _prepare(self, task: Task) -> dict[str, Any]:
+        self.steps.append(f"{task.id} begins")
+        return {}
+
+
+def task(kind: str, kernel_id: str) -> Task:
+    return Task(kind, kind, str(uuid.uuid4()), kernel_id)
+
+
+async def test_session_is_prepared_after_its_last_run_is_removed() -> None:
+    executor, kernel_id = Recorder(), str(uuid.uuid4())
+    stop = asyncio.create_task(executor.execute(task("stop", kernel_id)))
+    await asyncio.sleep(0)
+    prepare = asyncio.create_task(executor.execute(task("prepare", kernel_id)))
+    await executor.execute(task("prepare", str(uuid.uuid4())))
+    assert executor.steps == ["stop begins", "prepare begins", "prepare done"]
+    executor.is_released.set()
+    await asyncio.gather(stop, prepare)
+    assert executor.steps[3:] == ["stop done", "prepare begins", "prepare done"]
