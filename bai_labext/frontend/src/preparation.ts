@@ -48,6 +48,8 @@ export class Preparation {
   private countdown: { notification: string; timer: number } | null = null;
   private statusInfo = '';
   private wasUnreachable = false;
+  /** Whether the session was unreachable after the notice: it has stopped. */
+  private hasStopped = false;
   private hasShownReturn = false;
 
   constructor(
@@ -76,6 +78,7 @@ export class Preparation {
     const { session, trouble } = this.model;
     if (trouble) {
       this.wasUnreachable = true;
+      this.hasStopped = this.isComingBack;
       if (this.isComingBack && trouble.kind === 'ended') {
         this.endCountdown();
         this.countdown = { notification: this.info('suspended-now'), timer: 0 };
@@ -100,7 +103,13 @@ export class Preparation {
     if (state.ahead && !state.ahead.is_done && state.ahead.deadline !== this.deadline) {
       await this.prepare(state.ahead);
     } else if (!state.ahead && this.isComingBack) {
-      this.offerReload();
+      if (this.hasStopped) {
+        this.offerReload();
+      } else {
+        // The stop was cancelled.
+        this.endCountdown();
+        this.deadline = null;
+      }
     } else if (state.returned && !this.hasShownReturn) {
       this.hasShownReturn = true;
       this.showReturn(state.returned);
@@ -131,7 +140,7 @@ export class Preparation {
   private startCountdown(ahead: StopAhead): void {
     this.endCountdown();
     const endsAt = Date.now() + ahead.seconds_left * 1000;
-    const key = ahead.purpose === 'suspend' ? 'suspends-in' : 'requeues-in';
+    const key = { suspend: 'suspends-in', requeue: 'requeues-in' }[ahead.purpose] ?? 'stops-in';
     const text = (): string =>
       this.t(key, {
         name: ahead.requested_by,
@@ -161,6 +170,7 @@ export class Preparation {
   private offerReload(): void {
     this.endCountdown();
     this.deadline = null;
+    this.hasStopped = false;
     Notification.success(this.t('is-back'), {
       autoClose: false,
       actions: [{ label: this.t('reload'), callback: () => window.location.reload() }]

@@ -45,7 +45,7 @@ def run_pass(snapshot: Snapshot) -> PassResult:
 
 # Maximum number of rounds in one pass (see ``Queue._decide``); more than three are rarely needed.
 MAX_ROUNDS = 10
-# Maximum number of preemption plans that one pass makes for a group, plus one.
+# Maximum number of preemption plans that one pass makes for a group.
 MAX_PLANS = 5
 
 
