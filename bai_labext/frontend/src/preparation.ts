@@ -140,7 +140,7 @@ export class Preparation {
   private startCountdown(ahead: StopAhead): void {
     this.endCountdown();
     const endsAt = Date.now() + ahead.seconds_left * 1000;
-    const key = { suspend: 'suspends-in', requeue: 'requeues-in' }[ahead.purpose] ?? 'stops-in';
+    const key = { suspend: 'suspends-in', requeue: 'requeues-in' }[ahead.purpose] ?? 'preempted-in';
     const text = (): string =>
       this.t(key, {
         name: ahead.requested_by,
