@@ -39,7 +39,7 @@ from .kernel_group import environ_of, new_cluster_key, sub_plans
 from .lifecycle import Lifecycle
 from .requests.requests import Folders
 from .requests.secret_environ import SecretEnviron, secret_names
-from .setups import SessionSetups
+from .setups import SECRETS_KEPT, SessionSetups
 
 # Variables that set the number of threads of numerical libraries. Without them, the libraries use
 # all cores of the machine.
@@ -248,6 +248,9 @@ class Launch:
             log=log,
             sub_logs=dict(zip(end.sub_logs, sub_logs, strict=True)),
         )
+        if row.terminated_at is not None and self._clock() - row.terminated_at >= SECRETS_KEPT:
+            # The Hub was away for long; the secrets are removed, so the output cannot be masked.
+            end = replace(end, text="", log="", sub_logs={})
         for hostname, text in sorted(end.sub_logs.items()):
             await self._kernels.store_log(session_id, text, hostname)
         if await self._is_of_earlier_run(row):

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target
@@ -31,6 +32,10 @@ from ..accounts.keypair_secrets import KeypairSecrets
 from ..accounts.projects import Projects
 from ..context import ManagerContext
 from .requests.secret_environ import SecretEnviron, secret_names
+
+# Time after the end of a session for which the secrets that it received are kept: its output is
+# masked by them.
+SECRETS_KEPT = timedelta(days=1)
 
 SetupsByOwner = Mapping[tuple[str, str], tuple[Setup, Setup]]
 

@@ -20,12 +20,11 @@ from ..clock import Clock
 from ..loop import Loop
 from ..scheduling.lease import Lease
 from .logs import check_search_text
+from .setups import SECRETS_KEPT
 
 TICK_SECONDS = 3600.0
 # Maximum number of logs that one transaction removes.
 _REMOVED_AT_ONCE = 500
-# Time after the end of a session for which the secrets that it received are kept.
-_SECRETS_KEPT = timedelta(days=1)
 # Maximum number of logs that are in memory at a time: each has up to 262,144 characters.
 _PAGE = 20
 # Limits of one search; the caller can continue behind its last log.
@@ -95,7 +94,7 @@ class StoredLogs:
     async def remove_old(self) -> None:
         """Remove the logs and secrets of sessions that ended too long ago."""
         # Until then, an agent or the Hub may still report output, in which they are masked.
-        before, count = self._clock() - _SECRETS_KEPT, _REMOVED_AT_ONCE
+        before, count = self._clock() - SECRETS_KEPT, _REMOVED_AT_ONCE
         while count == _REMOVED_AT_ONCE:
             count = await self._setups.remove_secrets(before, _REMOVED_AT_ONCE)
         if self._max_days:
