@@ -141,6 +141,36 @@ async def test_stored_logs_and_reasons_are_masked_by_the_secrets_that_the_sessio
     assert log["log"] == "login ******** denied\n"
 
 
+async def test_an_auto_mounted_folder_hides_a_dotfile_of_the_project(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    await api.world.manager.folders.vfolders.start()
+    await user.post("/vfolders", {"name": ".config"})
+    admin = await api.client("admin")
+    (project,) = (await user.get("/projects"))["items"]
+    for path in (".config%2Fapp.toml", ".vimrc"):
+        await admin.put(f"/projects/{project['id']}/dotfiles/{path}", {"content": "a"})
+    await create(user)
+    item = await work_item(agent)
+    assert [file["path"] for file in item["setup"]["files"]] == [".vimrc"]
+
+
+async def test_output_that_is_reported_after_the_removal_of_secrets_is_not_stored(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    await user.put("/me/environ/TOKEN", {"value": SECRET, "is_secret": True})
+    session = await create(user)
+    await prepare(agent, SETUP_FILE)
+    await user.delete(f"/sessions/{session['id']}?force=true")
+    api.world.clock.advance(days=2)
+    await api.world.manager.sessions.stored_logs.remove_old()
+    end = {"exit_code": 0, "log": f"login {SECRET}", "reason": SECRET}
+    await api.hub.post(f"/sessions/{session['id']}/exited", end)
+    async with api.world.manager.database.read() as tx:
+        for table in ("kernels", "sessions", "status_history"):
+            assert SECRET not in str((await tx.exec_driver_sql(f"SELECT * FROM {table}")).all())
+
+
 async def test_an_agent_without_support_for_setups_leaves_the_secrets_in_the_plan(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:

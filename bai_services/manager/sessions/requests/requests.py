@@ -226,7 +226,8 @@ class Requests:
         )
         await self._check_subpaths(group.name, mounts)
         session_id = session_id or str(uuid.uuid4())
-        paths = [mount.path for mount in mounts]
+        # An auto-mounted folder hides dotfiles, but must not prevent all sessions of its owner.
+        paths = [mount.path for mount in mounts if not mount.is_auto]
         await cache.get_or_read(
             ("dotfiles", owner.id, project.id, *paths),
             lambda: self._setups.check_mounts(owner.id, project.id, paths),
