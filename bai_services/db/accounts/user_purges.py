@@ -247,3 +247,8 @@ async def _require_no_folders(tx: AsyncConnection, user_id: str) -> None:
     )
     if name is not None:
         raise Conflict(f"the user still owns folder {name}; try again")
+    name = await tx.scalar(
+        sa.select(vfolders.c.name).where(vfolders.c.next_owner_id == user_id).limit(1)
+    )
+    if name is not None:
+        raise Conflict(f"folder {name} is being transferred to the user; try again when it is done")
