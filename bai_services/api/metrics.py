@@ -42,6 +42,9 @@ class AccessLog:
         status = handler.get_status()
         route = self._paths.get(type(handler), "other")
         method = request.method or ""
+        if method not in RequestHandler.SUPPORTED_METHODS:
+            # Anybody can send any word; each value of a label needs memory.
+            method = "other"
         self._metrics.requests.labels(method, route, str(status)).inc()
         if not isinstance(handler, APIHandler) or handler.is_timed:
             self._metrics.request_seconds.labels(method, route).observe(request.request_time())

@@ -149,8 +149,8 @@ async def test_an_image_that_is_used_during_the_eviction_is_kept(
     uses = ImageUses(tmp_path / "uses.json", 1)
 
     class Calls(DockerCalls):
-        async def run(self, kind: Any, call: Any) -> Any:
-            result = await calls.run(kind, call)
+        async def run(self, pool: str, call: Any) -> Any:
+            result = await calls.run(pool, call)
             # A session is prepared after the images have been listed.
             uses.record(name)
             return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,16 @@ async def test_value_in_the_database_is_in_force_after_a_restart(api: Api, tmp_p
         await configuration.unset(caller, NAME)
         await configuration.unset(caller, NAME)
         assert len((await admin.get("/audit-log", action="configuration.update"))["items"]) == 4
+
+
+@pytest.mark.both_databases
+async def test_concurrent_changes_of_a_setting_succeed(api: Api) -> None:
+    admin = await api.client("admin")
+    values = [str(number) for number in range(1, 9)]
+    await asyncio.gather(
+        *(admin.put(f"/configuration/{NAME}", {"value": value}) for value in values)
+    )
+    assert (await state(api))["stored"] in values
 
 
 @pytest.mark.parametrize("value", ["", "-1", "1.5", "ten", "36501", "9" * 20, "1" * 33])
@@ -111,5 +122,5 @@ def test_environment_is_listed_without_secrets(tmp_path: Path) -> None:
         "BAI_DATABASE_URL": "",
     }
     assert settings.configured.keys() <= DEFINITIONS.keys()
-    with pytest.raises(SystemExit, match="BAI_AUDIT_DAYS must be a whole number of at least 0"):
+    with pytest.raises(SystemExit, match="BAI_AUDIT_DAYS must be a whole number from 0 to 36500"):
         read_settings({**environ, "BAI_AUDIT_DAYS": "x"})

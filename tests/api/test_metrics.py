@@ -42,6 +42,15 @@ async def test_the_token_of_prometheus_reads_only_the_metrics(api: Api) -> None:
     await wrong.close()
 
 
+async def test_unknown_methods_of_requests_have_one_label(api: Api) -> None:
+    async with httpx.AsyncClient() as http:
+        for method in ("FOO1", "FOO2", "PATCH"):
+            await http.request(method, f"{api.url}/api/v1/health")
+    text = await scrape(api)
+    assert "FOO" not in text
+    assert 'method="other"' in text and 'method="PATCH"' in text
+
+
 async def test_scrape_contains_sessions_agents_and_devices(api: Api) -> None:
     agent = FakeAgent(api.agent)
     device = {"id": "d1", "family": "cuda", "index": 0, "model": "H100", "memory_bytes": 2**36}

@@ -13,6 +13,7 @@ from ..user_input import read_whole, shown
 MAX_VALUE_CHARS = 32
 # A time of more days could be outside of the years 1 to 9999.
 MAX_DAYS = 36_500
+MAX_NUMBER = 2**63 - 1
 
 
 class Origin(StrEnum):
@@ -47,7 +48,7 @@ class ChangeableSetting(SettingDefinition):
 
     field: str = ""
     minimum: int = 0
-    maximum: int = 2**63 - 1
+    maximum: int = MAX_NUMBER
 
     def parse(self, text: str) -> int | bool:
         """Return the value in a text.
@@ -65,9 +66,11 @@ class ChangeableSetting(SettingDefinition):
             return text == "1"
         number = read_whole(text)
         if number is None or not self.minimum <= number <= self.maximum:
+            limits = f"of at least {self.minimum}"
+            if self.maximum < MAX_NUMBER:
+                limits = f"from {self.minimum} to {self.maximum}"
             raise InvalidRequest(
-                f"{self.variable} must be a whole number from {self.minimum} to {self.maximum}, "
-                f"not {shown(text)!r}",
+                f"{self.variable} must be a whole number {limits}, not {shown(text)!r}",
                 field="value",
             )
         return number

@@ -198,7 +198,7 @@ async def _remove_name(tx: AsyncConnection, user_id: str, username: str, name: s
         reservations.update().where(reservations.c.author_id == user_id).values(author=name)
     )
     for column in _NAMES:
-        changed = column.table.update().where(column == username)
+        changed = sa.update(column.table).where(column == username)
         await tx.execute(changed.values({column.name: name}))
     # For example "stopped by NAME".
     own_sessions = sa.select(sessions.c.id).where(sessions.c.owner_id == user_id)
@@ -247,3 +247,8 @@ async def _require_no_folders(tx: AsyncConnection, user_id: str) -> None:
     )
     if name is not None:
         raise Conflict(f"the user still owns folder {name}; try again")
+    name = await tx.scalar(
+        sa.select(vfolders.c.name).where(vfolders.c.next_owner_id == user_id).limit(1)
+    )
+    if name is not None:
+        raise Conflict(f"folder {name} is being transferred to the user; try again when it is done")

@@ -11,6 +11,7 @@ from bai_services.core.operations.configuration import Override
 
 from ..audit import record
 from ..database import Database
+from ..integrity import insert_ignoring
 from ..records import records
 from ..tables.operations import setting_overrides
 
@@ -30,8 +31,11 @@ class ConfigurationStore:
     async def set(self, override: Override, audit: AuditEntry) -> None:
         values = {name: getattr(override, name) for name in Override.__dataclass_fields__}
         async with self._db.write() as tx:
-            await tx.execute(sa.delete(setting_overrides).where(_variable == override.variable))
-            await tx.execute(sa.insert(setting_overrides).values(values))
+            # Two requests may insert the row at the same time.
+            await tx.execute(insert_ignoring(tx, setting_overrides).values(values))
+            await tx.execute(
+                sa.update(setting_overrides).where(_variable == override.variable).values(values)
+            )
             await record(tx, audit)
 
     async def remove(self, variable: str, audit: AuditEntry) -> None:

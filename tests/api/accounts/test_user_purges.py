@@ -13,6 +13,7 @@ from bai_services.core.errors import Conflict, Forbidden, InUse, NotFound
 from bai_services.db.accounts.users import UserStore
 from bai_services.db.schema import metadata
 from bai_services.db.tables.accounts import users
+from bai_services.db.tables.folders import vfolders
 from bai_services.db.tables.notifications import webhooks
 from bai_services.db.tables.operations import setting_overrides
 from bai_services.db.tables.schedules import session_schedules
@@ -189,6 +190,17 @@ async def test_active_users_and_users_with_sessions_cannot_be_purged(
     await admin.delete(f"/sessions/{other['id']}?force=true")
     # The purge succeeds once the folder is no longer in use.
     assert (await purge(admin))["transferred_folders"] == 1
+
+
+async def test_a_user_who_is_getting_a_folder_cannot_be_purged(api: Api) -> None:
+    """Otherwise the folder would belong to an account that no longer exists."""
+    await (await api.client("user2")).post("/vfolders", {"name": "data"})
+    admin = await deactivate(api)
+    getting = {"status": "performing", "next_owner_id": await api.world.user_id("user")}
+    async with api.world.manager.database.write() as tx:
+        await tx.execute(vfolders.update().values(getting))
+    with pytest.raises(Conflict, match="being transferred to the user"):
+        await purge(admin)
 
 
 async def test_only_superadmins_purge(api: Api) -> None:
