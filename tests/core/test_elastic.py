@@ -16,6 +16,7 @@ from bai_services.core.scheduling.elastic import (
     Resizing,
     WaitingSession,
     decide,
+    within_quotas,
 )
 
 CORE = 1000
@@ -213,3 +214,56 @@ def test_smallest_loss_is_chosen() -> None:
     assert decide(sessions, free, {}, [waiting]) == [
         Resizing("e1", ResourceSlots({"cpu": 3 * CORE}), "w")
     ]
+
+
+def test_sessions_far_above_their_quota_do_not_concern_elastic_sessions() -> None:
+    one, other = SCOPES
+    elastic = ElasticSession(
+        "e0",
+        "a0",
+        (one,),
+        size=ResourceSlots({"cpu": 2 * CORE}),
+        minimum=ResourceSlots({"cpu": CORE}),
+        preferred=ResourceSlots({"cpu": 4 * CORE}),
+    )
+    headroom = {one: {"cpu": 0}, other: {"cpu": 0}}
+
+    def waits(name: str, scope: Scope, cores: int) -> WaitingSession:
+        slots = ResourceSlots({"cpu": cores * CORE})
+        return WaitingSession(name, (scope,), slots, frozenset({"a0"}))
+
+    waiting = [waits("w0", other, 1), waits("w1", one, 2), waits("w2", one, 1)]
+    assert [w.id for w in within_quotas([elastic], headroom, waiting)] == ["w2"]
+
+
+def test_cluster_sessions_do_not_hide_the_sessions_behind_them() -> None:
+    elastic = ElasticSession(
+        "e0",
+        "a0",
+        (),
+        size=ResourceSlots({"cpu": 2 * CORE}),
+        minimum=ResourceSlots({"cpu": CORE}),
+        preferred=ResourceSlots({"cpu": 2 * CORE}),
+    )
+    needed = ResourceSlots({"cpu": CORE})
+    cluster = [
+        WaitingSession(f"w{n}", (), needed, frozenset({"a0"}), is_plain=False) for n in range(30)
+    ]
+    last = WaitingSession("last", (), needed, frozenset({"a0"}))
+    changes = decide([elastic], [FreeAgent("a0", {"cpu": 0})], {}, [*cluster, last])
+    assert changes == [Resizing("e0", ResourceSlots({"cpu": CORE}), "last")]
+
+
+def test_session_above_the_number_of_sessions_changes_nothing() -> None:
+    scope = SCOPES[0]
+    elastic = ElasticSession(
+        "e0",
+        "a0",
+        (scope,),
+        size=ResourceSlots({"cpu": 2 * CORE}),
+        minimum=ResourceSlots({"cpu": CORE}),
+        preferred=ResourceSlots({"cpu": 2 * CORE}),
+    )
+    waiting = WaitingSession("w0", (scope,), ResourceSlots({"cpu": CORE}), frozenset({"a0"}))
+    agents = [FreeAgent("a0", {"cpu": CORE})]
+    assert decide([elastic], agents, {scope: {"sessions": 0}}, [waiting]) == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bai_services.core.errors import Conflict, InsufficientResources, QuotaExceeded
+from bai_services.core.errors import Conflict, InsufficientResources, InvalidRequest, QuotaExceeded
 from bai_services.core.resources import Caps, ResourceSlots
 from bai_services.core.scheduling.advance_reservations import ReservationState
 from bai_services.core.scheduling.caps import Scope
@@ -23,7 +23,8 @@ from bai_services.db.sessions.transitions import TransitionValues
 from bai_services.db.tables.accounts import projects
 from bai_services.db.tables.advance_reservations import advance_reservations
 from bai_services.db.tables.budgets import project_budgets
-from bai_services.db.tables.sessions import kernels
+from bai_services.db.tables.cluster import images
+from bai_services.db.tables.sessions import kernels, sessions
 from bai_services.db.tables.usage import usage_records
 from bai_services.db.usage.aggregates import UsageAggregateStore
 
@@ -275,3 +276,29 @@ async def test_preempted_elastic_session_waits_only_for_its_minimum(world: World
     await requeue(world, key)
     assert (await world.sessions.view(key)).row.requested_slots == minimum
     assert await world.run_pass() == [key]
+
+
+async def test_limits_of_the_image_and_shared_memory_apply(world: World) -> None:
+    store, key = ResizeStore(world.database), await running(world)
+    await world.write(
+        sa.insert(images).values(
+            id="i1",
+            created_at=NOW,
+            name="python",
+            architecture="x86_64",
+            labels={},
+            min_slots=ResourceSlots({"mem": GIB // 4, "cuda.shares": 500}),
+            max_slots=ResourceSlots({"cpu": 2000}),
+        )
+    )
+    for changes, why in (
+        ({"cpu": 3000}, "at most 2"),
+        ({"mem": GIB // 8}, "at least 256m"),
+        ({"cuda.shares": 300}, "at least 0.5"),
+    ):
+        with pytest.raises(InvalidRequest, match=why):
+            await store.request(key, changes, "ann", world.now)
+    await world.write(sa.update(sessions).values(shared_memory_bytes=GIB // 2))
+    with pytest.raises(InvalidRequest, match="shared memory"):
+        await store.request(key, {"mem": GIB // 2}, "ann", world.now)
+    await store.request(key, {"cpu": 2000}, "ann", world.now)

@@ -7,8 +7,10 @@ returns all changes and the next call returns none.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from ..resources import ResourceSlots
 from ..sessions.resizing import step_of
@@ -16,6 +18,8 @@ from .caps import SESSIONS, Scope
 
 # Maximum number of waiting sessions that one call of ``decide`` considers, in queue order.
 MAX_WAITING = 20
+# Maximum number of agents or devices that are tried for one waiting session.
+MAX_TRIED = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,9 @@ class _State:
         headroom: Mapping[Scope, Mapping[str, int]],
     ) -> None:
         self.sessions = {s.id: s for s in sessions}
+        self.on_agent: dict[str, list[ElasticSession]] = defaultdict(list)
+        for session in self.sessions.values():
+            self.on_agent[session.agent_id].append(session)
         self.agents = {a.id: a for a in agents}
         self.free: dict[tuple[str, str], int] = {}
         for agent in self.agents.values():
@@ -100,13 +107,27 @@ class _State:
 
     def copy(self) -> _State:
         made = _State((), (), {})
-        made.sessions, made.agents = self.sessions, self.agents
+        made.sessions, made.agents, made.on_agent = self.sessions, self.agents, self.on_agent
         made.free, made.left, made.sizes = dict(self.free), dict(self.left), dict(self.sizes)
         return made
 
     def surplus(self, session: ElasticSession, slot: str) -> int:
         given: int = session.size.get(slot, 0) - self.sizes[session.id].get(slot, 0)
         return session.surplus(slot) - given
+
+    def holders(self, agent_id: str, slot: str, place: str) -> list[ElasticSession]:
+        """Return the sessions whose amount of a slot is on an agent, or on one of its devices."""
+        return [s for s in self.on_agent.get(agent_id, ()) if s.devices.get(slot, slot) == place]
+
+    def may_fit(self, session: WaitingSession, agent_id: str, place: str) -> bool:
+        """Return whether a waiting session fits on an agent when all others there shrink."""
+        for slot, need in session.slots.items():
+            at = place if slot == session.share else slot
+            missing = need - self.free.get((agent_id, at), 0)
+            given = (self.surplus(s, slot) for s in self.holders(agent_id, slot, at))
+            if missing > 0 and missing > sum(given):
+                return False
+        return True
 
     def change(self, session: ElasticSession, slot: str, amount: int) -> None:
         """Add ``amount``, which may be negative, to the size of a session."""
@@ -121,6 +142,32 @@ class _State:
         for scope in scopes:
             if (scope, slot) in self.left:
                 self.left[scope, slot] -= amount
+
+
+def within_quotas(
+    sessions: Sequence[ElasticSession],
+    headroom: Mapping[Scope, Mapping[str, int]],
+    waiting: Sequence[WaitingSession],
+) -> list[WaitingSession]:
+    """Return the waiting sessions that would be within their quotas if all elastic sessions had
+    their minimum. The others wait for the end of sessions, and do not concern elastic sessions.
+    """
+    surplus: dict[tuple[Scope, str], int] = defaultdict(int)
+    for session in sessions:
+        for slot, size in session.size.items():
+            for scope in session.scopes:
+                surplus[scope, slot] += max(0, size - session.minimum.get(slot, 0))
+
+    def is_within(one: WaitingSession) -> bool:
+        needs = {**one.slots, SESSIONS: 1}
+        return all(
+            need <= headroom[scope][slot] + surplus.get((scope, slot), 0)
+            for scope in one.scopes
+            for slot, need in needs.items()
+            if slot in headroom.get(scope, {})
+        )
+
+    return [one for one in waiting if is_within(one)]
 
 
 def decide(
@@ -138,9 +185,7 @@ def decide(
     if not waiting:
         return _grown(state)
     made: list[Resizing] = []
-    for session in waiting[:MAX_WAITING]:
-        if not session.is_plain:
-            continue
+    for session in [one for one in waiting if one.is_plain][:MAX_WAITING]:
         before = dict(state.sizes)
         after = _with_space(state, session)
         if after is None:
@@ -160,14 +205,19 @@ def _with_space(state: _State, session: WaitingSession) -> _State | None:
     Return None if it cannot start.
     """
     best: tuple[float, str, str, _State] | None = None
-    for agent_id in sorted(session.agents & state.agents.keys()):
-        for place in _places(state.agents[agent_id], session):
-            tried = state.copy()
-            if not _fit(tried, session, agent_id, place):
-                continue
-            key = (_loss(state, tried), agent_id, place)
-            if best is None or key < best[:3]:
-                best = (*key, tried)
+    places = (
+        (agent_id, place)
+        for agent_id in sorted(session.agents & state.agents.keys())
+        for place in _places(state.agents[agent_id], session)
+        if state.may_fit(session, agent_id, place)
+    )
+    for agent_id, place in islice(places, MAX_TRIED):
+        tried = state.copy()
+        if not _fit(tried, session, agent_id, place):
+            continue
+        key = (_loss(state, tried), agent_id, place)
+        if best is None or key < best[:3]:
+            best = (*key, tried)
     return None if best is None else best[3]
 
 
@@ -186,19 +236,16 @@ def _fit(tried: _State, session: WaitingSession, agent_id: str, place: str) -> b
     """
     for slot, need in session.slots.items():
         at = place if slot == session.share else slot
-        on_agent = [
-            s
-            for s in tried.sessions.values()
-            if s.agent_id == agent_id and s.devices.get(slot, slot) == at
-        ]
-        if not _free_up(tried, on_agent, slot, need - tried.free.get((agent_id, at), 0)):
+        missing = need - tried.free.get((agent_id, at), 0)
+        if missing > 0 and not _free_up(tried, tried.holders(agent_id, slot, at), slot, missing):
             return False
     for scope in session.scopes:
         for slot, need in {**session.slots, SESSIONS: 1}.items():
-            if (scope, slot) not in tried.left:
+            missing = need - tried.left.get((scope, slot), need)
+            if missing <= 0:
                 continue
             in_scope = [s for s in tried.sessions.values() if scope in s.scopes]
-            if not _free_up(tried, in_scope, slot, need - tried.left[scope, slot]):
+            if not _free_up(tried, in_scope, slot, missing):
                 return False
     for slot, need in session.slots.items():
         at = place if slot == session.share else slot
@@ -215,11 +262,13 @@ def _free_up(tried: _State, candidates: list[ElasticSession], slot: str, missing
     for session in ranked:
         if missing <= 0:
             break
+        surplus = tried.surplus(session, slot)
+        if surplus <= 0:
+            break  # also for the number of sessions, which is no amount of a session
         step = step_of(slot)
-        given = min(tried.surplus(session, slot), -(-missing // step) * step)
-        if given > 0:
-            tried.change(session, slot, -given)
-            missing -= given
+        given = min(surplus, -(-missing // step) * step)
+        tried.change(session, slot, -given)
+        missing -= given
     return missing <= 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -31,7 +31,7 @@ from bai_services.core.sessions.lifecycle import OCCUPYING
 from ..audit import record
 from ..database import Database
 from ..listing import Listing
-from ..tables.accounts import memberships, projects, users
+from ..tables.accounts import domains, memberships, projects, users
 from ..tables.advance_reservations import advance_reservations
 from ..tables.cluster import resource_group_links, resource_groups
 from ..tables.sessions import kernels, sessions
@@ -277,10 +277,19 @@ def _is_open(now: datetime) -> sa.ColumnElement[bool]:
 async def _book(tx: AsyncConnection, values: Mapping[str, Any]) -> tuple[str, ...]:
     """Check the quotas of a reservation and choose its agents."""
     group, period = values["resource_group"], (values["starts_at"], values["ends_at"])
-    rows = (
+    domain = await tx.scalar(
+        sa.select(projects.c.domain).where(projects.c.id == values["project_id"])
+    )
+    # Serialize the bookings of the domain in several resource groups.
+    await tx.execute(
+        sa.select(domains.c.name).where(domains.c.name == domain).with_for_update(key_share=True)
+    )
+    charged = (
         await tx.execute(
-            sa.select(advance_reservations).where(
-                _r.resource_group == group,
+            sa.select(advance_reservations, projects.c.domain)
+            .join_from(advance_reservations, projects, _r.project_id == projects.c.id)
+            .where(
+                sa.or_(_r.resource_group == group, projects.c.domain == domain),
                 _r.state == ReservationState.APPROVED,
                 _r.starts_at < period[1],
                 _r.ends_at > period[0],
@@ -288,11 +297,19 @@ async def _book(tx: AsyncConnection, values: Mapping[str, Any]) -> tuple[str, ..
             )
         )
     ).all()
-    of_project = [row for row in rows if row.project_id == values["project_id"]]
-    total = _times(values["resources"], values["nodes"])
-    for row in of_project:
-        total += _times(row.resources, row.nodes)
-    await _check_quotas(tx, values["project_id"], group, total)
+    rows = [row for row in charged if row.resource_group == group]
+    of_project = [row for row in charged if row.project_id == values["project_id"]]
+    new = _times(values["resources"], values["nodes"])
+    await _check_quotas(
+        tx,
+        {
+            Scope(ScopeKind.DOMAIN, domain or ""): _total(
+                new, (row for row in charged if row.domain == domain)
+            ),
+            Scope(ScopeKind.PROJECT, values["project_id"]): _total(new, of_project),
+            Scope(ScopeKind.RESOURCE_GROUP, group): _total(new, rows),
+        },
+    )
     # The message of an error names only reservations that members of the project may see.
     named = {row.id: row.name for row in of_project}
     bookings = [
@@ -322,17 +339,25 @@ async def _sessions_of(tx: AsyncConnection, group: str) -> list[str]:
     return list(await tx.scalars(chosen))
 
 
-async def _check_quotas(
-    tx: AsyncConnection, project_id: str, group: str, total: ResourceSlots
-) -> None:
-    domain = await tx.scalar(sa.select(projects.c.domain).where(projects.c.id == project_id))
-    scopes = [
-        Scope(ScopeKind.DOMAIN, domain or ""),
-        Scope(ScopeKind.PROJECT, project_id),
-        Scope(ScopeKind.RESOURCE_GROUP, group),
-    ]
-    caps = await read_caps(tx, scopes)
-    raise_if_violated(violations(caps.values(), total, {}, ever=True))
+async def _check_quotas(tx: AsyncConnection, totals: Mapping[Scope, ResourceSlots]) -> None:
+    """Raise ``QuotaExceeded`` if the reserved resources exceed a quota of their scope."""
+    caps = await read_caps(tx, totals.keys())
+    raise_if_violated(
+        [
+            violation
+            for scope, total in totals.items()
+            if scope in caps
+            for violation in violations([caps[scope]], total, {}, ever=True)
+        ]
+    )
+
+
+def _total(new: ResourceSlots, rows: Iterable[Any]) -> ResourceSlots:
+    """Return the resources of a new reservation and of others."""
+    total = new
+    for row in rows:
+        total += _times(row.resources, row.nodes)
+    return total
 
 
 def _times(slots: ResourceSlots, count: int) -> ResourceSlots:

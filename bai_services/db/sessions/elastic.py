@@ -17,7 +17,7 @@ from bai_services.core.scheduling.caps import SESSIONS, Scope
 from bai_services.core.scheduling.elastic import ElasticSession, FreeAgent, WaitingSession
 from bai_services.core.scheduling.placement import AgentState
 from bai_services.core.scheduling.queue import GroupState, PendingSession
-from bai_services.core.scheduling.queue.explain import waits_for_capacity
+from bai_services.core.scheduling.queue.explain import POLICY, RESOURCES, waits_for_capacity
 from bai_services.core.scheduling.queue.restrictions import restricted
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.sessions.resizing import ResizeState
@@ -33,7 +33,8 @@ from ..tables.resizes import elastic_sessions, session_resizes
 from ..tables.sessions import allocations, kernels, sessions
 from .resizes import read_withheld
 
-# Maximum number of waiting sessions that are read for each group, in queue order.
+# Pending sessions of a group that are considered, in the order of the queue: those that wait for
+# resources, and those that wait for a quota.
 _MAX_WAITING = 100
 # Free memory that an elastic session keeps when it shrinks, as a fraction of the memory it uses.
 _MEMORY_RESERVE = 0.1
@@ -89,13 +90,16 @@ _DEVICES = sa.select(allocations.c.session_id, allocations.c.slot, allocations.c
     allocations.c.freed_at.is_(None),
     allocations.c.device_id.is_not(None),
 )
+# A text search avoids parsing the reasons of all pending sessions.
 _PENDING = (
-    sa.select(_s.id, _s.resource_group, _s.reasons)
+    sa.select(_s.id, _s.reasons, _s.position, _s.sequence)
     .where(
         _s.status == Status.PENDING,
-        _s.resource_group.in_(sa.bindparam("groups", expanding=True)),
+        _s.resource_group == sa.bindparam("of_group"),
+        sa.cast(_s.reasons, sa.Text).contains(sa.bindparam("check", type_=sa.String)),
     )
     .order_by(_s.position, _s.sequence)
+    .limit(_MAX_WAITING)
 )
 
 
@@ -223,15 +227,23 @@ def _waiting_session(pending: PendingSession, agents: Sequence[AgentState]) -> W
 
 
 async def _waiting(tx: AsyncConnection, groups: Sequence[str]) -> dict[str, list[PendingSession]]:
-    """Return the pending sessions of each group that wait for capacity, in queue order."""
-    ids: dict[str, list[str]] = defaultdict(list)
-    for row in await tx.execute(_PENDING, {"groups": groups}):
-        if len(ids[row.resource_group]) < _MAX_WAITING and waits_for_capacity(row.reasons):
-            ids[row.resource_group].append(row.id)
+    """Return the pending sessions of each group that wait for capacity, in order."""
+    ids: dict[str, list[str]] = {}
+    for group in groups:
+        rows = {
+            row.id: row
+            for check in (RESOURCES, POLICY)
+            for row in await tx.execute(_PENDING, {"of_group": group, "check": f'"{check}"'})
+            if waits_for_capacity(row.reasons)
+        }
+        ids[group] = [row.id for row in sorted(rows.values(), key=_in_queue)]
     found = {p.id: p for p in await read_pending(tx, [key for of in ids.values() for key in of])}
-    return defaultdict(
-        list, {name: [found[key] for key in of if key in found] for name, of in ids.items()}
-    )
+    return {name: [found[key] for key in of if key in found] for name, of in ids.items()}
+
+
+def _in_queue(row: Any) -> tuple[bool, int, int]:
+    """Sort sessions without a position last."""
+    return row.position is None, row.position or 0, row.sequence
 
 
 async def _devices_of(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, dict[str, str]]:

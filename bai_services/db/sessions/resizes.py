@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.cluster.devices import Device, thousandths
 from bai_services.core.errors import Conflict, InsufficientResources
-from bai_services.core.resources import ResourceSlots, format_amount
+from bai_services.core.resources import MEM, ResourceSlots, format_amount
 from bai_services.core.scheduling.advance_reservations import HeldAgents
 from bai_services.core.scheduling.caps import (
     SESSIONS,
@@ -41,6 +41,7 @@ from bai_services.core.sessions.resizing import (
     larger_of,
     resized,
 )
+from bai_services.core.sessions.rules import check_resources
 
 from ..database import Database
 from ..scheduling import ledger
@@ -49,6 +50,7 @@ from ..scheduling.agent_states import read_agents_of
 from ..scheduling.caps import read_caps, read_usage
 from ..scheduling.queue_rows import read_running
 from ..tables.budgets import project_budgets
+from ..tables.cluster import images
 from ..tables.resizes import session_resizes
 from ..tables.sessions import allocations, kernels, sessions
 from .resize_rows import read_resizes, resize_of
@@ -114,7 +116,7 @@ class ResizeStore:
             resized in this way; or if other sessions wait for the resources that it would gain, its
             agent is reserved for others, or the budget of its project is spent.
         InvalidRequest
-            If the session does not have a slot.
+            If the session does not have a slot, or an amount is outside the limits of its image.
         QuotaExceeded
             If the new size exceeds a quota.
         InsufficientResources
@@ -239,6 +241,7 @@ async def _request(
     wanted = resized(row.requested_slots, changes)
     limits = KernelLimits.of(kernel.injection or {}, kernel.usage or {})
     check_resize(row.requested_slots, wanted, held, limits)
+    await _check_bounds(tx, row, wanted)
     hold = larger_of(row.requested_slots, wanted)
     if hold != row.requested_slots:
         await _require_may_grow(tx, row, kernel.agent_id or "", at)
@@ -319,6 +322,22 @@ def _scopes_of(row: SessionRow) -> tuple[Scope, ...]:
     return ledger.scopes_of(
         row.domain, row.project_id, row.owner_id, row.access_key, row.resource_group
     )
+
+
+async def _check_bounds(tx: AsyncConnection, row: SessionRow, wanted: ResourceSlots) -> None:
+    """Raise ``InvalidRequest`` if the amount of a slot that changes is not valid for the image."""
+    changed = {slot for slot, n in wanted.items() if n != row.requested_slots.get(slot, 0)}
+    image = (
+        await tx.execute(
+            sa.select(images.c.min_slots, images.c.max_slots).where(
+                images.c.name == row.image, images.c.architecture == row.architecture
+            )
+        )
+    ).one_or_none()
+    bounds = [{slot: n for slot, n in of.items() if slot in changed} for of in image or ({}, {})]
+    of_session = sa.select(sessions.c.shared_memory_bytes).where(sessions.c.id == row.id)
+    shared_memory = (await tx.scalar(of_session) or 0) if MEM in changed else -1
+    check_resources(wanted, shared_memory, row.image, (bounds[0], bounds[1]))
 
 
 async def _require_may_grow(

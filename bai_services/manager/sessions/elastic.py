@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bai_services.core.errors import BaiError
-from bai_services.core.scheduling.elastic import ElasticSession, decide
+from bai_services.core.scheduling.elastic import ElasticSession, decide, within_quotas
 from bai_services.core.sessions.resizing import ResizeState
 from bai_services.db.sessions.elastic import ElasticGroup, ElasticStore
 from bai_services.db.sessions.resizes import ResizeStore
@@ -62,7 +63,10 @@ class Elastic:
             return
         now = self._clock()
         await self._resize_store.fail_ended(now)
-        groups = await self._store.groups(now)
+        groups = [
+            replace(g, waiting=within_quotas(g.sessions, g.headroom, g.waiting))
+            for g in await self._store.groups(now)
+        ]
         self._waited_at = {
             g.name: now if g.waiting else self._waited_at.get(g.name, now) for g in groups
         }
@@ -73,7 +77,11 @@ class Elastic:
         may_grow = now - self._waited_at[group.name] >= GROW_AFTER
         sessions = [_with_permissions(one, group, now, may_grow=may_grow) for one in group.sessions]
         sizes: Mapping[str, ElasticSession] = {one.id: one for one in sessions}
-        for change in decide(sessions, group.agents, group.headroom, group.waiting):
+        # In a thread: in a large group, this takes too long for the event loop.
+        changes = await asyncio.to_thread(
+            decide, sessions, group.agents, group.headroom, group.waiting
+        )
+        for change in changes:
             try:
                 await self._resizes.request(
                     change.session_id, changed_slots(sizes[change.session_id].size, change.size)

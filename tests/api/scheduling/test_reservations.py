@@ -153,3 +153,17 @@ async def test_requests_of_one_project_do_not_exclude_others(
         await user.post("/reservations", spec(clock, name="r0"))
     states = [one["state"] for one in (await admin.get("/reservations"))["items"]]
     assert sorted(states) == ["approved", "cancelled", "requested", "requested"]
+
+
+async def test_quota_of_the_domain_limits_all_its_projects_together(
+    api: Api, clock: MovableClock
+) -> None:
+    admin = await api.client("admin")
+    await FakeAgent(api.agent, "a1").beat()
+    await FakeAgent(api.agent, "a2").beat()
+    domain = (await admin.get("/projects/research"))["domain"]
+    await admin.patch(f"/domains/{domain}", {"total_resource_slots": {"cuda.device": "3"}})
+    await admin.post("/reservations", spec(clock))
+    with pytest.raises(QuotaExceeded):
+        await admin.post("/reservations", spec(clock, project="research"))
+    await admin.post("/reservations", spec(clock, 3, 4, project="research"))
