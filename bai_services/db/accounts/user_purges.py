@@ -16,15 +16,25 @@ from ..audit import record
 from ..database import Database
 from ..records import records
 from ..tables.accounts import keypairs, known_sign_in_addresses, memberships, users
+from ..tables.advance_reservations import advance_reservations
 from ..tables.apps import app_shares
 from ..tables.external_identities import external_identities
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
 from ..tables.idle_checks import idle_checker_bindings, idle_decisions
 from ..tables.mails import mails
+from ..tables.notifications import (
+    notification_events,
+    notification_mails,
+    notification_settings,
+    notifications,
+    webhooks,
+)
 from ..tables.one_time_codes import one_time_codes
 from ..tables.operations import announcement_dismissals
+from ..tables.schedules import session_schedules
 from ..tables.self_service import password_resets
 from ..tables.sessions import kernels, session_templates, sessions
+from ..tables.setups import session_secrets, setups
 from ..tables.ssh_keys import ssh_keys
 from .checked_users import CheckedUser, lock_unchanged
 
@@ -43,6 +53,13 @@ _OWNED = (
     vfolder_invitations.c.invitee_id,
     vfolder_invitations.c.inviter_id,
     app_shares.c.user_id,
+    session_schedules.c.owner_id,
+    setups.c.user_id,
+    webhooks.c.owner_id,
+    notification_settings.c.user_id,
+    notification_mails.c.user_id,
+    notifications.c.user_id,
+    notification_events.c.user_id,
 )
 # In these statuses, a task deletes the files or gives them to the next owner.
 _LEAVING = (VfolderStatus.DELETE_ONGOING, VfolderStatus.DELETE_COMPLETE, VfolderStatus.PERFORMING)
@@ -102,6 +119,14 @@ class UserPurgeStore:
             for column in _OWNED:
                 await tx.execute(sa.delete(column.table).where(column == user_id))
             await tx.execute(app_shares.delete().where(app_shares.c.session_id.in_(own_sessions)))
+            await tx.execute(
+                session_secrets.delete().where(session_secrets.c.session_id.in_(own_sessions))
+            )
+            await tx.execute(
+                advance_reservations.update()
+                .where(advance_reservations.c.author_id == user_id)
+                .values(author=name)
+            )
             await tx.execute(
                 idle_checker_bindings.delete().where(
                     idle_checker_bindings.c.scope == "user",
