@@ -122,6 +122,8 @@ class Suspensions:
         ------
         Conflict
             If the session is not suspended.
+        Forbidden
+            If the owner has left the session's project.
         """
         row = await self._writable(caller, key)
         if row.status is not Status.SUSPENDED:

@@ -337,3 +337,14 @@ async def test_session_that_waits_too_long_for_its_return_is_suspended_again(
     held = await user.get("/sessions/late")
     assert held["status"] == "SUSPENDED"
     assert held["status_coded"]["code"] == "pending-timeout"
+
+
+async def test_session_of_a_former_member_cannot_return(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    await suspended(api, agent, "left")
+    admin = await api.client("admin")
+    await admin.delete("/projects/default/members/user")
+    with pytest.raises(errors.Forbidden, match="no longer a member"):
+        await user.post("/sessions/left/resume")
+    assert (await user.get("/sessions/left"))["status"] == "SUSPENDED"
