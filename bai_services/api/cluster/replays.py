@@ -6,13 +6,13 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from bai_services.manager.cluster import replays
 from bai_services.manager.cluster.replays import MAX_POLICIES, ReplayStatus
 
 from ..base import APIHandler, operation
-from ..fields import Body, Instant, NameText, ResponseModel
+from ..fields import Body, NameText, ResponseModel
 
 _TAG = "resource groups"
 
@@ -27,8 +27,8 @@ class TriedPolicy(Body):
 class NewReplay(Body):
     """``until``: now, if omitted. The current policy is always replayed, too."""
 
-    since: Instant
-    until: Instant | None = None
+    since: AwareDatetime
+    until: AwareDatetime | None = None
     policies: Annotated[list[TriedPolicy], Field(max_length=MAX_POLICIES)] = []
 
 
