@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import (
     AfterValidator,
+    AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
@@ -38,11 +40,21 @@ def readable_lines(text: str) -> str:
     return _checked(text, text_problem(text, has_lines=True))
 
 
+def _storable(time: datetime) -> datetime:
+    """Reject times that are out of range in some time zone, or after simple calculations."""
+    if not _FIRST_TIME <= time <= _LAST_TIME:
+        raise PydanticCustomError("time_range", "the year must be from 1970 to 9000")
+    return time
+
+
 def _checked(text: str, problem: str) -> str:
     if problem:
         raise PydanticCustomError("display_text", "{problem}", {"problem": problem})
     return text
 
+
+_FIRST_TIME, _LAST_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 12, 31, tzinfo=UTC)
+Instant = Annotated[AwareDatetime, AfterValidator(_storable)]
 
 # Free texts that other users read.
 FullName = Annotated[NameText, AfterValidator(readable)]

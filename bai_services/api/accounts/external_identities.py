@@ -6,14 +6,14 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated
 
-from pydantic import AwareDatetime, Field, SecretStr
+from pydantic import Field, SecretStr
 
 from bai_services.core.accounts import external_identities as records
 from bai_services.core.accounts import records as account_records
 from bai_services.core.accounts.one_time_codes import SecondFactor
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, ResponseModel, Secret, ShortText
+from ..fields import Body, Instant, NameText, ResponseModel, Secret, ShortText
 from .auth import VerifiedAccount
 from .one_time_codes import Code, Sealed
 
@@ -54,7 +54,7 @@ class UsedToken(Body):
     """``token_hash``: SHA-256 of the token's issuer and id, as hexadecimal digits."""
 
     token_hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    expires_at: AwareDatetime
+    expires_at: Instant
 
 
 class NewIdentity(Body):

@@ -6,7 +6,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, StringConstraints
+from pydantic import StringConstraints
 from pydantic.functional_validators import AfterValidator
 
 from bai_services.core.listing import ListQuery, Page
@@ -14,7 +14,7 @@ from bai_services.core.operations import announcements as records
 from bai_services.core.operations.announcements import MAX_TEXT_CHARS, MAX_TITLE_CHARS
 
 from ..base import APIHandler, operation
-from ..fields import Body, Count, NameText, ResponseModel, readable, readable_lines
+from ..fields import Body, Count, Instant, NameText, ResponseModel, readable, readable_lines
 
 _TAG = "announcements"
 
@@ -38,8 +38,8 @@ class AnnouncementChange(Body):
     title: Title | None = None
     text: MarkdownText | None = None
     level: LevelName | None = None
-    starts_at: AwareDatetime | None = None
-    ends_at: AwareDatetime | None = None
+    starts_at: Instant | None = None
+    ends_at: Instant | None = None
 
 
 class NewAnnouncement(Body):
@@ -50,8 +50,8 @@ class NewAnnouncement(Body):
     level: LevelName = "info"
     audience: Literal["everyone", "domain", "project", "role"] = "everyone"
     target: NameText | None = None
-    starts_at: AwareDatetime | None = None
-    ends_at: AwareDatetime | None = None
+    starts_at: Instant | None = None
+    ends_at: Instant | None = None
 
 
 class Announcement(ResponseModel):

@@ -6,7 +6,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, StringConstraints
+from pydantic import StringConstraints
 from pydantic.functional_validators import AfterValidator
 
 from bai_services.core.listing import ListQuery, Page
@@ -14,7 +14,7 @@ from bai_services.core.operations import maintenances as records
 from bai_services.core.operations.maintenances import MAX_REASON_CHARS
 
 from ..base import APIHandler, operation
-from ..fields import Body, Count, NameText, ResponseModel, readable
+from ..fields import Body, Count, Instant, NameText, ResponseModel, readable
 
 _TAG = "maintenances"
 
@@ -32,8 +32,8 @@ class MaintenanceChange(Body):
 
     version: Count | None = None
     reason: ReasonText | None = None
-    starts_at: AwareDatetime | None = None
-    ends_at: AwareDatetime | None = None
+    starts_at: Instant | None = None
+    ends_at: Instant | None = None
 
 
 class NewMaintenance(Body):
@@ -45,8 +45,8 @@ class NewMaintenance(Body):
     target: NameText | None = None
     mode: Literal["no-starts", "drain", "read-only"] = "drain"
     reason: ReasonText
-    starts_at: AwareDatetime | None = None
-    ends_at: AwareDatetime | None = None
+    starts_at: Instant | None = None
+    ends_at: Instant | None = None
 
 
 class Maintenance(ResponseModel):

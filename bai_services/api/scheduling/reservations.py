@@ -6,7 +6,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, Field, StringConstraints
+from pydantic import Field, StringConstraints
 from pydantic.functional_validators import AfterValidator
 
 from bai_services.core.listing import ListQuery, Page
@@ -20,7 +20,16 @@ from bai_services.core.scheduling.advance_reservations import (
 )
 
 from ..base import APIHandler, operation
-from ..fields import Body, NameText, ResponseModel, ShortText, SlotsInput, SlotsOutput, readable
+from ..fields import (
+    Body,
+    Instant,
+    NameText,
+    ResponseModel,
+    ShortText,
+    SlotsInput,
+    SlotsOutput,
+    readable,
+)
 
 _TAG = "reservations"
 NoteText = Annotated[
@@ -42,8 +51,8 @@ class NewReservation(Body):
     nodes: int = Field(default=1, ge=1, le=MAX_NODES)
     resources: SlotsInput = Field(min_length=1)
     users: list[NameText] = Field(default=[], max_length=MAX_MEMBERS)
-    starts_at: AwareDatetime
-    ends_at: AwareDatetime
+    starts_at: Instant
+    ends_at: Instant
     grace_seconds: int = Field(default=DEFAULT_GRACE_SECONDS, ge=60, le=MAX_GRACE_SECONDS)
     note: NoteText = ""
 

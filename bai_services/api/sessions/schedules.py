@@ -6,7 +6,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.sessions.schedules import records
@@ -16,7 +16,7 @@ from bai_services.core.sessions.schedules.records import (
 )
 
 from ..base import APIHandler, operation
-from ..fields import Body, CodedText, Count, NameText, ResponseModel, ShortText
+from ..fields import Body, CodedText, Count, Instant, NameText, ResponseModel, ShortText
 from .bodies import SessionRequest
 
 _TAG = "schedules"
@@ -41,8 +41,8 @@ class ScheduleChange(Body):
     start: ShortText | None = None
     stop: ShortText | None = None
     time_zone: NameText | None = None
-    valid_from: AwareDatetime | None = None
-    valid_until: AwareDatetime | None = None
+    valid_from: Instant | None = None
+    valid_until: Instant | None = None
     is_paused: bool | None = None
     catch_up_minutes: CatchUpMinutes | None = None
     overlap: OverlapName | None = None
@@ -61,8 +61,8 @@ class NewSchedule(Body):
     start: ShortText
     stop: ShortText | None = None
     time_zone: NameText = "UTC"
-    valid_from: AwareDatetime | None = None
-    valid_until: AwareDatetime | None = None
+    valid_from: Instant | None = None
+    valid_until: Instant | None = None
     is_paused: bool = False
     catch_up_minutes: CatchUpMinutes = DEFAULT_CATCH_UP_MINUTES
     overlap: OverlapName = "skip"

@@ -6,7 +6,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.usage import budgets as records
@@ -18,7 +18,7 @@ from bai_services.core.usage.budgets import (
 )
 
 from ..base import APIHandler, operation
-from ..fields import Body, Count, NameText, ResponseModel, ShortText
+from ..fields import Body, Count, Instant, NameText, ResponseModel, ShortText
 
 _TAG = "budgets"
 
@@ -44,8 +44,8 @@ class BudgetChange(Body):
     mode: ModeName | None = None
     warn_percents: Percents | None = None
     period: PeriodName | None = None
-    starts_at: AwareDatetime | None = None
-    ends_at: AwareDatetime | None = None
+    starts_at: Instant | None = None
+    ends_at: Instant | None = None
     time_zone: NameText | None = None
     stop_after_minutes: StopMinutes | None = None
 
@@ -58,8 +58,8 @@ class NewBudget(Body):
     mode: ModeName = "warn"
     warn_percents: Percents = list(DEFAULT_PERCENTS)
     period: PeriodName = "month"
-    starts_at: AwareDatetime | None = None
-    ends_at: AwareDatetime | None = None
+    starts_at: Instant | None = None
+    ends_at: Instant | None = None
     time_zone: NameText = "UTC"
     stop_after_minutes: StopMinutes | None = None
 

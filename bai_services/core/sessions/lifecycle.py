@@ -39,7 +39,8 @@ class Event(StrEnum):
     FAILED = "failed"
     ABORTED = "aborted"  # all of its kernels have ended, after a stop before RUNNING
     SUSPEND_REQUESTED = "suspend-requested"  # it stops, to be resumed later
-    SUSPENDED = "suspended"  # all of its kernels have ended, and its home is kept
+    # All of its kernels have ended, or its return has failed; its home is kept.
+    SUSPENDED = "suspended"
     RESUMED = "resumed"  # a suspended session waits for resources again
 
 
@@ -87,12 +88,18 @@ TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
     (S.TERMINATING, E.ABORTED): S.CANCELLED,
     (S.RUNNING, E.SUSPEND_REQUESTED): S.TERMINATING,
     (S.TERMINATING, E.SUSPENDED): S.SUSPENDED,
+    (S.PENDING, E.SUSPENDED): S.SUSPENDED,
+    (S.SCHEDULED, E.SUSPENDED): S.SUSPENDED,
+    (S.PREPARING, E.SUSPENDED): S.SUSPENDED,
+    (S.PREPARED, E.SUSPENDED): S.SUSPENDED,
     (S.SUSPENDED, E.RESUMED): S.PENDING,
     (S.SUSPENDED, E.STOP_REQUESTED): S.TERMINATED,
 }
 
 ENDED = frozenset({Status.TERMINATED, Status.CANCELLED, Status.ERROR})
 LIVE = frozenset(Status) - ENDED
+# A session in one of these statuses has resources, and has not started.
+STARTING = frozenset({Status.SCHEDULED, Status.PREPARING, Status.PREPARED})
 # Statuses in which a session is charged to quotas: from its placement to its end.
 OCCUPYING = LIVE - {Status.PENDING, Status.SUSPENDED}
 

@@ -53,7 +53,6 @@ _CHUNK = 1000
 @dataclass(frozen=True, slots=True)
 class _Recipient:
     id: str
-    role: str
     settings: NotificationSettings
 
 
@@ -90,12 +89,13 @@ class FanOutStore:
             recipients = {event.id: await _recipients(tx, event) for event in events}
             everyone = {user.id for found in recipients.values() for user in found}
             hooks = await _hooks(tx, everyone)
+            hidden = await _hidden_users(tx, events)
             rows = _Rows()
             for event in events:
                 kind = EVENTS[EventName(event.name)]
                 for user in recipients[event.id]:
                     _add_user(rows, event, kind, user, hooks.own.get(user.id, ()), sends_mails, now)
-                _add_administrators(rows, event, recipients[event.id], hooks.shared, now)
+                _add_administrators(rows, event, event.user_id in hidden, hooks.shared, now)
             deliveries = _limited(rows.deliveries, hooks.pending)
             for table, values in (
                 (notifications, rows.notifications),
@@ -171,7 +171,7 @@ async def _open_events(tx: AsyncConnection) -> list[StoredEvent]:
 
 async def _recipients(tx: AsyncConnection, event: StoredEvent) -> list[_Recipient]:
     rows = (
-        sa.select(users.c.id, users.c.role, *SETTING_COLUMNS)
+        sa.select(users.c.id, *SETTING_COLUMNS)
         .outerjoin_from(users, notification_settings, notification_settings.c.user_id == users.c.id)
         .where(users.c.status == "active")
     )
@@ -186,7 +186,16 @@ async def _recipients(tx: AsyncConnection, event: StoredEvent) -> list[_Recipien
         rows = rows.where(users.c.domain == event.audience_domain)
     elif event.role is not None:
         rows = rows.where(users.c.role == event.role)
-    return [_Recipient(row[0], row[1], settings_of(row[2:])) for row in await tx.execute(rows)]
+    return [_Recipient(row[0], settings_of(row[1:])) for row in await tx.execute(rows)]
+
+
+async def _hidden_users(tx: AsyncConnection, events: Sequence[StoredEvent]) -> set[str]:
+    """Return the users, also inactive ones, whose events domain administrators may not read."""
+    concerned = {event.user_id for event in events if event.user_id is not None}
+    rows = sa.select(users.c.id).where(
+        users.c.id.in_(sorted(concerned)), users.c.role.in_(sorted(_HIDDEN_FROM_DOMAINS))
+    )
+    return set(await tx.scalars(rows))
 
 
 def settings_of(values: Sequence[Any]) -> NotificationSettings:
@@ -243,13 +252,10 @@ def _add_user(
 def _add_administrators(
     rows: _Rows,
     event: StoredEvent,
-    recipients: Sequence[_Recipient],
+    is_hidden: bool,
     hooks: Sequence[Any],
     now: datetime,
 ) -> None:
-    is_hidden = event.user_id is not None and any(
-        user.role in _HIDDEN_FROM_DOMAINS for user in recipients
-    )
     for hook in hooks:
         reaches = hook.domain is None or (hook.domain == event.domain and not is_hidden)
         if reaches and event.name in hook.events:

@@ -309,6 +309,12 @@ _settings_of_owner = notification_settings.c.user_id == webhooks.c.owner_id
 _TARGETS = sa.select(*_TARGET_COLUMNS).outerjoin_from(
     webhooks, notification_settings, _settings_of_owner
 )
+# Events from before a deactivation are not sent to its user.
+_of_inactive = (
+    sa.select(webhooks.c.id)
+    .join_from(webhooks, users, webhooks.c.owner_id == users.c.id)
+    .where(users.c.status != "active")
+)
 _ranked = (
     sa.select(
         webhook_deliveries.c.id,
@@ -323,6 +329,7 @@ _ranked = (
         _is_pending,
         webhook_deliveries.c.next_at <= sa.bindparam("now"),
         webhook_deliveries.c.webhook_id.not_in(sa.bindparam("busy", expanding=True)),
+        webhook_deliveries.c.webhook_id.not_in(_of_inactive),
     )
     .subquery()
 )

@@ -25,12 +25,13 @@ class Overdue:
     """A session that exceeds a limit of ``seconds``.
 
     ``limit_of`` is the name of the resource group or policy that sets the limit; empty for a limit
-    in the session's request.
+    in the session's request. ``has_home``: it continues later, so that its home must be kept.
     """
 
     session_id: str
     seconds: int
     limit_of: str = ""
+    has_home: bool = False
 
 
 class DeadlineStore:
@@ -50,15 +51,19 @@ class DeadlineStore:
             for group, seconds in (await _pending_timeouts(tx)).items():
                 latest = now - timedelta(seconds=seconds)
                 rows = await tx.execute(
-                    sa.select(sessions.c.id, sessions.c.starts_at).where(
+                    sa.select(sessions.c.id, sessions.c.starts_at, sessions.c.home_agent_id).where(
                         sessions.c.status == Status.PENDING,
                         sessions.c.resource_group == group,
                         sessions.c.status_changed_at < latest,
                     )
                 )
-                late = [row.id for row in rows if row.starts_at is None or row.starts_at < latest]
+                late = [row for row in rows if row.starts_at is None or row.starts_at < latest]
                 blocked = await _blocked_at(tx, group, latest) if late else set()
-                overdue += [Overdue(key, seconds, group) for key in late if key not in blocked]
+                overdue += [
+                    Overdue(row.id, seconds, group, has_home=row.home_agent_id is not None)
+                    for row in late
+                    if row.id not in blocked
+                ]
         return overdue
 
     async def batch(self, now: datetime) -> list[Overdue]:

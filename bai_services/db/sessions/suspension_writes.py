@@ -37,6 +37,14 @@ _STOPPING = sa.select(suspensions).where(
     suspensions.c.phase == Phase.STOPPING,
     suspensions.c.purpose != Purpose.STOP,
 )
+_HOME = sa.select(sessions.c.home_agent_id).where(sessions.c.id == _ID)
+_TIMES = ("requested_at", "deadline", "suspended_at")
+_AGAIN = sa.insert(suspensions).values(
+    phase=Phase.SUSPENDED,
+    purpose=Purpose.SUSPEND,
+    requested_by="manager",
+    keeps_variables=False,
+)
 _FORGET = sa.delete(suspensions).where(suspensions.c.session_id == _ID)
 _FORGET_OPEN = _FORGET.where(
     suspensions.c.phase != Phase.RESUMED, suspensions.c.purpose != Purpose.STOP
@@ -75,10 +83,20 @@ async def keep_home(tx: AsyncConnection, session_id: str) -> None:
     await tx.execute(_KEEP_HOME, {"of_session": session_id})
 
 
+async def end_of_return(tx: AsyncConnection, session_id: str) -> Event:
+    """Return the event for a session whose start has failed: ``SUSPENDED`` if its home is kept."""
+    home = await tx.scalar(_HOME, {"of_session": session_id})
+    return Event.FAILED if home is None else Event.SUSPENDED
+
+
 async def follow(
-    tx: AsyncConnection, session_id: str, event: Event, after: Status, at: datetime
+    tx: AsyncConnection, session_id: str, event: Event, step: tuple[Status, Status], at: datetime
 ) -> None:
-    """Update the suspension of a session after a transition to the status ``after``."""
+    """Change the suspension of a session in the transaction of a transition.
+
+    ``step`` has the status before and after the event.
+    """
+    before, after = step
     of = {"of_session": session_id}
     if after in ENDED:
         await tx.execute(_FORGET, of)
@@ -87,6 +105,10 @@ async def follow(
     elif event is Event.PREEMPTED:
         # It was to be suspended; the preemption stops it earlier.
         await tx.execute(_STOP_OPEN, of)
+    elif event is Event.SUSPENDED and before is not Status.TERMINATING:
+        # Its return has failed.
+        await tx.execute(_FORGET, of)
+        await tx.execute(_AGAIN, {"session_id": session_id} | dict.fromkeys(_TIMES, at))
     elif event is Event.SUSPENDED:
         await tx.execute(_UPDATE.values(phase=Phase.SUSPENDED, suspended_at=at), of)
     elif event in (Event.RESUMED, Event.REQUEUED):

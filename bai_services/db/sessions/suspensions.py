@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -146,9 +146,14 @@ class SuspensionStore:
         """Return the suspended sessions that must return to the queue immediately."""
         return await self._suspended(suspensions.c.purpose == Purpose.REQUEUE)
 
-    async def expired(self, now: datetime) -> list[Suspension]:
-        """Return the suspended sessions whose retention time is over."""
-        return await self._suspended(suspensions.c.expires_at <= now)
+    async def expired(self, now: datetime, retention: timedelta) -> list[Suspension]:
+        """Return the suspended sessions that were not resumed in time.
+
+        ``retention``: the time for those whose return has failed.
+        """
+        is_failed = suspensions.c.expires_at.is_(None) & (suspensions.c.purpose == Purpose.SUSPEND)
+        is_over = suspensions.c.suspended_at <= now - retention
+        return await self._suspended((suspensions.c.expires_at <= now) | (is_failed & is_over))
 
     async def move_to_end_of_queue(self, session_id: str) -> None:
         """Give a suspended session a new sequence number, behind those of pending ones."""

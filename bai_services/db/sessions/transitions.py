@@ -16,6 +16,7 @@ from bai_services.core.sessions.kernel_group import MAIN
 from bai_services.core.sessions.lifecycle import (
     ENDED,
     OCCUPYING,
+    STARTING,
     Event,
     Result,
     Status,
@@ -104,6 +105,9 @@ async def apply(
         if row.status is Status.TERMINATING:
             event, text = await suspension_writes.end_of_stop(tx, session_id, event)
             facts = facts if text is None else replace(facts, reason=text)
+        elif row.status in STARTING and event is Event.FAILED:
+            # The end of a session deletes its home, which a failed return must not do.
+            event = await suspension_writes.end_of_return(tx, session_id)
         if event is Event.ABORTED:
             facts = replace(facts, result=None)
         if event in (Event.REQUEUED, Event.SUSPENDED):
@@ -123,7 +127,7 @@ async def apply(
         await tx.execute(_MAIN_KERNEL, {"of_session": session_id, **kernel})
     if keeps_home(row.status, after):
         await suspension_writes.keep_home(tx, session_id)
-    await suspension_writes.follow(tx, session_id, event, after, at)
+    await suspension_writes.follow(tx, session_id, event, (row.status, after), at)
     is_freed = await _release(tx, session_id, after, at)
     values.pop("live_name", None)  # not a field of SessionRow
     return Transition(replace(row, **values), event, row.status, is_freed)

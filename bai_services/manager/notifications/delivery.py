@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS = 5.0
 MAX_CONCURRENT_CALLS = 8
+# Webhooks with due deliveries among which a step chooses.
+MAX_CANDIDATES = 500
 
 
 class WebhookCalls:
@@ -76,6 +78,9 @@ class WebhookDeliveries:
         self._clock = clock
         self._hold_lease = hold_lease
         self._busy: set[str] = set()  # ids of webhooks
+        # Turns of the last calls of webhooks with due deliveries, by id.
+        self._turns: dict[str, int] = {}
+        self._turn = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = Loop("webhooks", self.step, TICK_SECONDS)
 
@@ -94,11 +99,19 @@ class WebhookDeliveries:
         self._loop.wake()
 
     async def step(self) -> None:
-        """Start the deliveries that are due."""
+        """Start the deliveries that are due.
+
+        The webhooks take turns, so that many deliveries to slow endpoints do not delay others.
+        """
         free = MAX_CONCURRENT_CALLS - len(self._busy)
         if free <= 0 or await self._hold_lease() is None:
             return
-        for delivery in await self._store.due(self._clock(), self._busy, free):
+        due = await self._store.due(self._clock(), self._busy, MAX_CANDIDATES)
+        waiting = {delivery.target.id for delivery in due} | self._busy
+        self._turns = {key: turn for key, turn in self._turns.items() if key in waiting}
+        for delivery in sorted(due, key=lambda each: self._turns.get(each.target.id, 0))[:free]:
+            self._turn += 1
+            self._turns[delivery.target.id] = self._turn
             self._busy.add(delivery.target.id)
             task = asyncio.create_task(self._deliver(delivery))
             self._tasks.add(task)

@@ -285,7 +285,14 @@ class Sessions:
         await self.finish_unlaunched(session_id)
 
     async def resume(self, caller: Caller, row: SessionRow) -> None:
-        """Let a suspended session wait for resources again; the caller must be authorized."""
+        """Let a suspended session wait for resources again; the caller must be authorized.
+
+        Raises
+        ------
+        Forbidden
+            If the owner has left the session's project.
+        """
+        await self._requests.require_member(row)
         await self._suspensions.move_to_end_of_queue(row.id)
         text = TextTemplate.RESUMED_BY.text(name=caller.username or caller.role)
         if await self._lifecycle.try_apply(row.id, Event.RESUMED, text) is not None:

@@ -125,6 +125,8 @@ class Suspensions:
         ------
         Conflict
             If the session is not suspended.
+        Forbidden
+            If the owner has left the session's project.
         """
         row = await self._writable(caller, key)
         if row.status is not Status.SUSPENDED:
@@ -243,7 +245,7 @@ class Suspensions:
             await self._finish_preparation(one, now)
         for one in await self._store.to_requeue():
             await self._apply(one, Event.RESUMED, TextTemplate.REQUEUED.text())
-        for one in await self._store.expired(now):
+        for one in await self._store.expired(now, self._retention):
             seconds = int(self._retention.total_seconds())
             text = TextTemplate.SUSPENSION_EXPIRED.text(maximum_seconds=seconds)
             await self._apply(one, Event.STOP_REQUESTED, text, result=Result.UNDEFINED)

@@ -208,3 +208,29 @@ async def test_only_superadmins_purge(api: Api) -> None:
     with pytest.raises(Forbidden):
         await purge(await api.client("domain-admin"))
     assert await UserStore(api.world.manager.database).find("user") is not None
+
+
+@pytest.mark.both_databases
+async def test_nothing_but_ended_sessions_belongs_to_a_purged_user(
+    api: Api, agent: FakeAgent
+) -> None:
+    user = await api.client("user")
+    user_id = await api.world.user_id("user")
+    await user.put("/me/environ/TOKEN", {"value": "a secret value", "is_secret": True})
+    await user.post("/webhooks", {"url": "https://hooks.example.org/secret"})
+    await user.patch("/notification-settings", {"language": "ko"})
+    await user.post("/schedules", {"name": "work", "start": "daily 09:00"})
+    session = await user.post("/sessions", {"name": "lab1", "resources": SMALL})
+    await user.delete(f"/sessions/{session['id']}?force=true")
+    async with api.world.manager.database.write() as tx:
+        values = {"session_id": session["id"], "encrypted": "x"}
+        await tx.execute(session_secrets.insert().values(values))
+    await purge(await deactivate(api))
+    left = {}
+    async with api.world.manager.database.read() as tx:
+        for column in (c for table in metadata.sorted_tables for c in table.columns):
+            if any(key.target_fullname == "users.id" for key in column.foreign_keys):
+                rows = sa.select(sa.func.count()).where(column == user_id)
+                left[str(column)] = await tx.scalar(rows)
+        assert await tx.scalar(sa.select(sa.func.count()).select_from(session_secrets)) == 0
+    assert {name for name, count in left.items() if count} == {"sessions.owner_id"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -308,3 +309,15 @@ async def test_stop_ends_a_session_that_is_being_preempted(api: Api) -> None:
     assert [run["status"] for run in await runs(user)] == ["stopped"]
     await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": 0, "reason": "x"})
     assert (await user.get(f"/sessions/{session['id']}"))["status"] == "TERMINATED"
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:00-12:00"])
+async def test_extreme_validity_is_rejected_or_stored(api: Api, text: str) -> None:
+    user = await api.client("user")
+    for name in ("valid_from", "valid_until"):
+        with contextlib.suppress(InvalidRequest):
+            await make(api, user, name=name.replace("_", "-"), **{name: text})
+    with contextlib.suppress(InvalidRequest):
+        budget = {"project": "default", "amount": 1, "period": "fixed"}
+        times = {"starts_at": text, "ends_at": "2026-01-01T00:00:00Z"}
+        await (await api.client("admin")).post("/budgets", {**budget, **times})

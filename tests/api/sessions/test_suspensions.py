@@ -285,3 +285,64 @@ async def test_session_that_has_reported_waits_for_its_next_notice(
     answer = await server_of(api).get(f"/sessions/{session['id']}/stop-notice", timeout="3")
     assert answer == {"notice": None}
     assert loop.time() - start >= 3
+
+
+async def test_failed_return_keeps_the_home(api: Api, agent: FakeAgent, user: Client) -> None:
+    session = await suspended(api, agent, "fragile", requeue=True)
+    await wait_for_status(user, session["id"], "SCHEDULED")
+    (item,) = await agent.work(5)
+    await agent.report(item, "failed", error={"code": "unavailable", "message": "no image"})
+    held = await user.get("/sessions/fragile")
+    assert (held["status"], held["status_info"]) == ("SUSPENDED", "no image")
+    assert (held["allocations"], held["result"]) == ([], "undefined")
+    suspension = await user.get("/sessions/fragile/suspension")
+    assert (suspension["phase"], suspension["purpose"]) == ("suspended", "suspend")
+    # The rest of the failed start is removed, except the home.
+    folder = kept(session)
+    await agent.beat([folder])
+    api.world.clock.advance(seconds=25)
+    await agent.beat([folder])
+    assert [item["kind"] for item in await agent.work()] == ["stop"]
+    await agent.beat([{**folder, "is_kept": True}])
+    await user.post("/sessions/fragile/resume")
+    await bring_to_running(api, agent, session["id"])
+
+
+async def test_suspension_after_a_failed_return_expires(api: Api, agent: FakeAgent) -> None:
+    session = await suspended(api, agent, "forgotten")
+    user = await api.client("user")
+    await user.post("/sessions/forgotten/resume")
+    await wait_for_status(user, session["id"], "SCHEDULED")
+    (item,) = await agent.work(5)
+    await agent.report(item, "failed", error={"code": "unavailable", "message": "no image"})
+    for days, status in ((29, "SUSPENDED"), (2, "TERMINATED")):
+        api.world.clock.advance(days=days)
+        await api.world.manager.sessions.suspensions.step()
+        assert (await api.hub.get(f"/sessions/{session['id']}"))["status"] == status
+
+
+async def test_session_that_waits_too_long_for_its_return_is_suspended_again(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    admin = await api.client("admin")
+    session = await suspended(api, agent, "late")
+    await agent.beat([kept(session, is_kept=True)], slots={"cpu": "0", "mem": "1g"})
+    options = {"pending_timeout": "1m"}
+    await admin.patch("/resource-groups/default", {"scheduler_opts": options})
+    await user.post("/sessions/late/resume")
+    api.world.clock.advance(seconds=61)
+    await api.world.manager.sessions.deadlines.step()
+    held = await user.get("/sessions/late")
+    assert held["status"] == "SUSPENDED"
+    assert held["status_coded"]["code"] == "pending-timeout"
+
+
+async def test_session_of_a_former_member_cannot_return(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    await suspended(api, agent, "left")
+    admin = await api.client("admin")
+    await admin.delete("/projects/default/members/user")
+    with pytest.raises(errors.Forbidden, match="no longer a member"):
+        await user.post("/sessions/left/resume")
+    assert (await user.get("/sessions/left"))["status"] == "SUSPENDED"

@@ -18,7 +18,9 @@ from bai_services.core.notifications.events import Audience, Event
 from bai_services.core.notifications.records import CreatedWebhook, WebhookDelivery
 from bai_services.core.notifications.webhooks import SUSPENDED_AFTER_FAILURES
 from bai_services.core.sessions.callbacks import signature
+from bai_services.db.tables.accounts import users
 from bai_services.db.tables.notifications import webhooks
+from bai_services.manager.notifications import delivery
 from tests.testbed.manager import World, manager_on
 from tests.testbed.receiver import Receiver
 from tests.testbed.wait import wait_until_async
@@ -249,3 +251,50 @@ async def test_invalid_webhook_is_rejected(
 ) -> None:
     with pytest.raises(InvalidRequest):
         await create(world, "admin", receiver, **fields)
+
+
+async def test_webhooks_take_turns(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "MAX_CONCURRENT_CALLS", 1)
+    fields = {"channels": {"session-ended": ["webhook"]}}
+    inbox = world.manager.notifications.inbox
+    await create(world, "user", receiver)
+    await inbox.update_settings(await world.caller("user"), fields)
+    for key in ("e1", "e2", "e3"):
+        await raise_ended(world, "user", key)
+        world.clock.advance(seconds=1)
+    await create(world, "user2", receiver)
+    await inbox.update_settings(await world.caller("user2"), fields)
+    await raise_ended(world, "user2", "e4")
+    for _ in range(4):
+        await deliver(world)
+    assert [call.content["user"] for call in receiver.calls] == ["user", "user2", "user", "user"]
+
+
+async def test_webhook_of_an_inactive_user_is_not_called(world: World, receiver: Receiver) -> None:
+    await create(world, "user", receiver)
+    user = await world.caller("user")
+    fields = {"channels": {"session-ended": ["webhook"]}}
+    await world.manager.notifications.inbox.update_settings(user, fields)
+    await raise_ended(world, "user")
+    admin = await world.caller("admin")
+    await world.manager.accounts.users.update(admin, "user", {"status": "inactive"})
+    await deliver(world)
+    assert receiver.calls == []
+
+
+async def test_domain_webhook_receives_nothing_of_an_inactive_superadmin(
+    world: World, receiver: Receiver
+) -> None:
+    await create(world, "domain-admin", receiver, scope="domain", domain="default", events=ENDED)
+    superadmin = (await world.caller("admin")).user_id
+    async with world.manager.database.write() as tx:
+        await tx.execute(sa.update(users).where(users.c.id == superadmin).values(status="inactive"))
+    text = TextTemplate.NOTICE_SESSION_ENDED.text(TextTemplate.EXITED.text(), name="lab")
+    now, name = world.clock(), EventName.SESSION_ENDED
+    made = Event("e1", now, name, Audience(user_id=superadmin), text, "sessions/s1", "default")
+    await world.manager.notifications.outbox.raise_event(made)
+    await world.manager.notifications.outbox.step()
+    await deliver(world)
+    assert receiver.calls == []

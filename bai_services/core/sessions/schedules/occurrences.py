@@ -26,16 +26,19 @@ def occurrences(rule: Rule, zone: tzinfo, after: datetime) -> Iterator[datetime]
     last = after.astimezone(UTC)
     # A gap can move the last times of a day to the next day.
     day = last.astimezone(zone).date() - _DAY
-    empty_days = 0
-    while empty_days < HORIZON_DAYS and day.year < 9990:
-        empty_days += 1
+    end = day + HORIZON_DAYS * _DAY
+    while day < end and day.year < 9990:
+        if day.month not in rule.months:
+            # Faster than a check of each day: an occurrence may be years away.
+            day = (day.replace(day=28) + 4 * _DAY).replace(day=1)
+            continue
         if rule.matches(day):
             for minutes in rule.times:
                 wall = datetime.combine(day, time(minutes // 60, minutes % 60))
                 instant = _instant(wall, zone)
                 # Several times in one gap are one occurrence.
                 if instant > last:
-                    last, empty_days = instant, 0
+                    last, end = instant, day + HORIZON_DAYS * _DAY
                     yield instant
         day += _DAY
 

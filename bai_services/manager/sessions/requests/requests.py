@@ -37,6 +37,7 @@ from bai_services.db.sessions.requests import (
     ProjectFacts,
     RequestStore,
 )
+from bai_services.db.sessions.rows import SessionRow
 from bai_services.db.sessions.session_insert import NewSession
 
 from ...accounts import authorizer
@@ -419,6 +420,14 @@ class Requests:
                 action="session.create-for",
             )
         return facts
+
+    async def require_member(self, row: SessionRow) -> None:
+        """Raise ``Forbidden`` if the owner of a session has left the session's project."""
+        if row.project_id not in {each.id for each in await self._store.projects_of(row.owner_id)}:
+            raise Forbidden(
+                f"{row.owner} is no longer a member of the project of session {row.name}",
+                session=row.id,
+            )
 
     async def check_priority(
         self, caller: Caller, target: Target, access_key: str, priority: int

@@ -102,7 +102,8 @@ class Deadlines:
         for limit in self._limits:
             for expired in await limit.find(now):
                 reason = limit.reason.text(maximum_seconds=expired.seconds, name=expired.limit_of)
-                await self._end(expired.session_id, limit.status, reason, limit.result)
+                event = Event.SUSPENDED if expired.has_home else Event.STOP_REQUESTED
+                await self._end(expired.session_id, limit.status, reason, limit.result, event)
 
     async def _cancel_unsatisfiable(self) -> None:
         # Repeat, because the dependents of a cancelled session become unsatisfiable, too.
@@ -115,13 +116,18 @@ class Deadlines:
                 return
 
     async def _end(
-        self, session_id: str, status: Status, reason: CodedText, result: Result | None = None
+        self,
+        session_id: str,
+        status: Status,
+        reason: CodedText,
+        result: Result | None = None,
+        event: Event = Event.STOP_REQUESTED,
     ) -> bool:
         """End a session if it is still in ``status``; return whether it was ended."""
         if await self._lease.hold() is None:
             return False
         moved = await self._lifecycle.try_apply(
-            session_id, Event.STOP_REQUESTED, reason, expected=status, result=result
+            session_id, event, reason, expected=status, result=result
         )
         return moved is not None
 
