@@ -110,6 +110,20 @@ async def test_plan_is_dropped_if_the_waiting_session_is_cancelled(
     assert (await admin.get("/preemptions"))["items"][0]["outcome"] == "dropped"
 
 
+async def test_plan_is_dropped_if_the_waiting_session_may_no_longer_start(
+    api: Api, agent: FakeAgent, user: Client, admin: Client
+) -> None:
+    low = await user.post("/sessions", {"name": "low1", "resources": ALL_CPU, "priority": 1})
+    await bring_to_running(api, agent, low["id"])
+    await preempted_by(user, "high")
+    await admin.patch("/resource-groups/default", {"is_active": False})
+    api.world.clock.advance(seconds=6)
+    await api.world.manager.scheduling.preemptions.step()
+    session = await user.get("/sessions/low1")
+    assert (session["status"], session["preemption"]) == ("RUNNING", None)
+    assert (await admin.get("/preemptions"))["items"][0]["outcome"] == "dropped"
+
+
 async def test_stop_of_a_preempted_session_ends_it(
     api: Api, agent: FakeAgent, user: Client, admin: Client
 ) -> None:
