@@ -114,8 +114,11 @@ async def test_plan_is_dropped_if_the_waiting_session_may_no_longer_start(
     api: Api, agent: FakeAgent, user: Client, admin: Client
 ) -> None:
     low = await user.post("/sessions", {"name": "low1", "resources": ALL_CPU, "priority": 1})
+    await api.world.manager.scheduling.scheduler.run_pass()
     await bring_to_running(api, agent, low["id"])
-    await preempted_by(user, "high")
+    await user.post("/sessions", {"name": "high", "resources": ALL_CPU, "priority": 50})
+    await api.world.manager.scheduling.scheduler.run_pass()
+    assert (await user.get("/sessions/low1"))["preemption"]
     await admin.patch("/resource-groups/default", {"is_active": False})
     api.world.clock.advance(seconds=6)
     await api.world.manager.scheduling.preemptions.step()
