@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.listing import ListQuery
 from bai_services.db.scheduling.preemption import PreemptionStore
-from bai_services.db.tables import accounts
+from bai_services.db.tables import accounts, cluster
 from bai_services.db.tables.preemption import preemption_plans, preemption_victims
 
 from .world import NOW, World, make_world
@@ -62,4 +62,27 @@ async def test_sessions_of_a_higher_role_are_not_named(database_url: str) -> Non
         assert (await store.page(ListQuery(filters=filters), OF_ADMIN)).total == 0
         assert (await store.page(ListQuery(filters=filters), Visibility())).total > 0
     assert (await store.page(ListQuery(), Visibility())).total == 3
+    await world.close()
+
+
+async def test_plan_of_a_session_that_may_not_start_is_blocked(database_url: str) -> None:
+    world = await make_world(database_url)
+    ids = {}
+    for name, number in (("lab", 1), ("high", 2)):
+        row, _ = await world.sessions.enqueue(world.new_session(name, user=number), NOW)
+        ids[name] = row.id
+    await plan(world, ids["high"], ids["lab"])
+    store, groups = PreemptionStore(world.database), cluster.resource_groups
+
+    async def is_blocked() -> bool:
+        (found,) = await store.active()
+        return found.is_blocked
+
+    assert not await is_blocked()
+    await world.write(sa.update(groups).values(is_active=False))
+    assert await is_blocked()
+    await world.write(sa.update(groups).values(is_active=True))
+    of_bob = accounts.keypairs.c.access_key == "AK2"
+    await world.write(sa.update(accounts.keypairs).where(of_bob).values(is_active=False))
+    assert await is_blocked()
     await world.close()

@@ -141,11 +141,6 @@ class UserPurgeStore:
                 await tx.execute(table.delete().where(table.c.session_id.in_(own_sessions)))
             await _remove_name(tx, user_id, str(username), name)
             await tx.execute(
-                advance_reservations.update()
-                .where(advance_reservations.c.author_id == user_id)
-                .values(author=name)
-            )
-            await tx.execute(
                 idle_checker_bindings.delete().where(
                     idle_checker_bindings.c.scope == "user",
                     idle_checker_bindings.c.scope_id == user_id,

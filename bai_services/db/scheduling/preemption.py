@@ -14,13 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
-from bai_services.core.cluster.devices import DeviceAmount
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.notifications.events import Event
-from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import Placement
 from bai_services.core.scheduling.preemption.options import PreemptionMode, PreemptionOptions
-from bai_services.core.scheduling.preemption.plan import Plan, Preemption
+from bai_services.core.scheduling.preemption.plan import Preemption
 from bai_services.core.scheduling.preemption.records import (
     ListedPreemption,
     PlanOutcome,
@@ -35,9 +33,11 @@ from ..database import Database
 from ..listing import Listing
 from ..notifications.events import raise_events
 from ..tables.accounts import users
+from ..tables.cluster import resource_groups
 from ..tables.preemption import preemption_plans, preemption_victims
 from ..tables.sessions import sessions
 from . import lease
+from .queue_rows import read_pending
 
 # Maximum number of ended plans that one transaction removes.
 _REMOVED_AT_ONCE = 500
@@ -59,7 +59,11 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class ActivePlan:
-    """A plan that has not ended, with the current status of its beneficiary and victims."""
+    """A plan that has not ended, with the current status of its beneficiary and victims.
+
+    ``is_blocked``: the beneficiary may not start, for example because its account or resource group
+    is inactive, or the budget of its project is spent.
+    """
 
     id: str
     session_id: str
@@ -68,33 +72,7 @@ class ActivePlan:
     mode: PreemptionMode
     stops_at: datetime
     victims: tuple[Victim, ...]
-
-
-async def read_plans(tx: AsyncConnection) -> dict[str, Plan]:
-    """Return all active plans by the id of the beneficiary; their number is small."""
-    rows = await tx.execute(
-        sa.select(_plans.session_id, _plans.placements, _plans.stops_at, _plans.id).where(
-            _plans.ended_at.is_(None)
-        )
-    )
-    found = rows.all()
-    victims: dict[str, list[tuple[str, Rule]]] = defaultdict(list)
-    if found:
-        select = sa.select(_victims.plan_id, _victims.session_id, _victims.rule)
-        of_plans = select.where(_victims.plan_id.in_([row.id for row in found]))
-        for row in await tx.execute(of_plans.order_by(_victims.session_id)):
-            victims[row.plan_id].append((row.session_id, Rule(row.rule)))
-    return {
-        row.session_id: Plan(
-            tuple(victims[row.id]), tuple(map(_placement, row.placements)), row.stops_at
-        )
-        for row in found
-    }
-
-
-def _placement(value: Mapping[str, Any]) -> Placement:
-    devices = tuple(DeviceAmount(*device) for device in value["devices"])
-    return Placement(value["agent_id"], ResourceSlots(value["slots"]), devices)
+    is_blocked: bool = False
 
 
 def _stored(placement: Placement) -> dict[str, Any]:
@@ -158,14 +136,17 @@ class PreemptionStore:
     async def active(self) -> list[ActivePlan]:
         """Return the plans that have not ended, the oldest first."""
         select = (
-            sa.select(preemption_plans, sessions.c.status)
+            sa.select(preemption_plans, sessions.c.status, resource_groups.c.is_active)
             .join_from(preemption_plans, sessions, _plans.session_id == sessions.c.id)
+            .join(resource_groups, sessions.c.resource_group == resource_groups.c.name)
             .where(_plans.ended_at.is_(None))
             .order_by(_plans.created_at, _plans.id)
         )
         async with self._db.read() as tx:
             rows = (await tx.execute(select)).all()
             victims = await _victims_of(tx, [row.id for row in rows])
+            pending = await read_pending(tx, [row.session_id for row in rows]) if rows else []
+        blocked = {p.id for p in pending if p.blocked_reason or p.unmet_dependencies}
         return [
             ActivePlan(
                 row.id,
@@ -178,6 +159,7 @@ class PreemptionStore:
                     Victim(v.session_id, Rule(v.rule), _is_running(v, row.created_at))
                     for v in victims[row.id]
                 ),
+                row.session_id in blocked or not row.is_active,
             )
             for row in rows
         ]

@@ -34,7 +34,7 @@ from ..tables.cluster import images, resource_groups
 from ..tables.sessions import allocations, kernels, session_dependencies, sessions
 from .caps import CHUNK
 from .ledger import scopes_of
-from .preemption import read_plans
+from .plan_rows import read_plans
 
 # The option with the id of the advance reservation that a session asks for.
 RESERVATION_OPTION = "reservation"

@@ -123,6 +123,23 @@ async def test_plan_is_dropped_if_the_waiting_session_is_cancelled(
     assert (await admin.get("/preemptions"))["items"][0]["outcome"] == "dropped"
 
 
+async def test_plan_is_dropped_if_the_waiting_session_may_no_longer_start(
+    api: Api, agent: FakeAgent, user: Client, admin: Client
+) -> None:
+    low = await user.post("/sessions", {"name": "low1", "resources": ALL_CPU, "priority": 1})
+    await api.world.manager.scheduling.scheduler.run_pass()
+    await bring_to_running(api, agent, low["id"])
+    await user.post("/sessions", {"name": "high", "resources": ALL_CPU, "priority": 50})
+    await api.world.manager.scheduling.scheduler.run_pass()
+    assert (await user.get("/sessions/low1"))["preemption"]
+    await admin.patch("/resource-groups/default", {"is_active": False})
+    api.world.clock.advance(seconds=6)
+    await api.world.manager.scheduling.preemptions.step()
+    session = await user.get("/sessions/low1")
+    assert (session["status"], session["preemption"]) == ("RUNNING", None)
+    assert (await admin.get("/preemptions"))["items"][0]["outcome"] == "dropped"
+
+
 async def test_stop_of_a_preempted_session_ends_it(
     api: Api, agent: FakeAgent, user: Client, admin: Client
 ) -> None:
