@@ -56,13 +56,14 @@ def runner_of(manager: Manager, lease: Lease) -> ScheduleRunner:
         events=manager.events,
         capacity_changed=manager.capacity_changed,
         sign_outs_due=manager.sign_outs_due,
+        read_only=manager.read_only,
     )
     return ScheduleRunner(
         context,
         manager.sessions.sessions,
         manager.sessions.templates,
         manager.accounts.callers,
-        manager.operations.maintenances.require_writable,
+        manager.read_only.require_writable,
         lease=lease,
     )
 
