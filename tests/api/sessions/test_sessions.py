@@ -211,7 +211,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     ),
     "unknown folder": ({"mounts": [{"vfolder": "x"}]}, errors.NotFound, "x"),
     "priority out of range": ({"priority": 101}, errors.InvalidRequest, "between 0 and 100"),
-    "owner set by a user": ({"owner": "user2"}, errors.Forbidden, "only the Hub"),
+    "owner set by a user": ({"owner": "user2"}, errors.Forbidden, "only administrators"),
     "hub_server set by a user": ({"hub_server": "x"}, errors.Forbidden, "only the Hub"),
     "unknown field": ({"nmae": "x"}, errors.InvalidRequest, "nmae"),
     "more than the capacity of any agent": (
