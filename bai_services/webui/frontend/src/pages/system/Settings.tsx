@@ -59,7 +59,7 @@ export function Settings() {
               {
                 key: 'default',
                 title: t('configuration.default'),
-                render: (_, { default: value }) => value ?? '–'
+                render: (_, { default: value }) => (value === null ? '–' : <code>{value}</code>)
               },
               {
                 key: 'origin',
@@ -98,7 +98,13 @@ function Value({ setting }: { setting: Setting }) {
   return (
     <Flex gap="small" wrap>
       <span style={{ minWidth: 120, overflowWrap: 'anywhere' }}>
-        {value ? <UserText text={value} /> : '–'}
+        {value ? (
+          <code>
+            <UserText text={value} />
+          </code>
+        ) : (
+          '–'
+        )}
       </span>
       {isWaiting && (
         <Tag color="warning">
