@@ -18,6 +18,7 @@ from docker.models.containers import Container
 from bai_services.agent.docker.calls import DockerCalls
 from bai_services.agent.docker.containers import DockerEngine as Agent
 from bai_services.agent.docker.egress import Egress, name_servers
+from bai_services.agent.docker.image_uses import ImageUses
 from bai_services.agent.docker.layers import Layers
 from bai_services.agent.docker.networks import CLUSTER_PREFIX, Networks, read_pool
 from bai_services.agent.kernels import Cluster, Task
@@ -101,6 +102,7 @@ class AgentNetworks:
     engine: DockerEngine
     calls: DockerCalls
     agent_id: str
+    image_uses: Path
 
     def agent(self, policy: Policy = Policy.DEFAULT, allowed: str = "", url: str = "") -> Agent:
         pool = read_pool("10.250.0.0/20", 26)
@@ -110,6 +112,7 @@ class AgentNetworks:
             Networks(self.calls, self.agent_id, pool, 26),
             Egress(self.agent_id, policy, parse_targets(allowed), [url]),
             Layers(self.calls, 0),
+            ImageUses(self.image_uses, 0),
             endpoint=self.engine.host,
             stop_grace_seconds=0,
         )
@@ -140,9 +143,13 @@ class AgentNetworks:
 
 
 @pytest.fixture
-async def agent_networks(docker_engine: DockerEngine) -> AsyncIterator[AgentNetworks]:
+async def agent_networks(
+    docker_engine: DockerEngine, tmp_path: Path
+) -> AsyncIterator[AgentNetworks]:
     calls = DockerCalls(docker_engine.host, 30)
-    made = AgentNetworks(docker_engine, calls, f"egress-{uuid.uuid4().hex[:8]}")
+    made = AgentNetworks(
+        docker_engine, calls, f"egress-{uuid.uuid4().hex[:8]}", tmp_path / "image-uses.json"
+    )
     yield made
     label = {"label": f"bai.agent-id={made.agent_id}"}
     for container in docker_engine.client.containers.list(all=True, filters=label):

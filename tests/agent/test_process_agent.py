@@ -233,7 +233,7 @@ async def test_resize_is_refused_while_the_processes_use_more_memory(
     await agents.start()
     session = await create_prepared(user)
     path = f"/sessions/{session['id']}"
-    hold = "x = bytearray(96 << 20); import time; time.sleep(300)"
+    hold = "x = bytearray(300 << 20); import time; time.sleep(300)"
     start_as_spawner(await plan_of(api, session), [sys.executable, "-c", hold], children)
     await api.hub.post(f"{path}/started", {"container_id": "c1"})
     resized = await user.post(f"{path}/resize", {"resources": {"cpu": 2, "mem": "512m"}})
@@ -242,11 +242,14 @@ async def test_resize_is_refused_while_the_processes_use_more_memory(
         "applied",
     )
 
+    holder = psutil.Process(children[-1].pid)
+    await wait_until_async(lambda: holder.memory_info().rss > 300 << 20, 30, "the memory in use")
+
     async def is_refused() -> bool:
         try:
-            await user.post(f"{path}/resize", {"resources": {"mem": "64m"}})
+            await user.post(f"{path}/resize", {"resources": {"mem": "256m"}})
         except Conflict as error:
-            return "of memory, more than mem=64m" in error.message
+            return "of memory, more than mem=256m" in error.message
         return False
 
     await wait_until_async(is_refused, 30, "a refusal with the memory in use")

@@ -61,6 +61,8 @@ LISTS = [
 # Lists that belong to a resource, such as the members of a project. ResourceFactory replaces the
 # placeholder in a value of this mapping by the key of a new resource.
 TEMPLATES = {
+    "/webhooks/{key}/deliveries": "/webhooks/{webhook}/deliveries",
+    "/schedules/{key}/runs": "/schedules/{schedule}/runs",
     "/projects/{key}/members": "/projects/{project}/members",
     "/vfolders/{key}/grants": "/vfolders/{shared_folder}/grants",
     "/vfolders/{key}/invitations": "/vfolders/{folder}/invitations",

@@ -48,7 +48,6 @@ SCREENS = {
     "schedule-ls-empty": "schedule ls",
     "budget-empty": "budget",
     "announcements-empty": "announcements",
-    "notification-ls-empty": "notification ls",
     "notification-events": "notification events",
     "notification-settings": "notification settings",
     "notification-webhook-ls-empty": "notification webhook ls",

@@ -45,6 +45,7 @@ from bai_services.core.folders import mounts
 from bai_services.core.folders import storage_hosts as hosts
 from bai_services.core.folders import vfolders as vfolder
 from bai_services.core.notifications import timing
+from bai_services.core.operations.configuration import CHANGEABLE
 from bai_services.core.scheduling.replay import history, openb, policies, swf, workload
 from bai_services.core.sessions import (
     batch,
@@ -61,6 +62,7 @@ from bai_services.core.sessions import (
     setup as session_setup,
 )
 from bai_services.core.sessions.lifecycle import SessionType
+from bai_services.core.sessions.logs import first_matches
 from bai_services.core.sessions.schedules.rules import parse_rule
 from bai_services.core.usage import model as usage
 from bai_services.core.usage import periods
@@ -237,6 +239,11 @@ PARSERS: dict[str, list[Parser]] = {
     "audit.changed_values": [lambda t: audit.changed_values({"name": ""}, {"name": t})],
     "audit.shortened": [audit.shortened],
     "usage.model.unit_of": [usage.unit_of],
+    "operations.configuration.ChangeableSetting.parse": [each.parse for each in CHANGEABLE],
+    "sessions.logs.first_matches": [
+        lambda t: first_matches(t, "a", 10, 100),
+        lambda t: first_matches(t, t, 10, 100),
+    ],
     "notifications.timing.read_time": [lambda t: timing.read_time(t, "digest_time")],
     "usage.periods.read_time": [lambda t: periods.read_time("since", t, ZoneInfo("Asia/Seoul"))],
     "usage.periods.zone_of": [periods.zone_of],
@@ -279,6 +286,10 @@ NOT_FROM_USERS = {
     # Ids, and names of existing users and folders, which were checked when they were created.
     "accounts.user_purges.anonymous_name",
     "accounts.user_purges.name_after_transfer",
+    "operations.configuration.configured",
+    "scheduling.elastic.within_quotas",
+    "scheduling.preemption.texts.preemption_text",
+    "usage.model.HourTotals.keep_measured",
     "audit_chain.check",
     "audit_chain.check_end",
     "audit_chain.entry_hash",

@@ -35,7 +35,7 @@ async def list_(connection: Connection, *, as_json: bool) -> None:
 @webhook.command(
     epilog=example(
         "bai notification webhook create https://hooks.example.org/bai",
-        "bai admin webhook create - --kind slack --scope all --event agent-lost < url",
+        "bai admin webhook create - --kind slack --scope all --event agent-lost",
     )
 )
 @click.argument("url")

@@ -261,5 +261,6 @@ def test_running_sessions_match_their_decisions() -> None:
             session_slots(PendingSession("s1", 1, wanted, (USERS[0],))),
             NOW,
             NOW + timedelta(seconds=60),
+            is_running=False,
         )
     ]

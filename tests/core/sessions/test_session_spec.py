@@ -43,6 +43,13 @@ CONTENT: Sequence[dict[str, Any]] = (
     {"agent_list": ("a1",), "agent_selection": "preferred"},
     {"allow_fractional_resource_fragmentation": False},
 )
+# Fields that were added later; stored digests do not cover them.
+LATER_CONTENT: Sequence[dict[str, Any]] = (
+    {"minimum_resources": {"cpu": "1"}},
+    {"reservation": "course"},
+    {"job_priority": 5},
+    {"is_preemptible": False},
+)
 
 MOUNTS = (ResolvedMount("id", "data", "local", "/home/work/data", Permission.RO, subpath="x"),)
 
@@ -72,6 +79,10 @@ BODY: dict[str, Any] = {
     "agent_list": ["a1"],
     "agent_selection": "preferred",
     "allow_fractional_resource_fragmentation": True,
+    "minimum_resources": {"cpu": 1},
+    "reservation": "course",
+    "job_priority": 5,
+    "is_preemptible": False,
 }
 
 
@@ -79,6 +90,7 @@ def test_every_field_of_a_body_reaches_the_spec() -> None:
     assert BODY.keys() == SessionRequest.model_fields.keys()
     expected = {name: tuple(v) if isinstance(v, list) else v for name, v in BODY.items()} | {
         "resources": {"cpu": "1", "mem": "1g"},
+        "minimum_resources": {"cpu": "1"},
         "mounts": (MountRequest("data", subpath="raw"),),
     }
     assert SessionRequest.model_validate(BODY).to_spec() == SessionSpec(**expected)
@@ -95,9 +107,10 @@ def test_digests_of_stored_requests_do_not_change() -> None:
 
 def test_every_identity_field_changes_the_digest() -> None:
     identity_fields = {f.name for f in fields(SessionSpec) if traits_of(f).is_identity}
-    changed_fields = {name for changes in CONTENT for name in changes}
+    content = (*CONTENT, *LATER_CONTENT)
+    changed_fields = {name for changes in content for name in changes}
     assert changed_fields == identity_fields - {"project", "mounts"}
-    digests = [SessionSpec(**changes).digest("p", ()) for changes in ({}, *CONTENT)]
+    digests = [SessionSpec(**changes).digest("p", ()) for changes in ({}, *content)]
     digests += [SessionSpec().digest("other", ()), SessionSpec().digest("p", MOUNTS)]
     assert len(set(digests)) == len(digests)
 
@@ -128,7 +141,7 @@ def test_equivalent_requests_have_the_same_digest() -> None:
 
 def test_field_groups_contain_the_expected_fields() -> None:
     assert {"environ", "startup_command", "callback_url"} == PRIVATE_FIELDS
-    assert {"environ", "resources"} == MERGED_FIELDS
+    assert {"environ", "resources", "minimum_resources"} == MERGED_FIELDS
     assert not {"owner", "hub_server", "agent_list", "reuse", "type"} & HUB_OPTIONS
 
 
