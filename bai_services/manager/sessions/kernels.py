@@ -145,11 +145,15 @@ class Kernels:
             self._receive_log(agent_id, report)
         elif kind == "resize":
             await self._resizes.receive(agent_id, report, str(state))
-        elif kind not in ("remove", "stop"):
+        elif kind in ("remove", "stop"):
+            # The session can be prepared again, so a later item of the same name is sent at once.
+            # Not after the report of a preparation: a poll that has read the database before would
+            # send the item again, and the agent would prepare the session twice.
+            sent_at = self._agents[agent_id].sent_at
+            sent_at.pop(str(report.get("work_id")), None)
+            sent_at.pop(f"prepare-{report.get('kernel_id')}", None)
+        else:
             raise InvalidRequest(f"{kind!r} is not a kind of work")
-        if state != "progress":
-            # A later item of the same name is sent at once: a session can be prepared again.
-            self._agents[agent_id].sent_at.pop(str(report.get("work_id")), None)
 
     async def observe(self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None) -> None:
         """Compare the kernels in a heartbeat with the expected ones, and correct differences.

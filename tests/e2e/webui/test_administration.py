@@ -281,7 +281,7 @@ async def test_member_joins_and_leaves_a_project(
         ui = await opened(Entities, "domain-admin", "/projects")
         await ui.row("webui-project").get_by_role("button", name="webui-project").click()
         await ui.drawer.get_by_label("User name").fill("user2")
-        await ui.drawer.get_by_role("button", name="Add").click()
+        await ui.drawer.get_by_role("button", name="Add", exact=True).click()
         await ui.drawer.get_by_role("button", name="Remove user2").click()
         await ui.drawer.get_by_role("button", name="Remove user2").wait_for(state="detached")
         await ui.drawer.get_by_role("button", name="Deactivate").click()

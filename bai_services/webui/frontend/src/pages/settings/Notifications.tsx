@@ -187,7 +187,7 @@ function Events({ events }: { events: NotificationEvent[] }) {
           render: (_, { name, is_urgent: isUrgent }) => (
             <>
               {t(`notification-events.${name}`)}{' '}
-              {isUrgent && <Tag color="orange">{t('notification-settings.urgent')}</Tag>}
+              {isUrgent && <Tag color="red">{t('notification-settings.urgent')}</Tag>}
             </>
           )
         },
