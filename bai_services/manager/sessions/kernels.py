@@ -230,7 +230,9 @@ class Kernels:
                     # A resumed session: the rest of its last run is removed by the preparation.
                     agent.removals.pop(kernel.id, None)
                     if kernel.agent_id == agent_id and kernel.injection is None:
-                        item = {"id": f"prepare-{kernel.id}", "kind": "prepare"}
+                        # Each run of a session has its own item, so that it is sent at once.
+                        run = f"-{view.row.restart_count}" if view.row.restart_count else ""
+                        item = {"id": f"prepare-{kernel.id}{run}", "kind": "prepare"}
                         preparation = await self._preparation(view, kernel, user_ids[view.row.id])
                         if setup:
                             preparation["setup"] = setup.to_json()
