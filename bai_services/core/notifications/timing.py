@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from ..errors import InvalidRequest
 from ..user_input import shown
+from ..wall_clock import clock_change, instant_of
 
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 _DAY = timedelta(days=1)
@@ -51,7 +52,7 @@ class QuietHours:
             return at
         candidates = _instants(_days_around(at, self.zone), self.ends, self.zone, (0, 1))
         if at.astimezone(self.zone).utcoffset() != (at + _DAY).astimezone(self.zone).utcoffset():
-            candidates.append(_clock_change(at, at + _DAY, self.zone))
+            candidates.append(clock_change(at, at + _DAY, self.zone))
         return min(each for each in candidates if each > at and not self.includes(each))
 
 
@@ -111,29 +112,4 @@ def _instants(
     If clocks are set forward and skip it, the result has the time of that change instead.
     """
     chosen = tuple(folds)
-    return [_instant(day, clock, zone, fold) for day in days for fold in chosen]
-
-
-def _instant(day: date, clock: time, zone: ZoneInfo, fold: int) -> datetime:
-    wall = datetime.combine(day, clock)
-    found = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
-    if found.astimezone(zone).replace(tzinfo=None) == wall:
-        return found
-    # The clocks skip this time. The change lies between the two times that result from the offset
-    # after the change (fold=1) and the offset before it (fold=0).
-    first = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
-    return _clock_change(first, wall.replace(tzinfo=zone, fold=0).astimezone(UTC), zone)
-
-
-def _clock_change(low: datetime, high: datetime, zone: ZoneInfo) -> datetime:
-    """Return the first second up to ``high`` whose offset from UTC differs from that of ``low``."""
-    low = low.astimezone(UTC).replace(microsecond=0)
-    high = high.astimezone(UTC)
-    before = low.astimezone(zone).utcoffset()
-    while high - low > timedelta(seconds=1):
-        middle = low + timedelta(seconds=int((high - low).total_seconds()) // 2)
-        if middle.astimezone(zone).utcoffset() == before:
-            low = middle
-        else:
-            high = middle
-    return high
+    return [instant_of(datetime.combine(day, clock), zone, fold) for day in days for fold in chosen]

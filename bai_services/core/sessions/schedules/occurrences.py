@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from itertools import islice
 
+from ...wall_clock import instant_of
 from .rules import Rule
 
 # A rule that does not apply within this time never applies: 29 February can be 8 years away.
 HORIZON_DAYS = 9 * 366
 _DAY = timedelta(days=1)
-_MINUTE = timedelta(minutes=1)
 
 
 def occurrences(rule: Rule, zone: tzinfo, after: datetime) -> Iterator[datetime]:
@@ -35,7 +35,7 @@ def occurrences(rule: Rule, zone: tzinfo, after: datetime) -> Iterator[datetime]
         if rule.matches(day):
             for minutes in rule.times:
                 wall = datetime.combine(day, time(minutes // 60, minutes % 60))
-                instant = _instant(wall, zone)
+                instant = instant_of(wall, zone)
                 # Several times in one gap are one occurrence.
                 if instant > last:
                     last, end = instant, day + HORIZON_DAYS * _DAY
@@ -63,22 +63,3 @@ def last_occurrence(rule: Rule, zone: tzinfo, after: datetime, until: datetime) 
             break
         last = instant
     return last
-
-
-def _instant(wall: datetime, zone: tzinfo) -> datetime:
-    """Return the first instant with a wall-clock time, or the end of the gap that contains it."""
-    instant = wall.replace(tzinfo=zone).astimezone(UTC)
-    if instant.astimezone(zone).replace(tzinfo=None) == wall:
-        return instant
-    # The offsets before and after the gap give instants on both sides of its end.
-    early = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
-    minutes = int((instant - early) / _MINUTE)
-    offset = instant.astimezone(zone).utcoffset()
-    low, high = 0, minutes
-    while low < high:
-        middle = (low + high) // 2
-        if (early + middle * _MINUTE).astimezone(zone).utcoffset() == offset:
-            high = middle
-        else:
-            low = middle + 1
-    return early + low * _MINUTE
