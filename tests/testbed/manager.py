@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
@@ -237,9 +238,26 @@ async def serving(world: World) -> AsyncIterator[Api]:
     socket, port = bind_unused_port()
     server.add_socket(socket)
     api = Api(world, f"http://127.0.0.1:{port}{world.manager.settings.base_url}")
+    before = asyncio.all_tasks()
     try:
         yield api
     finally:
         await api.close()
         server.stop()
         await server.close_all_connections()
+        await _end_tasks(before)
+
+
+async def _end_tasks(kept: set[asyncio.Task[Any]]) -> None:
+    """Cancel all other tasks, such as the handlers of streams, and wait until they have ended.
+
+    A task that is cancelled while it reads from the database starts a task that returns the
+    connection to the pool. At the end of the event loop, that task would be cancelled, too.
+    """
+    current = asyncio.current_task()
+    left = asyncio.all_tasks() - kept - {current}
+    for task in left:
+        task.cancel()
+    while left:
+        await asyncio.wait(left, timeout=10)
+        left = asyncio.all_tasks() - kept - left - {current}

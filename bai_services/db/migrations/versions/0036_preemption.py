@@ -13,19 +13,21 @@ down_revision = "0035"
 
 
 def upgrade() -> None:
+    # Constant defaults: with an expression such as ``sa.true()``, SQLite would copy the table and
+    # create its indexes in a random order, in which it chooses between equally good ones.
     with op.batch_alter_table("sessions", schema=None) as batch_op:
         batch_op.add_column(
             sa.Column("job_priority", sa.Integer(), server_default="0", nullable=False)
         )
         batch_op.add_column(
-            sa.Column("is_preemptible", sa.Boolean(), server_default=sa.true(), nullable=False)
+            sa.Column("is_preemptible", sa.Boolean(), server_default="1", nullable=False)
         )
         batch_op.add_column(
             sa.Column("restart_count", sa.Integer(), server_default="0", nullable=False)
         )
         batch_op.add_column(sa.Column("requeued_at", sa.DateTime()))
         batch_op.add_column(
-            sa.Column("is_requeued_at_end", sa.Boolean(), server_default=sa.false(), nullable=False)
+            sa.Column("is_requeued_at_end", sa.Boolean(), server_default="0", nullable=False)
         )
     op.create_table(
         "preemption_plans",
