@@ -99,6 +99,7 @@ class TextTemplate(Enum):
     USER_INACTIVE = "the account {name} is not active"
     KEYPAIR_INACTIVE = "keypair {name} is not active"
     PROJECT_INACTIVE = "project {name} is not active"
+    NOT_A_MEMBER = "{user} is not a member of project {project}"
     BUDGET_SPENT = "the budget of project {name} ({amount}) is spent"
     DOMAIN_INACTIVE = "domain {name} is not active"
     GROUP_ACTIVE = "resource group {group} is active"

@@ -424,6 +424,17 @@ async def test_session_of_inactive_user_is_not_placed(world: World) -> None:
     assert await world.run_pass() == [row.id]
 
 
+async def test_session_of_former_member_is_not_placed(world: World) -> None:
+    row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
+    await world.write(sa.delete(accounts.memberships))
+    assert await world.run_pass() == []
+    reason = (await world.sessions.find(row.id)).reasons[0]
+    assert reason["message"] == "ann is not a member of project p"
+    member = sa.insert(accounts.memberships).values(user_id="u1", project_id="p1")
+    await world.write(member)
+    assert await world.run_pass() == [row.id]
+
+
 async def test_displaced_session_keeps_its_queue_position(world: World) -> None:
     first, _ = await world.sessions.enqueue(
         world.new_session("lab1", {"cpu": "8", "mem": "1g"}), NOW

@@ -28,7 +28,7 @@ from bai_services.core.sessions.group_request import request_of
 from bai_services.core.sessions.lifecycle import OCCUPYING, Status
 
 from ..sessions.dependencies import read_dependencies, read_unmet
-from ..tables.accounts import domains, keypair_policies, keypairs, projects, users
+from ..tables.accounts import domains, keypair_policies, keypairs, memberships, projects, users
 from ..tables.budgets import project_budgets
 from ..tables.cluster import images, resource_groups
 from ..tables.sessions import allocations, kernels, session_dependencies, sessions
@@ -103,11 +103,19 @@ _PENDING: sa.Select[Any] = (
         keypairs.c.is_active.label("is_keypair_active"),
         projects.c.is_active.label("is_project_active"),
         domains.c.is_active.label("is_domain_active"),
+        memberships.c.user_id.is_not(None).label("is_member"),
         project_budgets.c.blocked_at.is_(None).label("has_budget"),
         project_budgets.c.amount.label("budget_amount"),
         sessions.c.home_agent_id,
     )
     .join(domains, sessions.c.domain == domains.c.name)
+    .outerjoin(
+        memberships,
+        sa.and_(
+            memberships.c.user_id == sessions.c.owner_id,
+            memberships.c.project_id == sessions.c.project_id,
+        ),
+    )
     .outerjoin(project_budgets, sessions.c.project_id == project_budgets.c.project_id)
     .where(sessions.c.status == Status.PENDING)
 )
@@ -443,8 +451,8 @@ def kind_of(row: Any) -> str:
 
 
 def _blocked_reason(row: Any) -> CodedText | None:
-    """Return a text that names the inactive account, keypair, project or domain of a session;
-    None if all are active and the budget of the project is not spent.
+    """Return a text that names the inactive account, keypair, project or domain of a session, a
+    missing membership or a spent budget; None if the session may start.
     """
     states = (
         (row.is_user_active, TextTemplate.USER_INACTIVE, row.username),
@@ -454,6 +462,8 @@ def _blocked_reason(row: Any) -> CodedText | None:
     )
     inactive = (template.text(name=name) for is_active, template, name in states if not is_active)
     found = next(inactive, None)
+    if found is None and not row.is_member:
+        return TextTemplate.NOT_A_MEMBER.text(user=row.username, project=row.project)
     if found is None and not row.has_budget:
         return TextTemplate.BUDGET_SPENT.text(name=row.project, amount=f"{row.budget_amount:g}")
     return found

@@ -137,11 +137,14 @@ class Projects:
             raise InvalidRequest(f"{user.username} is deleted")
         entry = self._membership_entry(caller, "project.add-member", project, user)
         await self._store.add_member(project.id, _checked(user), entry)
+        self._capacity_changed()
 
     async def remove_member(self, caller: Caller, key: str, user_key: str) -> None:
+        """Remove a user from the project; pending sessions of the user there no longer start."""
         project, user = await self._project_and_user(caller, key, user_key)
         entry = self._membership_entry(caller, "project.remove-member", project, user)
         await self._store.remove_member(project.id, _checked(user), entry)
+        self._capacity_changed()
 
     async def _project_and_user(
         self, caller: Caller, key: str, user_key: str

@@ -68,6 +68,7 @@ class Users:
         self._lockouts = lockouts
         self._mails = mails
         self._sign_outs_due = context.sign_outs_due
+        self._capacity_changed = context.capacity_changed
         self._events = context.events
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[User]:
@@ -171,6 +172,8 @@ class Users:
         if change.signs_out or change.revokes_tokens:
             self._sign_outs_due()
         self._events.publish_to_user(user.id, ACCOUNT)
+        if change.projects is not None:
+            self._capacity_changed()
         if leaves_domain:
             self._notify_of_moved_folders(user, changed, excluded)
         return (await self._with_sign_in_state([changed]))[0]
