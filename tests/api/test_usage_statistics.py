@@ -83,9 +83,9 @@ async def test_report_adds_totals_and_open_sessions_exactly(
     later = Later(api, session["owner_id"])
     clock.advance(seconds=5)
     before = await later.total("allocated_seconds")
-    clock.advance(hours=30)
+    clock.advance(hours=50)  # contains a complete day in every time zone
     open_only = await later.total("allocated_seconds")
-    assert open_only["cpu"] - before["cpu"] == 2 * 30 * 3600
+    assert open_only["cpu"] - before["cpu"] == 2 * 50 * 3600
     assert open_only["mem"] * 2 == open_only["cpu"] == open_only["sessions"] * 2
     for _ in range(2):  # The second step changes nothing.
         await step()

@@ -61,6 +61,8 @@ class Preemptions:
         # Called when the plan ends and the session still runs.
         self.cancel_stop: CancelStop = no_cancellation
         self._preparing: dict[str, asyncio.Task[None]] = {}
+        # No preparation begins for a plan that is being dropped.
+        self._turn = asyncio.Lock()
         self._cleaned_at = -_CLEANUP_INTERVAL_SECONDS
         self._loop = Loop("preemption", self.step, TICK_SECONDS)
         lifecycle.listen(self._on_change)
@@ -113,12 +115,18 @@ class Preemptions:
 
     async def drop(self, session_id: str) -> None:
         """End the plan of a session that would not start with it; running victims continue."""
-        await self._end(PlanOutcome.DROPPED, session_id=session_id)
+        async with self._turn:
+            await self._end(PlanOutcome.DROPPED, session_id=session_id)
 
     async def step(self) -> None:
         """Do what is due for each plan."""
         if await self._lease.hold() is None:
             return
+        async with self._turn:
+            await self._execute_plans()
+        await self._clean_up()
+
+    async def _execute_plans(self) -> None:
         plans = await self._store.active()
         for plan in plans:
             if plan.status is Status.PENDING and plan.is_blocked:
@@ -134,7 +142,6 @@ class Preemptions:
         announced = {victim.session_id for plan in plans for victim in plan.victims}
         for session_id in self._preparing.keys() - announced:
             self._preparing.pop(session_id).cancel()
-        await self._clean_up()
 
     async def _continue(self, plan: ActivePlan) -> None:
         """Prepare the victims for their stop; stop them when the grace period is over."""
@@ -189,6 +196,9 @@ class Preemptions:
             outcome, self._clock(), plan_id=plan_id, session_id=session_id
         )
         for victim in victims:
+            if (preparing := self._preparing.pop(victim, None)) is not None:
+                preparing.cancel()
+                await asyncio.wait([preparing])
             await self.cancel_stop(victim)
         await self._notify(victims)
 
