@@ -35,7 +35,7 @@ class Document:
 
 
 class SelfService(LoggingConfigurable):
-    """Pages for a forgotten password, sign-up and the deletion of the own account.
+    """Pages for a forgotten password, sign-up and the deletion of one's own account.
 
     All are switched off by default.
     """

@@ -38,7 +38,7 @@ class SubmittedForm:
     """Values that a user submitted. The Hub shows them again if the start is refused.
 
     ``language`` is empty if the form names no known language. ``problems`` are pairs of a refused
-    field and its problem. The start, which is a task of the same request, adds them.
+    field and its problem; they are added when the start is refused, in the same request.
     """
 
     options: Mapping[str, Any]
@@ -173,7 +173,7 @@ def secrets_missing(names: Sequence[str]) -> errors.InvalidRequest:
 
 
 def _ports(form: Form) -> list[int | str]:
-    """Return the ports of a field, separated by spaces or commas; leave invalid ports as text."""
+    """Parse the ports, which are separated by spaces or commas; invalid ports stay text."""
     words = _first(form, PORTS).replace(",", " ").split()
     return [int(word) if _PORT.fullmatch(word) else word for word in words]
 

@@ -41,7 +41,7 @@ def readable_lines(text: str) -> str:
 
 
 def _storable(time: datetime) -> datetime:
-    """Reject times that are out of range in some time zone, or after simple calculations."""
+    """Reject times near the limits of ``datetime``: a conversion or an addition could overflow."""
     if not _FIRST_TIME <= time <= _LAST_TIME:
         raise PydanticCustomError("time_range", "the year must be from 1970 to 9000")
     return time

@@ -70,8 +70,8 @@ async def test_invalid_value_is_rejected(api: Api, value: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in DEFINITIONS if name.endswith("_DAYS")])
-async def test_number_of_days_is_a_possible_period(api: Api, name: str) -> None:
-    """Otherwise the manager could not start again, or no user could sign in."""
+async def test_number_of_days_is_limited_to_100_years(api: Api, name: str) -> None:
+    """A larger number would make dates overflow: the manager or sign-ins would fail."""
     definition = DEFINITIONS[name]
     assert isinstance(definition, ChangeableSetting)
     with pytest.raises(InvalidRequest):

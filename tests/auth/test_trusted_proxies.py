@@ -101,7 +101,7 @@ OWN_ADDRESS = "198.51.100.9"
             "127.0.0.1",
             "6.6.6.6, 10.0.0.9, 10.1.0.3",
             "10.0.0.9",
-            id="listed proxy in front of the own proxy",
+            id="listed proxy in front of the Hub's proxy",
         ),
         pytest.param(
             ["own"], "127.0.0.1", "unknown", "127.0.0.1", id="invalid address in the header"

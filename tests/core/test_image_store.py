@@ -67,4 +67,11 @@ def test_agents_that_lack_an_image(digests: dict[str, str], digest: str, expecte
     assert lacks(agent("docker", "x86_64"), "py:1", "x86_64", digest) is expected
     assert not lacks(agent("process", "x86_64"), "py:1", "x86_64", digest)
     assert not lacks(agent("docker", "aarch64"), "py:1", "x86_64", digest)
-    assert digest_state("", "x") is None
+
+
+@pytest.mark.parametrize(
+    ("registered", "on_agent", "expected"),
+    [("a", "a", True), ("a", "b", False), ("", "a", None), ("a", "", None)],
+)
+def test_digest_state(registered: str, on_agent: str, expected: bool | None) -> None:
+    assert digest_state(registered, on_agent) is expected

@@ -69,11 +69,10 @@ class Layers:
         return size if self._supports_size else 0
 
     async def writable_layer(self, container_id: str) -> tuple[tuple[Path, ...], int]:
-        """Return the directories of a container's writable data, to be measured by the caller, and
-        the size in bytes of the data outside them.
+        """Return the directories with a container's writable data, and a size in bytes to add.
 
-        The size is 0 if this process can read the directories. Otherwise there are no directories,
-        and the size is the size of the layer that Docker reports.
+        If this process can read the directories, the caller measures them, and the size is 0.
+        Otherwise there are no directories, and the size is that of the layer, as Docker reports it.
 
         Raises
         ------

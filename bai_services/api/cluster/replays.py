@@ -97,13 +97,13 @@ class Shifts(ResponseModel):
 
 
 class PolicyReport(ResponseModel):
-    """Waiting times and utilisation in the history or under a policy.
+    """Waiting times and utilization in the history or under a policy.
 
     ``name`` is ``history``, ``current`` for the replay under the current policy, or the name of a
     tried policy. The difference between ``history`` and ``current`` is the error of the replay
-    itself. ``by_project`` and ``by_user`` list, for each domain, the 50 with the longest
-    total waiting time. ``preemptions``: how often a session was preempted. ``lost_seconds``: run
-    time before these stops, which the sessions repeat. Both are 0 in ``history``.
+    itself. ``by_project`` and ``by_user`` list, for each domain, the 50 with the longest total
+    waiting time. ``preemptions``: how often a session was preempted. ``lost_seconds``: run time of
+    the sessions before they were preempted, which is lost. Both are 0 in ``history``.
     """
 
     name: str
@@ -136,7 +136,7 @@ class CountedGap(ResponseModel):
 class Comparison(ResponseModel):
     """``running_before`` sessions were already running at ``since`` and are not compared.
 
-    ``times`` are the starts of the intervals for which utilisation is reported.
+    ``times`` are the starts of the intervals for which utilization is reported.
     """
 
     since: datetime

@@ -67,7 +67,7 @@ class NewBudget(Body):
 class ProjectBudget(ResponseModel):
     """``spent``: cost of the current period until ``spent_at``; null: not computed yet.
 
-    ``blocked_at``: since when no session of the project starts. ``stops_at``: when its running
+    ``blocked_at``: time from which no session of the project starts. ``stops_at``: when its running
     sessions are stopped.
     """
 

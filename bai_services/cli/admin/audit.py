@@ -116,7 +116,7 @@ async def export(
         else:
             writer.writerow({name: _cell(entry[name]) for name in _FIELDS})
         count += 1
-    output.note(f"{count} entries")
+    output.note("1 entry" if count == 1 else f"{count} entries")
     if count == max_entries:
         output.note("there may be more entries; export them with --since or --max-entries")
 
@@ -127,15 +127,16 @@ async def export(
 @click.option(
     "--known",
     metavar="POSITION:HASH",
-    help="Also require that the entry at POSITION still has this HASH, which you have noted.",
+    help="Also require that the entry at POSITION still has this HASH, from an earlier output.",
 )
 @json_option
 @connected
 async def verify(connection: Connection, *, known: str | None, as_json: bool) -> None:
     """Verify the hash chain; exit with 1 if an entry was altered, removed or inserted.
 
-    The first damage is reported. Note the printed position and hash outside of the hub: with them,
-    `--known` also finds a change by somebody who could compute the whole chain again.
+    The first damaged entry is reported. Somebody who can write to the database could recompute the
+    whole chain. To detect that, keep the printed position and hash in another place, and pass them
+    to `--known` later.
     """
     result = await _verified(connection.client)
     problem = result["problem"]
@@ -187,7 +188,7 @@ def _position_and_hash(known: str) -> tuple[int, str]:
 async def _known_problem(
     client: Client, result: dict[str, Any], position: int, digest: str
 ) -> dict[str, Any] | None:
-    """Return the problem if the entry at a position does not have a hash.
+    """Return a problem unless the entry at ``position`` has the hash ``digest``.
 
     The last removed entry is the anchor of the chain, so its hash is still known.
     """

@@ -93,7 +93,9 @@ async def create(
 @click.option(
     "--language", type=click.Choice(["en", "ko", "ja", "th"]), help="Language of the texts."
 )
-@click.option("--enable/--disable", "is_enabled", default=None, help="Also ends a suspension.")
+@click.option(
+    "--enable/--disable", "is_enabled", default=None, help="Enabling also ends a suspension."
+)
 @json_option
 @connected
 async def update(

@@ -37,7 +37,7 @@ async def search_logs(client: Client, text: str, *, as_json: bool) -> None:
             print(f"  … {item['match_count']} matching lines in total")
     if not found["items"]:
         output.note(
-            f"none of the {found['searched']} logs of your ended sessions contains the text"
+            f"no log of your ended sessions contains the text ({found['searched']} searched)"
         )
     elif found["after"] is not None:
         output.note(f"only the first {len(found['items'])} logs are shown; there may be more")

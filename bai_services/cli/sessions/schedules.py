@@ -58,7 +58,7 @@ def _time_options(command: _Command) -> _Command:
             "catch_up_minutes",
             type=click.IntRange(0, MAX_CATCH_UP_MINUTES),
             metavar="MINUTES",
-            help="Catch up on a missed start within this time. Default: 30.",
+            help="A missed start may take place this much later. Default: 30.",
         ),
         click.option(
             "--overlap",

@@ -11,7 +11,7 @@ from ..errors import InvalidRequest
 from ..user_input import read_whole, shown
 
 MAX_VALUE_CHARS = 32
-# A time of more days could be outside of the years 1 to 9999.
+# About 100 years. A much larger number would make the date computed from it invalid.
 MAX_DAYS = 36_500
 MAX_NUMBER = 2**63 - 1
 

@@ -39,7 +39,7 @@ class Event(StrEnum):
     FAILED = "failed"
     ABORTED = "aborted"  # all of its kernels have ended, after a stop before RUNNING
     SUSPEND_REQUESTED = "suspend-requested"  # it stops, to be resumed later
-    # All of its kernels have ended, or its return has failed; its home is kept.
+    # All of its kernels have ended, or a resumed session could not start; its home is kept.
     SUSPENDED = "suspended"
     RESUMED = "resumed"  # a suspended session waits for resources again
 

@@ -35,8 +35,8 @@ class ProjectBudget:
     """A budget as shown to a caller.
 
     ``spent`` is the cost of the current period until ``spent_at``; None: not computed yet.
-    ``period_start`` and ``period_end`` are the current period. ``blocked_at``: since when the
-    project may not start sessions; None: it may. ``stops_at``: when its running sessions are
+    ``period_start`` and ``period_end`` are the current period. ``blocked_at``: time from which
+    the project may not start sessions; None: it may. ``stops_at``: when its running sessions are
     stopped; None: they continue.
     """
 

@@ -1,4 +1,4 @@
-"""Store of events: events of callers, of changes in the status history, and of conditions."""
+"""Store of events: raise them for callers, for status changes, and for conditions that begin."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class EventStore:
 
     def __init__(self, database: Database) -> None:
         self._db = database
-        # Status changes after the stored position whose events have been raised: their ids.
+        # Ids of the status changes after the stored position whose events have been raised.
         self._raised: set[int] = set()
 
     async def add(self, events: Sequence[Event]) -> None:
@@ -54,8 +54,8 @@ class EventStore:
         """Raise the events of status changes after the stored position; return their number.
 
         The position only moves past changes older than ``settled_before``, because a transaction
-        can commit after one with a higher id. Newer changes are read again by the next call. The
-        first call stores the newest id as position and raises nothing.
+        can commit later than another with a higher id. Newer changes are read again by the next
+        call. The first call stores the newest id as position and raises nothing.
         """
         async with self._db.read() as tx:
             position = await tx.scalar(sa.select(notification_position.c.history_id))

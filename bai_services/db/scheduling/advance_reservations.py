@@ -244,7 +244,7 @@ class AdvanceReservationStore:
 
 
 async def _remove_old(tx: AsyncConnection, now: datetime) -> None:
-    """Remove reservations that ended long ago, and of those that are closed all but the latest."""
+    """Remove reservations that ended long ago, and closed reservations except the latest ones."""
     await tx.execute(sa.delete(advance_reservations).where(_r.ends_at < now - KEPT_AFTER_END))
     latest = (
         sa.select(_r.id)

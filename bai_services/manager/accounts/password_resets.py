@@ -36,12 +36,12 @@ MAIL_KIND = "password_reset"
 LINK_LIFETIME = timedelta(minutes=30)
 # A mail that arrives much later would surprise the user.
 MAIL_LIFETIME = timedelta(hours=1)
-# Their accounts give access to all domains: control of a mailbox must not be sufficient.
+# These roles have access to all domains, so control of a mailbox must not give access to them.
 EXCLUDED_ROLES = frozenset({Role.SUPERADMIN, Role.MONITOR})
 
 
 class PasswordResets:
-    """Requests and redeems links for the Hub, for users on its pages."""
+    """Sends and redeems the links; called by the Hub when users submit the forms of its pages."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class PasswordResets:
     async def request(
         self, caller: Caller, email: str, client_ip: str, language: str, page: str
     ) -> None:
-        """Send a mail to the account with an e-mail address, if there is one.
+        """Send a mail to ``email``, if an account has this e-mail address.
 
         The mail contains a link to ``page``, or says that the password cannot be reset by mail.
 
@@ -77,8 +77,8 @@ class PasswordResets:
         Conflict
             If no mail server is configured.
         SignInBlocked
-            If there were too many requests from this network address. Too many requests for one
-            e-mail address have no effect, and the same response as others.
+            If there were too many requests from this network address. Above the limit of requests
+            for one e-mail address, no mail is sent, but the response is the same.
         """
         authorizer.require(caller, "account.reset-password")
         self._read_only.require_writable(Role.USER)
@@ -112,9 +112,9 @@ class PasswordResets:
             (field ``email``), or the password breaks a rule or equals the old one (field
             ``password``).
         SignInRefused
-            If the account is not accepted, for example from this address.
+            If the account may not sign in, for example not from this network address.
         SignInBlocked, Unavailable
-            If there were too many requests from this address, or too many are in progress.
+            If there were too many requests from this network address, or too many are in progress.
         """
         authorizer.require(caller, "account.reset-password")
         self._read_only.require_writable(Role.USER)

@@ -33,8 +33,7 @@ from ..accounts.projects import Projects
 from ..context import ManagerContext
 from .requests.secret_environ import SecretEnviron, secret_names
 
-# Time after the end of a session for which the secrets that it received are kept: its output is
-# masked by them.
+# How long the secrets of a session are kept after its end: they are needed to mask its output.
 SECRETS_KEPT = timedelta(days=1)
 
 SetupsByOwner = Mapping[tuple[str, str], tuple[Setup, Setup]]

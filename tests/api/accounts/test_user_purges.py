@@ -193,7 +193,7 @@ async def test_active_users_and_users_with_sessions_cannot_be_purged(
 
 
 async def test_a_user_who_is_getting_a_folder_cannot_be_purged(api: Api) -> None:
-    """Otherwise the folder would belong to an account that no longer exists."""
+    """If it succeeded, the folder would belong to an account that no longer exists."""
     await (await api.client("user2")).post("/vfolders", {"name": "data"})
     admin = await deactivate(api)
     getting = {"status": "performing", "next_owner_id": await api.world.user_id("user")}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -78,7 +77,7 @@ async def test_elastic_session_grows_and_shrinks_for_a_waiting_one(api: Api) -> 
     agent = FakeAgent(api.agent)
     await agent.beat()
     preferred = {"cpu": "8", "mem": "1g"}
-    await start(api, agent, "my-lab", resources=preferred, minimum_resources={"cpu": "2"})
+    lab = await start(api, agent, "my-lab", resources=preferred, minimum_resources={"cpu": "2"})
     user, elastic = await api.client("user"), api.world.manager.sessions.elastic
     session = await user.get("/sessions/my-lab")
     assert session["requested"] == {"cpu": "2", "mem": "1g"}
@@ -96,10 +95,14 @@ async def test_elastic_session_grows_and_shrinks_for_a_waiting_one(api: Api) -> 
     await agent.report(item)
     await api.world.manager.scheduling.scheduler.run_pass()
     await user.get("/sessions/next-lab", wait="SCHEDULED", timeout="20", timeout_seconds=30)
-    # Sessions grow only after ``GROW_AFTER`` without waiting sessions.
+    # There is capacity again, but a session that was resized does not grow for some time.
+    await user.delete("/sessions/next-lab")
     await elastic.step()
-    assert (await user.get("/sessions/my-lab"))["requested"]["cpu"] == "5"
-    assert GROW_AFTER < COOLDOWN < timedelta(minutes=5)
+    assert (await user.get("/sessions/my-lab"))["resize"]["state"] == "applied"
+    api.world.clock.advance(seconds=max(COOLDOWN, GROW_AFTER).total_seconds())
+    await agent.beat([agent.running(lab)])
+    await elastic.step()
+    assert (await resize_item(agent))["slots"]["cpu"] == 8000
 
 
 async def test_minimum_above_the_request_is_refused(api: Api) -> None:

@@ -113,7 +113,7 @@ async def start_by_force(api: Api, session_id: str) -> None:
         pytest.param({"catch_up_minutes": 10, "stop": 5}, 8, "skipped", id="after the stop"),
     ],
 )
-async def test_missed_start_is_caught_up_on_within_the_limit(
+async def test_missed_start_takes_place_within_the_limit(
     api: Api, fields: dict[str, Any], late_minutes: int, status: str
 ) -> None:
     user = await api.client("user")
@@ -261,7 +261,7 @@ async def test_number_of_schedules_is_bounded_by_the_policy(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     await admin.patch("/user-policies/default", {"max_schedules": 1})
     await make(api, user)
-    with pytest.raises(QuotaExceeded, match="at most 1 schedules"):
+    with pytest.raises(QuotaExceeded, match="at most 1 schedule;"):
         await make(api, user, name="other")
     await admin.patch("/user-policies/default", {"max_schedules": None})
     with pytest.raises(AlreadyExists):

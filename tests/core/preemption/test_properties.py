@@ -122,7 +122,7 @@ def options(draw: st.DrawFn) -> PreemptionOptions:
 
 
 def may_be_preempted(chosen: PreemptionOptions, victim: RunningSession, by: PendingSession) -> bool:
-    """Return whether the rules allow a preemption; the oracle does not compare shares of users."""
+    """Return whether the rules can allow a preemption. The dominant shares are not compared."""
     is_lower = victim.priority < by.priority
     is_own = victim.scopes == by.scopes and victim.priority == by.priority
     return (
@@ -144,7 +144,7 @@ def fits(
     taken: Iterable[Placement],
     wanted: Request,
 ) -> bool:
-    """Return whether a request fits after sessions have ended and placements were taken."""
+    """Return whether a request fits if some sessions have ended and some placements are taken."""
     placer = Placer(list(agents), Policy.BEST_FIT)
     for session in released:
         placer.release(session.placements)
@@ -154,7 +154,7 @@ def fits(
 
 @EXAMPLES
 @given(groups(), options(), st.sampled_from(Backfill))
-def test_preemption(
+def test_victims_are_allowed_sufficient_and_minimal(
     group: tuple[list[AgentState], list[RunningSession], list[PendingSession]],
     chosen: PreemptionOptions,
     backfill: Backfill,
@@ -208,7 +208,7 @@ def _check_reservation(
     waiting: dict[str, PendingSession],
     started: list[Placement],
 ) -> None:
-    """Check that plans leave the reserved placements of another session free in time."""
+    """Check that the plans do not delay the reserved start of another session."""
     planned = {preemption.session_id for preemption in result.preemptions}
     for reservation in result.reservations:
         if reservation.session_id in planned or reservation.starts_at is None:
@@ -223,11 +223,11 @@ def _check_reservation(
 
 @EXAMPLES
 @given(groups(), options())
-def test_every_victim_has_a_session_that_then_starts(
+def test_session_starts_after_its_victims_have_ended_one_by_one(
     group: tuple[list[AgentState], list[RunningSession], list[PendingSession]],
     chosen: PreemptionOptions,
 ) -> None:
-    """Victims end one after the other and return to the queue; each beneficiary still starts."""
+    """The victims return to the queue, but do not take the resources of the session."""
     agents, sessions, pending = group
     state = GroupState("main", placement=Policy.BEST_FIT, preemption=chosen)
     queue = Queue(Snapshot(pending, agents, groups={"main": state}, running=sessions, now=NOW))
@@ -249,4 +249,4 @@ def test_every_victim_has_a_session_that_then_starts(
             queue.apply(Changes(removed=[key, *ended], pending=[back]))
             queue.run(now)
     for preemption in result.preemptions:
-        assert queue.pending(preemption.session_id) is None, "the beneficiary has not started"
+        assert queue.pending(preemption.session_id) is None, "the session has not started"

@@ -1,4 +1,4 @@
-"""Advance reservations hold agents: sessions never run into one; the queue backfills around it."""
+"""Advance reservations: other sessions run on reserved agents only before and after the period."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def codes(result: PassResult, session_id: str) -> list[str]:
     return [each["coded"]["code"] for each in result.reasons[session_id]]
 
 
-def test_other_sessions_wait_for_the_end_of_a_reservation_and_know_why() -> None:
+def test_other_sessions_wait_for_the_end_of_a_reservation_and_show_the_reason() -> None:
     queue = Queue(snapshot([pending_session(1)], [agent()], group={"held": (held(-1, 2, "a"),)}))
     result = queue.run(NOW)
     assert codes(result, "s1") == ["reserved-until"]
@@ -143,7 +143,7 @@ def allowed_agents(
 
 @settings(deadline=None)
 @given(bookings(), jobs(), st.sampled_from((Backfill.AGGRESSIVE, Backfill.RESERVING)))
-def test_nothing_runs_into_a_reservation(
+def test_other_sessions_end_before_a_reservation_starts(
     reservations: tuple[HeldAgents, ...], sessions: list[PendingSession], backfill: Backfill
 ) -> None:
     """Sessions run for their time limit, or for ever without one; all agents are empty at first."""
@@ -171,8 +171,8 @@ def test_nothing_runs_into_a_reservation(
         assert min(free.values()) >= 0
         for one in reservations:
             if one.starts_at <= now < one.ends_at:
-                strangers = [k for k, (name, _) in on.items() if name in one.agents]
-                assert all(one.project in by_id[key].scopes for key in strangers)
+                on_reserved = [k for k, (name, _) in on.items() if name in one.agents]
+                assert all(one.project in by_id[key].scopes for key in on_reserved)
         if backfill is Backfill.AGGRESSIVE:
             for key in result.reasons:
                 cpu = by_id[key].request.slots["cpu"]

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
-"""Web UI: administrators create a session for a user and purge the user; what the user sees."""
+"""Web UI: an administrator creates a session for another user, and later purges the user."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def show_masked(route: Route) -> None:
 
 
 @pytest.mark.checklist("LCH-05", "SHELL-11", "SHELL-17", "USR-08")
-async def test_a_user_gets_a_session_must_change_the_password_and_is_purged(
+async def test_admin_creates_a_session_for_a_user_and_purges_the_user(
     opened: Opener[Any], admin: httpx.Client, hub: RunningHub
 ) -> None:
     name = f"other-{secrets.token_hex(4)}"
@@ -86,7 +86,8 @@ async def test_a_user_gets_a_session_must_change_the_password_and_is_purged(
     await shell.page.get_by_text("You are signed out").wait_for()
 
     def is_signed_out() -> bool:
-        # Until then, the answer is a conflict.
+        # A purge is refused as a conflict until the sign-out has ended. Then the new owner is
+        # checked, and not found; the user is not purged.
         body = {"new_owner": "nobody"}
         return admin.post(f"/users/{name}/purge", json=body).status_code == HTTPStatus.NOT_FOUND
 

@@ -101,7 +101,8 @@ class Replay:
 
     ``reasons`` explains why jobs were still pending at the end. ``first_reservations`` holds the
     first reservation of each job that had one, and its time in seconds. ``preemptions``: how often
-    a job was preempted; ``lost_seconds``: run time before these stops, which the jobs repeat.
+    a job was preempted; ``lost_seconds``: run time of the jobs before they were preempted, which is
+    lost.
     """
 
     agents: tuple[AgentState, ...]

@@ -20,8 +20,8 @@ Counts = NDArray[np.int64]
 class SessionRows:
     """The rows of the kernels of several sessions in a usage table.
 
-    ``starts`` has the position of each session's first kernel in ``rows``. ``families`` has, for
-    each device family, which of the sessions have devices of it.
+    ``starts`` has the position of each session's first kernel in ``rows``. ``families`` has a flag
+    per session for each device family: whether the session has devices of the family.
     """
 
     rows: NDArray[np.intp]
@@ -54,11 +54,11 @@ class IdlePoints:
 def idle_points(
     table: UsageTable, sessions: SessionRows, settings: CheckerSettings, last: int
 ) -> IdlePoints:
-    """Return the idle intervals of sessions in the table's intervals until ``last``.
+    """Return which intervals of the table, up to ``last``, are idle for each session.
 
-    Thresholds for devices that a session does not have are skipped. A missing value is not below
-    its threshold. If a family has a threshold for memory, and the table has its memory but not its
-    utilization, its threshold for utilization is skipped.
+    Thresholds for devices that a session does not have are skipped. A missing value is neither
+    below nor above its threshold. If a device family has thresholds for memory and utilization, but
+    the table has only its memory, the threshold for utilization is skipped.
     """
     shape = (sessions.count, table.points)
     has_any = np.zeros(sessions.count, dtype=np.bool_)
@@ -110,9 +110,10 @@ def needed_points(points: int, idle_percent: int) -> int:
 
 
 def points_left(idle: Flags, points: Counts, needed: Counts) -> Counts:
-    """Return after how many further idle intervals enough of each session's window is idle.
+    """Return, for each session, how many further idle intervals make its window idle.
 
-    The window of a session has the last ``points`` columns, of which ``needed`` must be idle.
+    The window of a session has the last ``points`` columns. It is idle if at least ``needed`` of
+    them are idle.
     """
     tail = np.zeros((len(idle), idle.shape[1] + 1), dtype=np.int32)
     np.cumsum(idle[:, ::-1], axis=1, out=tail[:, 1:])

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.coded_text import CodedText
+from bai_services.core.counts import counted
 from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.sessions.schedules.records import (
@@ -250,7 +251,9 @@ async def _check_count(tx: AsyncConnection, owner_id: str) -> None:
     )
     if (count or 0) >= most:
         raise QuotaExceeded(
-            f"you may have at most {most} schedules; delete one first", limit=most, used=count
+            f"you may have at most {counted(most, 'schedules')}; delete one first",
+            limit=most,
+            used=count,
         )
 
 

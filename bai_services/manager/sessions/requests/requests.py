@@ -156,10 +156,10 @@ class Requests:
     ) -> list[NewSession]:
         """Return the sessions to create for several requests.
 
-        ``session_id`` is the id of the session of a single request. The sessions may depend on each
-        other by name. Raises the same errors as ``resolve``. If
+        The sessions may depend on each other by name. Raises the same errors as ``resolve``. If
         there are several requests, and one of them is invalid by itself, the message contains the
-        number (from 1) and the name, if any, of the first such request.
+        number (from 1) and the name, if any, of the first such request. ``session_id`` can be given
+        only with a single request; it becomes the id of the session.
         """
         cache = _RequestCache()
         sessions: list[NewSession] = []

@@ -110,7 +110,7 @@ class ScheduleRunner:
             try:
                 skip = await self._create(run)
             except Unavailable:
-                # For example read-only maintenance: the next step tries again.
+                # For example, during read-only maintenance; the next step tries again.
                 return
             except BaiError as error:
                 skip = TextTemplate.SCHEDULE_REFUSED.text(message=error.message)
@@ -162,7 +162,7 @@ class ScheduleRunner:
 def _new_run(schedule: ScheduleRow, now: datetime) -> NewRun:
     """Return the run for the last of the starts that are due.
 
-    If several are due, no manager was running; only the last one is made up for.
+    Several are due only after a time without a manager; the earlier ones are dropped.
     """
     fields = fields_of(schedule)
     first = schedule.next_start_at or now

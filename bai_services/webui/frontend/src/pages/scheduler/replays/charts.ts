@@ -37,7 +37,7 @@ export function waitOption(
   };
 }
 
-/** Utilisation of a resource over the period, one line per report. */
+/** Utilization of a resource over the period, one line per report. */
 export function utilisationOption(
   comparison: Comparison,
   names: readonly string[],
