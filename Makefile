@@ -2,7 +2,7 @@
 # make run       run the demo on this machine: prints its URL and accounts; Ctrl-C stops it
 # make test      run make check and all tests
 # make test-fast run the tests of core, database and REST API
-# make soak      run long versions of three test files: 200 fault cycles, over 100,000 random requests, 500 sessions
+# make soak      run long versions of tests: 200 fault cycles, over 100,000 random requests, 500 sessions, many random queues
 # make check     check format, lint, types, layers, front ends and documentation
 # make docs      build the manual, which the hub serves, in bai_services/manual
 # make image     build the session image in the running Docker engine
@@ -68,8 +68,9 @@ test-fast: install $(STAMP)-compiled
 soak: export BAI_FAULT_CYCLES = 200
 soak: export BAI_FUZZ_EXAMPLES = 320
 soak: export BAI_QUEUE_SESSIONS = 500
+soak: export BAI_QUEUE_EXAMPLES = 1000
 soak: install $(STAMP)-compiled
-	$(PYTEST) --numprocesses=2 --timeout=3600 tests/api/test_fuzz.py tests/e2e/test_faults.py tests/e2e/test_queue.py
+	$(PYTEST) --numprocesses=2 --timeout=3600 tests/core/queue tests/core/estimates tests/core/replay tests/core/preemption tests/api/test_fuzz.py tests/e2e/test_faults.py tests/e2e/test_queue.py
 
 # These targets do not depend on each other, so `make --jobs` can run them in parallel.
 check: check-style check-types check-labext check-webui docs

@@ -61,15 +61,16 @@ def created(first_run: tuple[Path, str], tmp_path: Path) -> Path:
     return shutil.copytree(first_run[0], tmp_path, dirs_exist_ok=True)
 
 
-async def test_passwords_are_generated_once_and_on_reset(
+async def test_second_run_changes_the_engine_and_passwords_only_on_reset(
     first_run: tuple[Path, str], created: Path
 ) -> None:
     generated = passwords_in(first_run[1])
     assert set(generated) == {user.username for user in USERS}
     assert len(set(generated.values())) == len(generated)
-    second = run_demo(created)
+    second = run_demo(created, "--engine", "docker", "--image", "mine:1")
     assert passwords_in(second.stdout) == {}
     assert "--reset-passwords" in second.stdout
+    await check_second_run(created)
     await check_sign_in(created, generated)
     reset = passwords_in(run_demo(created, "--reset-passwords").stdout)
     assert set(reset) == set(generated)
@@ -84,9 +85,9 @@ async def test_weak_demo_password_is_set_with_a_warning(created: Path) -> None:
     await check_sign_in(created, {user.username: "pw" for user in USERS})
 
 
-async def test_second_run_changes_the_engine_and_duplicates_nothing(created: Path) -> None:
-    run_demo(created, "--engine", "docker", "--image", "mine:1")
-    settings = read_settings({"BAI_HOME": str(created)})
+async def check_second_run(home: Path) -> None:
+    """Check that the run changed the engine and duplicated nothing."""
+    settings = read_settings({"BAI_HOME": str(home)})
     manager = Manager(settings, Database(settings.database_url))
     every = ListQuery(limit=100, sort=("name",))
     try:

@@ -200,12 +200,10 @@ class Account:
         return f"session token of {self.name}" if self.is_session else self.name
 
 
-CALLERS = [
-    Account(f"{role}-{domain}", role, domain, is_session)
-    for role in RANKS
-    for domain in DOMAINS
-    for is_session in (False, True)
-]
+CALLERS = [Account(f"{role}-{domain}", role, domain) for role in RANKS for domain in DOMAINS]
+# A session token has fewer permissions than its account. The accounts of the owner's domain have
+# the most permissions.
+CALLERS += [Account(f"{role}-default", role, "default", is_session=True) for role in OWNER_ROLES]
 
 
 def with_owner_placeholder(row: Row) -> Row:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
@@ -15,6 +14,7 @@ from bai_services.core.scheduling.queue import Decision, run_pass
 from bai_services.core.sessions.lifecycle import OCCUPYING, Event, Status
 from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.db.scheduling.queue import WaitState
+from tests.testbed import forked
 
 from .usage_oracle import check_usage
 from .world import NOW, World, make_world
@@ -76,12 +76,8 @@ def kill_everywhere(
     ``check_unchanged`` is called after each kill. Return the number of statements, including
     commits.
     """
-    # A fork server imports the modules only once. A new interpreter per run would take seconds.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
     for kill_at in range(1, 100):
-        process = context.Process(target=_run, args=(job, url, decisions, kill_at))
-        process.start()
+        process = forked.start(_run, job, url, decisions, kill_at)
         process.join(60)
         if process.exitcode == 0:
             return kill_at - 1

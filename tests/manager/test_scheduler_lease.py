@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +18,7 @@ from bai_services.db.database import Database
 from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.db.tables.cluster import agents
 from tests.db.world import World, make_world
+from tests.testbed import forked, manager_process
 from tests.testbed.wait import wait_until_async
 
 pytestmark = pytest.mark.both_databases
@@ -30,27 +29,26 @@ LEASE_SECONDS = 3.0
 @contextlib.contextmanager
 def manager(
     url: str, home: Path, hub_url: str = "", lease_seconds: float = LEASE_SECONDS
-) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "tests.testbed.manager_process", url, str(home)]
+) -> Iterator[int]:
+    """Run a manager in a separate process; yield its process id."""
     home.mkdir()
-    with (home / "log").open("wb") as log:
-        more = [str(lease_seconds), *([hub_url] if hub_url else [])]
-        process = subprocess.Popen([*command, *more], stdout=log, stderr=log)
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait(30)
+    process = forked.start(manager_process.run, url, home, lease_seconds, hub_url, log=home / "log")
+    assert process.pid is not None
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.join(30)
 
 
-async def stop_between_writes(process: subprocess.Popen[bytes], database: Database) -> None:
+async def stop_between_writes(pid: int, database: Database) -> None:
     """Send SIGSTOP to a manager while it holds no lock of the database."""
     for _ in range(20):
-        os.kill(process.pid, signal.SIGSTOP)
+        os.kill(pid, signal.SIGSTOP)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1), database.write():
                 return
-        os.kill(process.pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGCONT)
     raise AssertionError("the manager held a lock at every attempt")
 
 
@@ -100,7 +98,7 @@ async def test_suspended_manager_loses_its_lease_and_stops_scheduling(
             await create_sessions(world, "three", "four")
             await wait_until_async(no_session_is_pending, 40, "the second manager to take over")
             assert await token() == 2
-            os.kill(first.pid, signal.SIGCONT)
+            os.kill(first, signal.SIGCONT)
 
             async def loss_is_logged() -> bool:
                 return "the lease of the queue was lost" in log("a")

@@ -231,7 +231,7 @@ async def test_manager_suspended_during_a_start_does_not_resume_the_start(
                 assert "this manager is on standby" in log_of("b")
                 await wait_for_status(one, Status.RUNNING)
                 assert hub.start_tokens == ["a", "b"]
-                os.kill(first.pid, signal.SIGCONT)
+                os.kill(first, signal.SIGCONT)
                 await wait_until_async(
                     lambda: "was lost" in log_of("a"), 60, "manager a to log the loss of the lease"
                 )

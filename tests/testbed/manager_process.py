@@ -1,14 +1,12 @@
 """A manager in a separate process that runs until it is killed, without a web server.
 
-``python -m tests.testbed.manager_process DATABASE_URL HOME LEASE_SECONDS [HUB_URL]``; the manager's
-token for the Hub is the name of the folder HOME.
+The manager's token for the Hub is the name of its home folder.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from pathlib import Path
 
 from bai_services.db.database import Database
@@ -17,7 +15,7 @@ from bai_services.manager.manager import Manager
 from .manager import settings
 
 
-async def run(database_url: str, home: Path, lease_seconds: float, hub_url: str = "") -> None:
+async def _run(database_url: str, home: Path, lease_seconds: float, hub_url: str) -> None:
     hub = {"hub_api_url": hub_url, "hub_api_token": home.name} if hub_url else {}
     chosen = settings(database_url, home, lease_seconds=lease_seconds, **hub)
     manager = Manager(chosen, Database(database_url))
@@ -25,6 +23,6 @@ async def run(database_url: str, home: Path, lease_seconds: float, hub_url: str 
     await asyncio.Event().wait()
 
 
-if __name__ == "__main__":
+def run(database_url: str, home: Path, lease_seconds: float, hub_url: str) -> None:
     logging.basicConfig(level=logging.INFO)
-    asyncio.run(run(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), *sys.argv[4:]))
+    asyncio.run(_run(database_url, home, lease_seconds, hub_url))

@@ -180,6 +180,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(BUILD_TIMEOUT_SECONDS))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Exclude the imported modules and the collected tests from all garbage collections.
+
+    Otherwise each full collection would take 0.2 s.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def _path(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 

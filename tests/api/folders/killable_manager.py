@@ -1,14 +1,12 @@
-"""Script ``killable_manager.py HOME PORT``: a manager process that a test can kill and restart.
-
-Prints the manager's URL, the access key and secret key of ``user``, the id of a folder, and the
-manager's port.
-"""
+"""A manager process that a test can kill and restart."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from tornado.httpserver import HTTPServer
@@ -16,10 +14,11 @@ from tornado.netutil import bind_sockets
 
 from bai_services.api.accounts.sign_in import SignIn
 from bai_services.api.app import make_app
+from tests.testbed import forked
 from tests.testbed.manager import MovableClock, make_world, manager_on
 
 
-async def main(home: Path, port: int) -> None:
+async def _run(home: Path, port: int, facts_of: Connection) -> None:
     state = home / "state.json"
     facts = json.loads(state.read_text()) if state.exists() else None
     # By default, each process gets a new encryption key. After a restart, use the key of the
@@ -46,9 +45,33 @@ async def main(home: Path, port: int) -> None:
         server.add_sockets(sockets)
         port = sockets[0].getsockname()[1]
         url = f"http://127.0.0.1:{port}{manager.settings.base_url}"
-        print(url, facts["access"], facts["secret"], facts["folder"], port, flush=True)
+        facts_of.send([url, facts["access"], facts["secret"], facts["folder"], str(port)])
         await asyncio.Event().wait()
 
 
-if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+def run(home: Path, port: int, facts_of: Connection) -> None:
+    asyncio.run(_run(home, port, facts_of))
+
+
+class KillableManager:
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._process: ForkServerProcess | None = None
+
+    def start(self, port: int = 0) -> list[str]:
+        """Return the URL, the access key and secret key of ``user``, a folder's id, and the port.
+
+        With ``port``, the manager listens there.
+        """
+        facts, facts_of = Pipe(duplex=False)
+        with facts, facts_of:
+            self._process = forked.start(run, self._home, port, facts_of)
+            # If the process exits, its end of the pipe is the last one.
+            facts_of.close()
+            found: list[str] = facts.recv()
+            return found
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.join(30)

@@ -15,7 +15,8 @@ import pytest
 
 from tests.testbed.wait import wait_until_async
 
-from .test_uploads import CHUNK_HEADERS, MIB, KillableManager, metadata, signed_headers
+from .killable_manager import KillableManager
+from .test_uploads import CHUNK_HEADERS, MIB, metadata, signed_headers
 
 CONTENT_BYTES = 48 * MIB
 FIRST_BYTES = 2 * MIB

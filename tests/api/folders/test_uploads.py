@@ -8,9 +8,6 @@ import hashlib
 import io
 import json
 import os
-import signal
-import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import AsyncIterator
@@ -33,6 +30,8 @@ from bai_services.manager.folders.open_uploads import OpenUploads
 from bai_services.manager.folders.quotas import location_of
 from tests.testbed.manager import Api, MovableClock, known_world, manager_on, serving
 from tests.testbed.wait import wait_until, wait_until_async
+
+from .killable_manager import KillableManager
 
 MIB = 2**20
 HOUR = 3600
@@ -385,30 +384,6 @@ async def test_write_permission_is_checked_again_when_an_upload_completes(
 
 
 # Script of a manager process that can be killed and restarted with the same port and data.
-SERVER = Path(__file__).parent / "killable_manager.py"
-
-
-class KillableManager:
-    def __init__(self, home: Path) -> None:
-        self._home = home
-        self.process: subprocess.Popen[str] | None = None
-
-    def start(self, port: int = 0) -> list[str]:
-        self.process = subprocess.Popen(
-            [sys.executable, str(SERVER), str(self._home), str(port)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().split()
-
-    def kill(self) -> None:
-        assert self.process is not None and self.process.stdout is not None
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait(30)
-        self.process.stdout.close()
-
-
 def signed_headers(
     url: str, access: str, secret: str, method: str, kind: str = ""
 ) -> dict[str, str]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -28,7 +27,7 @@ from bai_services.core.scheduling.queue import (
     Snapshot,
 )
 
-from ..queue.factories import NOW, WAITS_FOR_S0, agent, slots
+from ..queue.factories import NOW, QUEUE_EXAMPLES, WAITS_FOR_S0, agent, slots
 
 GROUPS = ("main", "side")
 USERS = tuple(Scope(ScopeKind.USER, name) for name in "abc")
@@ -36,7 +35,7 @@ PROJECTS = tuple(Scope(ScopeKind.PROJECT, name) for name in ("x", "y"))
 # A test fails if it compares fewer estimates than this number.
 MIN_KNOWN_STARTS = 10
 EXAMPLES = settings(
-    max_examples=int(os.environ.get("BAI_QUEUE_EXAMPLES", "150")),
+    max_examples=QUEUE_EXAMPLES,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

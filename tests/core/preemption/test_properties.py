@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -31,10 +30,10 @@ from bai_services.core.scheduling.queue import (
     Snapshot,
 )
 
-from ..queue.factories import ANN, BOB, NOW, agent, slots
+from ..queue.factories import ANN, BOB, NOW, QUEUE_EXAMPLES, agent, slots
 
 EXAMPLES = settings(
-    max_examples=int(os.environ.get("BAI_QUEUE_EXAMPLES", "60")),
+    max_examples=QUEUE_EXAMPLES,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

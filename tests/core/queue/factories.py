@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +20,8 @@ from bai_services.core.scheduling.queue import (
     Snapshot,
 )
 
+# The number of random queues of each property test. `make soak` sets a larger one.
+QUEUE_EXAMPLES = int(os.environ.get("BAI_QUEUE_EXAMPLES", "50"))
 GIB = 2**30
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 ANN, BOB, CARL = (Scope(ScopeKind.USER, name) for name in ("ann", "bob", "carl"))

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
@@ -27,12 +26,12 @@ from bai_services.core.scheduling.queue import (
     Snapshot,
 )
 
-from .factories import NOW, agent, slots
+from .factories import NOW, QUEUE_EXAMPLES, agent, slots
 
 GROUPS = ("main", "side")
 USERS = tuple(Scope(ScopeKind.USER, name) for name in "abc")
 EXAMPLES = settings(
-    max_examples=int(os.environ.get("BAI_QUEUE_EXAMPLES", "150")),
+    max_examples=QUEUE_EXAMPLES,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

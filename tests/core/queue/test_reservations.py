@@ -19,6 +19,7 @@ from bai_services.core.scheduling.queue.reserve import Release, Reserver, count_
 from bai_services.core.scheduling.replay.simulate import EPOCH, replay
 from bai_services.core.scheduling.replay.workload import ARCHITECTURE, GROUP, Job
 
+from .factories import QUEUE_EXAMPLES
 from .random_jobs import agent, random_agents, random_jobs
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -214,7 +215,7 @@ def simulate(seed, backfill, *, is_exact, count=10):
 def test_reserved_session_starts_at_the_promised_time_or_earlier() -> None:
     """The limit of each job is at least its run time."""
     promised = 0
-    for seed in range(1200):
+    for seed in range(8 * QUEUE_EXAMPLES):
         replayed = simulate(seed, Backfill.RESERVING, is_exact=seed % 2 == 0)
         starts = {o.job.id: o.started for o in replayed.outcomes}
         for session_id, (_, reservation) in replayed.first_reservations.items():
@@ -223,13 +224,13 @@ def test_reserved_session_starts_at_the_promised_time_or_earlier() -> None:
             assert EPOCH + timedelta(seconds=started) <= reservation.starts_at, (seed, session_id)
             assert reservation.certainty is Certainty.KNOWN
             promised += 1
-    assert promised > 1000
+    assert promised > 6 * QUEUE_EXAMPLES
 
 
 def test_reserved_session_starts_as_early_as_without_backfill() -> None:
     """Compare with the start that the session would have without the sessions that overtook it."""
     compared = 0
-    for seed in range(300):
+    for seed in range(2 * QUEUE_EXAMPLES):
         replayed = simulate(seed, Backfill.RESERVING, is_exact=True)
         positions = {o.job.id: n for n, o in enumerate(replayed.outcomes)}
         for session_id, (second, _) in replayed.first_reservations.items():
@@ -246,7 +247,7 @@ def test_reserved_session_starts_as_early_as_without_backfill() -> None:
                 session_id,
             )
             compared += 1
-    assert compared > 200
+    assert compared > QUEUE_EXAMPLES
 
 
 def earliest_start(agents, before, job, second):
