@@ -18,7 +18,7 @@ function optionText(key: string, value: unknown): string {
     default:
       return labelled(
         optionLabel(key),
-        typeof value === 'boolean' ? onOff(value) : String(value as string | number)
+        typeof value === 'boolean' ? onOff(value) : String(value)
       );
   }
 }
