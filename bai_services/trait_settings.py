@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -67,9 +68,16 @@ def _setting(
         is_variable = given == _given(configurable, environment, name)
         origin = SettingOrigin.ENVIRONMENT if is_variable else SettingOrigin.FILE
     else:
-        # Defaults that are computed come from environment variables.
-        origin = SettingOrigin.DEFAULT if value == default else SettingOrigin.ENVIRONMENT
+        # A default that is computed comes from an environment variable, or is a fixed value.
+        is_variable = value != default and str(value) in _variables()
+        origin = SettingOrigin.ENVIRONMENT if is_variable else SettingOrigin.DEFAULT
+        default = default if is_variable else value
     return reported(f"{type(configurable).__name__}.{name}", value, default, origin)
+
+
+def _variables() -> set[str]:
+    """Return the values of bai-hub's environment variables."""
+    return {value for name, value in os.environ.items() if name.startswith("BAI_")}
 
 
 def _given(configurable: Configurable, config: Mapping[str, Any], name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from jupyterhub.app import JupyterHub
 from traitlets.config import Config
 
@@ -17,8 +18,10 @@ from tests.testbed.manager import HUB_TOKEN, Api
 
 
 async def test_settings_of_hub_authenticator_spawner_and_engines_are_reported(
-    api: Api, tmp_path: Path
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("BAI_HOME", str(tmp_path))
+    monkeypatch.delenv("BAI_ONE_TIME_CODES", raising=False)
     secret = tmp_path / "hub-token"
     secret.write_text(HUB_TOKEN)
     provider = {"name": "campus", "client_secret_env": "CAMPUS_SECRET"}
@@ -46,6 +49,9 @@ async def test_settings_of_hub_authenticator_spawner_and_engines_are_reported(
     assert shown["SessionServer.queue_grace_seconds"] == ("5", "file")
     assert shown["SessionServer.start_timeout"] == ("780", "default")
     assert shown["DockerEngine.pids_limit"] == ("99", "file")
+    assert shown["BaiAuthenticator.one_time_codes"] == ("off", "default")
+    assert shown["JupyterHub.oauth_token_expires_in"] == ("1209600", "default")
+    assert shown["ProcessEngine.state_dir"] == (str(tmp_path), "environment")
     assert shown["ProcessEngine.isolation"] == ("auto", "default")
     assert HUB_TOKEN not in repr(items)
 
