@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from datetime import datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from jupyterhub import orm
+from jupyterhub.app import JupyterHub
 from jupyterhub.auth import Authenticator
 from jupyterhub.handlers import BaseHandler
 from jupyterhub.user import User
@@ -30,6 +32,7 @@ from . import (
     handlers,
     hub_pages,
     password_resets,
+    settings_report,
     sign_ups,
     signed_tokens,
 )
@@ -133,6 +136,7 @@ class BaiAuthenticator(Authenticator):
     _openid_clients: dict[str, OpenIdClient] | None = None
     _signed_token_sites: dict[str, signed_tokens.Site] | None = None
     _proxies: TrustedProxies | None = None
+    _report: asyncio.Future[None] | None = None
     _accounts: FreshSingleFlight[str, Model] | None = None
 
     @default("manager_url")
@@ -288,7 +292,14 @@ class BaiAuthenticator(Authenticator):
             found += signed_tokens.HANDLERS
         if self.self_service.account_deletion:
             found += account_deletion.HANDLERS
+        if isinstance(app, JupyterHub):
+            self._report_settings(app)
         return found
+
+    def _report_settings(self, app: JupyterHub) -> None:
+        settings = settings_report.hub_settings(app, [self, self.self_service])
+        # The reference keeps the task alive.
+        self._report = asyncio.ensure_future(settings_report.report(self.client, settings))
 
     def _require_safe_links(self) -> None:
         """Raise ``TraitError`` if identities would be linked by addresses that nobody verifies.

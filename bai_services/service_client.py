@@ -46,6 +46,9 @@ class ServiceClient:
     async def post(self, path: str, body: Any = None, timeout_seconds: float | None = None) -> Any:
         return await self._call("POST", path, body=body, timeout_seconds=timeout_seconds)
 
+    async def put(self, path: str, body: Any = None) -> Any:
+        return await self._call("PUT", path, body=body)
+
     async def delete(self, path: str, /, **query: Any) -> Any:
         return await self._call("DELETE", path, query=query)
 

@@ -12,7 +12,8 @@ from jupyterhub.spawner import Spawner
 from jupyterhub.user import User
 from jupyterhub.utils import url_path_join
 from sqlalchemy.orm import object_session
-from traitlets import Dict, Float, Integer, Unicode, default
+from traitlets import Dict, Float, Integer, TraitError, Unicode, default
+from traitlets.config import Config, Configurable
 from traitlets.utils.importstring import import_item
 
 from bai_services.core import errors
@@ -169,10 +170,28 @@ class SessionServer(Spawner):
         """
         if name not in self.engine_classes:
             raise EngineError(f"this Hub has no engine {name!r}", reason="no-engine")
+        return self._make_engine(name, self._shared)
+
+    def _make_engine(self, name: str, shared: MutableMapping[str, Any]) -> Engine:
         cls = self.engine_classes[name]
         cls = import_item(cls) if isinstance(cls, str) else cls
-        engine: Engine = cls(self._shared, parent=self)
+        engine: Engine = cls(shared, parent=self)
         return engine
+
+    @classmethod
+    def configurables(cls, config: Config) -> list[Configurable]:
+        """Return the objects with the settings that the Hub reports: one server, and its engines.
+
+        An engine that cannot be imported or has an invalid setting is left out.
+        """
+        server = cls(config=config)
+        found: list[Configurable] = [server]
+        for name in server.engine_classes:
+            try:
+                found.append(server._make_engine(name, {}))
+            except (ImportError, TraitError) as error:
+                server.log.warning("the settings of engine %s are not reported: %s", name, error)
+        return found
 
     def own_command(self) -> list[str]:
         """Return the command in the Hub's configuration; empty if it is JupyterHub's default."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,12 +36,13 @@ SIGN_OFF_TIMEOUT_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The agent's id, resource group, architecture and capacity."""
+    """The agent's id, resource group, architecture, capacity, and settings to report."""
 
     agent_id: str
     resource_group: str
     architecture: str
     slots: ResourceSlots
+    settings: Sequence[Mapping[str, Any]] = ()
 
 
 class Agent:
@@ -80,6 +81,8 @@ class Agent:
         self._interval_seconds = DEFAULT_HEARTBEAT_SECONDS
         self._heartbeat_lock = asyncio.Lock()
         self._is_registered = asyncio.Event()
+        # Whether the manager has this agent's settings.
+        self._has_reported_settings = False
         # Cached slow facts: time of the last reading, machine facts, digests of images by name.
         self._slow_facts_cache: tuple[float, Mapping[str, Any], Mapping[str, str]] | None = None
 
@@ -125,7 +128,12 @@ class Agent:
             If the manager is unavailable or rejects the heartbeat.
         """
         async with self._heartbeat_lock:
-            response = await self._link.heartbeat(await self._heartbeat_content())
+            content = await self._heartbeat_content()
+            if not self._has_reported_settings:
+                content["settings"] = list(self._identity.settings)
+            response = await self._link.heartbeat(content)
+            # An agent that was deleted in the meantime is new again.
+            self._has_reported_settings = "settings" in content or not response.get("is_new")
             self._engine.allow_url(str(response.get("hub_api_url") or ""))
             interval = response.get("interval_seconds")
             self._interval_seconds = float(interval or DEFAULT_HEARTBEAT_SECONDS)

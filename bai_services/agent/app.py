@@ -21,8 +21,10 @@ from bai_services.client import Token
 from bai_services.core.cluster.egress import Policy, Target, parse_targets
 from bai_services.core.cluster.model import check_agent_id
 from bai_services.core.errors import BaiError, InvalidRequest
+from bai_services.core.operations.component_settings import ReportedSetting
 from bai_services.core.resources import CPU, MEM, ResourceSlots, parse_amount
 from bai_services.service_client import ServiceClient
+from bai_services.trait_settings import as_json, settings_of
 
 from .agent import Agent, Identity
 from .devices.base import DeviceKind
@@ -297,6 +299,7 @@ class AgentApp(Application):
             resource_group=self.resource_group,
             architecture=platform.machine(),
             slots=self._slots(),
+            settings=as_json(self.settings()),
         )
         folders = Folders(Path(self.home), engine_binds_subpaths=self.engine == "process")
         engine = self._make_engine(folders)
@@ -311,6 +314,11 @@ class AgentApp(Application):
             load = MachineLoad(Path(self.home))
             agent = Agent(identity, link, engine, devices, folders, grants, watchdog, disk, load)
             await agent.run(stop)
+
+    def settings(self) -> list[ReportedSetting]:
+        """Return the settings of this agent, without secrets."""
+        parts = [self, *(cls(parent=self) for cls in self.classes)]
+        return settings_of(parts, from_environment(os.environ))
 
     def device_kinds(self) -> list[DeviceKind]:
         """Return the device kinds that the agent searches this machine for; blocking.

@@ -24,7 +24,7 @@ from .base import APIHandler
 from .cluster import agents, devices, image_pulls, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .notifications import notifications, webhooks
-from .operations import announcements, configuration, maintenances, system
+from .operations import announcements, component_settings, configuration, maintenances, system
 from .scheduling import counter_audit, preemptions, reservations
 from .sessions import (
     idle_checkers,
@@ -68,6 +68,7 @@ ROUTES: list[Route] = [
     *maintenances.ROUTES,
     *reservations.ROUTES,
     *configuration.ROUTES,
+    *component_settings.ROUTES,
     *system.ROUTES,
     *vfolders.ROUTES,
     *files.ROUTES,

@@ -16,8 +16,25 @@ def test_command_line_overrides_environment(
     monkeypatch.setenv("DOCKER_HOST", "unix:///x.sock")
     monkeypatch.delenv("BAI_AGENT_ENGINE", raising=False)
     monkeypatch.delenv("BAI_AGENT_DOCKER_HOST", raising=False)
+    monkeypatch.setenv("BAI_AGENT_TOKEN_FILE", "/secret/place")
+    monkeypatch.setenv("BAI_MANAGER_URL", "http://hub:geheim@127.0.0.1:1/services/bai")
     app = AgentApp()
-    app.initialize(["--id=from-line"])
+    app.initialize(["--id=from-line", "--AgentApp.masked_devices=a", "--AgentApp.masked_devices=b"])
     assert (app.engine, app.simulated_gpus, app.agent_id) == ("docker", 5, "from-line")
     settings = DockerSettings(parent=app)
     assert (settings.host, settings.hub_endpoint()) == ("unix:///x.sock", "unix:///x.sock")
+    reported = {each.name: each for each in app.settings()}
+    shown = {name: (each.value, each.default, each.origin) for name, each in reported.items()}
+    assert shown["AgentApp.engine"] == ("docker", "process", "environment")
+    assert shown["AgentApp.agent_id"] == ("from-line", "", "file")
+    assert shown["AgentApp.masked_devices"] == ('["a", "b"]', "[]", "file")
+    assert shown["AgentApp.simulated_gpus"] == ("5", "", "environment")
+    assert shown["AgentApp.stop_grace_seconds"] == ("5", "5", "default")
+    assert shown["AgentApp.token_file"] == (None, None, "environment")
+    assert shown["AgentApp.manager_url"][0] == "http://…@127.0.0.1:1/services/bai"
+    assert shown["DockerSettings.host"] == (
+        "unix:///x.sock",
+        "unix:///var/run/docker.sock",
+        "environment",
+    )
+    assert {"DiskSettings.limit", "SharingSettings.mps_share"} < shown.keys()

@@ -84,6 +84,12 @@ TABLE = [
         {"value": "20"},
     ),
     Row("DELETE /configuration/BAI_TRASH_DAYS", "ok 403 403 403 403 403 403 403 403"),
+    Row("GET /component-settings", "ok 403 403 403 403 403 ok 403 403"),
+    Row(
+        "PUT /component-settings/hub",
+        "403 403 403 403 403 403 403 ok 403",
+        {"settings": [{"name": "a", "value": "b", "default": "", "origin": "file"}]},
+    ),
     Row("GET /counter-audit", "ok 403 403 403 403 403 ok 403 403"),
     Row("GET /mail", "ok 403 403 403 403 403 403 ok 403"),
     # Conflict: no mail server is configured.

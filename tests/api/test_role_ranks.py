@@ -101,6 +101,7 @@ UNOWNED_RESOURCES = (
     "reservations",
     "system",
     "configuration",
+    "component-settings",
     "session-logs",
     "drain",
     "domains",

@@ -24,6 +24,23 @@ async def test_setting_is_set_and_unset(bai: Bai) -> None:
     assert "BAI_KEY_FILE" in (await bai("admin", "config", "list", by="monitor")).stdout
 
 
+async def test_settings_of_hub_and_agents_are_listed(api: Api, bai: Bai) -> None:
+    settings = [
+        {"name": "SessionServer.start_timeout", "value": "99", "default": "780", "origin": "file"},
+        {"name": "SessionServer.hub_token_file", "origin": "environment"},
+        {"name": "DockerEngine.threads", "value": "32", "default": "32", "origin": "default"},
+    ]
+    await api.hub.put("/component-settings/hub", {"settings": settings})
+    listed = await bai("admin", "config", "reported", "--configured", by="monitor")
+    assert [line.split() for line in listed.stdout.splitlines()[1:3]] == [
+        ["hub", "SessionServer.hub_token_file", "-", "-", "environment"],
+        ["hub", "SessionServer.start_timeout", "99", "780", "file"],
+    ]
+    assert "threads" not in listed.stdout
+    none = await bai("admin", "config", "reported", "--component", "a-1", "--json", by="admin")
+    assert none.document["items"] == []
+
+
 async def test_search_in_the_logs_of_ended_sessions(api: Api, bai: Bai) -> None:
     user = await api.client("user")
     made = await user.post("/sessions", {"name": "my-lab", "resources": {"cpu": 1, "mem": "1g"}})

@@ -286,6 +286,8 @@ NOT_FROM_USERS = {
     # Ids, and names of existing users and folders, which were checked when they were created.
     "accounts.user_purges.anonymous_name",
     "accounts.user_purges.name_after_transfer",
+    "operations.component_settings.reported",
+    "operations.component_settings.setting_text",
     "operations.configuration.configured",
     "scheduling.elastic.within_quotas",
     "scheduling.preemption.texts.preemption_text",

@@ -20,6 +20,7 @@ from bai_services.manager.cluster.agents import AgentHeartbeat, NewDevice
 
 from ..base import APIHandler, operation
 from ..fields import Body, NameText, ResponseModel, ShortText, SlotsInput, SlotsOutput
+from ..operations.component_settings import ReportedSettings
 from .devices import Device
 
 _TAG = "agents"
@@ -126,6 +127,8 @@ class Heartbeat(_AgentBody):
     images: Annotated[list[ShortText], Field(max_length=10_000)] = []
     # The agent is shutting down normally.
     is_leaving: bool = False
+    # null: as in an earlier heartbeat.
+    settings: ReportedSettings | None = None
 
     def to_heartbeat(self) -> AgentHeartbeat:
         """Return the heartbeat as the manager's data class.
@@ -146,6 +149,9 @@ class Heartbeat(_AgentBody):
             slots=ResourceSlots.parse(self.slots),
             devices=[device.to_device() for device in self.devices],
             is_leaving=self.is_leaving,
+            settings=None
+            if self.settings is None
+            else [each.to_record() for each in self.settings],
         )
 
 
@@ -153,12 +159,13 @@ class HeartbeatResponse(ResponseModel):
     """The agent counts as lost ``deadline_seconds`` after its last heartbeat.
 
     ``hub_api_url``: URL of the Hub's API for sessions; agents that restrict the network of sessions
-    must allow it.
+    must allow it. ``is_new``: the agent was unknown; its next heartbeat contains its settings.
     """
 
     deadline_seconds: int
     interval_seconds: int
     hub_api_url: str
+    is_new: bool
 
 
 class WorkReport(_AgentBody):

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.notifications import records
+from bai_services.core.notifications.catalogue import EventName
 
 from ..base import APIHandler, operation
 from ..fields import Body, CodedText, NameText, ResponseModel
@@ -35,7 +36,7 @@ class Notification(ResponseModel):
 class NotificationEvent(ResponseModel):
     """``is_urgent``: quiet hours and digests do not delay it. ``channels``: the caller's choice."""
 
-    name: str
+    name: EventName
     is_urgent: bool
     is_for_administrators: bool
     default_channels: list[str]

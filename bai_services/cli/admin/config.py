@@ -1,4 +1,4 @@
-"""`bai admin config`: settings of the manager."""
+"""`bai admin config`: settings of the manager, the Hub and agents."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from .. import output
 from ..command import Connection, connected, example, json_option, page_options, page_query, segment
 
 COLUMNS = ("name", "value", "default", "origin", "stored", "needs_restart")
+REPORTED_COLUMNS = ("component", "name", "value", "default", "origin")
 
 
 @click.group()
 def config() -> None:
-    """List the settings of the manager, and set some of them in the database."""
+    """List the settings of the manager, the Hub and agents; set some in the database."""
 
 
 @config.command(
@@ -72,3 +73,37 @@ async def unset(connection: Connection, name: str, *, as_json: bool) -> None:
     """
     await connection.client.delete(f"/configuration/{segment(name)}")
     output.print_done(f"{name} is not set in the database", {"name": name}, as_json=as_json)
+
+
+@config.command(
+    epilog=example(
+        "bai admin config reported", "bai admin config reported --component hub --configured"
+    )
+)
+@click.option("--component", metavar="NAME", help="Only of this agent, or `hub`.")
+@click.option("--configured", is_flag=True, help="Only settings that differ from the default.")
+@page_options
+@json_option
+@connected
+async def reported(
+    connection: Connection,
+    *,
+    component: str | None,
+    configured: bool,
+    sort: str | None,
+    limit: int,
+    offset: int,
+    as_json: bool,
+) -> None:
+    """List the settings in force in the Hub and in agents, as they report them at their start.
+
+    They can only be changed in the configuration of the Hub or agent. Values of secrets are not
+    shown.
+    """
+    query: dict[str, Any] = page_query(sort, limit, offset)
+    if component is not None:
+        query["component"] = component
+    if configured:
+        query["origin__ne"] = "default"
+    page = await connection.client.get("/component-settings", **query)
+    output.print_page(page, REPORTED_COLUMNS, as_json=as_json, empty="no reported settings")

@@ -213,6 +213,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "reservation.cancel": _OWN_WRITES,
     "configuration.read": _reaches(R.NONE, R.NONE, R.ALL),
     "configuration.write": _SUPERADMIN,
+    "configuration.report": _HUB,
     "system.read": _reaches(R.NONE, R.NONE, R.ALL),
     "metrics.read": {**_reaches(R.NONE, R.NONE, R.ALL), Role.SCRAPER: R.ALL},
     "counter-audit.read": _reaches(R.NONE, R.NONE, R.ALL),

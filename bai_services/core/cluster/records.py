@@ -138,6 +138,7 @@ class HeartbeatResponse:
     deadline_seconds: int
     interval_seconds: int
     hub_api_url: str
+    is_new: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

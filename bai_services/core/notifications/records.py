@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from .catalogue import EventName
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
@@ -26,7 +28,7 @@ class Notification:
 class NotificationEvent:
     """An event of the catalogue; ``channels`` are those of the caller."""
 
-    name: str
+    name: EventName
     is_urgent: bool
     is_for_administrators: bool
     default_channels: Sequence[str]

@@ -17,11 +17,13 @@ from bai_services.core.cluster.records import AgentFields
 from bai_services.core.counts import counted
 from bai_services.core.errors import InUse, NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.operations.component_settings import ComponentKind, ReportedSetting
 from bai_services.core.sessions.lifecycle import OCCUPYING, SessionType
 
 from ..audit import record
 from ..database import Database
 from ..listing import Listing
+from ..operations.component_settings import remove_settings, replace_settings
 from ..records import records
 from ..tables.cluster import agent_slots, agents, devices, resource_groups
 from ..tables.sessions import allocations, kernels, sessions
@@ -59,6 +61,8 @@ class AgentHeartbeat:
     slots: Mapping[str, int]
     devices: Sequence[NewDevice] = ()
     is_leaving: bool = False
+    # None: unchanged since the last heartbeat.
+    settings: Sequence[ReportedSetting] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,8 @@ class AgentStore:
                 await tx.execute(agents.update().where(agents.c.id == agent_id).values(values))
             grown = await write_slots(tx, agent_id, beat.slots)
             device_changes = await write_devices(tx, agent_id, beat.devices)
+            if beat.settings is not None:
+                await replace_settings(tx, ComponentKind.AGENT, agent_id, beat.settings)
         return _heartbeat_result(known, status, grown, device_changes)
 
     async def mark_lost(self, before: datetime, at: datetime) -> list[str]:
@@ -256,6 +262,7 @@ class AgentStore:
                 )
             for table in (agent_slots, devices):
                 await tx.execute(table.delete().where(table.c.agent_id == agent_id))
+            await remove_settings(tx, ComponentKind.AGENT, agent_id)
             await tx.execute(agents.delete().where(agents.c.id == agent_id))
             await record(tx, audit)
 

@@ -66,3 +66,17 @@ maintenances = sa.Table(
     sa.Column("ends_at", UtcDateTime),
     sa.Column("author", sa.String(64), nullable=False),
 )
+
+# Settings in force in the Hub and in agents, as they have reported them.
+component_settings = sa.Table(
+    "component_settings",
+    metadata,
+    # hub or agent; ``component`` is ``hub`` or the id of the agent.
+    sa.Column("kind", sa.String(16), primary_key=True),
+    sa.Column("component", sa.String(64), primary_key=True),
+    sa.Column("name", sa.String(64), primary_key=True),
+    # NULL: a secret.
+    sa.Column("value", sa.String(500)),
+    sa.Column("default", sa.String(500)),
+    sa.Column("origin", sa.String(16), nullable=False),
+)

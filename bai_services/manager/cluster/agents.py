@@ -135,6 +135,7 @@ class Agents:
             deadline_seconds=self._settings.heartbeat_deadline_seconds,
             interval_seconds=self._settings.heartbeat_interval_seconds,
             hub_api_url=self._settings.hub_api_url,
+            is_new=result.is_new,
         )
 
     async def work(

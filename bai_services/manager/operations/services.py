@@ -8,6 +8,7 @@ from ..accounts.services import AccountServices
 from ..context import ManagerContext
 from ..settings import Settings
 from .announcements import Announcements
+from .component_settings import ComponentSettings
 from .configuration import Configuration
 from .maintenances import Maintenances
 
@@ -19,6 +20,7 @@ class OperationServices:
     announcements: Announcements
     maintenances: Maintenances
     configuration: Configuration
+    component_settings: ComponentSettings
 
 
 def operation_services(
@@ -29,4 +31,5 @@ def operation_services(
         announcements=Announcements(context, accounts.domains, accounts.projects),
         maintenances=Maintenances(context),
         configuration=Configuration(context, settings),
+        component_settings=ComponentSettings(context),
     )

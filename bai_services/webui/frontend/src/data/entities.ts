@@ -18,6 +18,7 @@ export type EntityPath =
   | '/project-policies'
   | '/presets'
   | '/images'
+  | '/component-settings'
   | '/image-pulls'
   | '/resource-groups'
   | '/agents'

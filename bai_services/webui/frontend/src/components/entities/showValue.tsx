@@ -3,10 +3,10 @@ import { formatBytes } from '../bytes';
 import { PERSONAL, personal } from '../personal';
 import { formatTime } from '../time';
 import { SlotTags } from '../SlotTags';
-import { Tag } from '../Tag';
 import type { Item } from '../../data/entities';
 import type { Column } from './entity';
 import { UserText } from '../UserText';
+import { Words } from './Words';
 
 const TIME = /(^|_)(at|used|until)$/;
 
@@ -61,20 +61,3 @@ const choiceText = (area: string, { key }: Column, value: string) => {
 };
 
 const partText = (part: unknown) => (Array.isArray(part) ? part.join(', ') : JSON.stringify(part));
-
-function Words({ words }: { words: unknown[] }) {
-  const texts = words.map(word =>
-    typeof word === 'object' && word !== null && 'name' in word ? String(word.name) : String(word)
-  );
-  return texts.length === 0 ? (
-    '–'
-  ) : (
-    <div className="bai-tags bai-words">
-      {texts.map(text => (
-        <Tag key={text}>
-          <UserText text={text} />
-        </Tag>
-      ))}
-    </div>
-  );
-}

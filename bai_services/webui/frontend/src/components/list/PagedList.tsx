@@ -10,6 +10,21 @@ export const PAGE_SIZE = 20;
 /** The limit and offset of a page; the first page has the number 1. */
 export const rangeOf = (page: number) => ({ limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE });
 
+/** Go to the last page after the last item of the page `page` was removed. */
+export function useExistingPage(
+  page: number,
+  total: number | undefined,
+  onPage: (page: number) => void
+) {
+  const last = Math.max(1, Math.ceil((total ?? 0) / PAGE_SIZE));
+  const isGone = total !== undefined && page > last;
+  useEffect(() => {
+    if (isGone) {
+      onPage(last);
+    }
+  }, [isGone, last, onPage]);
+}
+
 interface PagedListProps<T> {
   /** The query for the items of the page `page`. */
   query: UseQueryResult<{ items: T[]; total: number }>;
@@ -23,14 +38,7 @@ interface PagedListProps<T> {
 export function PagedList<T>({ query, page, onPage, ...list }: PagedListProps<T>) {
   const { t } = useTranslation();
   const { data, error, isPending, refetch } = query;
-  const last = Math.max(1, Math.ceil((data?.total ?? 0) / PAGE_SIZE));
-  const isGone = data !== undefined && page > last;
-  useEffect(() => {
-    // The last item of the last page was removed.
-    if (isGone) {
-      onPage(last);
-    }
-  }, [isGone, last, onPage]);
+  useExistingPage(page, data?.total, onPage);
   const notice = error && (
     <div style={{ marginBlockStart: 12 }}>
       <ErrorNotice error={error} onRetry={() => void refetch()} />

@@ -3,23 +3,25 @@ import { allItems } from '../allItems';
 import { api, unwrap } from '../client';
 import { queries } from '../queries';
 
+const ACTIVE = { is_active: 'true', sort: 'name' };
+
 const refresh = () => queries.invalidateQueries({ queryKey: ['entities'] });
 
-/** All images by name, for a selection. */
+/** The active images by name, for a selection: sessions can use no others. */
 export const imageNamesQuery = queryOptions({
   queryKey: ['entities', '/images', 'names'],
   queryFn: ({ signal }) =>
     allItems(page =>
-      unwrap(api.GET('/images', { signal, params: { query: { ...page, sort: 'name' } } }))
+      unwrap(api.GET('/images', { signal, params: { query: { ...page, ...ACTIVE } } }))
     )
 });
 
-/** All resource groups by name, for a selection. */
+/** The active resource groups by name, for a selection. */
 export const groupNamesQuery = queryOptions({
   queryKey: ['entities', '/resource-groups', 'names'],
   queryFn: ({ signal }) =>
     allItems(page =>
-      unwrap(api.GET('/resource-groups', { signal, params: { query: { ...page, sort: 'name' } } }))
+      unwrap(api.GET('/resource-groups', { signal, params: { query: { ...page, ...ACTIVE } } }))
     )
 });
 

@@ -1,19 +1,20 @@
-import { queryOptions } from '@tanstack/react-query';
+import { keepPreviousData, queryOptions } from '@tanstack/react-query';
 import { api, unwrap, type Schemas } from '../client';
 
 export type ProjectBudget = Schemas['ProjectBudget'];
 
 const REFRESH_MILLIS = 60_000;
-const MAX_SHOWN = 20;
 
-/** The budgets of the projects that the user may see. */
-export const budgetsQuery = queryOptions({
-  queryKey: ['entities', '/budgets', 'shown'],
-  queryFn: ({ signal }) =>
-    unwrap(api.GET('/budgets', { signal, params: { query: { limit: MAX_SHOWN } } })),
-  staleTime: REFRESH_MILLIS,
-  refetchInterval: REFRESH_MILLIS
-});
+/** One page of the budgets of the projects that the user may see. */
+export const budgetsQuery = (page: { limit: number; offset: number }) =>
+  queryOptions({
+    queryKey: ['entities', '/budgets', 'shown', page],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/budgets', { signal, params: { query: { ...page, sort: 'project' } } })),
+    staleTime: REFRESH_MILLIS,
+    refetchInterval: REFRESH_MILLIS,
+    placeholderData: keepPreviousData
+  });
 
 /** An amount with at most two decimal places and the currency, for example "12.5 EUR". */
 export const money = (amount: number, currency: string, language: string) =>

@@ -1,9 +1,12 @@
 import { activationViews, BY_FLAG, type Entity } from '../../components/entities/entity';
 import { EntityPage } from '../../components/entities/EntityPage';
+import { Words } from '../../components/entities/Words';
 import { useQuery } from '@tanstack/react-query';
 import { meQuery } from '../../data/accounts/me';
+import type { Item } from '../../data/entities';
 import { Links } from './Links';
 import { PreemptionOptions } from './PreemptionOptions';
+import { optionTexts } from './schedulerOptions';
 
 const RESOURCE_GROUPS: Entity = {
   name: 'resource-groups',
@@ -18,7 +21,10 @@ const RESOURCE_GROUPS: Entity = {
     { key: 'is_public', isSortable: true },
     { key: 'engine', isSortable: true },
     { key: 'scheduler', isSortable: true },
-    { key: 'scheduler_opts' },
+    {
+      key: 'scheduler_opts',
+      render: group => <Words words={optionTexts(group['scheduler_opts'] as Item)} />
+    },
     { key: 'allowed_session_types' },
     { key: 'total_resource_slots', isOptional: true },
     { key: 'max_concurrent_sessions', isSortable: true, isOptional: true },

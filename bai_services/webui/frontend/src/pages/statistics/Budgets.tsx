@@ -1,7 +1,9 @@
-import { Card, Flex, Progress, Typography } from 'antd';
+import { useState } from 'react';
+import { Card, Flex, Pagination, Progress, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { PAGE_SIZE, rangeOf, useExistingPage } from '../../components/list/PagedList';
 import { Tag } from '../../components/Tag';
 import { formatTime } from '../../components/time';
 import { UserText } from '../../components/UserText';
@@ -10,11 +12,13 @@ import { budgetsQuery, money, type ProjectBudget } from '../../data/usage/budget
 /** The spent part of each project budget; renders nothing if there are no budgets. */
 export function Budgets() {
   const { t } = useTranslation();
-  const { data, error, refetch } = useQuery(budgetsQuery);
+  const [page, setPage] = useState(1);
+  const { data, error, refetch } = useQuery(budgetsQuery(rangeOf(page)));
+  useExistingPage(page, data?.total, setPage);
   if (error) {
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
-  if (!data || data.items.length === 0) {
+  if (!data || data.total === 0) {
     return null;
   }
   return (
@@ -27,6 +31,16 @@ export function Budgets() {
           <BudgetCard key={budget.project_id} budget={budget} />
         ))}
       </Flex>
+      <Pagination
+        size="small"
+        current={page}
+        pageSize={PAGE_SIZE}
+        total={data.total}
+        onChange={setPage}
+        showSizeChanger={false}
+        hideOnSinglePage
+        style={{ marginTop: 8 }}
+      />
     </section>
   );
 }

@@ -8,6 +8,7 @@ import { Forbidden } from '../../components/Forbidden';
 import { ScrollArea } from '../../components/ScrollArea';
 import { pagesFor } from '../../app/pages';
 import { meQuery } from '../../data/accounts/me';
+import { ComponentSettings } from './ComponentSettings';
 import { Settings } from './Settings';
 import { systemQuery, type Package, type SystemInfo } from '../../data/system';
 
@@ -71,6 +72,7 @@ function Facts({ system }: { system: SystemInfo }) {
         }))}
       />
       <Settings />
+      <ComponentSettings />
       <Packages title={t('system.packages')} packages={system.packages} />
       <Packages title={t('system.bundled')} packages={system.bundled} />
     </>

@@ -8,23 +8,19 @@ const isResizable = (slot: string) => slot === 'cpu' || slot === 'mem' || slot.e
 /** Change the cpu, memory and device shares of a running session. */
 export function ResizeDialog({ session, onClose }: { session: Session; onClose: () => void }) {
   const { t } = useTranslation();
-  const [form] = Form.useForm<{ resources: Record<string, string> }>();
+  const [form] = Form.useForm<Record<string, string>>();
   const change = useChangeSession(session.id);
   const sizes = Object.entries(session.requested).filter(([slot]) => isResizable(slot));
-  // A dot in the name of a form field would be a path.
-  const submit = ({ resources }: { resources: Record<string, string> }) => {
+  const submit = (amounts: Record<string, string>) => {
     const changed = sizes
-      .map(([slot, amount], index) => [slot, resources[String(index)] ?? '', amount] as const)
-      .filter(([, text, amount]) => text.trim() !== '' && text.trim() !== amount)
-      .map(([slot, text]) => [slot, text.trim()]);
+      .map(([slot, amount]) => [slot, (amounts[slot] ?? '').trim(), amount] as const)
+      .filter(([, text, amount]) => text !== '' && text !== amount)
+      .map(([slot, text]) => [slot, text] as const);
     if (changed.length === 0) {
       onClose();
       return;
     }
-    change.mutate(
-      { kind: 'size', resources: Object.fromEntries(changed) as Record<string, string> },
-      { onSuccess: onClose }
-    );
+    change.mutate({ kind: 'size', resources: Object.fromEntries(changed) }, { onSuccess: onClose });
   };
   return (
     <Modal
@@ -48,16 +44,10 @@ export function ResizeDialog({ session, onClose }: { session: Session; onClose: 
         form={form}
         layout="vertical"
         onFinish={submit}
-        initialValues={{
-          resources: Object.fromEntries(sizes.map(([, amount], index) => [String(index), amount]))
-        }}
+        initialValues={Object.fromEntries(sizes)}
       >
         {sizes.map(([slot], index) => (
-          <Form.Item
-            key={slot}
-            name={['resources', String(index)]}
-            label={t(`launcher.slot-${slot}`, slot)}
-          >
+          <Form.Item key={slot} name={slot} label={t(`launcher.slot-${slot}`, slot)}>
             <Input autoFocus={index === 0} autoComplete="off" />
           </Form.Item>
         ))}

@@ -1,0 +1,73 @@
+# ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
+"""Preemption: the settings of a resource group in its drawer, and the list of preemptions."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.e2e.sessions import JSON, checked, stop, wait_for
+from tests.hub import RunningHub
+
+from .conftest import Opener
+from .entities_page import Entities
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+GROUP = "/resource-groups/default"
+
+
+@pytest.fixture
+def admin(hub: RunningHub) -> Iterator[httpx.Client]:
+    with hub.rest("admin") as client:
+        options = checked(client.get(GROUP), 200)["scheduler_opts"]
+        yield client
+        checked(client.patch(GROUP, json={"scheduler_opts": options}), 200)
+
+
+def batch_session(rest: httpx.Client, name: str, priority: int, shares: str) -> JSON:
+    body = {
+        "name": name,
+        "project": "default",
+        "type": "batch",
+        "startup_command": "sleep 600",
+        "priority": priority,
+        "resources": {"cuda.shares": shares},
+    }
+    return dict(checked(rest.post("/sessions", json=body), 201))
+
+
+async def test_preemption_is_switched_on_and_its_preemptions_are_listed(
+    hub: RunningHub, opened: Opener[Entities], admin: httpx.Client
+) -> None:
+    ui = await opened(Entities, "admin", "/resource-groups")
+    await ui.show("default")
+    settings = ui.drawer.get_by_role("region", name="Preemption")
+    await settings.get_by_role("button", name="Change preemption").click()
+    await settings.get_by_label("Stop sessions for sessions of higher priority").click()
+    await ui.choose("Whose sessions", "of the same user")
+    await ui.choose("Then", "ends")
+    await settings.get_by_label("Time between warning and stop").fill("1s")
+    await settings.get_by_role("button", name="Save").click()
+    await settings.get_by_text("of the same user").wait_for()
+    await ui.drawer.get_by_text("Preemption: on", exact=True).wait_for()
+    stored = checked(admin.get(GROUP), 200)["scheduler_opts"]["preemption"]
+    assert (stored["enabled"], stored["victim_scope"], stored["grace"]) == (True, "user", 1)
+
+    low, high = (f"{name}-{secrets.token_hex(3)}" for name in ("low", "high"))
+    with hub.rest("user2") as rest:
+        shares = rest.get("/sessions/options").json()["limits"]["cuda.shares"]["now"]
+        victim = batch_session(rest, low, 1, shares)
+        wait_for(rest, victim["id"], "RUNNING")
+        urgent = batch_session(rest, high, 10, shares)
+        wait_for(rest, urgent["id"], "RUNNING")
+        stop(rest, urgent["id"])
+        assert wait_for(rest, victim["id"], "TERMINATED")
+    await ui.open("/scheduler?view=preemptions")
+    row = ui.page.get_by_role("row").filter(has=ui.page.get_by_role("link", name=high))
+    await row.get_by_role("link", name=low).wait_for()
+    await row.get_by_text("priority", exact=True).wait_for()
+    await row.get_by_text("started", exact=True).wait_for()
