@@ -21,6 +21,8 @@ from .world import NOW, World, make_world
 
 TOKEN = 1
 SESSIONS = 5
+# What the jobs of all tests import, so that a process does not import it again.
+PRELOADED = ("pytest", "bai_services.manager.manager")
 
 WriteJob = Callable[[World, Sequence[Decision]], Coroutine[Any, Any, None]]
 
@@ -78,7 +80,7 @@ def kill_everywhere(
     """
     # A fork server imports the modules only once. A new interpreter per run would take seconds.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, *PRELOADED])
     for kill_at in range(1, 100):
         process = context.Process(target=_run, args=(job, url, decisions, kill_at))
         process.start()
