@@ -71,7 +71,10 @@ class Processes:
         return list(trees.values())
 
     def usage(self, tree: ProcessTree) -> dict[str, Any]:
-        """Return a kernel's current usage; ``cpu_cores`` is the mean since the previous call."""
+        """Return a kernel's current usage; ``cpu_cores`` is the mean since the previous call.
+
+        Values that are unknown are missing: 0 would count as idle.
+        """
         totals: dict[str, float] = defaultdict(float)
         for pid in tree.pids:
             for name, value in _usage_of(pid).items():
@@ -79,19 +82,19 @@ class Processes:
         now, cpu_seconds = time.monotonic(), totals["cpu_seconds"]
         before = self._cpu.get(tree.kernel_id)
         self._cpu[tree.kernel_id] = (now, cpu_seconds)
-        cores = 0.0
-        if before is not None and now > before[0]:
-            # The CPU seconds of an ended process are lost, so the sum can decrease.
-            cores = max(0.0, (cpu_seconds - before[1]) / (now - before[0]))
-        return {
+        usage: dict[str, Any] = {
             "cpu_seconds": round(cpu_seconds, 2),
-            "cpu_cores": round(cores, 3),
             "mem_bytes": int(totals["mem_bytes"]),
-            "io_read_bytes": int(totals["io_read_bytes"]),
-            "io_write_bytes": int(totals["io_write_bytes"]),
             "processes": len(tree.pids),
             "threads": int(totals["threads"]),
         }
+        # The CPU seconds of an ended process without a parent in the tree are lost.
+        if before is not None and now > before[0] and cpu_seconds >= before[1]:
+            usage["cpu_cores"] = round((cpu_seconds - before[1]) / (now - before[0]), 3)
+        for name in ("io_read_bytes", "io_write_bytes"):
+            if name in totals:
+                usage[name] = int(totals[name])
+        return usage
 
     def retain(self, kernel_ids: Iterable[str]) -> None:
         """Drop the CPU samples of all other kernels."""
@@ -236,7 +239,9 @@ def _usage_of(pid: int) -> dict[str, float]:
         process = psutil.Process(pid)
         with process.oneshot():
             times = process.cpu_times()
-            usage["cpu_seconds"] = times.user + times.system
+            # A process has the CPU seconds of its children that have ended.
+            ended = times.children_user + times.children_system
+            usage["cpu_seconds"] = times.user + times.system + ended
             usage["threads"] = process.num_threads()
             usage["mem_bytes"] = process.memory_info().rss
         # PSS divides shared pages among the processes that map them; RSS counts them in each one.

@@ -17,7 +17,6 @@ def test_usage_is_read_from_statistics_without_page_cache() -> None:
     }
     assert Meter().read("c", stats) == {
         "cpu_seconds": 2.5,
-        "cpu_cores": 0.0,
         "mem_bytes": 70,
         "mem_limit_bytes": 1000,
         "net_rx_bytes": 4,
@@ -32,3 +31,16 @@ def test_memory_is_0_if_an_ended_container_has_no_memory_statistics() -> None:
     meter = Meter()
     meter.read("c", {"cpu_stats": {"cpu_usage": {"total_usage": 2_500_000_000}}})
     assert meter.read("c", {"blkio_stats": {"io_service_bytes_recursive": None}})["mem_bytes"] == 0
+
+
+def test_values_that_are_unknown_are_missing() -> None:
+    meter = Meter()
+    stats = {
+        "cpu_stats": {"cpu_usage": {"total_usage": 2_500_000_000}},
+        # Kernels that do not measure block I/O, and containers without a network.
+        "blkio_stats": {"io_service_bytes_recursive": []},
+        "networks": {},
+    }
+    first = meter.read("c", stats)
+    assert not first.keys() & {"cpu_cores", "net_rx_bytes", "io_read_bytes", "io_write_bytes"}
+    assert meter.read("c", stats)["cpu_cores"] == 0

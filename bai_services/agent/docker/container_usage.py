@@ -10,7 +10,10 @@ NANOSECONDS = 1_000_000_000
 
 
 class Meter:
-    """Computes usage from samples of Docker's statistics; ``cpu_cores`` needs two samples."""
+    """Computes usage from samples of Docker's statistics.
+
+    Values that are unknown are missing: 0 would count as idle. ``cpu_cores`` needs two samples.
+    """
 
     def __init__(self) -> None:
         self._cpu: dict[str, tuple[float, float]] = {}
@@ -21,22 +24,23 @@ class Meter:
         now = time.monotonic()
         before = self._cpu.get(container_id)
         self._cpu[container_id] = (now, cpu_seconds)
-        cores = 0.0
-        if before is not None and now > before[0]:
-            cores = max(0.0, (cpu_seconds - before[1]) / (now - before[0]))
+        usage: dict[str, Any] = {"cpu_seconds": round(cpu_seconds, 2)}
+        if before is not None and now > before[0] and cpu_seconds >= before[1]:
+            usage["cpu_cores"] = round((cpu_seconds - before[1]) / (now - before[0]), 3)
         memory = stats.get("memory_stats") or {}
-        networks = (stats.get("networks") or {}).values()
-        return {
-            "cpu_seconds": round(cpu_seconds, 2),
-            "cpu_cores": round(cores, 3),
+        usage |= {
             "mem_bytes": memory_bytes(stats),
             "mem_limit_bytes": int(memory.get("limit") or 0),
-            "net_rx_bytes": sum(int(n.get("rx_bytes") or 0) for n in networks),
-            "net_tx_bytes": sum(int(n.get("tx_bytes") or 0) for n in networks),
-            "io_read_bytes": _blocks(stats, "read"),
-            "io_write_bytes": _blocks(stats, "write"),
             "processes": int(_number(stats, "pids_stats", "current")),
         }
+        if networks := stats.get("networks"):
+            for name in ("rx_bytes", "tx_bytes"):
+                usage[f"net_{name}"] = sum(int(n.get(name) or 0) for n in networks.values())
+        # Some kernels do not measure this; then the list is empty, as before the first access.
+        if entries := (stats.get("blkio_stats") or {}).get("io_service_bytes_recursive"):
+            for name in ("read", "write"):
+                usage[f"io_{name}_bytes"] = _blocks(entries, name)
+        return usage
 
     def retain(self, container_ids: Iterable[str]) -> None:
         """Drop the samples of all other containers."""
@@ -53,8 +57,7 @@ def memory_bytes(stats: Mapping[str, Any]) -> int:
     return max(0, used - cache) if cache < used else used
 
 
-def _blocks(stats: Mapping[str, Any], operation: str) -> int:
-    entries = (stats.get("blkio_stats") or {}).get("io_service_bytes_recursive") or ()
+def _blocks(entries: Iterable[Mapping[str, Any]], operation: str) -> int:
     return sum(int(e["value"]) for e in entries if str(e.get("op")).lower() == operation)
 
 

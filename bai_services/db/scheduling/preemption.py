@@ -15,7 +15,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.notifications.events import Event
 from bai_services.core.scheduling.placement import Placement
 from bai_services.core.scheduling.preemption.options import PreemptionMode, PreemptionOptions
 from bai_services.core.scheduling.preemption.plan import Preemption
@@ -31,7 +30,6 @@ from ..accounts.owner_visibility import is_owner_visible
 from ..audit import record
 from ..database import Database
 from ..listing import Listing
-from ..notifications.events import raise_events
 from ..tables.accounts import users
 from ..tables.cluster import resource_groups
 from ..tables.preemption import preemption_plans, preemption_victims
@@ -163,22 +161,6 @@ class PreemptionStore:
             )
             for row in rows
         ]
-
-    async def mark_stopped(
-        self, plan_id: str, session_id: str, at: datetime, notice: Event
-    ) -> None:
-        """Record that a victim is being stopped, and notify its owner."""
-        async with self._db.write() as tx:
-            await raise_events(tx, [notice])
-            await tx.execute(
-                sa.update(preemption_victims)
-                .where(
-                    _victims.plan_id == plan_id,
-                    _victims.session_id == session_id,
-                    _victims.stopped_at.is_(None),
-                )
-                .values(stopped_at=at)
-            )
 
     async def end(
         self, outcome: PlanOutcome, at: datetime, *, plan_id: str = "", session_id: str = ""
@@ -343,16 +325,22 @@ def _is_running(victim: Any, planned_at: datetime) -> bool:
     return bool(victim.status == Status.RUNNING and victim.started_at <= planned_at)
 
 
-async def _is_possible(tx: AsyncConnection, preemption: Preemption) -> bool:
-    victims = preemption.plan.victim_ids
+async def lock_sessions(tx: AsyncConnection, ids: Sequence[str]) -> Mapping[str, Any]:
+    """Lock sessions until the end of the transaction; return status and start time by id."""
     # Lock in a fixed order, to avoid deadlocks.
     locked = await tx.execute(
-        sa.select(sessions.c.id, sessions.c.status)
-        .where(sessions.c.id.in_([preemption.session_id, *victims]))
+        sa.select(sessions.c.id, sessions.c.status, sessions.c.started_at)
+        .where(sessions.c.id.in_(list(ids)))
         .order_by(sessions.c.id)
         .with_for_update(key_share=True)
     )
-    statuses = {row.id: row.status for row in locked}
+    return {row.id: row for row in locked}
+
+
+async def _is_possible(tx: AsyncConnection, preemption: Preemption) -> bool:
+    victims = preemption.plan.victim_ids
+    locked = await lock_sessions(tx, [preemption.session_id, *victims])
+    statuses = {key: row.status for key, row in locked.items()}
     is_expected = statuses.get(preemption.session_id) == Status.PENDING and all(
         statuses.get(key) == Status.RUNNING for key in victims
     )

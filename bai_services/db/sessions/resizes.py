@@ -6,7 +6,7 @@ its agent applies the size, and what it loses is released afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.devices import Device, thousandths
 from bai_services.core.errors import Conflict, InsufficientResources
 from bai_services.core.resources import MEM, ResourceSlots, format_amount
@@ -43,6 +44,7 @@ from bai_services.core.sessions.resizing import (
 )
 from bai_services.core.sessions.rules import check_resources
 
+from ..audit import record
 from ..database import Database
 from ..scheduling import ledger
 from ..scheduling.advance_reservation_rows import read_held
@@ -86,6 +88,9 @@ class RequestedResize:
     resize: SessionResize
 
 
+AuditOf = Callable[[RequestedResize], AuditEntry]
+
+
 @dataclass(frozen=True, slots=True)
 class PendingResize:
     """The work of an agent: a kernel, the number of the resize, and the new amounts."""
@@ -105,9 +110,16 @@ class ResizeStore:
         self._db = database
 
     async def request(
-        self, session_id: str, changes: Mapping[str, int], by: str, at: datetime
+        self,
+        session_id: str,
+        changes: Mapping[str, int],
+        by: str,
+        at: datetime,
+        audit: AuditOf | None = None,
     ) -> RequestedResize:
         """Start a resize of a running session, and allocate what it gains.
+
+        ``audit`` returns the audit entry for the resize.
 
         Raises
         ------
@@ -124,7 +136,10 @@ class ResizeStore:
         """
         try:
             async with self._db.write() as tx:
-                return await _request(tx, session_id, changes, by, at)
+                requested = await _request(tx, session_id, changes, by, at)
+                if audit is not None:
+                    await record(tx, audit(requested))
+                return requested
         except ledger.LostRace as error:
             raise Conflict(
                 f"the resources have just been allocated to another session ({error}); try again",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
-from datetime import timedelta
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.listing import ListQuery, Page
@@ -14,8 +14,9 @@ from bai_services.core.scheduling.preemption.options import PreemptionMode, Pree
 from bai_services.core.scheduling.preemption.plan import Preemption
 from bai_services.core.scheduling.preemption.records import ListedPreemption, PlanOutcome
 from bai_services.core.scheduling.preemption.texts import preemption_text
-from bai_services.core.sessions.lifecycle import ENDED, Event, Status
+from bai_services.core.sessions.lifecycle import ENDED, Status
 from bai_services.db.scheduling.preemption import ActivePlan, PreemptionStore, Victim
+from bai_services.db.scheduling.preemption_stops import VictimStop, VictimStops
 from bai_services.db.sessions.rows import SessionRow
 from bai_services.db.sessions.store import SessionStore
 
@@ -44,6 +45,7 @@ class Preemptions:
     def __init__(
         self,
         store: PreemptionStore,
+        stops: VictimStops,
         sessions: SessionStore,
         lifecycle: Lifecycle,
         lease: Lease,
@@ -51,6 +53,7 @@ class Preemptions:
         clock: Clock,
     ) -> None:
         self._store = store
+        self._stops = stops
         self._sessions = sessions
         self._lifecycle = lifecycle
         self._lease = lease
@@ -146,13 +149,13 @@ class Preemptions:
     async def _continue(self, plan: ActivePlan) -> None:
         """Prepare the victims for their stop; stop them when the grace period is over."""
         seconds = (plan.stops_at - self._clock()).total_seconds()
-        for victim in plan.victims:
-            if not victim.is_running:
-                continue  # it has ended by itself, or is being stopped
-            if seconds > 0:
-                self._prepare(victim.session_id, seconds)
-            elif await self._lease.hold() is not None:
-                await self._stop_victim(plan, victim)
+        # The others have ended by themselves, or are being stopped.
+        running = {victim.session_id: victim for victim in plan.victims if victim.is_running}
+        if seconds > 0:
+            for session_id in running:
+                self._prepare(session_id, seconds)
+        elif running and (token := await self._lease.hold()) is not None:
+            await self._stop_victims(plan, running, token)
 
     def _prepare(self, session_id: str, seconds: float) -> None:
         """Begin to prepare a victim once; a manager that takes over prepares it again."""
@@ -161,35 +164,36 @@ class Preemptions:
                 prepare(self.prepare_stop, session_id, seconds), name=f"prepare-{session_id}"
             )
 
-    async def _stop_victim(self, plan: ActivePlan, victim: Victim) -> None:
-        row = await self._sessions.find(victim.session_id)
-        reason = preemption_text(victim.rule, plan.resource_group, row.priority)
-        is_requeued = plan.mode is PreemptionMode.RESCHEDULE
-        stopped = await self._lifecycle.try_apply(
-            victim.session_id,
-            Event.PREEMPTED,
-            reason,
-            expected=Status.RUNNING,
-            is_requeued_at_end=is_requeued,
-        )
-        if stopped is None:
-            return
+    async def _stop_victims(
+        self, plan: ActivePlan, victims: Mapping[str, Victim], token: int
+    ) -> None:
         now = self._clock()
-        notice = session_preempted(row.id, now, row.owner_id, row.domain or "", row.name, reason)
-        await self._store.mark_stopped(plan.id, row.id, now, notice)
-        await self._audit.add(
-            self._audit.system(
-                "session.preempt",
-                stopped.id,
-                domain=stopped.domain,
-                owner_id=stopped.owner_id,
-                name=stopped.name,
-                resource_group=plan.resource_group,
-                rule=str(victim.rule),
-                mode=str(plan.mode),
-                for_session=plan.session_id,
-            )
+        stops = {
+            row.id: self._stop_of(plan, victims[row.id], row, now)
+            for row in await self._sessions.rows(list(victims))
+        }
+        is_requeued = plan.mode is PreemptionMode.RESCHEDULE
+        moved = await self._stops.stop(plan.id, stops, now, is_requeued=is_requeued, token=token)
+        for transition in moved:
+            self._lifecycle.announce(transition, stops[transition.row.id].reason)
+
+    def _stop_of(
+        self, plan: ActivePlan, victim: Victim, row: SessionRow, at: datetime
+    ) -> VictimStop:
+        reason = preemption_text(victim.rule, plan.resource_group, row.priority)
+        entry = self._audit.system(
+            "session.preempt",
+            row.id,
+            domain=row.domain,
+            owner_id=row.owner_id,
+            name=row.name,
+            resource_group=plan.resource_group,
+            rule=str(victim.rule),
+            mode=str(plan.mode),
+            for_session=plan.session_id,
         )
+        notice = session_preempted(row.id, at, row.owner_id, row.domain or "", row.name, reason)
+        return VictimStop(reason, notice, entry)
 
     async def _end(self, outcome: PlanOutcome, *, plan_id: str = "", session_id: str = "") -> None:
         victims = await self._store.end(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.db.scheduling.preemption import PreemptionStore
+from bai_services.db.scheduling.preemption_stops import VictimStops
 from bai_services.db.scheduling.queue import QueueStore
 from bai_services.db.scheduling.usage_buckets import UsageBucketStore
 from bai_services.db.sessions.store import SessionStore
@@ -47,6 +48,7 @@ def scheduling_services(
     wait_states = WaitStates(queue, lifecycle)
     preemptions = Preemptions(
         PreemptionStore(database),
+        VictimStops(database),
         SessionStore(database),
         lifecycle,
         lease,

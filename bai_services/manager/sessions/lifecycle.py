@@ -66,16 +66,14 @@ class Lifecycle:
         moved = await self._store.move(
             session_id, event, self._clock(), TransitionValues(reason=reason, **facts), expected
         )
-        self._log(moved, reason)
-        self.notify(moved.row)
+        self.announce(moved, reason)
         return moved.row
 
     async def apply_all(self, session_ids: Sequence[str], event: Event) -> list[SessionRow]:
         """Apply an event to several sessions in one transaction; return those that changed."""
         moved = await self._store.move_all(session_ids, event, self._clock())
         for one in moved:
-            self._log(one, "")
-            self.notify(one.row)
+            self.announce(one)
         return [one.row for one in moved]
 
     async def try_apply(
@@ -86,6 +84,11 @@ class Lifecycle:
             return await self.apply(session_id, event, reason, **facts)
         except InvalidTransition:
             return None
+
+    def announce(self, moved: Transition, reason: str | CodedText = "") -> None:
+        """Log a written transition, and notify everybody of it."""
+        self._log(moved, reason)
+        self.notify(moved.row)
 
     def publish(self, change: Change) -> None:
         """Notify event streams and long polls, but not the background loops, of a change."""

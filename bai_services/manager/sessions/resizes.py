@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Mapping
 
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import Conflict
 from bai_services.core.resources import ResourceSlots, parse_amount
 from bai_services.core.sessions.records import Session
 from bai_services.core.sessions.resizing import ResizeState
-from bai_services.db.sessions.resizes import RequestedResize, ResizeStore
+from bai_services.db.sessions.resizes import AuditOf, RequestedResize, ResizeStore
 
 from ..accounts import authorizer
 from ..audit import Audit
@@ -63,15 +64,13 @@ class Resizes:
         changes = {slot: parse_amount(slot, text) for slot, text in resources.items()}
         if all(row.requested_slots.get(slot) == amount for slot, amount in changes.items()):
             return await self._sessions.view(caller, row)
-        finished = asyncio.create_task(self._kernel_resizes.wait(row.id, WAIT_SECONDS))
-        try:
-            await asyncio.sleep(0)  # the task waits before the agent can report
-            requested = await self.request(row.id, changes, caller.username)
+
+        def audit(requested: RequestedResize) -> AuditEntry:
             details = self._audit.changes(
                 {"resources": requested.resize.previous.format()},
                 {"resources": requested.resize.requested.format()},
             )
-            entry = self._audit.entry(
+            return self._audit.entry(
                 caller,
                 "session.resize",
                 row.id,
@@ -80,7 +79,11 @@ class Resizes:
                 name=row.name,
                 **details,
             )
-            await self._audit.add(entry)
+
+        finished = asyncio.create_task(self._kernel_resizes.wait(row.id, WAIT_SECONDS))
+        try:
+            await asyncio.sleep(0)  # the task waits before the agent can report
+            await self.request(row.id, changes, caller.username, audit)
             await finished
         finally:
             finished.cancel()
@@ -91,10 +94,14 @@ class Resizes:
         return session
 
     async def request(
-        self, session_id: str, changes: Mapping[str, int], by: str = ""
+        self,
+        session_id: str,
+        changes: Mapping[str, int],
+        by: str = "",
+        audit: AuditOf | None = None,
     ) -> RequestedResize:
         """Start a resize and notify the agent; ``by`` is empty for an elastic session."""
-        requested = await self._store.request(session_id, changes, by, self._clock())
+        requested = await self._store.request(session_id, changes, by, self._clock(), audit)
         self._lifecycle.notify(requested.session)
         self._kernels.wake([requested.kernel.agent_id or ""])
         return requested

@@ -1,0 +1,184 @@
+"""A manager that is killed at any statement of a preemption loses, repeats and leaks nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from bai_services.core.accounts.roles import Visibility
+from bai_services.core.listing import ListQuery
+from bai_services.core.scheduling.preemption.options import PreemptionOptions
+from bai_services.core.scheduling.preemption.plan import Preemption
+from bai_services.core.scheduling.preemption.records import ListedPreemption
+from bai_services.core.scheduling.queue import Queue
+from bai_services.core.sessions.lifecycle import Event, Status
+from bai_services.db.scheduling.lease import LeaseStore
+from bai_services.db.scheduling.preemption import PreemptionStore
+from bai_services.db.scheduling.preemption_stops import VictimStops
+from bai_services.db.sessions.store import SessionStore
+from bai_services.db.tables.accounts import audit_log
+from bai_services.db.tables.cluster import resource_groups
+from bai_services.db.tables.notifications import notification_events
+from bai_services.manager.audit import Audit
+from bai_services.manager.events import Events
+from bai_services.manager.preemption.preemptions import Preemptions
+from bai_services.manager.scheduling.lease import Lease
+from bai_services.manager.sessions.lifecycle import Lifecycle
+from tests.db.test_queue_kills import WriteJob, kill_everywhere, until_killed
+from tests.db.usage_oracle import check_usage
+from tests.db.world import NOW, World, make_world
+
+pytestmark = pytest.mark.both_databases
+
+GRACE_SECONDS = 5
+GROUP_OPTIONS = {"preemption": {"enabled": True, "grace": f"{GRACE_SECONDS}s"}}
+VICTIMS = ("low1", "low2")
+HALF = {"cpu": "4", "mem": "1g"}
+WHOLE = {"cpu": "8", "mem": "1g"}
+
+
+def preemptions_of(world: World) -> Preemptions:
+    """Return the preemptions of a manager that has just started."""
+
+    def now() -> Any:
+        return world.now
+
+    return Preemptions(
+        PreemptionStore(world.database),
+        VictimStops(world.database),
+        SessionStore(world.database),
+        Lifecycle(SessionStore(world.database), Events(), now),
+        Lease(LeaseStore(world.database), now, seconds=600),
+        Audit(world.database, now),
+        now,
+    )
+
+
+async def prepare(url: str) -> None:
+    """Start sessions that use all CPUs, and create a session that preempts them."""
+    world = await make_world(url)
+    await world.write(sa.update(resource_groups).values(scheduler_opts=GROUP_OPTIONS))
+    for name in VICTIMS:
+        row, _ = await world.sessions.enqueue(
+            world.new_session(name, HALF, priority=1), world.advance(1)
+        )
+        await world.run_pass()
+        for event in (Event.DISPATCHED, Event.PREPARED, Event.STARTED):
+            await world.sessions.move(row.id, event, world.now)
+    await world.sessions.enqueue(
+        world.new_session("high", WHOLE, priority=50, user=2), world.advance(1)
+    )
+    await world.close()
+
+
+def later(world: World) -> None:
+    """Set the clock to a time after the end of the grace period."""
+    world.now = NOW + timedelta(seconds=10 + GRACE_SECONDS)
+
+
+async def announce(world: World, decisions: Sequence[Any]) -> None:
+    preemption, options = decisions
+    world.advance(3)
+    await until_killed(
+        world, lambda: preemptions_of(world).announce(preemption, options, token=None)
+    )
+
+
+async def stop_victims(world: World, decisions: Sequence[Any]) -> None:
+    later(world)
+    await until_killed(world, preemptions_of(world).step)
+
+
+async def end_victim(world: World, decisions: Sequence[Any]) -> None:
+    later(world)
+    await until_killed(world, lambda: world.sessions.move(decisions[0], Event.EXITED, world.now))
+
+
+async def end_plan(world: World, decisions: Sequence[Any]) -> None:
+    later(world)
+    await until_killed(world, preemptions_of(world).step)
+
+
+async def planned(url: str) -> tuple[Preemption, PreemptionOptions]:
+    """Return the plan of a pass, which is not written."""
+    world = World(url)
+    queue = Queue(await world.queue.snapshot(world.advance(3)))
+    (preemption,) = queue.run(world.now).preemptions
+    await world.close()
+    return preemption, queue.group_queue(preemption.group).state.preemption
+
+
+async def check(url: str) -> ListedPreemption | None:
+    """Check that all records of the preemption agree; return the plan, if it is stored."""
+    world = World(url)
+    rows = {row.name: row for row in await world.sessions.in_status(*Status)}
+    assert await world.allocations.audit() == []
+    plans = (await PreemptionStore(world.database).page(ListQuery(), Visibility())).items
+    async with world.database.read() as tx:
+        logged = Counter((e.action, e.entity_id) for e in await tx.execute(sa.select(audit_log)))
+        of_preemption = notification_events.c.name == "session-preempted"
+        links = Counter(
+            await tx.scalars(sa.select(notification_events.c.link).where(of_preemption))
+        )
+    stopped = []
+    for plan in plans:
+        assert {victim.session for victim in plan.victims} == {*VICTIMS}
+        for victim in plan.victims:
+            history = await world.sessions.history(victim.session_id)
+            events = Counter(change.event for change in history)
+            stopped += [victim.session_id] * events[Event.PREEMPTED]
+            assert events[Event.PREEMPTED] == (victim.stopped_at is not None)
+            is_requeued = rows[victim.session].status is Status.PENDING
+            assert events[Event.REQUEUED] == is_requeued
+        # The beneficiary needs the resources of all victims.
+        assert len(stopped) in (0, len(plan.victims))
+    actions = [("session.plan-preemption", rows["high"].id)] * len(plans)
+    assert logged == Counter([*actions, *(("session.preempt", key) for key in stopped)])
+    assert links == Counter(f"sessions/{key}" for key in stopped)
+    await world.close()
+    return plans[0] if plans else None
+
+
+def test_killed_manager_stops_each_victim_once_and_starts_the_session_that_waits(
+    database_url: str,
+) -> None:
+    url = database_url
+    asyncio.run(prepare(url))
+
+    def kill(job: WriteJob, argument: Any = ()) -> ListedPreemption:
+        """Kill the job at each statement, then run it to its end; return the plan."""
+        assert kill_everywhere(url, job, argument, lambda: asyncio.run(check(url))) > 2
+        plan = asyncio.run(check(url))
+        assert plan is not None
+        return plan
+
+    async def start() -> None:
+        """Let the other victim end, and run a pass, whose kills other tests cover."""
+        world = World(url)
+        later(world)
+        await world.sessions.move(victims[1], Event.EXITED, world.now)
+        assert await world.run_pass() == [preemption.session_id]
+        await world.close()
+
+    async def finish() -> None:
+        world = World(url)
+        later(world)
+        await check_usage(world)
+        statuses = {row.name: row.status for row in await world.sessions.in_status(*Status)}
+        assert statuses == {"low1": "PENDING", "low2": "PENDING", "high": "SCHEDULED"}
+        await world.close()
+
+    preemption, options = asyncio.run(planned(url))
+    victims = preemption.plan.victim_ids
+    assert kill(announce, (preemption, options)).outcome == ""
+    assert all(victim.stopped_at for victim in kill(stop_victims).victims)
+    kill(end_victim, victims)
+    asyncio.run(start())
+    assert kill(end_plan).outcome == "started"
+    asyncio.run(finish())
