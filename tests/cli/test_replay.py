@@ -81,7 +81,7 @@ def test_json_document_contains_the_measures(files: Path) -> None:
 def test_plots_are_written(files: Path) -> None:
     document = json.loads(run(files, *openb("--json", "--plots", Path("plots"))).stdout)
     names = {Path(path).name for path in document["plots"]}
-    assert names == {"waits.svg", "slowdowns.svg", "utilisation.svg", "queue.svg"}
+    assert names == {"waits.svg", "slowdowns.svg", "utilization.svg", "queue.svg"}
     for name in names:
         assert "<svg" in (files / "plots" / name).read_text()
 
@@ -90,7 +90,7 @@ def test_swf_workload_needs_no_nodes_file(files: Path) -> None:
     result = run(files, "--workload", Path("jobs.swf"), "--policy", Path("mine.yaml"), "--json")
     found = json.loads(result.stdout)["policies"]["mine"]
     assert found["wait_seconds"]["max"] == 118
-    assert found["utilisation_percent"] == {"cpu": 100.0}
+    assert found["utilization_percent"] == {"cpu": 100.0}
 
 
 def test_skip_broken_skips_invalid_rows(files: Path) -> None:

@@ -80,7 +80,7 @@ class GroupWaits(ResponseModel):
     wait_seconds: Waits
 
 
-class Utilisation(ResponseModel):
+class Utilization(ResponseModel):
     """Use of a resource in percent of its capacity per interval; null: no capacity."""
 
     resource: str
@@ -117,7 +117,7 @@ class PolicyReport(ResponseModel):
     wait_seconds: Waits
     makespan_seconds: int
     fragmentation_percent: float
-    utilisation: list[Utilisation]
+    utilization: list[Utilization]
     than_history: Shifts | None
     than_current: Shifts | None
     by_project: list[GroupWaits]

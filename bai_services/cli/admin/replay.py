@@ -150,9 +150,9 @@ def _print(document: dict[str, Any]) -> None:
         {"measure": name, **{policy: _value_at(reports[policy], path) for policy in reports}}
         for name, path in ROWS
     ]
-    used = sorted({name for report in reports.values() for name in report["utilisation_percent"]})
+    used = sorted({name for report in reports.values() for name in report["utilization_percent"]})
     for name in used:
-        by_policy = {p: _value_at(reports[p], ("utilisation_percent", name)) for p in reports}
+        by_policy = {p: _value_at(reports[p], ("utilization_percent", name)) for p in reports}
         rows.insert(-1, {"measure": f"{name} utilization, %", **by_policy})
     output.print_table(rows, ("measure", *reports))
     for reason, count in document["left_out"].items():

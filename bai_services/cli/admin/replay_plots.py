@@ -21,7 +21,7 @@ def write(replays: Mapping[str, Replay], folder: Path) -> list[Path]:
     figures = {
         "waits": _waits(replays),
         "slowdowns": _slowdowns(replays),
-        "utilisation": _utilisation(replays),
+        "utilization": _utilization(replays),
         "queue": _queue(replays),
     }
     written = []
@@ -68,7 +68,7 @@ def _cumulative(axes: Axes, values: list[float], name: str) -> None:
         axes.step(np.sort(values), percentages, where="post", label=name)
 
 
-def _utilisation(replays: Mapping[str, Replay]) -> Figure:
+def _utilization(replays: Mapping[str, Replay]) -> Figure:
     used = {name: use_over_time(replayed) for name, replayed in replays.items()}
     resources = sorted({resource for series in used.values() for resource in series})
     rows = max(1, len(resources))

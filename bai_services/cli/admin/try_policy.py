@@ -181,8 +181,8 @@ def _measures(reports: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]
     if any(report["preemptions"] for report in reports):
         measures.append(("preemptions", [str(r["preemptions"]) for r in reports]))
         measures.append(("lost run time", [units.duration(r["lost_seconds"]) for r in reports]))
-    for index, used in enumerate(reports[0]["utilisation"]):
-        percents = [f"{r['utilisation'][index]['mean_percent']:g}" for r in reports]
+    for index, used in enumerate(reports[0]["utilization"]):
+        percents = [f"{r['utilization'][index]['mean_percent']:g}" for r in reports]
         measures.append((f"{used['resource']} utilization, %", percents))
     measures.append(("fragmentation, %", [f"{r['fragmentation_percent']:g}" for r in reports]))
     for name in ("history", "current"):

@@ -110,8 +110,8 @@ async def test_replay_compares_the_recorded_history_with_other_policies(
     assert off["than_current"] == {"earlier": 0, "later": 1, "same": 2}
     assert off["by_user"] != current["by_user"]
     assert {g["kind"]: g["count"] for g in full["gaps"]}["still-running"] == 2
-    assert {u["resource"] for u in recorded["utilisation"]} == {"cpu", "cuda"}
-    assert len(recorded["utilisation"][0]["percents"]) == len(full["times"])
+    assert {u["resource"] for u in recorded["utilization"]} == {"cpu", "cuda"}
+    assert len(recorded["utilization"][0]["percents"]) == len(full["times"])
 
     # The domain admin sees the metrics of the other domain's sessions, but neither the domain's
     # name nor its users' names.

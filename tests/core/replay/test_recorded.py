@@ -251,9 +251,9 @@ def test_comparison_reports_history_and_policies() -> None:
     assert strict.than_current is not None
     assert (strict.than_current.later, strict.than_current.same) == (1, 2)
     # Used: 3 cores for 1000 s, 4 for 900 s and 1 for 600 s. Available: 4 cores for an hour.
-    assert history.utilisation[0].mean_percent == pytest.approx(50.0)
-    assert history.utilisation[0].percents[:2] == pytest.approx((98.68, 100.0), abs=0.1)
-    assert len(history.utilisation[0].percents) == len(result.times)
+    assert history.utilization[0].mean_percent == pytest.approx(50.0)
+    assert history.utilization[0].percents[:2] == pytest.approx((98.68, 100.0), abs=0.1)
+    assert len(history.utilization[0].percents) == len(result.times)
     users = {(g.domain, g.name): g.wait_seconds.max for g in strict.by_user}
     assert users == {("default", "ann"): 0, ("default", "bob"): 999, ("acme", "eve"): 1898}
     assert [(g.name, g.sessions) for g in strict.by_priority] == [("20", 1), ("10", 2)]
@@ -263,7 +263,7 @@ def test_drained_agent_counts_in_the_utilization_until_its_last_session_has_ende
     # The period has 95 intervals of 38 s. The session runs in the first 50 intervals (1900 s).
     recorded = record(session("a", 0, 0, 1900), agents=[agent(is_schedulable=False)])
     for report in compared(recorded).reports:
-        (cpu,) = report.utilisation
+        (cpu,) = report.utilization
         assert cpu.mean_percent == 100
         assert cpu.percents == (100,) * 50 + (None,) * 45
 
@@ -314,7 +314,7 @@ def test_utilization_of_each_second_is_the_used_part_of_the_available_agents(
             for is_used, (joined, _, state) in zip(used, agents, strict=True)
         ]
         expected.append(round(100 * sum(used) / sum(available), 2) if any(available) else None)
-    assert comparison.reports[0].utilisation[0].percents == tuple(expected)
+    assert comparison.reports[0].utilization[0].percents == tuple(expected)
 
 
 def test_names_of_other_domains_are_hidden() -> None:

@@ -91,7 +91,7 @@ def test_report_contains_the_measures_of_the_replay() -> None:
     assert result["makespan_seconds"] == 40
     assert result["wait_seconds"] == {"mean": 10.0, "median": 10.0, "p95": 19.0, "max": 20.0}
     assert result["bounded_slowdown"]["max"] == 2.0
-    assert result["utilisation_percent"] == {"cpu": 75.0, "cuda": 0.0}
+    assert result["utilization_percent"] == {"cpu": 75.0, "cuda": 0.0}
     # The users' mean slowdowns are 1 and 2, so Jain's index is (1 + 2)^2 / (2 * (1 + 4)).
     assert result["fairness"] == {"users": 2, "jain_index": 0.9, "worst_user_slowdown": 2.0}
     assert use_over_time(run_replay(jobs))["cpu"] == ([0, 20, 40], [100.0, 50.0, 0.0])

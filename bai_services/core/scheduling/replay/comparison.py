@@ -55,7 +55,7 @@ class GroupWaits:
 
 
 @dataclass(frozen=True, slots=True)
-class Utilisation:
+class Utilization:
     """Use of a resource in percent of its capacity, for each interval; None: no capacity."""
 
     resource: str
@@ -94,7 +94,7 @@ class PolicyReport:
     wait_seconds: Waits
     makespan_seconds: int
     fragmentation_percent: float
-    utilisation: tuple[Utilisation, ...]
+    utilization: tuple[Utilization, ...]
     than_history: Shifts | None
     than_current: Shifts | None
     by_project: tuple[GroupWaits, ...]
@@ -115,7 +115,7 @@ class CountedGap:
 class Comparison:
     """Reports of the history, the current policy and the other policies, in this order.
 
-    ``times`` are the start times of the intervals of ``Utilisation``. ``running_before`` is the
+    ``times`` are the start times of the intervals of ``Utilization``. ``running_before`` is the
     number of sessions that were already running at ``since``; ``sessions`` and the counts in the
     reports exclude them.
     """
@@ -281,7 +281,7 @@ def _report(
         wait_seconds=_waits(measured),
         makespan_seconds=max(ends, default=first) - first,
         fragmentation_percent=mean_fragmentation(replayed),
-        utilisation=_utilisation(workload, replayed, edges),
+        utilization=_utilization(workload, replayed, edges),
         than_history=None,
         than_current=None,
         by_project=_by_name(measured, lambda job: job.project, workload.names),
@@ -359,9 +359,9 @@ def _shifts(workload: RecordedWorkload, replayed: Replay, other: Replay) -> Shif
     return Shifts(earlier, later, same)
 
 
-def _utilisation(
+def _utilization(
     workload: RecordedWorkload, replayed: Replay, edges: Floats
-) -> tuple[Utilisation, ...]:
+) -> tuple[Utilization, ...]:
     used: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for outcome in replayed.outcomes:
         if outcome.started is not None:
@@ -382,7 +382,7 @@ def _utilisation(
         widths = np.diff(edges)
         total = float((available * widths).sum())
         mean = round(100 * float((means * widths).sum()) / total, 2) if total else 0.0
-        found.append(Utilisation(name, mean, tuple(percents)))
+        found.append(Utilization(name, mean, tuple(percents)))
     return tuple(found)
 
 

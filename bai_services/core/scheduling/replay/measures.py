@@ -43,7 +43,7 @@ def report(replayed: Replay) -> dict[str, Any]:
         "makespan_seconds": last - first,
         "wait_seconds": spread(waits),
         "bounded_slowdown": spread(np.array([slowdown(o) for o in started], np.float64)),
-        "utilisation_percent": _utilisation(replayed.agents, started, last - first),
+        "utilization_percent": _utilization(replayed.agents, started, last - first),
         "fragmentation_percent": _fragmentation(replayed),
         "fairness": _fairness(started),
     }
@@ -95,7 +95,7 @@ def total_capacity_of(agents: Iterable[AgentState]) -> dict[str, int]:
     return capacity
 
 
-def _utilisation(
+def _utilization(
     agents: Sequence[AgentState], started: Iterable[Outcome], span: int
 ) -> dict[str, float]:
     held: dict[str, int] = defaultdict(int)

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Comparison, PolicyReport } from '../src/data/scheduling/replays';
-import { resourcesOf, utilisationOption, waitOption } from '../src/pages/scheduler/replays/charts';
+import { resourcesOf, utilizationOption, waitOption } from '../src/pages/scheduler/replays/charts';
 import { policyOf, policyText, requestOf } from '../src/pages/scheduler/replays/policies';
 import { readSchedulerSearch } from '../src/pages/scheduler/search';
 
@@ -16,7 +16,7 @@ const report = (median: number, percents: (number | null)[]): PolicyReport => ({
   wait_seconds: { mean: median, median, p95: 2 * median, max: 2 * median },
   makespan_seconds: 100,
   fragmentation_percent: 0,
-  utilisation: [
+  utilization: [
     { resource: 'cpu', mean_percent: 50, percents },
     { resource: 'cuda', mean_percent: 50, percents }
   ],
@@ -66,7 +66,7 @@ test('charts have one series or bar per report', () => {
     { name: 'p', data: [20, 40] }
   ]);
   const start = Date.parse(comparison.since);
-  expect(utilisationOption(comparison, names, 'cuda', text)['series']).toMatchObject([
+  expect(utilizationOption(comparison, names, 'cuda', text)['series']).toMatchObject([
     {
       name: 'History',
       data: [

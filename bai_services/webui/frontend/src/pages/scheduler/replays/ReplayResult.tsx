@@ -4,7 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { LazyChart } from '../../../components/chart/LazyChart';
 import { formatDuration, formatTime } from '../../../components/time';
 import type { Comparison, GroupWaits, PolicyReport } from '../../../data/scheduling/replays';
-import { resourcesOf, utilisationOption, waitOption } from './charts';
+import { resourcesOf, utilizationOption, waitOption } from './charts';
 
 const CHART_HEIGHT = 240;
 const GROUPINGS = { project: 'by_project', user: 'by_user', priority: 'by_priority' } as const;
@@ -34,7 +34,7 @@ export function ReplayResult({ comparison }: { comparison: Comparison }) {
       </Typography.Paragraph>
       <MeasureTable reports={reports} names={names} />
       <WaitChart comparison={comparison} names={names} />
-      <UtilisationChart comparison={comparison} names={names} />
+      <UtilizationChart comparison={comparison} names={names} />
       <GroupTable reports={reports} names={names} />
       <Gaps comparison={comparison} />
     </section>
@@ -95,8 +95,8 @@ function MeasureTable({ reports, names }: ReportsProps) {
     row('makespan', report => seconds(report.makespan_seconds)),
     row('preemptions', report => number(report.preemptions)),
     row('lost', report => seconds(report.lost_seconds)),
-    ...(reports[0]?.utilisation ?? []).map(({ resource }, index) =>
-      row('utilisation', report => percent(report.utilisation[index]?.mean_percent ?? 0), {
+    ...(reports[0]?.utilization ?? []).map(({ resource }, index) =>
+      row('utilization', report => percent(report.utilization[index]?.mean_percent ?? 0), {
         resource
       })
     ),
@@ -151,14 +151,14 @@ function WaitChart({ comparison, names }: ChartProps) {
   );
 }
 
-function UtilisationChart({ comparison, names }: ChartProps) {
+function UtilizationChart({ comparison, names }: ChartProps) {
   const { t } = useTranslation();
   const { percent } = useFormats();
   const resources = resourcesOf(comparison);
   const [chosen, setChosen] = useState<string>();
   const resource = chosen ?? resources[0];
   const option = useMemo(
-    () => utilisationOption(comparison, names, resource ?? '', percent),
+    () => utilizationOption(comparison, names, resource ?? '', percent),
     [comparison, names, resource, percent]
   );
   if (resource === undefined) {
@@ -166,12 +166,12 @@ function UtilisationChart({ comparison, names }: ChartProps) {
   }
   const label = comparison.reports
     .map((report, index) => {
-      const used = report.utilisation.find(one => one.resource === resource);
+      const used = report.utilization.find(one => one.resource === resource);
       return `${names[index]}: ${percent(used?.mean_percent ?? 0)}`;
     })
     .join('; ');
   return (
-    <ResultSection title={t('replays.utilisation-chart')}>
+    <ResultSection title={t('replays.utilization-chart')}>
       {resources.length > 1 && (
         <Segmented
           value={resource}

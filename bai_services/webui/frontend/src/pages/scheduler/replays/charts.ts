@@ -38,7 +38,7 @@ export function waitOption(
 }
 
 /** Utilization of a resource over the period, one line per report. */
-export function utilisationOption(
+export function utilizationOption(
   comparison: Comparison,
   names: readonly string[],
   resource: string,
@@ -62,7 +62,7 @@ export function utilisationOption(
     },
     yAxis: { type: 'value', min: 0, splitNumber: 2, axisLabel: { formatter: format } },
     series: comparison.reports.map((report, index) => {
-      const used = report.utilisation.find(one => one.resource === resource);
+      const used = report.utilization.find(one => one.resource === resource);
       const percents = used?.percents ?? [];
       return {
         name: names[index],
@@ -82,6 +82,6 @@ export function utilisationOption(
 
 /** The resources of a comparison; devices first. */
 export function resourcesOf(comparison: Comparison): string[] {
-  const names = comparison.reports[0]?.utilisation.map(({ resource }) => resource) ?? [];
+  const names = comparison.reports[0]?.utilization.map(({ resource }) => resource) ?? [];
   return [...names.filter(name => name !== 'cpu'), ...names.filter(name => name === 'cpu')];
 }
