@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 from bai_services.client import Client
 from tests.testbed.fake_agent import FakeAgent
@@ -34,7 +34,7 @@ class ResourceFactory:
         self._upload = ""
 
     @classmethod
-    async def of(cls, api: Api) -> ResourceFactory:
+    async def of(cls, api: Api) -> Self:
         return cls(api, await api.client("admin"), await api.client("user"))
 
     async def fill(self, template: str) -> str:
@@ -228,3 +228,22 @@ class ResourceFactory:
         name = await self.fresh()
         await self._admin.post(path, {"name": name, **facts})
         return name
+
+
+class ReusedResources(ResourceFactory):
+    """Resources that are created once and reused until ``clear`` is called."""
+
+    def __init__(self, api: Api, admin: Client, user: Client) -> None:
+        super().__init__(api, admin, user)
+        self._created: dict[str, str] = {}
+
+    async def fill(self, template: str) -> str:
+        text = template
+        for name in PLACEHOLDER.findall(template):
+            if name not in self._created or name == "fresh":
+                self._created[name] = await getattr(self, name)()
+            text = text.replace(f"{{{name}}}", self._created[name])
+        return text
+
+    def clear(self) -> None:
+        self._created.clear()

@@ -12,7 +12,7 @@ import pytest
 from bai_services.api.openapi import METHODS
 from bai_services.api.routes import ROUTES
 from bai_services.client import Client, Token
-from tests.api.resource_factory import ResourceFactory
+from tests.api.resource_factory import ReusedResources
 from tests.testbed.manager import AGENT_TOKEN, HUB_TOKEN, SUPERADMIN, Api
 
 # The account of each role, in the order of the table's columns. The Hub and the agent have a token
@@ -750,13 +750,13 @@ def test_table_lists_every_operation_that_requires_a_sign_in() -> None:
 
 
 @pytest.fixture
-async def factory(api: Api) -> ResourceFactory:
+async def factory(api: Api) -> ReusedResources:
     manager = api.world.manager
     await manager.folders.vfolders.start()
     spec = {"username": "other-admin", "email": "o@example.com", "role": "admin", "domain": "acme"}
     user = await manager.accounts.users.create(SUPERADMIN, {**spec, "projects": ["acme/default"]})
     api.world.keys["other-admin"] = user.keypair
-    return await ResourceFactory.of(api)
+    return await ReusedResources.of(api)
 
 
 async def client_of(api: Api, role: str) -> Client:
@@ -766,14 +766,16 @@ async def client_of(api: Api, role: str) -> Client:
     return await api.client(ACCOUNTS[role])
 
 
-async def outcome_of(http: httpx.AsyncClient, factory: ResourceFactory, row: Row) -> str:
-    """Send the request of a row with fresh resources and return its outcome."""
+async def outcome_of(http: httpx.AsyncClient, factory: ReusedResources, row: Row) -> str:
+    """Send the request of a row and return its outcome; create new resources after a change."""
     method, _, template = row.request.partition(" ")
     path, body = await factory.fill(template), await factory.fill_body(row.body)
     options: dict[str, Any] = {} if body is None else {"json": body}
     # Do not read the body of a successful response: an event stream does not end.
     async with http.stream(method, path, **options) as response:
         if not response.is_error:
+            if method not in ("GET", "HEAD"):
+                factory.clear()
             return "ok"
         await response.aread()
     # The response to a HEAD request has no body.
@@ -785,7 +787,7 @@ async def outcome_of(http: httpx.AsyncClient, factory: ResourceFactory, row: Row
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_operations_have_the_listed_outcomes_for_each_role(
-    api: Api, factory: ResourceFactory, role: str
+    api: Api, factory: ReusedResources, role: str
 ) -> None:
     column = ROLES.index(role)
     errors = []
@@ -799,7 +801,7 @@ async def test_operations_have_the_listed_outcomes_for_each_role(
 
 
 async def test_every_listed_operation_requires_a_sign_in(
-    api: Api, factory: ResourceFactory
+    api: Api, factory: ReusedResources
 ) -> None:
     errors = []
     async with httpx.AsyncClient(base_url=f"{api.url}/api/v1") as http:

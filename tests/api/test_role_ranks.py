@@ -21,7 +21,7 @@ from bai_services.api.routes import ROUTES
 from bai_services.client import Client, Keypair, Token
 from bai_services.core.accounts.roles import SESSION_SCOPE, Role
 from bai_services.core.errors import Forbidden, NotFound
-from tests.api.resource_factory import PLACEHOLDER, ResourceFactory
+from tests.api.resource_factory import PLACEHOLDER, ResourceFactory, ReusedResources
 from tests.api.test_permissions import OPEN, TABLE, Row, operation_of, operations
 from tests.testbed.fake_hub import FakeHub, serve_fake_hub
 from tests.testbed.manager import (
@@ -237,24 +237,12 @@ def test_every_operation_has_an_owner_rule() -> None:
     assert not unknown, "operations without an owner rule: add them to OWNED, UNOWNED or LISTS"
 
 
-class OwnedResources(ResourceFactory):
-    """Resources of one owner. They are created once and reused until ``clear`` is called."""
+class OwnedResources(ReusedResources):
+    """Resources of one owner."""
 
     def __init__(self, api: Api, admin: Client, user: Client, owner: Account) -> None:
         super().__init__(api, admin, user)
         self._owner = owner
-        self._cache: dict[str, str] = {}
-
-    async def fill(self, template: str) -> str:
-        text = template
-        for name in PLACEHOLDER.findall(template):
-            if name not in self._cache or name == "fresh":
-                self._cache[name] = await getattr(self, name)()
-            text = text.replace(f"{{{name}}}", self._cache[name])
-        return text
-
-    def clear(self) -> None:
-        self._cache.clear()
 
     async def owner(self) -> str:
         return self._owner.name

@@ -21,6 +21,8 @@ def start(
     """Start a process that calls the function; ``log`` is the file of its output."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
+    if log is not None:
+        log.touch()
     process: ForkServerProcess = context.Process(target=_run, args=(log, target, arguments))
     process.start()
     return process
@@ -28,7 +30,7 @@ def start(
 
 def _run(log: Path | None, target: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     if log is not None:
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        output = os.open(log, os.O_WRONLY | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
     target(*arguments)
