@@ -7,13 +7,14 @@ wait for the response; without a listener they would fail and retry seconds late
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import logging
 import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from tornado.netutil import bind_sockets
@@ -90,12 +91,24 @@ def listen(host: str, port: int) -> list[socket.socket]:
         time.sleep(RETRY_SECONDS)
 
 
+def _import_server() -> Callable[[Mapping[str, str], list[socket.socket]], None]:
+    """Import the manager without garbage collections, which take a sixth of the import's CPU time.
+
+    Later collections skip the imported objects, which are never garbage.
+    """
+    gc.disable()
+    from bai_services.server import run
+
+    gc.freeze()
+    gc.enable()
+    return run
+
+
 def main() -> None:
     set_up_logging(os.environ)
     url = urlsplit(os.environ.get("JUPYTERHUB_SERVICE_URL") or DEFAULT_URL)
     sockets = listen(url.hostname or "127.0.0.1", url.port or DEFAULT_PORT)
-    from bai_services.server import run
-
+    run = _import_server()
     try:
         run(os.environ, sockets)
     except KeyboardInterrupt:
