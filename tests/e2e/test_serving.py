@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import httpx
@@ -36,7 +37,15 @@ def test_endpoint_serves_rolls_out_a_revision_and_ends(any_hub: RunningHub) -> N
         second = replica_with(routes, name, "second")
         assert first["id"] != second["id"]
         checked(rest.delete(f"/endpoints/{name}"), 200)
-        wait_until(lambda: rest.get(f"/endpoints/{name}").status_code == 404, 120, "the deletion")
+        numbers = count()
+
+        def is_deleted() -> bool:
+            drained = [first["id"], second["id"]]
+            report = {"gateway_id": "g", "report_id": str(next(numbers)), "drained": drained}
+            checked(routes.post("/gateway/reports", json=report), 204)
+            return bool(rest.get(f"/endpoints/{name}").status_code == 404)
+
+        wait_until(is_deleted, 120, "the deletion")
         for each in (first, second):
             status = checked(rest.get(f"/sessions/{each['id']}"), 200)["status"]
             assert status in ("TERMINATED", "ERROR"), status
