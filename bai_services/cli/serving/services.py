@@ -453,7 +453,7 @@ def _revision(options: dict[str, Any]) -> dict[str, Any]:
     }
     settings = _given({name: options[name] for name in _SETTINGS})
     settings |= {name: part for name, part in parts.items() if part}
-    body = {"settings": settings} if settings else {}
+    body: dict[str, Any] = {"settings": settings} if settings else {}
     if options["definition"] is not None:
         body["definition"] = _read(options["definition"])
     return body

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,9 +22,11 @@ from bai_services.core.errors import (
     NotFound,
     QuotaExceeded,
 )
-from bai_services.core.serving.records import REVISIONS_KEPT
+from bai_services.core.serving.records import ENDED_REPLICAS_KEPT_FOR, REVISIONS_KEPT
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.lifecycle import Event
+from bai_services.db.serving.replicas import ReplicaStore
+from bai_services.db.serving.tokens import TokenStore
 from bai_services.manager.serving.replica_launch import SECRET_VARIABLE, ReplicaSecrets
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import HUB, KEY, Api
@@ -515,6 +518,28 @@ async def test_definition(api: Api) -> None:
     await user.post("/endpoints/llm/revisions", {"definition": text.replace("9100", "9200")})
     newest = (await user.get("/endpoints/llm/revisions"))["items"][0]
     assert newest["settings"]["port"] == 9200
+
+
+async def test_ended_replicas_and_expired_tokens_are_deleted(api: Api) -> None:
+    user, database = await api.client("user"), api.world.manager.database
+    await make(api, user)
+    expires_at = api.world.clock() + timedelta(minutes=1)
+    await user.post("/endpoints/llm/tokens", {"name": "app", "expires_at": expires_at.isoformat()})
+    await step(api, 2)
+    for number in (0, 2, 0):
+        await user.patch("/endpoints/llm", {"replicas": number})
+        await step(api, 4)
+    assert len(await replicas(user, "ended")) == 3
+    store, now = ReplicaStore(database), api.world.clock()
+    await store.clean_up(now, now - ENDED_REPLICAS_KEPT_FOR, 2)
+    assert len(await replicas(user, "ended")) == 2
+    later = now + ENDED_REPLICAS_KEPT_FOR + timedelta(seconds=1)
+    await store.clean_up(later, later - ENDED_REPLICAS_KEPT_FOR, 2)
+    assert await replicas(user) == []
+    await TokenStore(database).clean_up(expires_at + timedelta(days=29))
+    assert len((await user.get("/endpoints/llm/tokens"))["items"]) == 1
+    await TokenStore(database).clean_up(expires_at + timedelta(days=31))
+    assert (await user.get("/endpoints/llm/tokens"))["items"] == []
 
 
 async def test_runtime_variants(api: Api) -> None:
