@@ -54,7 +54,7 @@ def _settings_options(command: _Command) -> _Command:
     options = (
         click.option(
             "--definition",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            type=click.Path(dir_okay=False, path_type=Path),
             help="A model-definition.yaml, for the variant custom.",
         ),
         click.option(
@@ -352,7 +352,7 @@ async def variants(
 
 
 @service.command(epilog=example("bai service check model-definition.yaml"))
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @json_option
 @connected
 async def check(connection: Connection, file: Path, *, as_json: bool) -> None:
@@ -460,8 +460,11 @@ def _revision(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(file: Path) -> str:
-    with file.open("rb") as opened:
-        content = opened.read(MAX_BYTES + 1)
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidRequest(f"{file} cannot be read: {error.strerror}") from None
     if len(content) > MAX_BYTES:
         raise InvalidRequest(f"{file} has more than {MAX_BYTES} bytes")
     try:
