@@ -86,6 +86,7 @@ os.environ["BAI_ENGINE"] = engine
 os.environ["BAI_MANAGER_URL"] = manager_url + "/services/bai"
 os.environ["BAI_HUB_TOKEN_FILE"] = str(home.secret("hub-token"))
 os.environ["BAI_AGENT_TOKEN_FILE"] = str(home.secret("agent-token"))
+os.environ["BAI_GATEWAY_TOKEN_FILE"] = str(home.secret("gateway-token"))
 os.environ["BAI_METRICS_TOKEN_FILE"] = str(home.secret("metrics-token"))
 os.environ["BAI_KEY_FILE"] = str(home.secret("key"))
 c.JupyterHub.authenticator_class = "bai"

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
 from bai_labext import session_setup
@@ -100,6 +100,14 @@ class Hub:
         return content
 
 
+class ReadinessServer(Protocol):
+    """A server in a thread that answers the Hub's readiness check."""
+
+    def shutdown(self) -> None: ...
+
+    def server_close(self) -> None: ...
+
+
 class Runner:
     """Serves the Hub's readiness check, waits for the Hub, and runs the command."""
 
@@ -131,7 +139,7 @@ class Runner:
             server.shutdown()
             server.server_close()
 
-    def _serve(self) -> ThreadingHTTPServer:
+    def _serve(self) -> ReadinessServer:
         url = urlsplit(self._environ["JUPYTERHUB_SERVICE_URL"])
         home = self._environ.get("JUPYTERHUB_BASE_URL", "/") + "hub/home"
         server = ThreadingHTTPServer(

@@ -62,6 +62,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         storage_root=Path(environ.get("BAI_STORAGE_ROOT") or home.path / "vfolders").absolute(),
         hub_token=_secret(environ, "BAI_HUB_TOKEN_FILE", home, "hub-token"),
         agent_token=_secret(environ, "BAI_AGENT_TOKEN_FILE", home, "agent-token"),
+        gateway_token=_secret(environ, "BAI_GATEWAY_TOKEN_FILE", home, "gateway-token"),
         metrics_token=_secret(environ, "BAI_METRICS_TOKEN_FILE", home, "metrics-token"),
         key=_secret(environ, "BAI_KEY_FILE", home, "key").encode(),
         hub_api_url=environ.get("JUPYTERHUB_API_URL", ""),

@@ -128,7 +128,7 @@ class Sessions:
         return LaunchPlan.from_json(await self._post(_path(session_id, "launch"), body))
 
     async def started(self, running: Running) -> None:
-        body: dict[str, Any] = {"container_id": running.container_id}
+        body: dict[str, Any] = {"container_id": running.container_id, "url": running.url}
         if running.subs:
             body["sub_containers"] = {sub.hostname: sub.container_id for sub in running.subs}
         await self._post(_path(running.session_id, "started"), body)

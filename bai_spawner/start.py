@@ -168,6 +168,10 @@ class Start:
                 raise errors.Conflict(
                     f"the batch session {session['name']} has ended; create it again to rerun it"
                 )
+            if session.get("type") == SessionType.INFERENCE:
+                raise errors.Conflict(
+                    f"the replica {session['name']} has ended; its endpoint starts a new one"
+                )
             if not self._spawner.is_requested_by_owner:
                 raise self._not_the_owner()
             # A restarted server has no options but the id of its last session.

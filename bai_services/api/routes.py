@@ -26,6 +26,7 @@ from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .notifications import notifications, webhooks
 from .operations import announcements, component_settings, configuration, maintenances, system
 from .scheduling import counter_audit, preemptions, reservations
+from .serving import endpoints, gateways
 from .sessions import (
     idle_checkers,
     launch,
@@ -99,4 +100,6 @@ ROUTES: list[Route] = [
     *notifications.ROUTES,
     *webhooks.ROUTES,
     *budgets.ROUTES,
+    *endpoints.ROUTES,
+    *gateways.ROUTES,
 ]

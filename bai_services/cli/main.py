@@ -59,6 +59,7 @@ COMMANDS: Mapping[str, DeferredCommand] = {
     "schedule": DeferredCommand(
         "sessions.schedules", "schedule", "Start and stop sessions at set times."
     ),
+    "service": DeferredCommand("serving.services", "service", "Serve models with endpoints."),
     "vfolder": DeferredCommand("folders.vfolders", "vfolder", "Store, share and transfer files."),
     "image": DeferredCommand("cluster.images", "image", "List the images that sessions can run."),
     "preset": DeferredCommand(

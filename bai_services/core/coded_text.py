@@ -335,6 +335,12 @@ class TextTemplate(Enum):
     SCHEDULE_OVERLAP = "the session of an earlier start is still live"
     SCHEDULE_NAME_TAKEN = "a session named {name} is live"
     SCHEDULE_REFUSED = "the session was not created: {message}"
+    # Replicas of endpoints
+    REPLICA_NOT_NEEDED = "endpoint {name} no longer needs this replica"
+    REPLICA_REFUSED = "the replica was not created: {message}"
+    REPLICA_ENDED = "the session of the replica has ended: {message}"
+    REPLICA_NOT_READY = "the replica did not pass its health check within {limit_seconds}"
+    REVISION_GIVEN_UP = "given up after {failures:failed replica}; the last one: {message}"
 
 
 # Reasons for the end of a session that the spawner reports as English text. The manager recognizes

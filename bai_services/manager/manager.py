@@ -30,6 +30,7 @@ from .operations.services import operation_services
 from .operations.system import System
 from .scheduling.advance_reservations import AdvanceReservations
 from .scheduling.services import scheduling_services
+from .serving.services import replica_launches, serving_services
 from .sessions.lifecycle import Lifecycle
 from .sessions.services import session_services
 from .settings import Settings
@@ -88,6 +89,16 @@ class Manager:
             projects=self.accounts.projects,
             users=self.accounts.users,
             callers=self.accounts.callers,
+            replicas=replica_launches(context, settings, lambda: self.serving.runner.wake()),
+            require_writable=self.read_only.require_writable,
+        )
+        self.serving = serving_services(
+            context,
+            settings,
+            sessions=self.sessions.sessions,
+            lifecycle=self.lifecycle,
+            callers=self.accounts.callers,
+            lease=self.scheduling.lease,
             require_writable=self.read_only.require_writable,
         )
         suspensions = self.sessions.suspensions
@@ -177,9 +188,11 @@ class Manager:
         self.usage.budget_watch.start()
         self.sessions.stored_logs.start()
         self.sessions.suspensions.start()
+        self.serving.runner.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
+        await self.serving.runner.stop()
         await self.scheduling.preemptions.stop()
         await self.usage.budget_watch.stop()
         await self.sessions.schedule_runner.stop()

@@ -55,6 +55,7 @@ class Settings:
     storage_root: Path
     hub_token: str = field(repr=False)
     agent_token: str = field(repr=False)
+    gateway_token: str = field(repr=False)
     # With this token, Prometheus reads the metrics; empty: it needs a monitor's token.
     metrics_token: str = field(default="", repr=False, kw_only=True)
     key: bytes = field(repr=False)  # Fernet key that encrypts secrets in the database

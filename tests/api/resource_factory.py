@@ -77,6 +77,11 @@ class ResourceFactory:
         body = {"name": await self.fresh(), "start": "daily 08:00"}
         return str((await self._user.post("/schedules", body))["id"])
 
+    async def endpoint(self) -> str:
+        settings = {"variant": "cmd", "command": "x"}
+        body = {"name": await self.fresh(), "settings": settings}
+        return str((await self._user.post("/endpoints", body))["id"])
+
     async def domain(self) -> str:
         return await self._named("/domains", {})
 

@@ -77,6 +77,7 @@ CREATORS = {
     "sessions": "session",
     "session-templates": "template",
     "schedules": "schedule",
+    "endpoints": "endpoint",
 }
 
 

@@ -683,6 +683,43 @@ TABLE = [
         {"start": "daily 09:00"},
     ),
     Row("DELETE /schedules/{schedule}", "ok ok 404 ok 404 404 403 403 403"),
+    # Members of the project may read an endpoint. Only the owner defines what it runs, and creates
+    # tokens.
+    Row("GET /endpoints", "ok ok ok ok ok ok ok 403 403"),
+    Row(
+        "POST /endpoints",
+        "ok ok ok ok ok ok 403 403 403",
+        {"name": "{fresh}", "settings": {"variant": "cmd", "command": "x"}},
+    ),
+    Row("GET /endpoints/{endpoint}", "ok ok 404 ok ok 404 ok 403 403"),
+    Row("GET /endpoints/{endpoint}/revisions", "ok ok 404 ok ok 404 ok 403 403"),
+    Row("GET /endpoints/{endpoint}/replicas", "ok ok 404 ok ok 404 ok 403 403"),
+    Row("GET /endpoints/{endpoint}/tokens", "ok ok 404 ok 403 404 403 403 403"),
+    Row("PATCH /endpoints/{endpoint}", "ok ok 404 ok 403 404 403 403 403", {"replicas": 0}),
+    Row("PATCH /endpoints/{endpoint}", "403 403 404 ok 403 404 403 403 403", {"max_queue": 1}),
+    Row("POST /endpoints/{endpoint}/revisions", "403 403 404 ok 403 404 403 403 403", {}),
+    Row("POST /endpoints/{endpoint}/rollback", "ok ok 404 ok 403 404 403 403 403", {"revision": 1}),
+    # Conflict: no rollout waits for its promotion.
+    Row("POST /endpoints/{endpoint}/promotion", "403 403 404 conflict 403 404 403 403 403", {}),
+    Row(
+        "POST /endpoints/{endpoint}/tokens",
+        "403 403 404 ok 403 404 403 403 403",
+        {"name": "{fresh}"},
+    ),
+    Row("DELETE /endpoints/{endpoint}/tokens/nothing", "404 404 404 404 403 404 403 403 403"),
+    Row("DELETE /endpoints/{endpoint}", "ok ok 404 ok 403 404 403 403 403"),
+    Row("GET /runtime-variants", "ok ok ok ok ok ok ok 403 403"),
+    Row(
+        "POST /model-definitions/check",
+        "ok ok ok ok ok ok ok 403 403",
+        {"definition": "models: [{name: a}]"},
+    ),
+    Row("GET /gateway/routes", "403 403 403 403 403 403 403 403 403"),
+    Row(
+        "POST /gateway/reports",
+        "403 403 403 403 403 403 403 403 403",
+        {"gateway_id": "g", "report_id": "1"},
+    ),
     Row("GET /session-templates", "ok ok ok ok ok ok ok 403 403"),
     Row(
         "POST /session-templates",

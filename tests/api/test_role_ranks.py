@@ -55,6 +55,7 @@ OWNED = {
     "shared_folder",
     "session",
     "schedule",
+    "endpoint",
     "template",
     "user_scope",
 }
@@ -73,6 +74,7 @@ LISTS = {
     "/keypairs",
     "/quota-scopes",
     "/schedules",
+    "/endpoints",
     "/session-dependencies",
     "/session-templates",
     "/sessions",
@@ -128,6 +130,9 @@ UNOWNED_RESOURCES = (
     "notification-events",
     "notification-settings",
     "webhooks",
+    "runtime-variants",
+    "model-definitions",
+    "gateway",
     "sign-up-invitations",
     "auth/(verify|token|external|signed-tokens|password-reset|sign-up|account-deletion)",
 )
@@ -148,6 +153,7 @@ METADATA = {
 ALWAYS_REJECTED = {
     "DELETE /projects/{project}/members/{owner}",
     "DELETE /sessions/{session}/app-shares/nothing",
+    "DELETE /endpoints/{endpoint}/tokens/nothing",
     "DELETE /users/{owner}/authenticator",
     "DELETE /vfolders/{upload_folder}/uploads/{upload}",
     "DELETE /auth/accounts/{owner}/identities/nothing",
@@ -159,6 +165,9 @@ ALWAYS_REJECTED = {
     "HEAD /vfolders/{upload_folder}/uploads/{upload}",
     "PATCH /vfolders/{upload_folder}/uploads/{upload}",
     "POST /app-visits",
+    "POST /endpoints/{endpoint}/promotion",
+    "POST /endpoints/{endpoint}/revisions",
+    "POST /endpoints/{endpoint}/tokens",
     "POST /auth/accounts/{owner}/authenticator",
     "POST /auth/accounts/{owner}/identities",
     "POST /auth/accounts/{owner}/authenticator/registration",
@@ -185,6 +194,10 @@ ALWAYS_REJECTED = {
     "PUT /vfolders/{folder}/archive",
     "PUT /sessions/{session}/idle-checks/exclusion",
 }
+
+
+# Resources that the members of their project may read.
+PROJECT_READS = re.compile(r"/endpoints/\{endpoint\}(/revisions|/replicas)?")
 
 
 @dataclass(frozen=True)
@@ -282,6 +295,12 @@ class OwnedResources(ReusedResources):
         body = {"name": await self.fresh(), "start": "daily 08:00", "request": request}
         return str((await self._user.post("/schedules", body))["id"])
 
+    async def endpoint(self) -> str:
+        request = {"environ": {"PRIVATE": PRIVATE}}
+        settings = {"variant": "cmd", "command": f"echo {PRIVATE}", "request": request}
+        body = {"name": await self.fresh(), "settings": settings}
+        return str((await self._user.post("/endpoints", body))["id"])
+
 
 @pytest.fixture
 async def hub() -> AsyncIterator[FakeHub]:
@@ -352,6 +371,9 @@ def is_allowed(caller: Account, owner: Account, row: Row) -> bool:
         return False
     if caller.role == "superadmin":
         return True
+    if method == "GET" and PROJECT_READS.fullmatch(path) and caller.domain == owner.domain:
+        # All owners and callers of a domain, except monitors, are members of one project.
+        return RANKS[owner.role] <= RANKS[caller.role] or caller.role == "monitor"
     if caller.role == "monitor":
         return method == "GET"
     if caller.role == "admin" and caller.domain == owner.domain:

@@ -47,6 +47,8 @@ SCREENS = {
     "usage-empty": "usage --slot cuda.device",
     "schedule-ls-empty": "schedule ls",
     "budget-empty": "budget",
+    "service-list-empty": "service list",
+    "service-variants": "service variants",
     "announcements-empty": "announcements",
     "notification-events": "notification events",
     "notification-settings": "notification settings",

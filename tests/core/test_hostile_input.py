@@ -13,6 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ from bai_services.core import (
 )
 from bai_services.core.accounts import one_time_codes, passwords, sign_ups, signature, ssh_keys
 from bai_services.core.apps import shares as app_shares
+from bai_services.core.bounded_yaml import load_yaml
 from bai_services.core.cluster import (
     device_sharing,
     devices,
@@ -40,13 +42,16 @@ from bai_services.core.cluster import (
 from bai_services.core.cluster import (
     model as cluster,
 )
-from bai_services.core.errors import BaiError
+from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.folders import mounts
 from bai_services.core.folders import storage_hosts as hosts
 from bai_services.core.folders import vfolders as vfolder
 from bai_services.core.notifications import timing
 from bai_services.core.operations.configuration import CHANGEABLE
 from bai_services.core.scheduling.replay import history, openb, policies, swf, workload
+from bai_services.core.serving import definition
+from bai_services.core.serving import settings as serving_settings
+from bai_services.core.serving.names import check_endpoint_name
 from bai_services.core.sessions import (
     batch,
     callbacks,
@@ -74,6 +79,13 @@ KEY = b"k" * 32
 PORTS = "ai.backend.service-ports"
 
 Parser = Callable[[str], Any]
+
+
+def yaml_of(text: str) -> Any:
+    try:
+        return load_yaml(text)
+    except yaml.YAMLError as error:
+        raise InvalidRequest(str(error)) from error
 
 
 def history_with(column: str, text: Any) -> dict[str, Any]:
@@ -261,6 +273,20 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: parse_rule(f"mon {t}", "start"),
         lambda t: parse_rule(f"{t} 8 * * 1-5", "start"),
     ],
+    "bounded_yaml.load_yaml": [yaml_of],
+    "serving.definition.is_valid_path": [definition.is_valid_path],
+    "serving.definition.parse_definition": [
+        definition.parse_definition,
+        lambda t: definition.parse_definition(f"models:\n- service:\n    port: {t}"),
+        lambda t: definition.parse_definition(f"models:\n- name: {t}"),
+    ],
+    "serving.names.check_endpoint_name": [check_endpoint_name],
+    "serving.settings.relative_path": [serving_settings.relative_path],
+    "serving.settings.resolve_settings": [
+        lambda t: serving_settings.resolve_settings({"variant": t}),
+        lambda t: serving_settings.resolve_settings({"variant": "cmd", "command": t}),
+        lambda t: serving_settings.resolve_settings({"rollout": {"strategy": t}, "command": "x"}),
+    ],
     "user_input.read_decimal": [user_input.read_decimal],
     "user_input.read_whole": [user_input.read_whole],
     "user_input.shown": [user_input.shown],
@@ -272,6 +298,8 @@ PARSERS: dict[str, list[Parser]] = {
 # Functions that take text from bai-hub itself (including its agents), or values that are already
 # parsed.
 NOT_FROM_USERS = {
+    "bounded_yaml.BoundedLoader.compose_node",
+    "serving.settings.RevisionSettings.from_json",
     "accounts.one_time_codes.CodeRules.of",
     "accounts.one_time_codes.CodeRules.parse",
     "accounts.one_time_codes.code_needed",

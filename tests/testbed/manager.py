@@ -37,6 +37,7 @@ from bai_services.manager.settings import Settings
 HUB_TOKEN = "hub-secret"
 AGENT_TOKEN = "agent-secret"
 METRICS_TOKEN = "metrics-secret"
+GATEWAY_TOKEN = "gateway-secret"
 PASSWORD = "correct horse 1!"
 
 # All managers in a test process have this key by default: they can decrypt each other's secrets.
@@ -69,6 +70,7 @@ def settings(database_url: str, home: Path, **others: object) -> Settings:
         storage_root=home / "vfolders",
         hub_token=HUB_TOKEN,
         agent_token=AGENT_TOKEN,
+        gateway_token=GATEWAY_TOKEN,
         metrics_token=METRICS_TOKEN,
         **{"key": KEY, **CHEAP_HASHES, **others},  # type: ignore[arg-type]  # fields by name
     )
@@ -216,6 +218,10 @@ class Api:
     @property
     def agent(self) -> Client:
         return self._close_later(Client(self.url, Token(AGENT_TOKEN)))
+
+    @property
+    def gateway(self) -> Client:
+        return self._close_later(Client(self.url, Token(GATEWAY_TOKEN)))
 
     @property
     def nobody(self) -> Client:

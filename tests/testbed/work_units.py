@@ -19,6 +19,7 @@ DOCKER_DEMO_FILES = frozenset(
         "mlflow",
         "resize",
         "second_address",
+        "serving",
         "ssh",
         "tunnel",
     )

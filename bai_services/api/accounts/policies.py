@@ -66,6 +66,7 @@ class UserPolicyChange(Body):
     max_concurrent_sessions: Count | None = None
     max_pending_sessions: Count | None = MAX_PENDING_SESSIONS
     max_schedules: Count | None = DEFAULT_MAX_SCHEDULES
+    allows_public_endpoints: bool = False
 
 
 class NewUserPolicy(UserPolicyChange):
@@ -84,6 +85,7 @@ class UserPolicy(ResponseModel):
     max_concurrent_sessions: int | None
     max_pending_sessions: int | None
     max_schedules: int | None
+    allows_public_endpoints: bool
 
 
 class ProjectPolicyChange(Body):

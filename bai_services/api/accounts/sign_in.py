@@ -192,6 +192,7 @@ class SignIn:
         for role, secret in (
             (Role.HUB, self._manager.settings.hub_token),
             (Role.AGENT, self._manager.settings.agent_token),
+            (Role.GATEWAY, self._manager.settings.gateway_token),
             (Role.SCRAPER, self._manager.settings.metrics_token),
         ):
             # An empty token must not match a secret that is not configured.

@@ -52,6 +52,8 @@ class StartReport(Body):
     container_id: str = Field(default="", max_length=128)
     # Container ids of the sub kernels by hostname: sub1, sub2 …
     sub_containers: dict[NameText, NameText] = Field(default={}, max_length=MAX_KERNELS)
+    # Scheme, host and port of the server, as the Hub reaches it.
+    url: str = Field(default="", max_length=255)
 
 
 class ExitReport(Body):
@@ -88,7 +90,7 @@ class StartedHandler(APIHandler):
     )
     async def post(self, key: str, body: StartReport) -> None:
         containers = {MAIN_HOST: body.container_id, **body.sub_containers}
-        await self.manager.sessions.launch.started(self.caller, key, containers)
+        await self.manager.sessions.launch.started(self.caller, key, containers, body.url)
 
 
 class ExitedHandler(APIHandler):

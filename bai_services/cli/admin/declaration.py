@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
+from bai_services.core.bounded_yaml import BoundedLoader
 from bai_services.core.client_networks import check_networks
 from bai_services.core.cluster.model import canonical_image
 from bai_services.core.counts import with_article
 from bai_services.core.errors import InvalidRequest
 
-from .bounded_yaml import BoundedLoader
 from .entities import (
     DOMAIN,
     IMAGE,

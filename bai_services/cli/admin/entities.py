@@ -271,6 +271,11 @@ USER_POLICY = Entity(
             FieldKind.NUMBER,
             is_nullable=True,
         ),
+        Field(
+            "allows_public_endpoints",
+            "Whether users may let anybody call their endpoints without a token.",
+            FieldKind.FLAG,
+        ),
         *_FOLDER_CAPS,
         Field(
             "max_concurrent_logins",

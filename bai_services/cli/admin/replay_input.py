@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from bai_services.core.bounded_yaml import load_yaml
 from bai_services.core.counts import counted
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.scheduling.replay.history import read_history
@@ -17,8 +18,6 @@ from bai_services.core.scheduling.replay.openb import read_nodes, read_pods
 from bai_services.core.scheduling.replay.policies import ReplayPolicy
 from bai_services.core.scheduling.replay.swf import read_swf
 from bai_services.core.scheduling.replay.workload import Workload
-
-from .bounded_yaml import load_yaml
 
 
 def read_policy(path: Path) -> ReplayPolicy:

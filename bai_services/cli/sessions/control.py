@@ -9,12 +9,12 @@ from typing import Any
 import click
 import yaml
 
+from bai_services.core.bounded_yaml import load_yaml
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest
 from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Status
 from bai_services.core.sessions.suspensions import DEFAULT_SECONDS, MAX_SECONDS
 
 from .. import output
-from ..admin.bounded_yaml import load_yaml
 from ..command import Connection, connected, did_you_mean, example, json_option, segment
 from .waiting import print_result, wait_for_status
 

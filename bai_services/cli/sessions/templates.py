@@ -7,10 +7,10 @@ from typing import Any
 import click
 import yaml
 
+from bai_services.core.bounded_yaml import load_yaml
 from bai_services.core.errors import InvalidRequest
 
 from .. import output
-from ..admin.bounded_yaml import load_yaml
 from ..command import (
     Connection,
     connected,

@@ -182,6 +182,7 @@ class UserPolicy:
     max_concurrent_sessions: int | None
     max_pending_sessions: int | None
     max_schedules: int | None
+    allows_public_endpoints: bool
 
 
 @dataclass(frozen=True, slots=True)

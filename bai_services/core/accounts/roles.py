@@ -19,6 +19,7 @@ class Role(StrEnum):
     HUB = "hub"  # the Hub itself: authenticator and spawner
     AGENT = "agent"
     SCRAPER = "scraper"  # Prometheus, which reads the metrics
+    GATEWAY = "gateway"  # forwards requests to replicas of endpoints
     SESSION = "session"  # code in a session, with some permissions of its owner
 
 
@@ -115,6 +116,7 @@ _OWN_READS = _reaches(R.OWN, R.DOMAIN, R.ALL)
 _HUB = {Role.HUB: Reach.ALL}
 _AGENT = {Role.AGENT: Reach.ALL}
 _SESSION = {Role.SESSION: Reach.OWN}
+_GATEWAY = {Role.GATEWAY: Reach.ALL}
 
 # The reach of each role for every action; NONE for roles that are not listed.
 ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
@@ -189,6 +191,15 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "schedule.write": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},
     # Pause or delete a schedule.
     "schedule.pause": _reaches(R.OWN, R.DOMAIN, R.NONE),
+    # Members of a project may see its endpoints.
+    "endpoint.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
+    # The replicas of an endpoint run with its owner's permissions: only the owner defines it, and
+    # creates tokens.
+    "endpoint.write": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},
+    # Pause, scale, undo a rollout, revoke tokens or delete.
+    "endpoint.manage": _reaches(R.OWN, R.DOMAIN, R.NONE),
+    "gateway.read-routes": _GATEWAY,
+    "gateway.report": _GATEWAY,
     "allocation.read": _OWN_READS,
     "usage.read": _OWN_READS,
     # The budget of a project, which its members may see.

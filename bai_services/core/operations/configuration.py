@@ -118,6 +118,7 @@ _TEXTS = (
 # Secrets, files with secrets, and a URL that may contain a password.
 _SECRETS = (
     "BAI_AGENT_TOKEN_FILE",
+    "BAI_GATEWAY_TOKEN_FILE",
     "BAI_DATABASE_URL",
     "BAI_HUB_TOKEN_FILE",
     "BAI_KEY_FILE",

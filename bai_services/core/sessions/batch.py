@@ -40,8 +40,10 @@ def check_batch(kind: SessionType, requested: Mapping[str, Any], now: datetime) 
     ------
     InvalidRequest
         If a batch session has no command, a session of another type has one of these fields, or the
-        command, the start time or the timeout is not valid.
+        command, the start time or the timeout is not valid. A replica has only a command.
     """
+    if kind is SessionType.INFERENCE:
+        return Batch(_command(requested.get("startup_command")))
     if kind is not SessionType.BATCH:
         given = [name for name in BATCH_FIELDS if requested.get(name) is not None]
         if given:

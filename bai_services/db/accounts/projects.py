@@ -23,6 +23,7 @@ from ..records import first_record, records
 from ..tables.accounts import memberships, projects, users
 from ..tables.cluster import resource_group_links
 from ..tables.folders import vfolders
+from ..tables.serving import endpoints
 from ..tables.sessions import sessions
 from .checked_users import CheckedUser, lock_unchanged
 
@@ -160,6 +161,7 @@ class ProjectStore:
         uses = {
             "folders": vfolders.c.project_id == project_id,
             "sessions": sessions.c.project_id == project_id,
+            "endpoints": endpoints.c.project_id == project_id,
         }
         async with self._db.write() as tx:
             await tx.execute(

@@ -47,6 +47,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "max_concurrent_sessions": None,
         "max_pending_sessions": MAX_PENDING_SESSIONS,
         "max_schedules": DEFAULT_MAX_SCHEDULES,
+        "allows_public_endpoints": False,
     },
     "project": {"max_vfolder_count": 0, "max_quota_scope_bytes": -1},
 }

@@ -16,7 +16,7 @@ from ..loop import Loop
 TICK_SECONDS = 5.0
 # Roles that can change data: superadmins, and components, so that running sessions continue. A
 # request of the Hub for a user is checked with the role of the user.
-_WRITERS = (Role.SUPERADMIN, Role.HUB, Role.AGENT, Role.SESSION)
+_WRITERS = (Role.SUPERADMIN, Role.HUB, Role.AGENT, Role.GATEWAY, Role.SESSION)
 
 
 class ReadOnlyPeriods:

@@ -1,4 +1,4 @@
-"""Batch sessions: container command, single execution, and exit code."""
+"""Batch sessions and replicas: container command, single execution, and exit code."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from bai_services.db.sessions.rows import SessionKernels, SessionRow
 # runs the session's command. Isolated mode (-I) keeps Python from importing modules of the home
 # folder in place of library modules.
 RUNNER = ("python3", "-I", "-m", "bai_labext.batch")
+# The container of a replica runs its server and this, which forwards the gateway's requests to it.
+REPLICA_RUNNER = ("python3", "-I", "-m", "bai_labext.replica")
 
 
 def command_of(row: SessionRow) -> list[str] | None:
     """Return the command of a session's container; None means the image's default command."""
+    if row.type == SessionType.INFERENCE:
+        return list(REPLICA_RUNNER)
     return list(RUNNER) if row.type == SessionType.BATCH else None
 
 

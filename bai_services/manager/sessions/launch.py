@@ -37,6 +37,7 @@ from ..clock import Clock
 from .batch import check_first_launch, command_of
 from .kernel_group import environ_of, new_cluster_key, sub_plans
 from .lifecycle import Lifecycle
+from .replica_launch import ReplicaLaunch
 from .requests.requests import Folders
 from .requests.secret_environ import SecretEnviron, secret_names
 from .setups import SECRETS_KEPT, SessionSetups
@@ -55,8 +56,13 @@ class LaunchPlans:
     """Builds launch plans from the database."""
 
     def __init__(
-        self, kernels: KernelStore, vfolders: Folders, secret_environ: SecretEnviron
+        self,
+        kernels: KernelStore,
+        vfolders: Folders,
+        secret_environ: SecretEnviron,
+        replicas: ReplicaLaunch,
     ) -> None:
+        self._replicas = replicas
         self._secret_environ = secret_environ
         self._kernels = kernels
         self._vfolders = vfolders
@@ -137,6 +143,7 @@ class LaunchPlans:
                 **self._own_environ(row, injection),
                 **_session_environ(row, kernel.id, facts),
                 **environ_of(view, kernel),
+                **await self._replica_environ(row),
             },
             injection=injection,
             labels={f"bai.{name}": value for name, value in labels.items()},
@@ -147,6 +154,11 @@ class LaunchPlans:
         plan = replace(plan, cluster_key=new_cluster_key(row.id))
         subs = sub_plans(view, plan, await self._kernels.kernel_agents(row.id))
         return replace(plan, subs=subs)
+
+    async def _replica_environ(self, row: SessionRow) -> Mapping[str, str]:
+        if row.type != SessionType.INFERENCE:
+            return {}
+        return await self._replicas.environ(row.id)
 
     def _own_environ(self, row: SessionRow, injection: Injection) -> dict[str, str]:
         """Return the variables that the session requested.
@@ -171,7 +183,9 @@ class Launch:
         clock: Clock,
         *,
         setups: SessionSetups,
+        replicas: ReplicaLaunch,
     ) -> None:
+        self._replicas = replicas
         self._setups = setups
         self._sessions = sessions
         self._kernels = kernels
@@ -211,8 +225,12 @@ class Launch:
             )
         return plan
 
-    async def started(self, caller: Caller, session_id: str, containers: Mapping[str, str]) -> None:
-        """Record that the session's server responds; ``containers`` are container ids by hostname.
+    async def started(
+        self, caller: Caller, session_id: str, containers: Mapping[str, str], url: str = ""
+    ) -> None:
+        """Record that the session's server responds at ``url``.
+
+        ``containers`` are container ids by hostname.
 
         The session becomes RUNNING only after the Hub has also reported the server ready.
 
@@ -233,6 +251,8 @@ class Launch:
                 session_id=session_id,
                 status=row.status,
             )
+        if row.type == SessionType.INFERENCE:
+            await self._replicas.started(session_id, url)
         self._lifecycle.notify(row)
 
     async def exited(self, caller: Caller, session_id: str, end: SessionEnd) -> SessionRow:

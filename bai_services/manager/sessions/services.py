@@ -51,6 +51,7 @@ from .launch import Launch, LaunchPlans
 from .lifecycle import Lifecycle
 from .logs import Logs
 from .preview import SessionPreviews
+from .replica_launch import ReplicaLaunch
 from .requests.options import Options
 from .requests.requests import Folders, Requests
 from .requests.secret_environ import SecretEnviron
@@ -113,6 +114,7 @@ def session_services(
     projects: Projects,
     users: Users,
     callers: Callers,
+    replicas: ReplicaLaunch,
     require_writable: Callable[[Role], None],
 ) -> SessionServices:
     """Build the services and pass them their dependencies."""
@@ -125,7 +127,7 @@ def session_services(
     usage_sampling = UsageSampling(samples, scheduling.lease, clock)
     secret_environ = SecretEnviron(settings.key)
     setups = SessionSetups(SetupStore(database), settings.key)
-    plans = LaunchPlans(kernel_store, folders, secret_environ)
+    plans = LaunchPlans(kernel_store, folders, secret_environ, replicas)
     resize_store = ResizeStore(database)
     kernel_resizes = KernelResizes(resize_store, store, lifecycle, scheduling.scheduler.wake, clock)
     kernels = Kernels(
@@ -183,7 +185,9 @@ def session_services(
         ),
         templates=templates,
         setups=Setups(context, projects, settings.key),
-        launch=Launch(store, kernel_store, plans, lifecycle, clock, setups=setups),
+        launch=Launch(
+            store, kernel_store, plans, lifecycle, clock, setups=setups, replicas=replicas
+        ),
         kernels=kernels,
         logs=Logs(sessions),
         stored_logs=StoredLogs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reaches
@@ -15,7 +15,14 @@ from bai_services.core.listing import ListQuery, Page
 from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import format_amount
 from bai_services.core.sessions.kernel_group import MAIN_HOST
-from bai_services.core.sessions.lifecycle import LIVE, Event, Result, Status, has_reached
+from bai_services.core.sessions.lifecycle import (
+    LIVE,
+    Event,
+    Result,
+    SessionType,
+    Status,
+    has_reached,
+)
 from bai_services.core.sessions.records import (
     DependencyGraph,
     GraphItem,
@@ -28,6 +35,7 @@ from bai_services.core.sessions.records import (
     SessionUsage,
     StatusChange,
 )
+from bai_services.core.sessions.resolved_spec import ResolvedSpec
 from bai_services.core.sessions.rules import check_session_name
 from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.scheduling.allocations import AllocationStore
@@ -45,6 +53,7 @@ from ..scheduling.wait_states import WaitStates
 from ..settings import Settings
 from .kernels import Kernels
 from .lifecycle import Lifecycle
+from .requests.choices import CREATABLE_TYPES, REPLICA_TYPES
 from .requests.requests import Requests
 from .view import describe
 
@@ -87,12 +96,13 @@ class Sessions:
         request: SessionSpec,
         *,
         session_id: str | None = None,
+        creatable: Collection[SessionType] = CREATABLE_TYPES,
         **details: Any,
     ) -> tuple[Session, bool]:
         """Create a session; return it and whether it is new.
 
-        ``session_id`` is the id of a new session, by default a random one. ``details`` are added to
-        the audit entry.
+        ``session_id`` is the id of a new session, by default a random one. ``creatable``: types
+        that the session may have. ``details`` are added to the audit entry.
 
         If the owner has a live session with the same name and spec, that session is returned. With
         ``request.reuse``, the spec may differ.
@@ -103,7 +113,7 @@ class Sessions:
             The errors of ``Requests.resolve`` and ``SessionStore.enqueue``.
         """
         authorizer.require(caller, "session.create")
-        new = await self._requests.resolve(caller, request, session_id)
+        new = await self._requests.resolve(caller, request, session_id, creatable)
         row, is_new = await self._store.enqueue(
             new, self._clock(), lambda _: self._entry(caller, "session.create", new, **details)
         )
@@ -114,6 +124,17 @@ class Sessions:
         if is_new and not new.dependencies:
             return self._shown_to(caller, view_of(new, row)), True
         return await self._load_view(caller, row.id), is_new
+
+    async def check_replica(self, caller: Caller, request: SessionSpec) -> ResolvedSpec:
+        """Return the resolved request of a replica of an endpoint, and create nothing.
+
+        Raises
+        ------
+        BaiError
+            The errors of ``Requests.resolve``.
+        """
+        authorizer.require(caller, "session.create")
+        return await self._requests.resolve(caller, request, creatable=REPLICA_TYPES)
 
     async def create_all(
         self, caller: Caller, requests: Sequence[SessionSpec]

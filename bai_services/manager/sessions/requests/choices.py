@@ -22,6 +22,8 @@ from bai_services.db.sessions.requests import (
 
 DEFAULT_PRIORITY = 10
 CREATABLE_TYPES = (SessionType.INTERACTIVE, SessionType.BATCH)
+# Only the manager creates replicas of endpoints.
+REPLICA_TYPES = (SessionType.INFERENCE,)
 
 
 def choose_project(projects: Sequence[ProjectFacts], key: str | None) -> ProjectFacts:
@@ -74,12 +76,12 @@ def choose_group(groups: Sequence[GroupFacts], name: str | None, kind: SessionTy
     return group
 
 
-def session_type(text: str) -> SessionType:
-    """Parse the type of a session; raise for types that a request cannot create."""
-    if text in CREATABLE_TYPES:
+def session_type(text: str, creatable: Collection[SessionType] = CREATABLE_TYPES) -> SessionType:
+    """Parse the type of a session; raise for types that are not ``creatable``."""
+    if text in creatable:
         return SessionType(text)
     raise InvalidRequest(
-        f"sessions of type {text[:40]!r} cannot be created; types: {', '.join(CREATABLE_TYPES)}",
+        f"sessions of type {text[:40]!r} cannot be created; types: {', '.join(creatable)}",
         field="type",
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -18,6 +18,7 @@ from bai_services.core.resources import ResourceSlots
 from bai_services.core.sessions.batch import BATCH_FIELDS, check_batch
 from bai_services.core.sessions.callbacks import AllowedTargets, check_url
 from bai_services.core.sessions.launch_plan import Mount
+from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.core.sessions.options import OfferedFolder
 from bai_services.core.sessions.resizing import Elasticity, check_elasticity
 from bai_services.core.sessions.rules import (
@@ -49,6 +50,7 @@ from ...scheduling.admission_checks import (
     placement_options,
 )
 from .choices import (
+    CREATABLE_TYPES,
     choose_group,
     choose_image,
     choose_job_priority,
@@ -128,9 +130,15 @@ class Requests:
         self._agents = agents
 
     async def resolve(
-        self, caller: Caller, request: SessionSpec, session_id: str | None = None
+        self,
+        caller: Caller,
+        request: SessionSpec,
+        session_id: str | None = None,
+        creatable: Collection[SessionType] = CREATABLE_TYPES,
     ) -> NewSession:
         """Return the session to create for a request, with a new id unless one is given.
+
+        ``creatable``: types that the session may have.
 
         Raises
         ------
@@ -149,10 +157,14 @@ class Requests:
         Conflict
             If a dependency has ended without success.
         """
-        return (await self.resolve_all(caller, [request], session_id))[0]
+        return (await self.resolve_all(caller, [request], session_id, creatable))[0]
 
     async def resolve_all(
-        self, caller: Caller, requests: Sequence[SessionSpec], session_id: str | None = None
+        self,
+        caller: Caller,
+        requests: Sequence[SessionSpec],
+        session_id: str | None = None,
+        creatable: Collection[SessionType] = CREATABLE_TYPES,
     ) -> list[NewSession]:
         """Return the sessions to create for several requests.
 
@@ -168,7 +180,7 @@ class Requests:
                 # If all results are cached, no other await suspends this loop.
                 await asyncio.sleep(0)
             try:
-                sessions.append(await self._resolve(caller, request, cache, session_id))
+                sessions.append(await self._resolve(caller, request, cache, session_id, creatable))
             except BaiError as error:
                 sources = partial(self._name_sources, caller, request, cache)
                 extended = await with_all_problems(error, request, sources)
@@ -185,6 +197,7 @@ class Requests:
         request: SessionSpec,
         cache: _RequestCache,
         session_id: str | None,
+        creatable: Collection[SessionType],
     ) -> NewSession:
         owner = await cache.get_or_read(
             ("owner", request.owner), lambda: self.owner_of(caller, request.owner)
@@ -199,7 +212,7 @@ class Requests:
             lambda: self._store.offer_of(owner, project, access_key, image_and_preset),
         )
         _check_keypair(offer, access_key)
-        kind = session_type(request.type)
+        kind = session_type(request.type, creatable)
         batch_fields = {name: getattr(request, name) for name in BATCH_FIELDS}
         batch = check_batch(kind, batch_fields, self._clock())
         group = choose_group(offer.groups, request.resource_group, kind)

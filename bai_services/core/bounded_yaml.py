@@ -6,7 +6,7 @@ from typing import IO, Any
 
 import yaml
 
-from bai_services.core.user_input import MAX_NUMBER_CHARACTERS
+from .user_input import MAX_NUMBER_CHARACTERS
 
 MAX_DEPTH = 64
 # Counted with aliases expanded: a few lines can expand to billions of values.
@@ -17,8 +17,9 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 class BoundedLoader(yaml.SafeLoader):
     """A ``SafeLoader`` that raises ``MarkedYAMLError`` if a file exceeds a limit."""
 
-    def __init__(self, stream: str | IO[str]) -> None:
+    def __init__(self, stream: str | IO[str], max_nodes: int = MAX_NODES) -> None:
         super().__init__(stream)
+        self._max_nodes = max_nodes
         self._depth = self._count = 0
         # Number of values in each complete node, with aliases expanded; the key is id(node).
         self._sizes: dict[int, int] = {}
@@ -49,8 +50,8 @@ class BoundedLoader(yaml.SafeLoader):
             node = super().compose_node(parent, index)
             self._depth -= 1
             self._sizes[id(node)] = self._count - before
-        if self._count > MAX_NODES:
-            raise _error(f"more than {MAX_NODES} values, aliases included", event.start_mark)
+        if self._count > self._max_nodes:
+            raise _error(f"more than {self._max_nodes} values, aliases included", event.start_mark)
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:

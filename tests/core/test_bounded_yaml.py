@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from bai_services.cli.admin import declaration
-from bai_services.cli.admin.bounded_yaml import load_yaml
+from bai_services.core.bounded_yaml import load_yaml
 from bai_services.core.errors import InvalidRequest
 
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(

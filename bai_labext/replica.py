@@ -1,0 +1,167 @@
+"""Main process of a replica: runs the model's server and forwards the gateway's requests to it.
+
+The gateway connects to the port on which the Hub expects the session's server. A connection whose
+first request contains the replica's secret is forwarded byte by byte, so that streams and
+websockets work; every later request on it comes from the same gateway. Other requests get only the
+answer to the Hub's readiness check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from bai_labext import session_setup
+from bai_labext.batch import Runner, hub_version
+from bai_services.system.ports import free_port
+
+SECRET_VARIABLE = "BAI_REPLICA_SECRET"
+PORT_VARIABLE = "BAI_SERVICE_PORT"
+MAX_HEAD_BYTES = 64 * 1024
+HEAD_TIMEOUT_SECONDS = 30.0
+CONNECT_TIMEOUT_SECONDS = 5.0
+CHUNK_BYTES = 64 * 1024
+_HEAD_END = b"\r\n\r\n"
+
+
+class ReplicaRunner(Runner):
+    """Starts the server at once, and forwards requests until it ends."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__(environ)
+        self._secret = self._environ.pop(SECRET_VARIABLE, "")
+        if self._environ.get("BAI_SESSION_ENGINE") == "process":
+            # All replicas of the machine share its ports.
+            self._environ[PORT_VARIABLE] = str(free_port())
+        self._environ.setdefault("PORT", self._environ.get(PORT_VARIABLE, ""))
+
+    def _serve(self) -> ForwardServer:
+        url = urlsplit(self._environ["JUPYTERHUB_SERVICE_URL"])
+        server = ForwardServer(
+            (url.hostname or "127.0.0.1", url.port or 0),
+            int(self._environ[PORT_VARIABLE]),
+            self._secret,
+            self._environ.get("JUPYTERHUB_BASE_URL", "/") + "hub/home",
+        )
+        server.start()
+        return server
+
+    def _wait_for_hub(self) -> bool:
+        """Return True: the server may start before the Hub has registered this one."""
+        return not self._stopping.is_set()
+
+
+class ForwardServer:
+    """Forwards authorized connections to a local port; runs an event loop in a thread."""
+
+    def __init__(self, address: tuple[str, int], target: int, secret: str, home: str) -> None:
+        self._address = address
+        self._target = target
+        self._secret = f"token {secret}".encode() if secret else b""
+        self._home = home
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._server: asyncio.Server | None = None
+
+    def start(self) -> int:
+        """Listen, and return the port."""
+        self._thread.start()
+        server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        self._server = server
+        return int(server.sockets[0].getsockname()[1])
+
+    def shutdown(self) -> None:
+        """Stop the event loop."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def server_close(self) -> None:
+        """Close the listening socket, after ``shutdown``."""
+        if self._server is not None:
+            for listening in self._server.sockets:
+                os.close(listening.fileno())
+
+    async def _listen(self) -> asyncio.Server:
+        host, port = self._address
+        return await asyncio.start_server(self._accept, host, port, limit=MAX_HEAD_BYTES)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(HEAD_TIMEOUT_SECONDS):
+                head = await reader.readuntil(_HEAD_END)
+            if self._is_authorized(head):
+                await self._forward(head, reader, writer)
+            else:
+                writer.write(self._own_response(head))
+                await writer.drain()
+        except (OSError, EOFError, asyncio.LimitOverrunError):  # OSError includes TimeoutError
+            pass
+        finally:
+            with contextlib.suppress(OSError):
+                writer.close()
+
+    def _is_authorized(self, head: bytes) -> bool:
+        # Compare all values, also repeated ones, so that the time does not show which is right.
+        values = [
+            value.strip()
+            for name, _, value in (line.partition(b":") for line in head.split(b"\r\n")[1:])
+            if name.strip().lower() == b"authorization"
+        ]
+        return (
+            bool(self._secret) and len(values) == 1 and hmac.compare_digest(values[0], self._secret)
+        )
+
+    def _own_response(self, head: bytes) -> bytes:
+        path = head.split(b" ", 2)[1].partition(b"?")[0] if head.count(b" ") >= 2 else b""
+        is_check = path.rstrip(b"/").endswith(b"/api")
+        status = "200 OK" if is_check else "302 Found"
+        location = "" if is_check else f"Location: {self._home}\r\n"
+        return (
+            f"HTTP/1.1 {status}\r\nX-JupyterHub-Version: {hub_version()}\r\n{location}"
+            "Content-Length: 0\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+        ).encode()
+
+    async def _forward(
+        self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                server_reader, server_writer = await asyncio.open_connection(
+                    "127.0.0.1", self._target
+                )
+        except OSError:
+            writer.write(
+                b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
+                b"Retry-After: 1\r\nConnection: close\r\n\r\n"
+            )
+            await writer.drain()
+            return
+        server_writer.write(head)
+        try:
+            async with asyncio.TaskGroup() as directions:
+                directions.create_task(_copy(reader, server_writer))
+                directions.create_task(_copy(server_reader, writer))
+        except* OSError:
+            pass  # one of the two has closed the connection
+        finally:
+            server_writer.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy until the end of the stream; the other direction may continue."""
+    while data := await reader.read(CHUNK_BYTES):
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
+
+
+if __name__ == "__main__":
+    session_setup.apply(os.environ)
+    sys.exit(ReplicaRunner(os.environ).run())

@@ -1,0 +1,1 @@
+"""Endpoints of model serving, and what gateways read and report."""

@@ -1,0 +1,186 @@
+"""Request bodies for endpoints, revisions, tokens, and the reports of gateways."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bai_services.core.serving.settings import MAX_REPLICAS
+
+from ..fields import Body, Count, Instant, NameText, ShortText, SlotsInput
+from ..sessions.bodies import MAX_MOUNTS, MAX_VARIABLES
+
+MAX_COMMAND = 16 * 1024
+MAX_DEFINITION = 64 * 1024
+MAX_NETWORKS = 100
+MAX_REPORTED = 10_000
+
+Replicas = Annotated[int, Field(ge=0, le=MAX_REPLICAS)]
+Limit = Annotated[int, Field(ge=1, le=1_000_000)]
+Definition = Annotated[str, Field(max_length=MAX_DEFINITION)]
+
+
+class HealthCheck(Body):
+    """Times are seconds. ``start_seconds``: how long a new replica may take until its first
+    successful check. ``max_failures``: failed checks in a row after which a replica is replaced.
+    """
+
+    path: ShortText = "/health"
+    interval_seconds: float = Field(default=10, ge=1, le=3600)
+    timeout_seconds: float = Field(default=15, ge=0.1, le=600)
+    max_failures: int = Field(default=10, ge=1, le=1000)
+    expected_status: int = Field(default=200, ge=100, le=599)
+    start_seconds: float = Field(default=60, ge=1, le=86400)
+
+
+class Rollout(Body):
+    """How a revision replaces the former one. ``max_surge``, ``max_unavailable``: for rolling
+    updates. ``canary_percent``: share of the requests before the promotion. ``is_automatic``: false
+    makes blue-green and canary rollouts wait for a promotion. ``max_failures``: failed replicas
+    after which the former revision is restored.
+    """
+
+    strategy: Literal["rolling", "blue-green", "canary"] = "rolling"
+    max_surge: int = Field(default=1, ge=0, le=MAX_REPLICAS)
+    max_unavailable: int = Field(default=0, ge=0, le=MAX_REPLICAS)
+    canary_percent: int = Field(default=10, ge=1, le=99)
+    is_automatic: bool = True
+    max_failures: int = Field(default=3, ge=1, le=100)
+
+
+class ModelMount(Body):
+    """A folder of the replicas; it is always read-only."""
+
+    vfolder: ShortText
+    path: ShortText = ""
+
+
+class ReplicaRequest(Body):
+    """Fields of the replicas' sessions, as in ``POST /sessions``."""
+
+    image: ShortText | None = None
+    resources: SlotsInput = {}
+    preset: NameText | None = None
+    resource_group: NameText | None = None
+    mounts: list[ModelMount] = Field(default=[], max_length=MAX_MOUNTS)
+    environ: dict[str, str] = Field(default={}, max_length=MAX_VARIABLES)
+    shared_memory: ShortText | None = None
+    priority: int | None = None
+
+
+class Settings(Body):
+    """What the replicas of a revision run.
+
+    ``command``: for a shell; the server must listen on the port ``$BAI_SERVICE_PORT`` of
+    127.0.0.1. ``model_folder``: mounted at ``/home/work/model``; ``$BAI_MODEL_PATH`` is the path of
+    the model in it. Fields that are not given are those of the definition, then of the variant.
+    """
+
+    variant: NameText | None = None
+    command: str | None = Field(default=None, max_length=MAX_COMMAND)
+    port: int | None = Field(default=None, ge=2, le=65535)
+    health: HealthCheck | None = None
+    model_folder: ShortText | None = None
+    model_path: ShortText | None = None
+    request: ReplicaRequest | None = None
+    rollout: Rollout | None = None
+
+
+class EndpointLimits(Body):
+    """Limits of each gateway.
+
+    ``max_queue``: requests that wait for a replica. ``queue_seconds``: how long they wait.
+    ``request_seconds``: limit for the time to the first byte of a response, and between two parts.
+    """
+
+    replicas: Replicas | None = None
+    is_public: bool | None = None
+    max_queue: Count | None = None
+    queue_seconds: int | None = Field(default=None, ge=0, le=3600)
+    max_concurrent_per_replica: Limit | None = None
+    request_seconds: int | None = Field(default=None, ge=1, le=86400)
+    max_body_bytes: int | None = Field(default=None, ge=1, le=2**40)
+
+
+class NewEndpoint(EndpointLimits):
+    """``definition``: text of a ``model-definition.yaml``, for the variant ``custom``."""
+
+    name: NameText
+    project: ShortText | None = None
+    settings: Settings = Settings()
+    definition: Definition | None = None
+
+
+class EndpointChange(EndpointLimits):
+    """``version``: the version that you have read; if there is a newer one, you get a conflict."""
+
+    version: Count | None = None
+    is_paused: bool | None = None
+
+
+class NewRevision(Body):
+    """Settings that are not given are those of the last revision."""
+
+    settings: Settings = Settings()
+    definition: Definition | None = None
+
+
+class Rollback(Body):
+    """``revision``: the number of a former revision."""
+
+    revision: Count
+
+
+class EmptyBody(Body):
+    """A body without fields."""
+
+
+class DefinitionText(Body):
+    definition: Definition
+
+
+class NewToken(Body):
+    """``networks``: addresses from which the token can be used; empty: all."""
+
+    name: NameText
+    networks: list[ShortText] = Field(default=[], max_length=MAX_NETWORKS)
+    expires_at: Instant | None = None
+    requests_per_minute: Limit | None = None
+    max_concurrent: Limit | None = None
+
+
+class Counts(Body):
+    requests: Count = 0
+    errors: Count = 0
+    # Upper bound of the bucket in milliseconds: number of requests.
+    latency_ms: dict[NameText, Count] = Field(default={}, max_length=100)
+
+
+class EndpointReport(Counts):
+    id: NameText
+    in_flight: Count = 0
+    queued: Count = 0
+    revisions: dict[NameText, Counts] = Field(default={}, max_length=100)
+
+
+class TokenReport(Body):
+    id: NameText
+    requests: Count = 0
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+
+
+class GatewayReport(Body):
+    """Counts are differences to the last report. ``report_id``: a repeated report counts once.
+
+    ``drained``: replicas that are draining and have no requests any more. ``failed``: replicas that
+    failed their health check.
+    """
+
+    gateway_id: NameText = Field(min_length=1)
+    report_id: NameText = Field(min_length=1)
+    endpoints: list[EndpointReport] = Field(default=[], max_length=MAX_REPORTED)
+    tokens: list[TokenReport] = Field(default=[], max_length=MAX_REPORTED)
+    drained: list[NameText] = Field(default=[], max_length=MAX_REPORTED)
+    failed: list[NameText] = Field(default=[], max_length=MAX_REPORTED)

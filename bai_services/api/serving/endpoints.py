@@ -1,0 +1,293 @@
+"""`/endpoints`: model serving; `/runtime-variants`, `/model-definitions/check`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.serving import definition as definitions
+from bai_services.core.serving import records, variants
+
+from ..base import APIHandler, operation
+from ..fields import CodedText, ResponseModel
+from . import bodies
+
+_TAG = "serving"
+
+
+class Endpoint(ResponseModel):
+    """``url``: path on this installation. ``status``: ready, deploying, scaling, paused, failed or
+    stopping. ``problem``: the last problem of the target revision. ``weights``: shares of the
+    requests by revision.
+    """
+
+    id: str
+    created_at: datetime
+    version: int
+    name: str
+    url: str
+    owner: str
+    owner_id: str
+    domain: str
+    project: str
+    project_id: str
+    status: str
+    problem: str
+    problem_coded: CodedText | None
+    is_public: bool
+    is_paused: bool
+    replicas: int
+    ready_replicas: int
+    starting_replicas: int
+    active_revision: int | None
+    target_revision: int
+    is_promoted: bool
+    weights: dict[str, int]
+    max_queue: int
+    queue_seconds: int
+    max_concurrent_per_replica: int
+    request_seconds: int
+    max_body_bytes: int
+    requests: int
+    errors: int
+
+
+class Revision(ResponseModel):
+    """``outcome``: completed, rolled-back or failed; null: the rollout has not ended."""
+
+    id: str
+    created_at: datetime
+    number: int
+    settings: dict[str, Any]
+    outcome: str | None
+    reason: str
+    reason_coded: CodedText | None
+    hidden_fields: list[str]
+
+
+class Replica(ResponseModel):
+    """``phase``: starting, ready, draining, stopping or ended. The id is that of its session."""
+
+    id: str
+    created_at: datetime
+    revision: int | None
+    phase: str
+    session_status: str | None
+    agent: str | None
+    changed_at: datetime
+    reason: str
+    reason_coded: CodedText | None
+
+
+class Token(ResponseModel):
+    id: str
+    created_at: datetime
+    name: str
+    networks: list[str]
+    expires_at: datetime | None
+    requests_per_minute: int | None
+    max_concurrent: int | None
+    author: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    last_used_at: datetime | None
+
+
+class CreatedToken(ResponseModel):
+    """``token`` is shown only now."""
+
+    id: str
+    name: str
+    token: str
+    expires_at: datetime | None
+
+
+class Argument(ResponseModel):
+    option: str
+    kind: str
+    description: str
+
+
+class Variant(ResponseModel):
+    """``is_tested``: false if the variant has not been run with bai-hub."""
+
+    name: str
+    title: str
+    command: str
+    port: int
+    health_path: str
+    start_seconds: int
+    arguments: list[Argument]
+    metrics: dict[str, str] | None
+    uses_definition: bool
+    is_tested: bool
+
+
+class HealthCheck(ResponseModel):
+    path: str
+    interval_seconds: float
+    timeout_seconds: float
+    max_failures: int
+    expected_status: int
+    start_seconds: float
+
+
+class ModelDefinition(ResponseModel):
+    name: str
+    model_path: str
+    command: str
+    port: int | None
+    health_check: HealthCheck | None
+    metadata: dict[str, Any]
+
+
+class EndpointsHandler(APIHandler):
+    @operation(
+        "List the endpoints that the caller may see", tag=_TAG, returns=Endpoint, is_list=True
+    )
+    async def get(self, query: ListQuery) -> Page[records.Endpoint]:
+        return await self.manager.serving.endpoints.page(self.caller, query)
+
+    @operation(
+        "Create an endpoint",
+        tag=_TAG,
+        body=bodies.NewEndpoint,
+        returns=Endpoint,
+        status=HTTPStatus.CREATED,
+    )
+    async def post(self, body: bodies.NewEndpoint) -> records.Endpoint:
+        return await self.manager.serving.endpoints.create(self.caller, _given(body))
+
+
+class EndpointHandler(APIHandler):
+    @operation("Read an endpoint", tag=_TAG, returns=Endpoint)
+    async def get(self, key: str) -> records.Endpoint:
+        return await self.manager.serving.endpoints.get(self.caller, key)
+
+    @operation("Change an endpoint", tag=_TAG, body=bodies.EndpointChange, returns=Endpoint)
+    async def patch(self, key: str, body: bodies.EndpointChange) -> records.Endpoint:
+        return await self.manager.serving.endpoints.update(self.caller, key, body.given_fields())
+
+    @operation(
+        "Stop an endpoint; it is deleted when its replicas have ended", tag=_TAG, returns=Endpoint
+    )
+    async def delete(self, key: str) -> records.Endpoint:
+        return await self.manager.serving.endpoints.delete(self.caller, key)
+
+
+class RevisionsHandler(APIHandler):
+    @operation(
+        "List the last revisions of an endpoint, the newest first",
+        tag=_TAG,
+        returns=Revision,
+        is_list=True,
+    )
+    async def get(self, key: str, query: ListQuery) -> Page[records.Revision]:
+        return await self.manager.serving.endpoints.revisions(self.caller, key, query)
+
+    @operation(
+        "Create a revision and begin its rollout",
+        tag=_TAG,
+        body=bodies.NewRevision,
+        returns=Endpoint,
+        status=HTTPStatus.CREATED,
+    )
+    async def post(self, key: str, body: bodies.NewRevision) -> records.Endpoint:
+        return await self.manager.serving.endpoints.deploy(self.caller, key, _given(body))
+
+
+class RollbackHandler(APIHandler):
+    @operation(
+        "Begin the rollout of a former revision", tag=_TAG, body=bodies.Rollback, returns=Endpoint
+    )
+    async def post(self, key: str, body: bodies.Rollback) -> records.Endpoint:
+        return await self.manager.serving.endpoints.roll_back(self.caller, key, body.revision)
+
+
+class PromotionHandler(APIHandler):
+    @operation(
+        "Promote the new revision of a blue-green or canary rollout",
+        tag=_TAG,
+        body=bodies.EmptyBody,
+        returns=Endpoint,
+    )
+    async def post(self, key: str, body: bodies.EmptyBody) -> records.Endpoint:
+        return await self.manager.serving.endpoints.promote(self.caller, key)
+
+
+class ReplicasHandler(APIHandler):
+    @operation(
+        "List the replicas of an endpoint, also those that have ended recently",
+        tag=_TAG,
+        returns=Replica,
+        is_list=True,
+    )
+    async def get(self, key: str, query: ListQuery) -> Page[records.Replica]:
+        return await self.manager.serving.endpoints.replicas(self.caller, key, query)
+
+
+class TokensHandler(APIHandler):
+    @operation("List the tokens of an endpoint", tag=_TAG, returns=Token, is_list=True)
+    async def get(self, key: str, query: ListQuery) -> Page[records.EndpointToken]:
+        return await self.manager.serving.tokens.page(self.caller, key, query)
+
+    @operation(
+        "Create a token; it is shown only in this response",
+        tag=_TAG,
+        body=bodies.NewToken,
+        returns=CreatedToken,
+        status=HTTPStatus.CREATED,
+    )
+    async def post(self, key: str, body: bodies.NewToken) -> records.NewToken:
+        return await self.manager.serving.tokens.create(self.caller, key, body.given_fields())
+
+
+class TokenHandler(APIHandler):
+    @operation("Revoke a token", tag=_TAG, status=HTTPStatus.NO_CONTENT)
+    async def delete(self, key: str, token: str) -> None:
+        await self.manager.serving.tokens.revoke(self.caller, key, token)
+
+
+class VariantsHandler(APIHandler):
+    @operation("List the runtime variants", tag=_TAG, returns=Variant, is_list=True)
+    async def get(self, query: ListQuery) -> Page[variants.Variant]:
+        return self.manager.serving.endpoints.variants(self.caller, query)
+
+
+class DefinitionCheckHandler(APIHandler):
+    @operation(
+        "Check a model definition",
+        tag=_TAG,
+        body=bodies.DefinitionText,
+        returns=ModelDefinition,
+        is_expensive=True,
+        works_when_read_only=True,
+    )
+    async def post(self, body: bodies.DefinitionText) -> definitions.ModelDefinition:
+        endpoints = self.manager.serving.endpoints
+        return await endpoints.check_definition(self.caller, body.definition)
+
+
+def _given(body: bodies.NewEndpoint | bodies.NewRevision) -> dict[str, Any]:
+    """Return the given fields; fields that are null count as not given."""
+    given = body.model_dump(exclude_unset=True, exclude_none=True)
+    settings = given.get("settings") or {}
+    return {**given, "settings": settings}
+
+
+_ONE = r"/endpoints/(?P<key>[^/]+)"
+ROUTES = [
+    ("/endpoints", EndpointsHandler),
+    (_ONE, EndpointHandler),
+    (_ONE + "/revisions", RevisionsHandler),
+    (_ONE + "/rollback", RollbackHandler),
+    (_ONE + "/promotion", PromotionHandler),
+    (_ONE + "/replicas", ReplicasHandler),
+    (_ONE + "/tokens", TokensHandler),
+    (_ONE + r"/tokens/(?P<token>[^/]+)", TokenHandler),
+    ("/runtime-variants", VariantsHandler),
+    ("/model-definitions/check", DefinitionCheckHandler),
+]

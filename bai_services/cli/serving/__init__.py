@@ -1,0 +1,1 @@
+"""`bai service`: endpoints of model serving."""

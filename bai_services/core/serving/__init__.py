@@ -1,0 +1,1 @@
+"""Model serving: endpoints with revisions, replicas and tokens."""

@@ -1,0 +1,291 @@
+"""Parser of ``model-definition.yaml``: how the server of a model is started and checked.
+
+Every problem is reported with its line.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from ..bounded_yaml import BoundedLoader
+from ..errors import InvalidRequest
+from ..user_input import shown
+
+FILE_NAME = "model-definition.yaml"
+MAX_BYTES = 64 * 1024
+MAX_NODES = 2000
+MAX_COMMAND_BYTES = 16 * 1024
+MAX_TEXT = 512
+MAX_ACTIONS = 20
+# Ports of the session's own programs.
+RESERVED_PORTS = (2000, 2001)
+MAX_PORT = 65535
+MAX_START_SECONDS = 86400.0
+_COMMAND_ACTION = "run_command"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """How a replica is checked; times are seconds.
+
+    ``start_seconds``: how long a new replica may take until its first successful check.
+    ``max_failures``: failed checks in a row after which a replica is replaced.
+    """
+
+    path: str = "/health"
+    interval_seconds: float = 10.0
+    timeout_seconds: float = 15.0
+    max_failures: int = 10
+    expected_status: int = 200
+    start_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDefinition:
+    """The first model of a definition; ``command`` is for a shell.
+
+    Fields that the file does not set are empty; ``port`` is then None.
+    """
+
+    name: str = ""
+    model_path: str = ""
+    command: str = ""
+    port: int | None = None
+    health_check: HealthCheck | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parse_definition(text: str) -> ModelDefinition:
+    """Parse a model definition.
+
+    The time grows with the size of the text, so call it outside the event loop.
+
+    Raises
+    ------
+    InvalidRequest
+        If the text is not valid YAML, exceeds a limit, or has an unknown or invalid key; ``line``
+        in the details is the line of the problem.
+    """
+    if len(text.encode(errors="replace")) > MAX_BYTES:
+        raise _problem(1, f"the file has more than {MAX_BYTES} bytes")
+    try:
+        loader = BoundedLoader(text, MAX_NODES)
+        try:
+            root = loader.get_single_node()
+            if root is None:
+                raise _problem(1, "the file is empty")
+            return _definition(_Section.of(loader, root, "the file"))
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise _problem(mark.line + 1 if mark else 1, error.problem or "no valid YAML") from None
+    except yaml.YAMLError:
+        raise _problem(1, "the file has characters that YAML does not allow") from None
+
+
+def _problem(line: int, text: str) -> InvalidRequest:
+    return InvalidRequest(f"{FILE_NAME}, line {line}: {text}", field="definition", line=line)
+
+
+@dataclass(slots=True)
+class _Section:
+    """A mapping of the file; ``take_…`` removes a key, ``finish`` raises if keys remain."""
+
+    loader: BoundedLoader
+    name: str
+    line: int
+    nodes: dict[str, tuple[yaml.Node, yaml.Node]]
+
+    @classmethod
+    def of(cls, loader: BoundedLoader, node: yaml.Node, name: str) -> _Section:
+        line = node.start_mark.line + 1
+        if not isinstance(node, yaml.MappingNode):
+            raise _problem(line, f"{name} must be a mapping of keys and values")
+        nodes: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in node.value:
+            key_line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise _problem(key_line, f"a key of {name} is not a text")
+            if key.value in nodes:
+                raise _problem(key_line, f"{name} has the key {shown(key.value)} twice")
+            nodes[key.value] = (key, value)
+        return cls(loader, name, line, nodes)
+
+    def take(self, key: str) -> yaml.Node | None:
+        pair = self.nodes.pop(key, None)
+        if pair is None or pair[1].tag == "tag:yaml.org,2002:null":
+            return None
+        return pair[1]
+
+    def take_section(self, key: str) -> _Section | None:
+        node = self.take(key)
+        return None if node is None else _Section.of(self.loader, node, key)
+
+    def take_text(self, key: str, limit: int = MAX_TEXT) -> str:
+        node = self.take(key)
+        if node is None:
+            return ""
+        if not isinstance(node, yaml.ScalarNode):
+            raise _problem(node.start_mark.line + 1, f"{key} must be a text")
+        return _text(node, key, limit)
+
+    def take_number(self, key: str, default: float, lowest: float, highest: float) -> float:
+        node = self.take(key)
+        if node is None:
+            return default
+        value = self.loader.construct_object(node)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not lowest <= value <= highest:
+            raise _problem(
+                node.start_mark.line + 1, f"{key} must be a number from {lowest:g} to {highest:g}"
+            )
+        return float(value)
+
+    def take_whole(self, key: str, default: int, lowest: int, highest: int) -> int:
+        line = self.line_of(key)
+        value = self.take_number(key, default, lowest, highest)
+        if value != int(value):
+            raise _problem(line, f"{key} must be a whole number")
+        return int(value)
+
+    def take_bool(self, key: str) -> bool:
+        node = self.take(key)
+        value = False if node is None else self.loader.construct_object(node)
+        if not isinstance(value, bool):
+            raise _problem(node.start_mark.line + 1 if node else 1, f"{key} must be true or false")
+        return value
+
+    def line_of(self, key: str) -> int:
+        pair = self.nodes.get(key)
+        return self.line if pair is None else pair[0].start_mark.line + 1
+
+    def finish(self) -> None:
+        for name, (key, _) in self.nodes.items():
+            raise _problem(key.start_mark.line + 1, f"{self.name} has no key {shown(name)!r}")
+
+
+def _text(node: yaml.ScalarNode, what: str, limit: int) -> str:
+    text = str(node.value)
+    if len(text.encode(errors="replace")) > limit or "\0" in text:
+        raise _problem(node.start_mark.line + 1, f"{what} has more than {limit} bytes, or a NUL")
+    return text
+
+
+def _definition(root: _Section) -> ModelDefinition:
+    models = root.take("models")
+    root.finish()
+    if not isinstance(models, yaml.SequenceNode) or not models.value:
+        raise _problem(root.line, "the key models must be a list with one model")
+    if len(models.value) > 1:
+        raise _problem(
+            models.value[1].start_mark.line + 1, "an endpoint serves one model; remove this one"
+        )
+    model = _Section.of(root.loader, models.value[0], "a model")
+    name, model_path = model.take_text("name"), model.take_text("model_path")
+    metadata = model.take("metadata")
+    if metadata is not None and not isinstance(metadata, yaml.MappingNode):
+        raise _problem(metadata.start_mark.line + 1, "metadata must be a mapping")
+    values = {} if metadata is None else root.loader.construct_object(metadata, deep=True)
+    service = model.take_section("service")
+    model.finish()
+    if service is None:
+        return ModelDefinition(name, model_path, metadata=values)
+    command = _command(service)
+    port = _port(service)
+    health = service.take_section("health_check")
+    service.finish()
+    return ModelDefinition(
+        name, model_path, command, port, None if health is None else _health(health), values
+    )
+
+
+def _command(service: _Section) -> str:
+    keys = [key for key in ("start_command", "command") if key in service.nodes]
+    if len(keys) > 1:
+        raise _problem(service.line_of("command"), "service has both start_command and command")
+    shell = service.take_text("shell")
+    if shell not in ("", "/bin/bash", "/bin/sh"):
+        raise _problem(service.line, "shell must be /bin/bash or /bin/sh")
+    node = service.take(keys[0]) if keys else None
+    lines = _actions(service)
+    if node is not None:
+        lines.append(_words(node, keys[0]))
+    return "\n".join(lines)
+
+
+def _words(node: yaml.Node, what: str) -> str:
+    if isinstance(node, yaml.ScalarNode):
+        return _text(node, what, MAX_COMMAND_BYTES)
+    words = []
+    for each in node.value if isinstance(node, yaml.SequenceNode) else [node]:
+        if not isinstance(each, yaml.ScalarNode):
+            raise _problem(each.start_mark.line + 1, f"{what} must be a text or a list of texts")
+        words.append(_text(each, what, MAX_COMMAND_BYTES))
+    return shlex.join(words)
+
+
+def _actions(service: _Section) -> list[str]:
+    """Return the commands of ``pre_start_actions``."""
+    node = service.take("pre_start_actions")
+    if node is None:
+        return []
+    if not isinstance(node, yaml.SequenceNode) or len(node.value) > MAX_ACTIONS:
+        raise _problem(
+            node.start_mark.line + 1, f"pre_start_actions must be a list of at most {MAX_ACTIONS}"
+        )
+    lines = []
+    for each in node.value:
+        action = _Section.of(service.loader, each, "an action")
+        kind = action.take_text("action")
+        if kind != _COMMAND_ACTION:
+            raise _problem(
+                action.line, f"the action {shown(kind)!r} is not supported, only {_COMMAND_ACTION}"
+            )
+        arguments = action.take_section("args")
+        command = None if arguments is None else arguments.take("command")
+        if arguments is None or command is None:
+            raise _problem(action.line, f"{_COMMAND_ACTION} needs args with a command")
+        lines.append(f"{_words(command, 'command')} || exit $?")
+        arguments.finish()
+        action.finish()
+    return lines
+
+
+def _port(service: _Section) -> int | None:
+    if "port" not in service.nodes:
+        return None
+    line = service.line_of("port")
+    port = service.take_whole("port", 0, 2, MAX_PORT)
+    if port in RESERVED_PORTS:
+        raise _problem(line, f"the port {port} is reserved for the session itself")
+    return port or None
+
+
+def _health(section: _Section) -> HealthCheck | None:
+    is_enabled = section.take_bool("enable")
+    line = section.line_of("path")
+    path = section.take_text("path") or "/health"
+    check = HealthCheck(
+        path=path,
+        interval_seconds=section.take_number("interval", 10.0, 1, 3600),
+        timeout_seconds=section.take_number("max_wait_time", 15.0, 0.1, 600),
+        max_failures=section.take_whole("max_retries", 10, 1, 1000),
+        expected_status=section.take_whole("expected_status_code", 200, 100, 599),
+        start_seconds=section.take_number("initial_delay", 60.0, 1, MAX_START_SECONDS),
+    )
+    section.finish()
+    if not is_valid_path(path):
+        raise _problem(line, "path must begin with / and have no spaces or control characters")
+    return check if is_enabled else None
+
+
+def is_valid_path(path: str) -> bool:
+    """Return whether a text can be the path of a health check."""
+    is_plain = path.isascii() and path.isprintable() and " " not in path and "#" not in path
+    return path.startswith("/") and not path.startswith("//") and is_plain and len(path) <= 255

@@ -1,0 +1,134 @@
+"""Endpoints, revisions, replicas and tokens as shown to callers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+# Revisions beyond this number are deleted, except those in use.
+REVISIONS_KEPT = 10
+# Ended replicas are shown for this time, and at most this number per endpoint.
+ENDED_REPLICAS_KEPT_FOR = timedelta(days=7)
+ENDED_REPLICAS_KEPT = 50
+EXPIRED_TOKENS_KEPT_FOR = timedelta(days=30)
+MAX_TOKENS = 100
+MAX_ENDPOINTS_PER_USER = 100
+# A gateway that has not reported for this time counts as stopped.
+GATEWAY_TIMEOUT = timedelta(seconds=30)
+GATEWAYS_KEPT_FOR = timedelta(days=1)
+
+DEFAULT_MAX_QUEUE = 100
+DEFAULT_QUEUE_SECONDS = 60
+DEFAULT_MAX_CONCURRENT = 100
+DEFAULT_REQUEST_SECONDS = 300
+DEFAULT_MAX_BODY_BYTES = 128 * 2**20
+
+
+class EndpointStatus(StrEnum):
+    """``deploying``: a new revision replaces the former one. ``scaling``: replicas start or end.
+    ``failed``: its only revision was given up. ``stopping``: it is being deleted.
+    """
+
+    READY = "ready"
+    DEPLOYING = "deploying"
+    SCALING = "scaling"
+    PAUSED = "paused"
+    FAILED = "failed"
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """``problem``: the last problem of the target revision, "" if there is none.
+    ``ready_replicas``, ``starting_replicas``: of all revisions.
+    """
+
+    id: str
+    created_at: datetime
+    version: int
+    name: str
+    url: str
+    owner: str
+    owner_id: str
+    domain: str
+    project: str
+    project_id: str
+    status: EndpointStatus
+    problem: str
+    problem_coded: Mapping[str, Any] | None
+    is_public: bool
+    is_paused: bool
+    replicas: int
+    ready_replicas: int
+    starting_replicas: int
+    active_revision: int | None
+    target_revision: int
+    is_promoted: bool
+    weights: Mapping[str, int]
+    max_queue: int
+    queue_seconds: int
+    max_concurrent_per_replica: int
+    request_seconds: int
+    max_body_bytes: int
+    requests: int
+    errors: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """``settings`` lacks the environment and the command, see ``hidden_fields``, if the caller may
+    not read them.
+    """
+
+    id: str
+    created_at: datetime
+    number: int
+    settings: Mapping[str, Any]
+    outcome: str | None
+    reason: str
+    reason_coded: Mapping[str, Any] | None
+    hidden_fields: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """``session_status`` is None if the session does not exist (yet)."""
+
+    id: str
+    created_at: datetime
+    revision: int | None
+    phase: str
+    session_status: str | None
+    agent: str | None
+    changed_at: datetime
+    reason: str
+    reason_coded: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointToken:
+    id: str
+    created_at: datetime
+    name: str
+    networks: Sequence[str]
+    expires_at: datetime | None
+    requests_per_minute: int | None
+    max_concurrent: int | None
+    author: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    last_used_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewToken:
+    """A created token; ``token`` is shown only once."""
+
+    id: str
+    name: str
+    token: str = field(repr=False)
+    expires_at: datetime | None

@@ -1,0 +1,245 @@
+"""Which replicas of an endpoint to create and end next: rolling update, blue-green and canary.
+
+``plan`` is a pure function of the stored state. It is repeated until the state is the desired one,
+so it may be interrupted at any point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+# Weights of revisions in blue-green and canary rollouts are percentages.
+ALL_REQUESTS = 100
+
+
+class Strategy(StrEnum):
+    ROLLING = "rolling"
+    BLUE_GREEN = "blue-green"
+    CANARY = "canary"
+
+
+class Phase(StrEnum):
+    """``starting``: the session waits, starts, or does not pass its health check yet. ``ready``: it
+    receives requests. ``draining``: it finishes its requests. ``stopping``: its session is being
+    stopped. ``ended``: its session has ended.
+    """
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+LIVE_PHASES = (Phase.STARTING, Phase.READY)
+
+
+class Outcome(StrEnum):
+    """``completed``: only the new revision serves. ``rolled-back``: the new revision was given up,
+    the former one serves. ``failed``: it was given up, and there is no former one.
+    """
+
+    COMPLETED = "completed"
+    ROLLED_BACK = "rolled-back"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRules:
+    """How a new revision replaces the former one.
+
+    ``max_surge``, ``max_unavailable``: only for rolling updates. ``canary_percent``: only for
+    canaries. ``is_automatic``: without it, blue-green and canary rollouts wait for a promotion.
+    ``max_failures``: failed replicas of the new revision after which it is given up.
+    """
+
+    strategy: Strategy = Strategy.ROLLING
+    max_surge: int = 1
+    max_unavailable: int = 0
+    canary_percent: int = 10
+    is_automatic: bool = True
+    max_failures: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    id: str
+    revision_id: str
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The state of an endpoint.
+
+    ``active``: the revision that served before the rollout, None before the first one. ``target``:
+    the desired revision; without a rollout in progress it is ``active``. ``failures``: failed
+    replicas of the target since the rollout began. ``is_stopped``: the endpoint is paused or being
+    deleted, so it has no replicas. ``may_create``: false during the pause after failures.
+    """
+
+    desired: int
+    active: str | None
+    target: str
+    replicas: Sequence[ReplicaState]
+    rules: RolloutRules = RolloutRules()
+    failures: int = 0
+    is_promoted: bool = False
+    is_stopped: bool = False
+    may_create: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``create``: number of new replicas by revision. ``end``: replicas to stop now; they have no
+    requests. ``drain``: replicas that get no further requests. ``weights``: shares of new requests.
+    """
+
+    create: Mapping[str, int] = field(default_factory=dict)
+    end: tuple[str, ...] = ()
+    drain: tuple[str, ...] = ()
+    weights: Mapping[str, int] = field(default_factory=dict)
+    outcome: Outcome | None = None
+
+
+def plan(now: Situation) -> Plan:
+    """Return the next steps of an endpoint."""
+    if now.is_stopped:
+        return _remove([each for each in now.replicas if each.phase in LIVE_PHASES])
+    if now.active == now.target:
+        return _steady(now)
+    if now.failures >= now.rules.max_failures:
+        if now.active is None:
+            return replace(_remove(_live(now, now.target)), outcome=Outcome.FAILED)
+        return replace(_steady(replace(now, target=now.active)), outcome=Outcome.ROLLED_BACK)
+    if now.active is None:
+        is_complete = len(_ready(now, now.target)) >= now.desired
+        return replace(_steady(now), outcome=Outcome.COMPLETED if is_complete else None)
+    if now.rules.strategy is Strategy.ROLLING:
+        return _roll(now)
+    return _switch(now, now.active)
+
+
+def _steady(now: Situation) -> Plan:
+    """Keep ``desired`` replicas of the target, and none of other revisions.
+
+    Ready replicas of other revisions, for example of one that was given up, remain until the target
+    has enough ready ones.
+    """
+    target = _live(now, now.target)
+    others = [each for each in _live(now) if each.revision_id != now.target]
+    removed = [*_spare(others, len(_ready(now)) - now.desired), *_surplus(target, now.desired)]
+    return replace(
+        _remove(removed),
+        create=_creation(now, now.target, now.desired - len(target)),
+        weights=_by_number(now, removed),
+    )
+
+
+def _roll(now: Situation) -> Plan:
+    """Replace replicas a few at a time.
+
+    There are never more than ``desired + max_surge`` live replicas because of this plan, and it
+    never leaves fewer than ``desired - max_unavailable`` ready ones if there were enough.
+    """
+    rules, new, ready = now.rules, _live(now, now.target), _ready(now)
+    old = [each for each in _live(now) if each.revision_id != now.target]
+    removed = _spare(old, len(ready) - max(0, now.desired - rules.max_unavailable))
+    removed += _surplus(new, now.desired)
+    # The place of a removed replica is used only in the next step, when it gets no more requests.
+    places = now.desired + rules.max_surge - len(new) - len(old)
+    is_complete = not old and len(_ready(now, now.target)) >= now.desired
+    return replace(
+        _remove(removed),
+        create=_creation(now, now.target, min(now.desired - len(new), places)),
+        weights=_by_number(now, removed),
+        outcome=Outcome.COMPLETED if is_complete else None,
+    )
+
+
+def _switch(now: Situation, active: str) -> Plan:
+    """Start the new revision beside the former one, then switch all requests at once.
+
+    A canary that is not promoted gets its share of the requests and has as few replicas as this
+    share needs.
+    """
+    rules = now.rules
+    is_canary = rules.strategy is Strategy.CANARY
+    may_switch = rules.is_automatic or now.is_promoted
+    wanted = now.desired if may_switch else canary_replicas(now.desired, rules)
+    new, old, ready = _live(now, now.target), _live(now, active), _ready(now, now.target)
+    if may_switch and len(ready) >= now.desired:
+        others = [each for each in _live(now) if each.revision_id != now.target]
+        return replace(
+            _remove([*others, *_surplus(new, now.desired)]),
+            weights={now.target: ALL_REQUESTS},
+            outcome=Outcome.COMPLETED,
+        )
+    others = [each for each in _live(now) if each.revision_id not in (now.target, active)]
+    weights = {active: ALL_REQUESTS}
+    if is_canary and ready:
+        share = rules.canary_percent
+        weights = {now.target: share, active: ALL_REQUESTS - share}
+    return replace(
+        _remove([*others, *_surplus(new, wanted), *_surplus(old, now.desired)]),
+        create={
+            **_creation(now, now.target, wanted - len(new)),
+            **_creation(now, active, now.desired - len(old)),
+        },
+        weights=weights,
+    )
+
+
+def canary_replicas(desired: int, rules: RolloutRules) -> int:
+    """Return how many replicas a revision has before its promotion."""
+    if rules.strategy is not Strategy.CANARY:
+        return desired
+    return max(1, -(-desired * rules.canary_percent // ALL_REQUESTS))
+
+
+def _live(now: Situation, revision: str | None = None) -> list[ReplicaState]:
+    return [
+        each
+        for each in now.replicas
+        if each.phase in LIVE_PHASES and revision in (None, each.revision_id)
+    ]
+
+
+def _ready(now: Situation, revision: str | None = None) -> list[ReplicaState]:
+    return [each for each in _live(now, revision) if each.phase is Phase.READY]
+
+
+def _surplus(live: Sequence[ReplicaState], wanted: int) -> list[ReplicaState]:
+    """Return the replicas beyond ``wanted``, first those that do not serve yet."""
+    ordered = sorted(live, key=lambda each: each.phase is Phase.READY)
+    return ordered[: max(0, len(live) - wanted)]
+
+
+def _spare(others: Sequence[ReplicaState], ready: int) -> list[ReplicaState]:
+    """Return the replicas that do not serve, and up to ``ready`` of those that serve."""
+    starting = [each for each in others if each.phase is Phase.STARTING]
+    serving = [each for each in others if each.phase is Phase.READY]
+    return [*starting, *serving[: max(0, ready)]]
+
+
+def _by_number(now: Situation, removed: Sequence[ReplicaState]) -> dict[str, int]:
+    """Return weights with which each replica gets the same share."""
+    weights: dict[str, int] = {}
+    for each in _ready(now):
+        if each not in removed:
+            weights[each.revision_id] = weights.get(each.revision_id, 0) + 1
+    return weights if len(weights) > 1 else {next(iter(weights), now.target): ALL_REQUESTS}
+
+
+def _remove(replicas: Sequence[ReplicaState]) -> Plan:
+    """End the replicas that have no requests, and drain the others."""
+    return Plan(
+        end=tuple(each.id for each in replicas if each.phase is Phase.STARTING),
+        drain=tuple(each.id for each in replicas if each.phase is Phase.READY),
+    )
+
+
+def _creation(now: Situation, revision: str, count: int) -> dict[str, int]:
+    return {revision: count} if count > 0 and now.may_create else {}

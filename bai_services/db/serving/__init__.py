@@ -1,0 +1,1 @@
+"""Stores of endpoints, replicas, tokens and gateways."""

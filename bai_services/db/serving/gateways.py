@@ -1,0 +1,184 @@
+"""What gateways read and report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.serving.rollout import Phase
+
+from ..database import Database
+from ..records import records
+from ..tables.serving import (
+    endpoint_replicas,
+    endpoint_revisions,
+    endpoint_tokens,
+    endpoints,
+    gateways,
+)
+from .routes_version import read_routes_version
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingRows:
+    """Everything that a routing table contains, as rows; ``version`` is not newer than the rows."""
+
+    version: int
+    endpoints: Sequence[Mapping[str, Any]]
+    replicas: Sequence[Mapping[str, Any]]
+    tokens: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointCounts:
+    """Requests since the last report of a gateway."""
+
+    id: str
+    requests: int
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCounts:
+    id: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+
+
+class GatewayStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def routes_version(self) -> int:
+        async with self._db.read() as tx:
+            return await read_routes_version(tx)
+
+    async def routes(self) -> RoutingRows:
+        rows = (
+            sa.select(endpoints, endpoint_revisions.c.settings)
+            .join_from(
+                endpoints,
+                endpoint_revisions,
+                endpoint_revisions.c.id
+                == sa.func.coalesce(endpoints.c.active_revision_id, endpoints.c.target_revision_id),
+            )
+            .where(~endpoints.c.is_deleting)
+            .order_by(endpoints.c.name)
+        )
+        replicas = (
+            sa.select(endpoint_replicas)
+            .where(
+                endpoint_replicas.c.phase.in_([Phase.READY, Phase.DRAINING]),
+                endpoint_replicas.c.url != "",
+            )
+            .order_by(endpoint_replicas.c.created_at, endpoint_replicas.c.id)
+        )
+        tokens = sa.select(endpoint_tokens).order_by(endpoint_tokens.c.id)
+        async with self._db.read() as tx:
+            # Read the version first: a change in between is then read again.
+            version = await read_routes_version(tx)
+            return RoutingRows(
+                version,
+                records(dict, await tx.execute(rows)),
+                records(dict, await tx.execute(replicas)),
+                records(dict, await tx.execute(tokens)),
+            )
+
+    async def count(
+        self,
+        gateway_id: str,
+        report_id: str,
+        now: datetime,
+        counts: Sequence[EndpointCounts],
+        tokens: Sequence[TokenCounts],
+        drained: Sequence[str],
+    ) -> bool:
+        """Add the counts of a report; return False if this report was added before."""
+        async with self._db.write() as tx:
+            if not await _is_new(tx, gateway_id, report_id, now):
+                return False
+            if counts:
+                await tx.execute(
+                    sa.update(endpoints)
+                    .where(endpoints.c.id == sa.bindparam("key"))
+                    .values(
+                        requests=endpoints.c.requests + sa.bindparam("more"),
+                        errors=endpoints.c.errors + sa.bindparam("failed"),
+                    ),
+                    [
+                        {"key": each.id, "more": each.requests, "failed": each.errors}
+                        for each in counts
+                    ],
+                )
+            if tokens:
+                await tx.execute(
+                    sa.update(endpoint_tokens)
+                    .where(endpoint_tokens.c.id == sa.bindparam("key"))
+                    .values(
+                        requests=endpoint_tokens.c.requests + sa.bindparam("more"),
+                        input_tokens=endpoint_tokens.c.input_tokens + sa.bindparam("read"),
+                        output_tokens=endpoint_tokens.c.output_tokens + sa.bindparam("written"),
+                        last_used_at=now,
+                    ),
+                    [
+                        {
+                            "key": each.id,
+                            "more": each.requests,
+                            "read": each.input_tokens,
+                            "written": each.output_tokens,
+                        }
+                        for each in tokens
+                    ],
+                )
+            await _mark_drained(tx, gateway_id, drained)
+            return True
+
+
+async def _is_new(tx: AsyncConnection, gateway_id: str, report_id: str, now: datetime) -> bool:
+    found = await tx.scalar(
+        sa.select(gateways.c.last_report_id).where(gateways.c.id == gateway_id).with_for_update()
+    )
+    if found is None:
+        await tx.execute(
+            gateways.insert().values(id=gateway_id, last_report_id=report_id, reported_at=now)
+        )
+        return True
+    await tx.execute(
+        sa.update(gateways)
+        .where(gateways.c.id == gateway_id)
+        .values(last_report_id=report_id, reported_at=now)
+    )
+    return bool(found != report_id)
+
+
+async def _mark_drained(tx: AsyncConnection, gateway_id: str, drained: Sequence[str]) -> None:
+    if not drained:
+        return
+    rows = await tx.execute(
+        sa.select(endpoint_replicas.c.id, endpoint_replicas.c.drained_by)
+        .where(
+            endpoint_replicas.c.id.in_(sorted(set(drained))),
+            endpoint_replicas.c.phase == Phase.DRAINING,
+        )
+        .with_for_update()
+    )
+    changed = [
+        {"key": row.id, "gateways": [*row.drained_by, gateway_id]}
+        for row in rows
+        if gateway_id not in row.drained_by
+    ]
+    if changed:
+        await tx.execute(
+            sa.update(endpoint_replicas)
+            .where(endpoint_replicas.c.id == sa.bindparam("key"))
+            .values(drained_by=sa.bindparam("gateways")),
+            changed,
+        )

@@ -1,0 +1,362 @@
+"""Store of replicas, for the loop that creates and ends them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.serving.records import GATEWAYS_KEPT_FOR
+from bai_services.core.serving.rollout import LIVE_PHASES, Outcome, Phase
+from bai_services.core.sessions.lifecycle import Status
+
+from ..database import Database
+from ..records import records
+from ..tables.serving import (
+    endpoint_replicas,
+    endpoint_revisions,
+    endpoints,
+    gateways,
+)
+from ..tables.sessions import sessions
+from .endpoints import RevisionRow
+from .routes_version import bump_routes
+from .rows import ROWS, EndpointRow, endpoint_row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRow:
+    """A replica that has not ended, with the state of its session; ``status`` is None if there is
+    no such session.
+    """
+
+    id: str
+    created_at: datetime
+    endpoint_id: str
+    revision_id: str
+    phase: Phase
+    url: str
+    changed_at: datetime
+    drained_by: Sequence[str]
+    status: Status | None
+    started_at: datetime | None
+    status_info: str
+
+    def is_drained(self, gateways: set[str]) -> bool:
+        """Return whether it has no requests in any of the gateways."""
+        return bool(gateways) and gateways <= set(self.drained_by)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointState:
+    """An endpoint with its target and active revision and its replicas that have not ended."""
+
+    row: EndpointRow
+    revisions: Mapping[str, RevisionRow]
+    replicas: Sequence[ReplicaRow]
+
+
+@dataclass(frozen=True, slots=True)
+class NewReplica:
+    id: str
+    endpoint_id: str
+    revision_id: str
+
+
+_NOT_ENDED = endpoint_replicas.c.phase != Phase.ENDED
+
+
+class ReplicaStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def states(self) -> list[EndpointState]:
+        """Return every endpoint, the oldest first."""
+        live = (
+            sa.select(
+                *(
+                    endpoint_replicas.c[name]
+                    for name in ("id", "created_at", "endpoint_id", "revision_id", "phase")
+                ),
+                endpoint_replicas.c.url,
+                endpoint_replicas.c.changed_at,
+                endpoint_replicas.c.drained_by,
+                sessions.c.status,
+                sessions.c.started_at,
+                sessions.c.status_info,
+            )
+            .outerjoin_from(endpoint_replicas, sessions, endpoint_replicas.c.id == sessions.c.id)
+            .where(_NOT_ENDED)
+            .order_by(endpoint_replicas.c.created_at, endpoint_replicas.c.id)
+        )
+        used = sa.select(endpoint_revisions).join_from(
+            endpoint_revisions,
+            endpoints,
+            sa.or_(
+                endpoints.c.active_revision_id == endpoint_revisions.c.id,
+                endpoints.c.target_revision_id == endpoint_revisions.c.id,
+            ),
+        )
+        async with self._db.read() as tx:
+            rows = records(endpoint_row, await tx.execute(ROWS.order_by(endpoints.c.created_at)))
+            if not rows:
+                return []
+            revisions = records(RevisionRow, await tx.execute(used))
+            replicas = records(_replica, await tx.execute(live))
+        return [
+            EndpointState(
+                row,
+                {each.id: each for each in revisions if each.endpoint_id == row.id},
+                [each for each in replicas if each.endpoint_id == row.id],
+            )
+            for row in rows
+        ]
+
+    async def open(self, new: Sequence[NewReplica], now: datetime) -> None:
+        """Insert replicas; their sessions are created afterwards."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                endpoint_replicas.insert(),
+                [
+                    {
+                        "id": each.id,
+                        "created_at": now,
+                        "endpoint_id": each.endpoint_id,
+                        "revision_id": each.revision_id,
+                        "phase": Phase.STARTING,
+                        "url": "",
+                        "changed_at": now,
+                        "drained_by": [],
+                        "reason": None,
+                    }
+                    for each in new
+                ],
+            )
+
+    async def move(
+        self,
+        ids: Collection[str],
+        phase: Phase,
+        now: datetime,
+        reason: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Set the phase of replicas that have not ended, and their reason if it is given."""
+        if not ids:
+            return
+        values: dict[str, Any] = {"phase": phase, "changed_at": now}
+        if reason is not None:
+            values["reason"] = reason
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.update(endpoint_replicas)
+                .where(endpoint_replicas.c.id.in_(sorted(ids)), _NOT_ENDED)
+                .values(values)
+            )
+            await bump_routes(tx)
+
+    async def ready(self, replica_id: str, url: str, now: datetime) -> None:
+        """Record that a replica passed its health check at ``url``, and forget former failures."""
+        async with self._db.write() as tx:
+            changed = await tx.execute(
+                sa.update(endpoint_replicas)
+                .where(
+                    endpoint_replicas.c.id == replica_id,
+                    endpoint_replicas.c.phase == Phase.STARTING,
+                    endpoint_replicas.c.url == url,
+                )
+                .values(phase=Phase.READY, changed_at=now)
+            )
+            if changed.rowcount:
+                await bump_routes(tx)
+
+    async def unhealthy(self, ids: Collection[str], now: datetime) -> None:
+        """Let replicas that a gateway cannot use pass their health check again."""
+        if not ids:
+            return
+        async with self._db.write() as tx:
+            changed = await tx.execute(
+                sa.update(endpoint_replicas)
+                .where(
+                    endpoint_replicas.c.id.in_(sorted(ids)),
+                    endpoint_replicas.c.phase == Phase.READY,
+                )
+                .values(phase=Phase.STARTING, changed_at=now)
+            )
+            if changed.rowcount:
+                await bump_routes(tx)
+
+    async def set_url(self, replica_id: str, url: str, now: datetime) -> None:
+        """Store where a replica listens; a restarted server must pass its health check again."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.update(endpoint_replicas)
+                .where(
+                    endpoint_replicas.c.id == replica_id,
+                    endpoint_replicas.c.phase.in_(LIVE_PHASES),
+                    endpoint_replicas.c.url != url,
+                )
+                .values(url=url, phase=Phase.STARTING, changed_at=now)
+            )
+            await bump_routes(tx)
+
+    async def settings_of(self, replica_id: str) -> Mapping[str, Any] | None:
+        """Return the settings of the revision of a replica; None if there is no such replica."""
+        rows = (
+            sa.select(endpoint_revisions.c.settings)
+            .join_from(
+                endpoint_replicas,
+                endpoint_revisions,
+                endpoint_replicas.c.revision_id == endpoint_revisions.c.id,
+            )
+            .where(endpoint_replicas.c.id == replica_id)
+        )
+        async with self._db.read() as tx:
+            found: Mapping[str, Any] | None = await tx.scalar(rows)
+            return found
+
+    async def advance(
+        self,
+        row: EndpointRow,
+        *,
+        weights: Mapping[str, int],
+        outcome: Outcome | None,
+        reason: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Store the weights and the end of a rollout; return whether the endpoint is unchanged.
+
+        If its version has changed since it was read, nothing is stored.
+        """
+        changes: dict[str, Any] = {"weights": dict(weights)}
+        if outcome is Outcome.COMPLETED:
+            changes |= {"active_revision_id": row.target_revision_id, "is_promoted": False}
+        elif outcome is Outcome.ROLLED_BACK:
+            changes |= {"target_revision_id": row.active_revision_id, "is_promoted": False}
+            changes |= {"failures": 0, "failed_at": None}
+        async with self._db.write() as tx:
+            changed = await tx.execute(
+                sa.update(endpoints)
+                .where(endpoints.c.id == row.id, endpoints.c.version == row.version)
+                .values(changes)
+            )
+            if not changed.rowcount:
+                return False
+            if outcome is not None:
+                await tx.execute(
+                    sa.update(endpoint_revisions)
+                    .where(endpoint_revisions.c.id == row.target_revision_id)
+                    .values(outcome=outcome, reason=reason)
+                )
+            await bump_routes(tx)
+            return True
+
+    async def fail(
+        self, row: EndpointRow, replica: ReplicaRow, problem: Mapping[str, Any], now: datetime
+    ) -> None:
+        """Stop a replica that has failed; count it if it is of the target revision."""
+        await self._stop(row, replica, problem, now, 1)
+
+    async def postpone(
+        self, row: EndpointRow, replica: ReplicaRow, problem: Mapping[str, Any], now: datetime
+    ) -> None:
+        """Give up a replica that cannot be created now; another one is created later."""
+        await self._stop(row, replica, problem, now, 0)
+
+    async def _stop(
+        self,
+        row: EndpointRow,
+        replica: ReplicaRow,
+        problem: Mapping[str, Any],
+        now: datetime,
+        failures: int,
+    ) -> None:
+        async with self._db.write() as tx:
+            changed = await tx.execute(
+                sa.update(endpoint_replicas)
+                .where(
+                    endpoint_replicas.c.id == replica.id,
+                    endpoint_replicas.c.phase.in_(LIVE_PHASES),
+                )
+                .values(phase=Phase.STOPPING, changed_at=now, reason=problem)
+            )
+            if not changed.rowcount:
+                return
+            await tx.execute(
+                sa.update(endpoints)
+                .where(
+                    endpoints.c.id == row.id,
+                    endpoints.c.target_revision_id == replica.revision_id,
+                )
+                .values(failures=endpoints.c.failures + failures, failed_at=now, problem=problem)
+            )
+            await bump_routes(tx)
+
+    async def forget_failures(self, ids: Collection[str]) -> None:
+        """Reset the failures of endpoints that serve with all their replicas."""
+        if not ids:
+            return
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.update(endpoints)
+                .where(endpoints.c.id.in_(sorted(ids)))
+                .values(failures=0, failed_at=None, problem=None)
+            )
+
+    async def delete_endpoint(self, endpoint_id: str) -> None:
+        """Delete an endpoint that is being deleted and whose replicas have all ended."""
+        remaining = sa.select(endpoint_replicas.c.id).where(
+            endpoint_replicas.c.endpoint_id == endpoint_id, _NOT_ENDED
+        )
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.delete(endpoints).where(
+                    endpoints.c.id == endpoint_id, endpoints.c.is_deleting, ~remaining.exists()
+                )
+            )
+            await bump_routes(tx)
+
+    async def live_gateways(self, since: datetime) -> set[str]:
+        """Return the gateways that have reported since then."""
+        rows = sa.select(gateways.c.id).where(gateways.c.reported_at >= since)
+        async with self._db.read() as tx:
+            return set(await tx.scalars(rows))
+
+    async def clean_up(self, now: datetime, before: datetime, kept: int) -> None:
+        """Delete replicas that ended before ``before``, or are not among the ``kept`` last ended
+        ones of their endpoint; and gateways that have stopped.
+        """
+        numbered = (
+            sa.select(
+                endpoint_replicas.c.id,
+                endpoint_replicas.c.changed_at,
+                sa.func.row_number()
+                .over(
+                    partition_by=endpoint_replicas.c.endpoint_id,
+                    order_by=endpoint_replicas.c.changed_at.desc(),
+                )
+                .label("number"),
+            )
+            .where(endpoint_replicas.c.phase == Phase.ENDED)
+            .subquery()
+        )
+        old = sa.select(numbered.c.id).where(
+            (numbered.c.number > kept) | (numbered.c.changed_at < before)
+        )
+        async with self._db.write() as tx:
+            await tx.execute(sa.delete(endpoint_replicas).where(endpoint_replicas.c.id.in_(old)))
+            await tx.execute(
+                sa.delete(gateways).where(gateways.c.reported_at < now - GATEWAYS_KEPT_FOR)
+            )
+
+
+def _replica(*, phase: str, status: str | None, status_info: str | None, **rest: Any) -> ReplicaRow:
+    return ReplicaRow(
+        phase=Phase(phase),
+        status=None if status is None else Status(status),
+        status_info=status_info or "",
+        **rest,
+    )

@@ -1,0 +1,26 @@
+"""Number that changes with everything that gateways receive, so that they notice every change."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from ..tables.sessions import counters
+
+_NAME = "gateway-routes"
+
+
+async def bump_routes(tx: AsyncConnection) -> None:
+    """Increment the number; call it in the transaction of the change."""
+    insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(counters)
+    await tx.execute(
+        insert.values(name=_NAME, value=1).on_conflict_do_update(
+            index_elements=[counters.c.name], set_={"value": counters.c.value + 1}
+        )
+    )
+
+
+async def read_routes_version(tx: AsyncConnection) -> int:
+    found = await tx.scalar(sa.select(counters.c.value).where(counters.c.name == _NAME))
+    return int(found or 0)

@@ -1,0 +1,121 @@
+"""Rows of endpoints and their queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.accounts.roles import Role, Visibility
+from bai_services.core.errors import NotFound
+from bai_services.core.serving.rollout import Outcome, Phase
+
+from ..accounts.owner_visibility import is_owner_visible
+from ..tables.accounts import projects, users
+from ..tables.serving import endpoint_replicas, endpoint_revisions, endpoints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointRow:
+    """An endpoint with its owner, its project, and counts of its replicas."""
+
+    id: str
+    created_at: datetime
+    version: int
+    name: str
+    owner_id: str
+    project_id: str
+    is_public: bool
+    is_paused: bool
+    is_deleting: bool
+    replicas: int
+    active_revision_id: str | None
+    target_revision_id: str
+    is_promoted: bool
+    failures: int
+    failed_at: datetime | None
+    problem: Mapping[str, Any] | None
+    weights: Mapping[str, int]
+    max_queue: int
+    queue_seconds: int
+    max_concurrent_per_replica: int
+    request_seconds: int
+    max_body_bytes: int
+    requests: int
+    errors: int
+    owner: str
+    owner_role: Role
+    domain: str
+    project: str
+    active_revision: int | None
+    target_revision: int
+    target_outcome: str | None
+    ready_replicas: int
+    starting_replicas: int
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether its first revision has failed."""
+        return self.active_revision_id is None and self.target_outcome == Outcome.FAILED
+
+
+def _of_revision(column: sa.Column[Any], revision: sa.Column[Any]) -> sa.ScalarSelect[Any]:
+    return sa.select(column).where(endpoint_revisions.c.id == revision).scalar_subquery()
+
+
+def _count_in(phase: Phase) -> sa.ScalarSelect[int]:
+    return (
+        sa.select(sa.func.count())
+        .where(
+            endpoint_replicas.c.endpoint_id == endpoints.c.id, endpoint_replicas.c.phase == phase
+        )
+        .scalar_subquery()
+    )
+
+
+ROWS = (
+    sa.select(
+        *endpoints.columns,
+        users.c.username.label("owner"),
+        users.c.role.label("owner_role"),
+        projects.c.domain,
+        projects.c.name.label("project"),
+        _of_revision(endpoint_revisions.c.number, endpoints.c.active_revision_id).label(
+            "active_revision"
+        ),
+        _of_revision(endpoint_revisions.c.number, endpoints.c.target_revision_id).label(
+            "target_revision"
+        ),
+        _of_revision(endpoint_revisions.c.outcome, endpoints.c.target_revision_id).label(
+            "target_outcome"
+        ),
+        _count_in(Phase.READY).label("ready_replicas"),
+        _count_in(Phase.STARTING).label("starting_replicas"),
+    )
+    .join_from(endpoints, users, endpoints.c.owner_id == users.c.id)
+    .join(projects, endpoints.c.project_id == projects.c.id)
+)
+
+
+def endpoint_row(*, owner_role: str, **columns: Any) -> EndpointRow:
+    return EndpointRow(owner_role=Role(owner_role), **columns)
+
+
+def visible_rows(visible: Visibility) -> sa.Select[Any]:
+    rows = ROWS
+    if visible.domain is not None:
+        rows = rows.where(projects.c.domain == visible.domain)
+    if visible.project_ids is not None:
+        rows = rows.where(endpoints.c.project_id.in_(sorted(visible.project_ids)))
+    if visible.owner_id is not None:
+        rows = rows.where(endpoints.c.owner_id == visible.owner_id)
+    if visible.hidden_roles:
+        rows = rows.where(is_owner_visible(endpoints.c.owner_id, visible.hidden_roles))
+    return rows
+
+
+def no_endpoint(key: str) -> NotFound:
+    return NotFound(f"there is no endpoint {key!r}, or you may not see it", endpoint=key)

@@ -1,0 +1,111 @@
+"""Endpoints of model serving with their revisions, replicas and tokens; gateways."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from .base import UtcDateTime, created_at, identity, metadata, version
+
+endpoints = sa.Table(
+    "endpoints",
+    metadata,
+    identity(),
+    created_at(),
+    version(),
+    # Part of the URL, so it is unique in the installation.
+    sa.Column("name", sa.String(64), nullable=False, unique=True),
+    sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("is_public", sa.Boolean, nullable=False),
+    sa.Column("is_paused", sa.Boolean, nullable=False),
+    # The endpoint is deleted when its last replica has ended.
+    sa.Column("is_deleting", sa.Boolean, nullable=False),
+    sa.Column("replicas", sa.Integer, nullable=False),
+    # The revision that has completed its rollout last, NULL before the first one.
+    sa.Column("active_revision_id", sa.String(64)),
+    # Other than the active one during a rollout.
+    sa.Column("target_revision_id", sa.String(64), nullable=False),
+    sa.Column("is_promoted", sa.Boolean, nullable=False),
+    # Failed replicas in a row of the target revision, and the last problem (``CodedText``).
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("failed_at", UtcDateTime),
+    sa.Column("problem", sa.JSON(none_as_null=True)),
+    # Shares of requests by revision.
+    sa.Column("weights", sa.JSON, nullable=False),
+    # Limits that the gateways enforce.
+    sa.Column("max_queue", sa.Integer, nullable=False),
+    sa.Column("queue_seconds", sa.Integer, nullable=False),
+    sa.Column("max_concurrent_per_replica", sa.Integer, nullable=False),
+    sa.Column("request_seconds", sa.Integer, nullable=False),
+    sa.Column("max_body_bytes", sa.BigInteger, nullable=False),
+    # Totals of the gateways' reports.
+    sa.Column("requests", sa.BigInteger, nullable=False),
+    sa.Column("errors", sa.BigInteger, nullable=False),
+    sa.Index("ix_endpoints_owner_id", "owner_id"),
+    sa.Index("ix_endpoints_project_id", "project_id"),
+)
+
+endpoint_revisions = sa.Table(
+    "endpoint_revisions",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("endpoint_id", sa.ForeignKey("endpoints.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("settings", sa.JSON, nullable=False),  # see RevisionSettings
+    # How its last rollout ended (see Outcome), NULL: not yet.
+    sa.Column("outcome", sa.String(16)),
+    sa.Column("reason", sa.JSON(none_as_null=True)),
+    sa.UniqueConstraint("endpoint_id", "number"),
+)
+
+# The session of a replica has the id of the replica, so a replica cannot create two sessions.
+endpoint_replicas = sa.Table(
+    "endpoint_replicas",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("endpoint_id", sa.ForeignKey("endpoints.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("revision_id", sa.String(64), nullable=False),
+    sa.Column("phase", sa.String(16), nullable=False),  # see Phase
+    # URL at which its server listens, empty before the start.
+    sa.Column("url", sa.String(255), nullable=False),
+    # Since when the phase is as it is.
+    sa.Column("changed_at", UtcDateTime, nullable=False),
+    # Gateways in which a draining replica has no requests.
+    sa.Column("drained_by", sa.JSON, nullable=False),
+    # Why it has ended (``CodedText``).
+    sa.Column("reason", sa.JSON(none_as_null=True)),
+    sa.Index("ix_endpoint_replicas_endpoint_id", "endpoint_id", "phase"),
+    sa.Index("ix_endpoint_replicas_phase", "phase", "changed_at"),
+)
+
+endpoint_tokens = sa.Table(
+    "endpoint_tokens",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("endpoint_id", sa.ForeignKey("endpoints.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("name", sa.String(64), nullable=False),
+    # SHA-256; the token itself is not stored.
+    sa.Column("digest", sa.String(64), nullable=False, unique=True),
+    sa.Column("networks", sa.JSON, nullable=False),
+    sa.Column("expires_at", UtcDateTime, index=True),
+    sa.Column("requests_per_minute", sa.Integer),
+    sa.Column("max_concurrent", sa.Integer),
+    sa.Column("author", sa.String(64), nullable=False),
+    sa.Column("requests", sa.BigInteger, nullable=False),
+    sa.Column("input_tokens", sa.BigInteger, nullable=False),
+    sa.Column("output_tokens", sa.BigInteger, nullable=False),
+    sa.Column("last_used_at", UtcDateTime),
+    sa.UniqueConstraint("endpoint_id", "name"),
+)
+
+gateways = sa.Table(
+    "gateways",
+    metadata,
+    identity(),
+    # A repeated report counts once.
+    sa.Column("last_report_id", sa.String(64), nullable=False),
+    sa.Column("reported_at", UtcDateTime, nullable=False),
+)

@@ -1,0 +1,390 @@
+"""Create, read, change and delete endpoints; begin, promote and undo rollouts."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller, Owner, Target, Visibility, roles_above
+from bai_services.core.audit import AuditEntry
+from bai_services.core.coded_text import CodedText
+from bai_services.core.errors import Conflict, Forbidden
+from bai_services.core.listing import ListQuery, Page, page_of
+from bai_services.core.record_fields import fields_of
+from bai_services.core.serving.definition import ModelDefinition, parse_definition
+from bai_services.core.serving.names import check_endpoint_name
+from bai_services.core.serving.records import (
+    DEFAULT_MAX_BODY_BYTES,
+    DEFAULT_MAX_CONCURRENT,
+    DEFAULT_MAX_QUEUE,
+    DEFAULT_QUEUE_SECONDS,
+    DEFAULT_REQUEST_SECONDS,
+    Endpoint,
+    EndpointStatus,
+    Replica,
+    Revision,
+)
+from bai_services.core.serving.rollout import Strategy
+from bai_services.core.serving.settings import RevisionSettings, resolve_settings
+from bai_services.core.serving.variants import VARIANTS, Variant
+from bai_services.db.serving.endpoints import EndpointStore, RevisionRow
+from bai_services.db.serving.rows import EndpointRow, no_endpoint
+
+from ..accounts import authorizer
+from ..context import ManagerContext
+from ..sessions.requests.templates import check_stored_request
+from ..sessions.sessions import Sessions
+from .requests import replica_spec
+
+# Fields of an endpoint that are not settings of its revisions, with their defaults.
+LIMITS: Mapping[str, int] = {
+    "max_queue": DEFAULT_MAX_QUEUE,
+    "queue_seconds": DEFAULT_QUEUE_SECONDS,
+    "max_concurrent_per_replica": DEFAULT_MAX_CONCURRENT,
+    "request_seconds": DEFAULT_REQUEST_SECONDS,
+    "max_body_bytes": DEFAULT_MAX_BODY_BYTES,
+}
+# Fields that administrators may change, too.
+_MANAGED = frozenset({"replicas", "is_paused"})
+# Fields of the settings that may contain secrets of the owner.
+_PRIVATE = ("command", "request")
+_URL_PREFIX = "/services/bai-serve"
+
+
+class Endpoints:
+    """Only the owner defines what an endpoint runs, because it runs with the owner's permissions.
+    Administrators may pause, scale and delete it.
+
+    ``key`` is an id or a name.
+    """
+
+    def __init__(
+        self,
+        context: ManagerContext,
+        store: EndpointStore,
+        sessions: Sessions,
+        hub_base_url: str,
+        changed: Callable[[], None],
+    ) -> None:
+        """``changed`` wakes the loop that runs endpoints, and the gateways."""
+        self._store = store
+        self._sessions = sessions
+        self._clock = context.clock
+        self._audit = context.audit
+        self._prefix = hub_base_url.rstrip("/") + _URL_PREFIX
+        self._changed = changed
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Endpoint]:
+        page = await self._store.page(query, _visible(caller))
+        return page.with_items([self._record(row) for row in page.items])
+
+    async def get(self, caller: Caller, key: str) -> Endpoint:
+        return self._record(await self.find(caller, key))
+
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Endpoint:
+        """Create an endpoint of the caller with its first revision.
+
+        Raises
+        ------
+        InvalidRequest
+            If the name, the definition or a setting is not valid.
+        AlreadyExists
+            If an endpoint has that name.
+        QuotaExceeded
+            If the caller has too many endpoints, or a replica exceeds a quota.
+        """
+        authorizer.require(caller, "endpoint.write")
+        name = check_endpoint_name(spec["name"])
+        is_public = bool(spec.get("is_public"))
+        if is_public:
+            await self._require_public(caller.user_id or "")
+        settings = await self._settings(spec.get("settings") or {}, spec.get("definition"))
+        resolved = await self._sessions.check_replica(
+            caller, replica_spec(settings, spec.get("project"), None)
+        )
+        revision = self._revision(str(uuid.uuid4()), settings)
+        values: dict[str, Any] = {
+            "id": revision["endpoint_id"],
+            "created_at": self._clock(),
+            "name": name,
+            "owner_id": caller.user_id,
+            "project_id": resolved.project_id,
+            "is_public": is_public,
+            "is_paused": False,
+            "is_deleting": False,
+            "replicas": spec.get("replicas", 1),
+            "active_revision_id": None,
+            "target_revision_id": revision["id"],
+            "is_promoted": False,
+            "failures": 0,
+            "weights": {},
+            "requests": 0,
+            "errors": 0,
+            **{limit: spec.get(limit, default) for limit, default in LIMITS.items()},
+        }
+        entry = self._audit.entry(
+            caller,
+            "endpoint.create",
+            values["id"],
+            domain=resolved.domain,
+            owner_id=caller.user_id,
+            name=name,
+        )
+        row = await self._store.create(values, revision, entry)
+        self._changed()
+        return self._record(row)
+
+    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Endpoint:
+        """Change an endpoint; ``version`` is the version that the caller has read, if given.
+
+        Raises
+        ------
+        Conflict
+            If the endpoint has another version, or is being deleted.
+        Forbidden
+            If the caller may not make the change.
+        """
+        row = await self.find(caller, key)
+        values = {n: v for n, v in changes.items() if n != "version" and v is not None}
+        is_managed = values.keys() <= _MANAGED
+        authorizer.require(
+            caller, "endpoint.manage" if is_managed else "endpoint.write", target(row)
+        )
+        _require_live(row)
+        if values.get("is_public"):
+            await self._require_public(row.owner_id)
+        if values.get("is_paused") is False and row.is_paused:
+            # The failures before the pause do not count after it.
+            values |= {"failures": 0, "failed_at": None, "problem": None}
+        details = self._audit.changes(
+            fields_of(row), {name: values[name] for name in values.keys() & changes.keys()}
+        )
+        version = changes.get("version") or row.version
+        changed = await self._store.update(
+            row.id, version, values, self._entry(caller, "update", row, **details)
+        )
+        self._changed()
+        return self._record(changed)
+
+    async def deploy(self, caller: Caller, key: str, spec: Mapping[str, Any]) -> Endpoint:
+        """Create a revision and begin its rollout.
+
+        Settings that are not given are those of the target revision.
+
+        Raises
+        ------
+        InvalidRequest
+            If the definition or a setting is not valid.
+        """
+        row = await self.find(caller, key)
+        authorizer.require(caller, "endpoint.write", target(row))
+        _require_live(row)
+        former = (await self._store.revision(row.target_revision_id)).settings
+        given = spec.get("settings") or {}
+        definition = spec.get("definition")
+        base = former
+        if definition is not None or given.get("variant", former["variant"]) != former["variant"]:
+            # The definition or the variant determines the command, the port and the health check.
+            base = {n: v for n, v in former.items() if n not in ("command", "port", "health")}
+        merged = {
+            **base,
+            **given,
+            **{
+                name: {**(base.get(name) or {}), **(given.get(name) or {})}
+                for name in ("health", "rollout", "request")
+            },
+        }
+        settings = await self._settings(merged, definition)
+        await self._sessions.check_replica(caller, replica_spec(settings, row.project_id, None))
+        revision = self._revision(row.id, settings)
+        entry = self._entry(caller, "deploy", row, revision=row.target_revision + 1)
+        changed = await self._store.add_revision(row, revision, entry)
+        self._changed()
+        return self._record(changed)
+
+    async def roll_back(self, caller: Caller, key: str, number: int) -> Endpoint:
+        """Begin the rollout of a former revision.
+
+        Raises
+        ------
+        NotFound
+            If the endpoint has no revision of that number any more.
+        """
+        row = await self.find(caller, key)
+        authorizer.require(caller, "endpoint.manage", target(row))
+        _require_live(row)
+        entry = self._entry(caller, "roll-back", row, revision=number)
+        changed = await self._store.roll_back(row, number, entry)
+        self._changed()
+        return self._record(changed)
+
+    async def promote(self, caller: Caller, key: str) -> Endpoint:
+        """Let a blue-green or canary rollout that waits for its promotion continue.
+
+        Raises
+        ------
+        Conflict
+            If no such rollout is in progress.
+        """
+        row = await self.find(caller, key)
+        authorizer.require(caller, "endpoint.write", target(row))
+        _require_live(row)
+        settings = (await self._store.revision(row.target_revision_id)).settings
+        strategy = RevisionSettings.from_json(settings).rollout.strategy
+        is_deploying = row.active_revision_id not in (None, row.target_revision_id)
+        if not is_deploying or strategy is Strategy.ROLLING:
+            raise Conflict(f"endpoint {row.name} has no rollout that can be promoted")
+        entry = self._entry(caller, "promote", row, revision=row.target_revision)
+        changed = await self._store.update(row.id, row.version, {"is_promoted": True}, entry)
+        self._changed()
+        return self._record(changed)
+
+    async def delete(self, caller: Caller, key: str) -> Endpoint:
+        """Stop an endpoint; it is deleted when its replicas have ended."""
+        row = await self.find(caller, key)
+        authorizer.require(caller, "endpoint.manage", target(row))
+        if row.is_deleting:
+            return self._record(row)
+        entry = self._entry(caller, "delete", row)
+        changed = await self._store.update(row.id, row.version, {"is_deleting": True}, entry)
+        self._changed()
+        return self._record(changed)
+
+    async def revisions(self, caller: Caller, key: str, query: ListQuery) -> Page[Revision]:
+        """Return the last revisions of an endpoint, the newest first."""
+        row = await self.find(caller, key)
+        page = await self._store.revisions(row.id, query)
+        is_owner = row.owner_id == caller.user_id
+        return page.with_items([_revision_record(each, is_owner) for each in page.items])
+
+    async def replicas(self, caller: Caller, key: str, query: ListQuery) -> Page[Replica]:
+        """Return the replicas of an endpoint, also those that have ended recently."""
+        row = await self.find(caller, key)
+        return await self._store.replicas(row.id, query, _replica_record)
+
+    def variants(self, caller: Caller, query: ListQuery) -> Page[Variant]:
+        """Return the runtime variants."""
+        authorizer.require(caller, "endpoint.read")
+        return page_of(list(VARIANTS.values()), query, ("name", "title", "port", "is_tested"))
+
+    async def check_definition(self, caller: Caller, text: str) -> ModelDefinition:
+        """Parse a model definition.
+
+        Raises
+        ------
+        InvalidRequest
+            If the definition is not valid; the details have the line.
+        """
+        authorizer.require(caller, "endpoint.read")
+        return await asyncio.to_thread(parse_definition, text)
+
+    async def find(self, caller: Caller, key: str) -> EndpointRow:
+        visible = _visible(caller)
+        if "\0" in key:
+            raise no_endpoint(key)
+        return await self._store.find(key, visible)
+
+    async def _require_public(self, owner_id: str) -> None:
+        if not await self._store.allows_public(owner_id):
+            raise Forbidden(
+                "the owner's user policy does not permit public endpoints; create tokens, or ask "
+                "an administrator",
+                action="endpoint.write",
+                field="is_public",
+            )
+
+    async def _settings(self, given: Mapping[str, Any], definition: str | None) -> RevisionSettings:
+        check_stored_request(given.get("request") or {}, "revision")
+        parsed = None
+        if definition is not None:
+            parsed = await asyncio.to_thread(parse_definition, definition)
+        return resolve_settings(given, parsed)
+
+    def _revision(self, endpoint_id: str, settings: RevisionSettings) -> dict[str, Any]:
+        return {
+            "id": str(uuid.uuid4()),
+            "created_at": self._clock(),
+            "endpoint_id": endpoint_id,
+            "settings": settings.as_json(),
+        }
+
+    def _record(self, row: EndpointRow) -> Endpoint:
+        values = fields_of(row)
+        for name in ("owner_role", "is_deleting", "active_revision_id", "target_revision_id"):
+            del values[name]
+        for name in ("failures", "failed_at", "target_outcome"):
+            del values[name]
+        problem = values.pop("problem")
+        return Endpoint(
+            **{
+                **values,
+                "url": f"{self._prefix}/{row.name}/",
+                "status": _status_of(row),
+                "problem": "" if problem is None else str(CodedText.from_json(problem)),
+                "problem_coded": problem,
+            }
+        )
+
+    def _entry(self, caller: Caller, verb: str, row: EndpointRow, **details: Any) -> AuditEntry:
+        return self._audit.entry(
+            caller,
+            f"endpoint.{verb}",
+            row.id,
+            domain=row.domain,
+            owner_id=row.owner_id,
+            name=row.name,
+            **details,
+        )
+
+
+def target(row: EndpointRow) -> Target:
+    return Target(row.domain, row.project_id, Owner(row.owner_id, row.owner_role))
+
+
+def _visible(caller: Caller) -> Visibility:
+    """Return which endpoints the caller may read: none of owners with a higher role."""
+    visible = authorizer.visibility(caller, "endpoint.read")
+    return replace(visible, hidden_roles=roles_above(caller.role, "endpoint.read"))
+
+
+def _require_live(row: EndpointRow) -> None:
+    if row.is_deleting:
+        raise Conflict(f"endpoint {row.name} is being deleted")
+
+
+def _status_of(row: EndpointRow) -> EndpointStatus:
+    if row.is_deleting:
+        return EndpointStatus.STOPPING
+    if row.is_paused:
+        return EndpointStatus.PAUSED
+    if row.is_given_up:
+        return EndpointStatus.FAILED
+    if row.active_revision_id != row.target_revision_id:
+        return EndpointStatus.DEPLOYING
+    is_complete = row.ready_replicas == row.replicas and not row.starting_replicas
+    return EndpointStatus.READY if is_complete else EndpointStatus.SCALING
+
+
+def _revision_record(row: RevisionRow, is_owner: bool) -> Revision:
+    hidden = [] if is_owner else list(_PRIVATE)
+    return Revision(
+        id=row.id,
+        created_at=row.created_at,
+        number=row.number,
+        settings={name: value for name, value in row.settings.items() if name not in hidden},
+        outcome=row.outcome,
+        reason="" if row.reason is None else str(CodedText.from_json(row.reason)),
+        reason_coded=row.reason,
+        hidden_fields=hidden,
+    )
+
+
+def _replica_record(*, reason: Mapping[str, Any] | None, **columns: Any) -> Replica:
+    return Replica(
+        **columns,
+        reason="" if reason is None else str(CodedText.from_json(reason)),
+        reason_coded=reason,
+    )

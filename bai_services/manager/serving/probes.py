@@ -1,0 +1,79 @@
+"""Health checks of replicas that do not serve yet.
+
+Gateways check the replicas that serve. A replica appears in their routing table only after it has
+passed a check of the manager, so a rollout does not depend on a running gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+
+from bai_services.core.serving.definition import HealthCheck
+from bai_services.db.serving.replicas import ReplicaRow
+
+from .replica_launch import ReplicaSecrets
+
+MAX_CONCURRENT = 32
+
+
+class HealthProbes:
+    """At most one check of each replica at a time; results are reported to ``passed``."""
+
+    def __init__(
+        self, secrets: ReplicaSecrets, passed: Callable[[ReplicaRow], Awaitable[None]]
+    ) -> None:
+        self._secrets = secrets
+        self._passed = passed
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
+        self._session: ClientSession | None = None
+
+    def begin(self, replica: ReplicaRow, health: HealthCheck) -> None:
+        """Start a check of a replica unless one is running."""
+        if replica.id in self._tasks:
+            return
+        task = asyncio.create_task(self._check(replica, health))
+        self._tasks[replica.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(replica.id, None))
+
+    async def finish(self) -> None:
+        """Wait for the checks that are running."""
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def close(self) -> None:
+        for task in list(self._tasks.values()):
+            task.cancel()
+        await self.finish()
+        if self._session is not None:
+            await self._session.close()
+
+    async def _check(self, replica: ReplicaRow, health: HealthCheck) -> None:
+        async with self._slots:
+            if await self._is_healthy(replica, health):
+                await self._passed(replica)
+
+    async def _is_healthy(self, replica: ReplicaRow, health: HealthCheck) -> bool:
+        try:
+            async with self._http.get(
+                replica.url + health.path,
+                headers={"Authorization": f"token {self._secrets.of(replica.id)}"},
+                timeout=ClientTimeout(total=health.timeout_seconds),
+                allow_redirects=False,
+            ) as response:
+                return response.status == health.expected_status
+        except (TimeoutError, ClientError, OSError, ValueError):
+            return False
+
+    @property
+    def _http(self) -> ClientSession:
+        if self._session is None:
+            # Created at the first check, because it is bound to the running event loop.
+            self._session = ClientSession(
+                connector=TCPConnector(force_close=True),
+                cookie_jar=DummyCookieJar(),
+                trust_env=False,
+            )
+        return self._session

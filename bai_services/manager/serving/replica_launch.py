@@ -1,0 +1,61 @@
+"""Launch of replicas: variables of their runner, the secret of the gateways, their address."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+
+from bai_services.core.serving.settings import RevisionSettings
+from bai_services.core.serving.variants import MODEL_VARIABLE, PORT_VARIABLE
+from bai_services.db.serving.replicas import ReplicaStore
+
+from ..clock import Clock
+
+SECRET_VARIABLE = "BAI_REPLICA_SECRET"
+
+
+class ReplicaSecrets:
+    """The secrets with which gateways reach replicas.
+
+    A secret is computed from the manager's key and the id of the replica, so it is not stored.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def of(self, replica_id: str) -> str:
+        return hmac.new(self._key, f"replica:{replica_id}".encode(), hashlib.sha256).hexdigest()
+
+
+class ReplicaLaunches:
+    """Implements ``manager/sessions/replica_launch.py``."""
+
+    def __init__(
+        self, store: ReplicaStore, secrets: ReplicaSecrets, clock: Clock, wake: Callable[[], None]
+    ) -> None:
+        """``wake`` is called when a replica has an address."""
+        self._store = store
+        self._secrets = secrets
+        self._clock = clock
+        self._wake = wake
+
+    async def environ(self, session_id: str) -> Mapping[str, str]:
+        """Return the variables with which the runner of a replica starts its server."""
+        stored = await self._store.settings_of(session_id)
+        if stored is None:
+            # The endpoint was deleted, so the session is being stopped.
+            return {}
+        settings = RevisionSettings.from_json(stored)
+        environ = {
+            SECRET_VARIABLE: self._secrets.of(session_id),
+            PORT_VARIABLE: str(settings.port),
+        }
+        if settings.model_variable:
+            environ[MODEL_VARIABLE] = settings.model_variable
+        return environ
+
+    async def started(self, session_id: str, url: str) -> None:
+        """Record at which URL the runner of a replica listens."""
+        await self._store.set_url(session_id, url, self._clock())
+        self._wake()

@@ -1,0 +1,164 @@
+"""What gateways receive and report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.serving.gateway_records import (
+    EndpointRoute,
+    ReplicaRoute,
+    RoutingTable,
+    TokenRoute,
+)
+from bai_services.core.serving.rollout import Phase
+from bai_services.core.serving.settings import RevisionSettings
+from bai_services.db.serving.gateways import (
+    EndpointCounts,
+    GatewayStore,
+    RoutingRows,
+    TokenCounts,
+)
+from bai_services.db.serving.replicas import ReplicaStore
+
+from ..accounts import authorizer
+from ..clock import Clock
+from .replica_launch import ReplicaSecrets
+
+MAX_WAIT_SECONDS = 25.0
+# Another manager may have made a change, so waiting requests read the version this often.
+POLL_SECONDS = 1.0
+
+
+class GatewayRoutes:
+    """Builds the routing table; waiting requests return when it changes."""
+
+    def __init__(
+        self,
+        store: GatewayStore,
+        replicas: ReplicaStore,
+        secrets: ReplicaSecrets,
+        clock: Clock,
+        wake: Callable[[], None],
+    ) -> None:
+        """``wake`` wakes the loop that runs endpoints."""
+        self._store = store
+        self._replicas = replicas
+        self._secrets = secrets
+        self._clock = clock
+        self._wake = wake
+        self._table: RoutingTable | None = None
+        self._changed = asyncio.Event()
+
+    def changed(self) -> None:
+        """Wake the waiting requests."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait(self, caller: Caller, version: str, seconds: float) -> RoutingTable | None:
+        """Return the table when its version is not ``version``; None after ``seconds``."""
+        authorizer.require(caller, "gateway.read-routes")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(max(seconds, 0.0), MAX_WAIT_SECONDS)
+        while True:
+            changed = self._changed
+            table = await self._current()
+            left = deadline - loop.time()
+            if table.version != version:
+                return table
+            if left <= 0:
+                return None
+            try:
+                async with asyncio.timeout(min(left, POLL_SECONDS)):
+                    await changed.wait()
+            except TimeoutError:
+                pass
+
+    async def report(self, caller: Caller, report: Mapping[str, Any]) -> None:
+        """Store the counts of a gateway, and what it knows of replicas; a repeated report counts
+        once.
+        """
+        authorizer.require(caller, "gateway.report")
+        now = self._clock()
+        is_new = await self._store.count(
+            report["gateway_id"],
+            report["report_id"],
+            now,
+            [
+                EndpointCounts(each["id"], each["requests"], each["errors"])
+                for each in report["endpoints"]
+                if each["requests"] or each["errors"]
+            ],
+            [
+                TokenCounts(
+                    each["id"], each["requests"], each["input_tokens"], each["output_tokens"]
+                )
+                for each in report["tokens"]
+            ],
+            report["drained"],
+        )
+        if is_new and report["failed"]:
+            await self._replicas.unhealthy(report["failed"], now)
+            self.changed()
+        if report["failed"] or report["drained"]:
+            self._wake()
+
+    async def _current(self) -> RoutingTable:
+        table, version = self._table, str(await self._store.routes_version())
+        if table is None or table.version != version:
+            table = self._table = self._build(await self._store.routes())
+        return table
+
+    def _build(self, rows: RoutingRows) -> RoutingTable:
+        replicas: dict[str, list[ReplicaRoute]] = defaultdict(list)
+        for row in rows.replicas:
+            replicas[row["endpoint_id"]].append(
+                ReplicaRoute(
+                    id=row["id"],
+                    revision_id=row["revision_id"],
+                    url=row["url"],
+                    secret=self._secrets.of(row["id"]),
+                    is_draining=row["phase"] == Phase.DRAINING,
+                )
+            )
+        tokens: dict[str, list[TokenRoute]] = defaultdict(list)
+        for row in rows.tokens:
+            expires_at = row["expires_at"]
+            tokens[row["endpoint_id"]].append(
+                TokenRoute(
+                    id=row["id"],
+                    digest=row["digest"],
+                    networks=tuple(row["networks"]),
+                    expires_at=None if expires_at is None else expires_at.timestamp(),
+                    requests_per_minute=row["requests_per_minute"],
+                    max_concurrent=row["max_concurrent"],
+                )
+            )
+        routes = (
+            _endpoint_route(row, tuple(replicas[row["id"]]), tuple(tokens[row["id"]]))
+            for row in rows.endpoints
+        )
+        return RoutingTable(str(rows.version), tuple(routes))
+
+
+def _endpoint_route(
+    row: Mapping[str, Any], replicas: tuple[ReplicaRoute, ...], tokens: tuple[TokenRoute, ...]
+) -> EndpointRoute:
+    return EndpointRoute(
+        id=row["id"],
+        name=row["name"],
+        is_public=row["is_public"],
+        is_paused=row["is_paused"],
+        weights=row["weights"],
+        replicas=replicas,
+        tokens=tokens,
+        health_path=RevisionSettings.from_json(row["settings"]).health.path,
+        max_queue=row["max_queue"],
+        queue_seconds=row["queue_seconds"],
+        max_concurrent_per_replica=row["max_concurrent_per_replica"],
+        request_seconds=row["request_seconds"],
+        max_body_bytes=row["max_body_bytes"],
+    )

@@ -1,0 +1,346 @@
+"""Run the endpoints: create, check and stop their replicas until they are as desired.
+
+A replica is stored before its session is created, and the session has the replica's id. A replica
+is marked as stopping before its session is stopped. Therefore a manager that is killed at any point
+neither loses a replica nor creates a second session for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from bai_services.core.accounts.roles import Role
+from bai_services.core.coded_text import CodedText, TextTemplate
+from bai_services.core.errors import (
+    BaiError,
+    InsufficientResources,
+    QuotaExceeded,
+    Unavailable,
+)
+from bai_services.core.serving.definition import HealthCheck
+from bai_services.core.serving.records import (
+    ENDED_REPLICAS_KEPT,
+    ENDED_REPLICAS_KEPT_FOR,
+    GATEWAY_TIMEOUT,
+)
+from bai_services.core.serving.rollout import (
+    LIVE_PHASES,
+    Outcome,
+    Phase,
+    ReplicaState,
+    RolloutRules,
+    Situation,
+    plan,
+)
+from bai_services.core.serving.settings import RevisionSettings
+from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
+from bai_services.db.serving.replicas import EndpointState, NewReplica, ReplicaRow, ReplicaStore
+from bai_services.db.serving.rows import EndpointRow
+from bai_services.db.serving.tokens import TokenStore
+from bai_services.db.sessions.rows import SessionRow
+
+from ..accounts.callers import Callers
+from ..context import ManagerContext
+from ..loop import Loop
+from ..scheduling.lease import Lease
+from ..sessions.requests.choices import REPLICA_TYPES
+from ..sessions.sessions import Sessions
+from .probes import HealthProbes
+from .replica_launch import ReplicaSecrets
+from .requests import replica_name, replica_spec
+
+TICK_SECONDS = 1.0
+# After a failure, the creation of replicas pauses: 5 s, then twice as long after each failure.
+FIRST_PAUSE = timedelta(seconds=5)
+MAX_PAUSE = timedelta(minutes=5)
+# Failures are forgotten when all replicas have been ready for this time.
+FAILURES_KEPT_FOR = timedelta(minutes=1)
+# A draining replica is stopped after this time although it has requests.
+MAX_DRAIN = timedelta(hours=1)
+_CLEANUP_INTERVAL_SECONDS = 3600.0
+_MAX_MESSAGE = 500
+
+log = logging.getLogger(__name__)
+
+
+class EndpointRunner:
+    """Processes all endpoints every ``TICK_SECONDS`` while this manager holds the lease."""
+
+    def __init__(
+        self,
+        context: ManagerContext,
+        store: ReplicaStore,
+        tokens: TokenStore,
+        sessions: Sessions,
+        callers: Callers,
+        secrets: ReplicaSecrets,
+        require_writable: Callable[[Role], None],
+        *,
+        lease: Lease,
+        changed: Callable[[], None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``changed`` wakes the gateways. ``require_writable`` raises ``Unavailable`` during
+        read-only maintenance.
+        """
+        self._store = store
+        self._tokens = tokens
+        self._sessions = sessions
+        self._callers = callers
+        self._clock = context.clock
+        self._require_writable = require_writable
+        self._lease = lease
+        self._changed = changed
+        self._monotonic = monotonic
+        self._cleaned_at: float | None = None
+        self.probes = HealthProbes(secrets, self._passed)
+        self._loop = Loop("endpoints", self.step, TICK_SECONDS)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+        await self.probes.close()
+
+    def wake(self) -> None:
+        self._loop.wake()
+
+    def session_changed(self, row: SessionRow) -> None:
+        """Run the next step now if the session is a replica."""
+        if row.type == SessionType.INFERENCE:
+            self.wake()
+
+    async def step(self) -> None:
+        """Bring every endpoint one step closer to its desired state."""
+        if await self._lease.hold() is None:
+            return
+        now = self._clock()
+        states = await self._store.states()
+        is_draining = any(each.phase is Phase.DRAINING for one in states for each in one.replicas)
+        since = now - GATEWAY_TIMEOUT
+        gateways = await self._store.live_gateways(since) if is_draining else set()
+        for state in states:
+            if await self._lease.hold() is None:
+                return
+            try:
+                await self._advance(state, gateways, now)
+            except Unavailable:
+                raise
+            except Exception:
+                # The other endpoints must not wait for this one.
+                log.exception("endpoint %s could not be processed", state.row.name)
+        await self._forget_failures(states, now)
+        await self._clean_up(now)
+
+    async def _advance(self, state: EndpointState, gateways: set[str], now: datetime) -> None:
+        row, replicas, has_failed = state.row, [], False
+        for replica in state.replicas:
+            phase = await self._observe(state, replica, gateways, now)
+            has_failed |= phase is Phase.STOPPING and replica.phase in LIVE_PHASES
+            if phase is not Phase.ENDED:
+                replicas.append(ReplicaState(replica.id, replica.revision_id, phase))
+        if has_failed:
+            # The next step reads the failures.
+            self.wake()
+            return
+        if row.is_deleting and not replicas:
+            await self._store.delete_endpoint(row.id)
+            self._changed()
+            return
+        steps = plan(
+            Situation(
+                desired=row.replicas,
+                active=row.active_revision_id,
+                target=row.target_revision_id,
+                replicas=replicas,
+                rules=_rules(state),
+                failures=row.failures,
+                is_promoted=row.is_promoted,
+                is_stopped=row.is_paused or row.is_deleting or row.is_given_up,
+                may_create=_may_create(row, now),
+            )
+        )
+        if steps.outcome is not None or dict(steps.weights) != row.weights:
+            reason = None
+            if steps.outcome in (Outcome.FAILED, Outcome.ROLLED_BACK):
+                reason = _given_up(row)
+            is_unchanged = await self._store.advance(
+                row, weights=steps.weights, outcome=steps.outcome, reason=reason
+            )
+            if not is_unchanged:
+                # The next step reads the endpoint again.
+                self.wake()
+                return
+            self._changed()
+        not_needed = TextTemplate.REPLICA_NOT_NEEDED.text(name=row.name).as_json()
+        await self._store.move(steps.drain, Phase.DRAINING, now, not_needed)
+        await self._store.move(steps.end, Phase.STOPPING, now, not_needed)
+        new = [
+            NewReplica(str(uuid.uuid4()), row.id, revision_id)
+            for revision_id, count in steps.create.items()
+            for _ in range(count)
+        ]
+        if new:
+            await self._store.open(new, now)
+        if new or steps.end or steps.drain or steps.outcome is not None:
+            self._changed()
+            self.wake()
+
+    async def _observe(
+        self, state: EndpointState, replica: ReplicaRow, gateways: set[str], now: datetime
+    ) -> Phase:
+        """Act on the state of the session of a replica, and return the phase of the replica."""
+        if replica.phase in (Phase.STOPPING, Phase.DRAINING):
+            return await self._observe_removed(state.row, replica, gateways, now)
+        if replica.status is None:
+            return await self._create(state, replica, now)
+        if replica.status in (*ENDED, Status.TERMINATING, Status.SUSPENDED):
+            return await self._fail(
+                state.row,
+                replica,
+                TextTemplate.REPLICA_ENDED.text(message=replica.status_info[:_MAX_MESSAGE]),
+                now,
+            )
+        if replica.phase is Phase.READY:
+            if replica.status is not Status.RUNNING:
+                # A preempted session starts again.
+                await self._store.unhealthy([replica.id], now)
+                self._changed()
+                return Phase.STARTING
+            return Phase.READY
+        if replica.status is Status.RUNNING:
+            health = _health(state, replica)
+            limit, since = _start_limit(replica, health, now)
+            if now - since > limit:
+                seconds = int(limit.total_seconds())
+                text = TextTemplate.REPLICA_NOT_READY.text(limit_seconds=seconds)
+                return await self._fail(state.row, replica, text, now)
+            if replica.url:
+                self.probes.begin(replica, health)
+        return Phase.STARTING
+
+    async def _observe_removed(
+        self, row: EndpointRow, replica: ReplicaRow, gateways: set[str], now: datetime
+    ) -> Phase:
+        if replica.status is None or replica.status in ENDED:
+            await self._store.move([replica.id], Phase.ENDED, now)
+            return Phase.ENDED
+        if replica.phase is Phase.DRAINING and replica.status is Status.RUNNING:
+            # If no gateway reports, the replica is used at most by one that is cut off.
+            limit = MAX_DRAIN if gateways else GATEWAY_TIMEOUT
+            if not replica.is_drained(gateways) and now - replica.changed_at < limit:
+                return Phase.DRAINING
+        if replica.phase is Phase.DRAINING:
+            await self._store.move([replica.id], Phase.STOPPING, now)
+            self._changed()
+        if replica.status is not Status.TERMINATING:
+            text = TextTemplate.REPLICA_NOT_NEEDED.text(name=row.name)
+            await self._sessions.end(replica.id, text)
+        return Phase.STOPPING
+
+    async def _create(self, state: EndpointState, replica: ReplicaRow, now: datetime) -> Phase:
+        """Create the session of a replica as its owner would; return the phase of the replica."""
+        row, revision = state.row, state.revisions.get(replica.revision_id)
+        if revision is None:
+            # Another revision has become the target before the session was created.
+            await self._store.move([replica.id], Phase.STOPPING, now)
+            return Phase.STOPPING
+        settings = RevisionSettings.from_json(revision.settings)
+        spec = replica_spec(settings, row.project_id, replica_name(row.name, replica.id))
+        try:
+            caller = await self._callers.for_schedule(row.owner)
+            self._require_writable(caller.role)
+            session, _ = await self._sessions.create(
+                caller, spec, session_id=replica.id, creatable=REPLICA_TYPES, endpoint=row.name
+            )
+        except Unavailable:
+            # For example read-only maintenance: the next step tries again.
+            return Phase.STARTING
+        except (QuotaExceeded, InsufficientResources) as error:
+            # Not the fault of the revision: the other replicas continue to serve.
+            await self._store.postpone(row, replica, _refused(error).as_json(), now)
+            return Phase.STOPPING
+        except BaiError as error:
+            return await self._fail(row, replica, _refused(error), now)
+        if session.id != replica.id:
+            text = TextTemplate.SCHEDULE_NAME_TAKEN.text(name=session.name)
+            return await self._fail(row, replica, text, now)
+        return Phase.STARTING
+
+    async def _fail(
+        self, row: EndpointRow, replica: ReplicaRow, text: CodedText, now: datetime
+    ) -> Phase:
+        await self._store.fail(row, replica, text.as_json(), now)
+        self._changed()
+        return Phase.STOPPING
+
+    async def _passed(self, replica: ReplicaRow) -> None:
+        await self._store.ready(replica.id, replica.url, self._clock())
+        self._changed()
+        self.wake()
+
+    async def _forget_failures(self, states: list[EndpointState], now: datetime) -> None:
+        await self._store.forget_failures(
+            [
+                row.id
+                for row in (state.row for state in states)
+                if row.failed_at is not None
+                and row.active_revision_id == row.target_revision_id
+                and row.ready_replicas >= row.replicas
+                and now - row.failed_at > FAILURES_KEPT_FOR
+            ]
+        )
+
+    async def _clean_up(self, now: datetime) -> None:
+        monotonic = self._monotonic()
+        last = self._cleaned_at
+        if last is None or monotonic - last >= _CLEANUP_INTERVAL_SECONDS:
+            self._cleaned_at = monotonic
+            await self._store.clean_up(now, now - ENDED_REPLICAS_KEPT_FOR, ENDED_REPLICAS_KEPT)
+            await self._tokens.clean_up(now)
+
+
+def _rules(state: EndpointState) -> RolloutRules:
+    target = state.revisions.get(state.row.target_revision_id)
+    return RolloutRules() if target is None else RevisionSettings.from_json(target.settings).rollout
+
+
+def _health(state: EndpointState, replica: ReplicaRow) -> HealthCheck:
+    revision = state.revisions.get(replica.revision_id)
+    if revision is None:
+        return HealthCheck()
+    return RevisionSettings.from_json(revision.settings).health
+
+
+def _start_limit(
+    replica: ReplicaRow, health: HealthCheck, now: datetime
+) -> tuple[timedelta, datetime]:
+    """Return how long a replica may take to pass its health check, and since when."""
+    started_at = replica.started_at or now
+    if replica.changed_at > started_at and replica.phase in LIVE_PHASES:
+        # It was ready before.
+        return timedelta(seconds=health.interval_seconds * health.max_failures), replica.changed_at
+    return timedelta(seconds=health.start_seconds), started_at
+
+
+def _may_create(row: EndpointRow, now: datetime) -> bool:
+    if row.failed_at is None:
+        return True
+    # 2**6 first pauses are longer than the longest pause.
+    pauses: int = 2 ** min(max(row.failures - 1, 0), 6)
+    pause = min(FIRST_PAUSE * pauses, MAX_PAUSE)
+    return now - row.failed_at >= pause
+
+
+def _given_up(row: EndpointRow) -> dict[str, object]:
+    message = "" if row.problem is None else str(CodedText.from_json(row.problem))
+    return TextTemplate.REVISION_GIVEN_UP.text(failures=row.failures, message=message).as_json()
+
+
+def _refused(error: BaiError) -> CodedText:
+    return TextTemplate.REPLICA_REFUSED.text(message=error.message[:_MAX_MESSAGE])

@@ -1,0 +1,90 @@
+"""Build the services of model serving."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bai_services.core.accounts.roles import Role
+from bai_services.db.serving.endpoints import EndpointStore
+from bai_services.db.serving.gateways import GatewayStore
+from bai_services.db.serving.replicas import ReplicaStore
+from bai_services.db.serving.tokens import TokenStore
+
+from ..accounts.callers import Callers
+from ..context import ManagerContext
+from ..scheduling.lease import Lease
+from ..sessions.lifecycle import Lifecycle
+from ..sessions.sessions import Sessions
+from ..settings import Settings
+from .endpoints import Endpoints
+from .replica_launch import ReplicaLaunches, ReplicaSecrets
+from .routes import GatewayRoutes
+from .runner import EndpointRunner
+from .tokens import EndpointTokens
+
+
+@dataclass(frozen=True, slots=True)
+class ServingServices:
+    """Endpoints, their tokens, the loop that runs them, and the gateways' routing table."""
+
+    endpoints: Endpoints
+    tokens: EndpointTokens
+    runner: EndpointRunner
+    routes: GatewayRoutes
+
+
+def replica_launches(
+    context: ManagerContext, settings: Settings, wake: Callable[[], None]
+) -> ReplicaLaunches:
+    """Return the launch of replicas, on which sessions depend; ``wake`` wakes the runner."""
+    secrets = ReplicaSecrets(settings.key)
+    return ReplicaLaunches(ReplicaStore(context.database), secrets, context.clock, wake)
+
+
+def serving_services(
+    context: ManagerContext,
+    settings: Settings,
+    *,
+    sessions: Sessions,
+    lifecycle: Lifecycle,
+    callers: Callers,
+    lease: Lease,
+    require_writable: Callable[[Role], None],
+) -> ServingServices:
+    """Build the services and pass them their dependencies."""
+    database = context.database
+    secrets, replicas, tokens = (
+        ReplicaSecrets(settings.key),
+        ReplicaStore(database),
+        TokenStore(database),
+    )
+    routes = GatewayRoutes(
+        GatewayStore(database), replicas, secrets, context.clock, lambda: runner.wake()
+    )
+    runner = EndpointRunner(
+        context,
+        replicas,
+        tokens,
+        sessions,
+        callers,
+        secrets,
+        require_writable,
+        lease=lease,
+        changed=routes.changed,
+    )
+
+    def changed() -> None:
+        runner.wake()
+        routes.changed()
+
+    endpoints = Endpoints(
+        context, EndpointStore(database), sessions, settings.hub_base_url, changed
+    )
+    lifecycle.listen(runner.session_changed)
+    return ServingServices(
+        endpoints=endpoints,
+        tokens=EndpointTokens(context, tokens, endpoints, routes.changed),
+        runner=runner,
+        routes=routes,
+    )

@@ -1,0 +1,18 @@
+"""What the launch of a replica needs beyond that of other sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class ReplicaLaunch(Protocol):
+    """Implemented by ``manager/serving/replica_launch.py``."""
+
+    async def environ(self, session_id: str) -> Mapping[str, str]:
+        """Return the variables with which the runner of a replica starts its server."""
+        ...
+
+    async def started(self, session_id: str, url: str) -> None:
+        """Record at which URL the runner of a replica listens."""
+        ...

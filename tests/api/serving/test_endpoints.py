@@ -1,0 +1,559 @@
+"""Endpoints over REST: replicas, rollouts, tokens, what gateways receive, and permissions."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from bai_services.client import Client
+from bai_services.core.errors import (
+    AlreadyExists,
+    BaiError,
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    QuotaExceeded,
+)
+from bai_services.core.serving.records import ENDED_REPLICAS_KEPT_FOR, REVISIONS_KEPT
+from bai_services.core.sessions.launch_plan import LaunchPlan
+from bai_services.core.sessions.lifecycle import Event
+from bai_services.db.serving.replicas import ReplicaStore
+from bai_services.db.serving.tokens import TokenStore
+from bai_services.manager.serving.replica_launch import SECRET_VARIABLE, ReplicaSecrets
+from tests.testbed.fake_agent import FakeAgent
+from tests.testbed.manager import HUB, KEY, Api
+
+SMALL = {"resources": {"cpu": "1", "mem": "1g"}}
+SETTINGS = {"variant": "cmd", "command": "python3 -m http.server $PORT", "request": SMALL}
+
+
+async def make(api: Api, user: Client, name: str = "llm", **fields: Any) -> dict[str, Any]:
+    await FakeAgent(api.agent).beat()
+    settings = {**SETTINGS, **fields.pop("settings", {})}
+    made: dict[str, Any] = await user.post(
+        "/endpoints", {"name": name, "settings": settings, **fields}
+    )
+    return made
+
+
+async def step(api: Api, times: int = 1) -> None:
+    runner = api.world.manager.serving.runner
+    for _ in range(times):
+        await runner.step()
+        await runner.probes.finish()
+
+
+async def replicas(user: Client, *phases: str, key: str = "llm") -> list[dict[str, Any]]:
+    found = (await user.get(f"/endpoints/{key}/replicas", sort="created_at"))["items"]
+    return [each for each in found if not phases or each["phase"] in phases]
+
+
+async def routes(api: Api, **query: str) -> Any:
+    return await api.gateway.get("/gateway/routes", **query)
+
+
+@asynccontextmanager
+async def server(status: Callable[[], int] = lambda: 200) -> AsyncIterator[tuple[str, list[str]]]:
+    """Yield the URL of a replica's server, and the secrets that it has received."""
+    secrets: list[str] = []
+
+    async def respond(request: web.Request) -> web.Response:
+        secrets.append(request.headers["Authorization"])
+        return web.Response(status=status())
+
+    app = web.Application()
+    app.router.add_get("/", respond)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    try:
+        yield f"http://127.0.0.1:{port}", secrets
+    finally:
+        await runner.cleanup()
+
+
+async def run(api: Api, replica: str, url: str) -> None:
+    """Let the session of a replica become RUNNING with its server at ``url``."""
+    manager = api.world.manager
+    await manager.scheduling.scheduler.step()
+    for event in (Event.DISPATCHED, Event.PREPARED):
+        await manager.lifecycle.apply(replica, event)
+    await manager.sessions.launch.started(HUB, replica, {"main1": "c1"}, url)
+    # Without a Hub, the manager itself may have done this already.
+    await manager.lifecycle.try_apply(replica, Event.STARTED)
+
+
+async def end(api: Api, replica: str, reason: str = "command exited with code 1") -> None:
+    await api.world.manager.lifecycle.apply(replica, Event.FAILED, reason)
+
+
+async def settle_stops(api: Api) -> None:
+    """End the sessions that are being stopped."""
+    manager = api.world.manager
+    for each in (await (await api.client("admin")).get("/sessions", status="TERMINATING"))["items"]:
+        await manager.lifecycle.apply(each["id"], Event.EXITED, "stopped")
+
+
+async def test_replica_becomes_ready_and_is_routed(api: Api) -> None:
+    user = await api.client("user")
+    made = await make(api, user)
+    assert (made["status"], made["url"]) == ("deploying", "/services/bai-serve/llm/")
+    await step(api, 2)
+    (replica,) = await replicas(user)
+    session = await user.get(f"/sessions/{replica['id']}")
+    assert (session["type"], session["status"]) == ("inference", "PENDING")
+    assert session["startup_command"] == SETTINGS["command"]
+    assert (await routes(api))["endpoints"][0]["replicas"] == []
+    async with server() as (url, secrets):
+        await run(api, replica["id"], url)
+        await step(api, 2)
+        table = await routes(api)
+        assert secrets == [f"token {ReplicaSecrets(KEY).of(replica['id'])}"]
+    (endpoint,) = table["endpoints"]
+    (routed,) = endpoint["replicas"]
+    assert (routed["url"], routed["is_draining"]) == (url, False)
+    assert endpoint["weights"] == {routed["revision_id"]: 100}
+    shown = await user.get("/endpoints/llm")
+    assert (shown["status"], shown["ready_replicas"], shown["active_revision"]) == ("ready", 1, 1)
+    # Nothing changes any more, so the gateway waits.
+    await step(api)
+    assert await routes(api, version=table["version"], wait="0") is None
+
+
+async def launch(api: Api, user: Client, replica: str) -> LaunchPlan:
+    """Return the launch plan of a replica, as the Hub gets it."""
+    manager = api.world.manager
+    await manager.scheduling.scheduler.step()
+    for event in (Event.DISPATCHED, Event.PREPARED):
+        await manager.lifecycle.apply(replica, event)
+    session = await user.get(f"/sessions/{replica}")
+    return await manager.sessions.launch.launch(
+        HUB, replica, session["hub_user"], session["hub_server"]
+    )
+
+
+async def test_launch_plan_has_the_secret_and_no_jupyter_server(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user, settings={"port": 9000})
+    await step(api, 2)
+    (replica,) = await replicas(user)
+    plan = await launch(api, user, replica["id"])
+    assert plan.command[-1] == "bai_labext.replica"
+    assert plan.environ["BAI_SERVICE_PORT"] == "9000"
+    assert plan.environ[SECRET_VARIABLE] == ReplicaSecrets(KEY).of(replica["id"])
+    assert plan.environ["BAI_STARTUP_COMMAND"] == SETTINGS["command"]
+
+
+async def test_model_folder_is_mounted_read_only(api: Api) -> None:
+    user = await api.client("user")
+    await api.world.manager.folders.vfolders.start()
+    await user.post("/vfolders", {"name": "tiny"})
+    await user.post("/vfolders", {"name": "extra"})
+    request = {**SMALL, "mounts": [{"vfolder": "extra"}]}
+    await make(
+        api,
+        user,
+        settings={"model_folder": "tiny", "model_path": "a/b.gguf", "request": request},
+    )
+    await step(api, 2)
+    (replica,) = await replicas(user)
+    mounts = (await user.get(f"/sessions/{replica['id']}"))["mounts"]
+    assert {each["vfolder"]: (each["path"], each["permission"]) for each in mounts} == {
+        "tiny": ("/home/work/model", "ro"),
+        "extra": ("/home/work/extra", "ro"),
+    }
+    plan = await launch(api, user, replica["id"])
+    assert plan.environ["BAI_MODEL_PATH"] == "/home/work/model/a/b.gguf"
+
+
+async def test_killed_manager_neither_loses_nor_duplicates_replicas(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = await api.client("user")
+    await make(api, user, replicas=3)
+    sessions = api.world.manager.sessions.sessions
+    create, calls = sessions.create, 0
+
+    async def killed_after_creation(*args: Any, **fields: Any) -> Any:
+        nonlocal calls
+        result = await create(*args, **fields)
+        calls += 1
+        if calls in (1, 2):
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(sessions, "create", killed_after_creation)
+    for _ in range(6):
+        with suppress(KeyboardInterrupt):
+            await step(api)
+    found = {each["id"] for each in await replicas(user)}
+    created = {each["id"] for each in (await user.get("/sessions"))["items"]}
+    assert (len(found), calls) == (3, 3)
+    assert found == created
+
+
+async def ready(api: Api, user: Client, url: str, count: int = 1) -> list[str]:
+    """Let ``count`` starting replicas become ready, and return their ids."""
+    await step(api, 2)
+    started = [each["id"] for each in await replicas(user, "starting")][:count]
+    for each in started:
+        await run(api, each, url)
+    await step(api, 2)
+    return started
+
+
+async def test_rolling_update_replaces_the_replica_after_the_new_one_is_ready(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        shown = await user.post("/endpoints/llm/revisions", {"settings": {"command": "serve 2"}})
+        assert (shown["status"], shown["target_revision"]) == ("deploying", 2)
+        await step(api, 2)
+        assert [each["id"] for each in await replicas(user, "ready")] == [old]
+        (new,) = await ready(api, user, url)
+        await step(api, 2)
+    table = await routes(api)
+    states = {each["id"]: each["is_draining"] for each in table["endpoints"][0]["replicas"]}
+    assert states == {old: True, new: False}
+    # The old one ends only when no gateway has requests for it.
+    report = {"gateway_id": "g1", "report_id": "1"}
+    await api.gateway.post("/gateway/reports", report)
+    await step(api, 2)
+    assert [each["id"] for each in await replicas(user, "draining")] == [old]
+    await api.gateway.post("/gateway/reports", {**report, "report_id": "2", "drained": [old]})
+    await step(api, 2)
+    assert (await user.get(f"/sessions/{old}"))["status"] in ("TERMINATING", "TERMINATED")
+    await settle_stops(api)
+    await step(api)
+    (ended,) = await replicas(user, "ended")
+    assert ended["reason_coded"]["code"] == "replica-not-needed"
+    shown = await user.get("/endpoints/llm")
+    assert (shown["status"], shown["active_revision"]) == ("ready", 2)
+    first, second = (await user.get("/endpoints/llm/revisions", sort="number"))["items"]
+    assert (first["outcome"], second["outcome"]) == ("completed", "completed")
+    # Settings that were not given are those of the last revision.
+    assert second["settings"]["request"] == first["settings"]["request"]
+
+
+async def test_revision_that_does_not_become_healthy_is_rolled_back(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        await user.post(
+            "/endpoints/llm/revisions",
+            {"settings": {"command": "broken", "rollout": {"max_failures": 2}}},
+        )
+        for _ in range(2):
+            await step(api, 2)
+            (new,) = await replicas(user, "starting")
+            await end(api, new["id"])
+            await step(api)
+            api.world.clock.advance(seconds=40)
+        await step(api, 2)
+    assert [each["id"] for each in await replicas(user, "ready")] == [old]
+    assert await replicas(user, "starting") == []
+    shown = await user.get("/endpoints/llm")
+    assert (shown["target_revision"], shown["status"]) == (1, "ready")
+    second, _ = (await user.get("/endpoints/llm/revisions"))["items"]
+    assert second["outcome"] == "rolled-back"
+    assert "2 failed replicas" in second["reason"]
+
+
+async def test_replica_that_does_not_pass_its_check_in_time_fails(api: Api) -> None:
+    user = await api.client("user")
+    health = {"path": "/", "start_seconds": 60}
+    await make(api, user, settings={"health": health, "rollout": {"max_failures": 1}})
+    async with server(lambda: 500) as (url, _):
+        (only,) = await ready(api, user, url)
+        api.world.clock.advance(seconds=61)
+        await step(api, 2)
+    shown = await user.get("/endpoints/llm")
+    assert (shown["status"], shown["problem_coded"]["code"]) == ("failed", "replica-not-ready")
+    await settle_stops(api)
+    await step(api, 3)
+    assert [each["phase"] for each in await replicas(user)] == ["ended"]
+    # A former revision can be tried again.
+    shown = await user.post("/endpoints/llm/rollback", {"revision": 1})
+    assert shown["status"] == "deploying"
+    await step(api, 2)
+    assert len(await replicas(user, "starting")) == 1
+
+
+async def test_replica_that_a_gateway_cannot_use_must_pass_its_check_again(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    status = 200
+    async with server(lambda: status) as (url, _):
+        (only,) = await ready(api, user, url)
+        status = 500
+        report = {"gateway_id": "g", "report_id": "1", "failed": [only]}
+        await api.gateway.post("/gateway/reports", report)
+        assert (await routes(api))["endpoints"][0]["replicas"] == []
+        await step(api, 2)
+        assert [each["phase"] for each in await replicas(user)] == ["starting"]
+        status = 200
+        await step(api, 2)
+        assert [each["phase"] for each in await replicas(user)] == ["ready"]
+        status = 500
+        await api.gateway.post("/gateway/reports", {**report, "report_id": "2"})
+        api.world.clock.advance(seconds=10 * 10 + 1)
+        await step(api)
+    assert [each["phase"] for each in await replicas(user)] == ["stopping"]
+
+
+async def test_crashed_replica_is_replaced_after_a_pause(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        await end(api, old)
+        await step(api, 2)
+        assert await replicas(user, "starting", "ready") == []
+        shown = await user.get("/endpoints/llm")
+        assert (shown["status"], "exited with code 1" in shown["problem"]) == ("scaling", True)
+        api.world.clock.advance(seconds=6)
+        (new,) = await ready(api, user, url)
+        api.world.clock.advance(seconds=61)
+        await step(api)
+    assert new != old
+    assert (await user.get("/endpoints/llm"))["problem"] == ""
+
+
+async def test_scaling_pause_and_deletion(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user, replicas=2)
+    await step(api, 2)
+    assert len(await replicas(user, "starting")) == 2
+    await user.patch("/endpoints/llm", {"replicas": 1})
+    await step(api, 3)
+    assert len(await replicas(user, "starting")) == 1
+    shown = await user.patch("/endpoints/llm", {"is_paused": True})
+    assert shown["status"] == "paused"
+    await step(api, 3)
+    assert await replicas(user, "starting") == []
+    assert (await routes(api))["endpoints"][0]["is_paused"]
+    await user.patch("/endpoints/llm", {"is_paused": False})
+    await step(api, 2)
+    assert len(await replicas(user, "starting")) == 1
+    shown = await user.delete("/endpoints/llm")
+    assert (await user.get("/endpoints/llm"))["status"] == "stopping"
+    assert (await routes(api))["endpoints"] == []
+    with pytest.raises(Conflict):
+        await user.patch("/endpoints/llm", {"replicas": 3})
+    await step(api, 4)
+    with pytest.raises(NotFound):
+        await user.get("/endpoints/llm")
+    statuses = {each["status"] for each in (await user.get("/sessions"))["items"]}
+    assert statuses == {"CANCELLED"}
+    assert await api.world.manager.sessions.records.check_consistency() == []
+
+
+async def test_quota_is_reported_and_the_other_replicas_serve(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    await make(api, user)
+    async with server() as (url, _):
+        await ready(api, user, url)
+        await admin.patch("/user-policies/default", {"max_pending_sessions": 0})
+        await user.patch("/endpoints/llm", {"replicas": 2})
+        await step(api, 3)
+    shown = await user.get("/endpoints/llm")
+    assert (shown["ready_replicas"], shown["problem_coded"]["code"]) == (1, "replica-refused")
+    await admin.patch("/user-policies/default", {"max_pending_sessions": 10})
+    api.world.clock.advance(seconds=6)
+    await step(api, 2)
+    assert len(await replicas(user, "starting")) == 1
+
+
+async def test_blue_green_waits_for_its_promotion(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    rollout = {"strategy": "blue-green", "is_automatic": False}
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        with pytest.raises(Conflict):
+            await user.post("/endpoints/llm/promotion")
+        await user.post("/endpoints/llm/revisions", {"settings": {"rollout": rollout}})
+        (new,) = await ready(api, user, url)
+        (endpoint,) = (await routes(api))["endpoints"]
+        revision_of = {each["id"]: each["revision_id"] for each in endpoint["replicas"]}
+        assert endpoint["weights"] == {revision_of[old]: 100}
+        await user.post("/endpoints/llm/promotion")
+        await step(api, 2)
+        (endpoint,) = (await routes(api))["endpoints"]
+    assert endpoint["weights"] == {revision_of[new]: 100}
+
+
+async def test_old_revisions_are_deleted(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    for number in range(REVISIONS_KEPT + 2):
+        await user.post("/endpoints/llm/revisions", {"settings": {"command": f"c{number}"}})
+    found = (await user.get("/endpoints/llm/revisions"))["items"]
+    assert [each["number"] for each in found] == list(range(13, 3, -1))
+    with pytest.raises(NotFound):
+        await user.post("/endpoints/llm/rollback", {"revision": 1})
+
+
+async def test_tokens(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    body = {"name": "app", "networks": ["192.0.2.7/24"], "requests_per_minute": 60}
+    made = await user.post("/endpoints/llm/tokens", body)
+    with pytest.raises(AlreadyExists):
+        await user.post("/endpoints/llm/tokens", body)
+    (routed,) = (await routes(api))["endpoints"][0]["tokens"]
+    assert routed["digest"] == hashlib.sha256(made["token"].encode()).hexdigest()
+    assert (routed["networks"], routed["requests_per_minute"]) == (["192.0.2.0/24"], 60)
+    report = {
+        "gateway_id": "g",
+        "report_id": "1",
+        "endpoints": [{"id": (await user.get("/endpoints/llm"))["id"], "requests": 5, "errors": 2}],
+        "tokens": [{"id": made["id"], "requests": 5, "input_tokens": 7, "output_tokens": 9}],
+    }
+    for _ in range(2):  # the second report is a repetition
+        await api.gateway.post("/gateway/reports", report)
+    (shown,) = (await user.get("/endpoints/llm/tokens"))["items"]
+    counts = [shown[name] for name in ("requests", "input_tokens", "output_tokens")]
+    assert counts == [5, 7, 9]
+    assert "token" not in shown and "digest" not in shown
+    endpoint = await user.get("/endpoints/llm")
+    assert (endpoint["requests"], endpoint["errors"]) == (5, 2)
+    version = (await routes(api))["version"]
+    waiting = asyncio.create_task(routes(api, version=version, wait="20"))
+    await user.delete("/endpoints/llm/tokens/app")
+    assert (await asyncio.wait_for(waiting, 5))["endpoints"][0]["tokens"] == []
+    entries = (await (await api.client("admin")).get("/audit-log", entity="endpoint"))["items"]
+    assert made["token"] not in str(entries)
+
+
+async def test_public_endpoints_need_the_permission_of_the_policy(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    with pytest.raises(Forbidden, match="policy"):
+        await make(api, user, is_public=True)
+    await make(api, user)
+    with pytest.raises(Forbidden):
+        await user.patch("/endpoints/llm", {"is_public": True})
+    await admin.patch("/user-policies/default", {"allows_public_endpoints": True})
+    assert (await user.patch("/endpoints/llm", {"is_public": True}))["is_public"]
+    assert (await routes(api))["endpoints"][0]["is_public"]
+
+
+async def test_only_the_owner_defines_an_endpoint(api: Api) -> None:
+    user, user2 = await api.client("user"), await api.client("user2")
+    acme, domain_admin = await api.client("acme-user"), await api.client("domain-admin")
+    await make(api, user, settings={"request": {**SMALL, "environ": {"KEY": "secret"}}})
+    await user.post("/endpoints/llm/tokens", {"name": "app"})
+    # Members of the project see it, but not what may contain secrets.
+    assert (await user2.get("/endpoints/llm"))["owner"] == "user"
+    (revision,) = (await user2.get("/endpoints/llm/revisions"))["items"]
+    assert revision["hidden_fields"] == ["command", "request"]
+    assert "secret" not in str(revision)
+    for call in (
+        user2.patch("/endpoints/llm", {"replicas": 0}),
+        user2.get("/endpoints/llm/tokens"),
+        user2.post("/endpoints/llm/tokens", {"name": "mine"}),
+        user2.delete("/endpoints/llm"),
+        domain_admin.post("/endpoints/llm/revisions", {"settings": {"command": "evil"}}),
+        domain_admin.post("/endpoints/llm/tokens", {"name": "mine"}),
+        domain_admin.patch("/endpoints/llm", {"max_queue": 1}),
+        (await api.client("admin")).post("/endpoints/llm/revisions", {}),
+        (await api.client("monitor")).patch("/endpoints/llm", {"replicas": 0}),
+        user.get("/gateway/routes"),
+        user.post("/gateway/reports", {"gateway_id": "g", "report_id": "1"}),
+    ):
+        with pytest.raises(Forbidden):
+            await call
+    with pytest.raises(NotFound):
+        await acme.get("/endpoints/llm")
+    assert (await domain_admin.patch("/endpoints/llm", {"replicas": 0}))["replicas"] == 0
+    await domain_admin.delete("/endpoints/llm/tokens/app")
+    await domain_admin.delete("/endpoints/llm")
+    with pytest.raises(BaiError):
+        await api.gateway.get("/endpoints")
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"name": "Bad"}, InvalidRequest),
+        ({"settings": {"variant": "nope"}}, InvalidRequest),
+        ({"settings": {"request": {"image": "missing"}}}, NotFound),
+        ({"settings": {"request": {"resources": {"cpu": "9999"}}}}, BaiError),
+        ({"settings": {"request": {"environ": {"BAI_X": "1"}}}}, InvalidRequest),
+        ({"settings": {"model_folder": "missing"}}, NotFound),
+        ({"definition": "models: []"}, InvalidRequest),
+        ({"replicas": 1000}, InvalidRequest),
+    ],
+)
+async def test_invalid_endpoints(api: Api, fields: dict[str, Any], error: type[BaiError]) -> None:
+    with pytest.raises(error):
+        await make(api, await api.client("user"), **fields)
+
+
+async def test_definition(api: Api) -> None:
+    user = await api.client("user")
+    text = "models:\n- name: a\n  service:\n    command: serve --port $PORT\n    port: 9100\n"
+    checked = await user.post("/model-definitions/check", {"definition": text})
+    assert (checked["command"], checked["port"]) == ("serve --port $PORT", 9100)
+    with pytest.raises(InvalidRequest) as problem:
+        await user.post("/model-definitions/check", {"definition": text + "    bad: 1\n"})
+    assert problem.value.details["line"] == 6
+    await FakeAgent(api.agent).beat()
+    settings = {"variant": "custom", "request": SMALL}
+    await user.post("/endpoints", {"name": "llm", "settings": settings, "definition": text})
+    (revision,) = (await user.get("/endpoints/llm/revisions"))["items"]
+    assert revision["settings"]["port"] == 9100
+    await user.post("/endpoints/llm/revisions", {"definition": text.replace("9100", "9200")})
+    newest = (await user.get("/endpoints/llm/revisions"))["items"][0]
+    assert newest["settings"]["port"] == 9200
+
+
+async def test_ended_replicas_and_expired_tokens_are_deleted(api: Api) -> None:
+    user, database = await api.client("user"), api.world.manager.database
+    await make(api, user)
+    expires_at = api.world.clock() + timedelta(minutes=1)
+    await user.post("/endpoints/llm/tokens", {"name": "app", "expires_at": expires_at.isoformat()})
+    await step(api, 2)
+    for number in (0, 2, 0):
+        await user.patch("/endpoints/llm", {"replicas": number})
+        await step(api, 4)
+    assert len(await replicas(user, "ended")) == 3
+    store, now = ReplicaStore(database), api.world.clock()
+    await store.clean_up(now, now - ENDED_REPLICAS_KEPT_FOR, 2)
+    assert len(await replicas(user, "ended")) == 2
+    later = now + ENDED_REPLICAS_KEPT_FOR + timedelta(seconds=1)
+    await store.clean_up(later, later - ENDED_REPLICAS_KEPT_FOR, 2)
+    assert await replicas(user) == []
+    await TokenStore(database).clean_up(expires_at + timedelta(days=29))
+    assert len((await user.get("/endpoints/llm/tokens"))["items"]) == 1
+    await TokenStore(database).clean_up(expires_at + timedelta(days=31))
+    assert (await user.get("/endpoints/llm/tokens"))["items"] == []
+
+
+async def test_runtime_variants(api: Api) -> None:
+    found = await (await api.client("user")).get("/runtime-variants", name="vllm")
+    assert [each["is_tested"] for each in found["items"]] == [False]
+
+
+async def test_too_many_endpoints(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bai_services.db.serving.endpoints.MAX_ENDPOINTS_PER_USER", 1)
+    user = await api.client("user")
+    await make(api, user)
+    with pytest.raises(AlreadyExists):
+        monkeypatch.setattr("bai_services.db.serving.endpoints.MAX_ENDPOINTS_PER_USER", 2)
+        await make(api, user)
+    monkeypatch.setattr("bai_services.db.serving.endpoints.MAX_ENDPOINTS_PER_USER", 1)
+    with pytest.raises(QuotaExceeded):
+        await make(api, user, "other")

@@ -1,0 +1,230 @@
+"""Rollouts: bounds that hold at every step, and that each one ends, compared with a simulation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.core.serving.rollout import (
+    Outcome,
+    Phase,
+    Plan,
+    ReplicaState,
+    RolloutRules,
+    Situation,
+    Strategy,
+    plan,
+)
+
+OLD, NEW = "old", "new"
+
+
+@dataclass
+class Fleet:
+    """A simple endpoint that carries out plans; the oracle of the tests."""
+
+    now: Situation
+    count: int = 0
+    outcomes: list[Outcome] = field(default_factory=list)
+    weights: dict[str, int] = field(default_factory=dict)
+
+    def number(self, *phases: Phase, revision: str | None = None) -> int:
+        return sum(
+            each.phase in phases and revision in (None, each.revision_id)
+            for each in self.now.replicas
+        )
+
+    def carry_out(self, steps: Plan) -> None:
+        replicas = []
+        for each in self.now.replicas:
+            if each.id in steps.end:
+                assert each.phase is Phase.STARTING
+                continue
+            if each.id in steps.drain:
+                assert each.phase is Phase.READY
+                each = replace(each, phase=Phase.DRAINING)
+            replicas.append(each)
+        for revision, count in steps.create.items():
+            assert count > 0
+            for _ in range(count):
+                self.count += 1
+                replicas.append(ReplicaState(f"n{self.count}", revision, Phase.STARTING))
+        self.weights = dict(steps.weights)
+        self.now = replace(self.now, replicas=replicas)
+        if steps.outcome is not None:
+            self.outcomes.append(steps.outcome)
+        if steps.outcome is Outcome.COMPLETED:
+            self.now = replace(self.now, active=self.now.target, is_promoted=False)
+        elif steps.outcome is Outcome.ROLLED_BACK:
+            assert self.now.active is not None
+            self.now = replace(self.now, target=self.now.active, failures=0)
+
+    def become_ready(self, replica: str) -> None:
+        self._change(replica, Phase.READY)
+
+    def fail(self, replica: ReplicaState) -> None:
+        left = [each for each in self.now.replicas if each.id != replica.id]
+        is_target = replica.revision_id == self.now.target
+        self.now = replace(
+            self.now, replicas=left, failures=self.now.failures + (1 if is_target else 0)
+        )
+
+    def end_drained(self) -> None:
+        left = [each for each in self.now.replicas if each.phase is not Phase.DRAINING]
+        self.now = replace(self.now, replicas=left)
+
+    def _change(self, replica: str, phase: Phase) -> None:
+        self.now = replace(
+            self.now,
+            replicas=[
+                replace(each, phase=phase) if each.id == replica else each
+                for each in self.now.replicas
+            ],
+        )
+
+
+def fleet(
+    desired: int, rules: RolloutRules, *, active: str | None = OLD, ready: int | None = None
+) -> Fleet:
+    count = desired if ready is None else ready
+    replicas = [ReplicaState(f"o{n}", OLD, Phase.READY) for n in range(count if active else 0)]
+    return Fleet(Situation(desired, active, NEW, replicas, rules))
+
+
+def settle(one: Fleet, *, fails: bool = False) -> None:
+    """Let every starting replica become ready, or fail, until nothing changes."""
+    for _ in range(200):
+        steps = plan(one.now)
+        before = one.now
+        one.carry_out(steps)
+        for each in list(one.now.replicas):
+            if each.phase is Phase.STARTING:
+                if fails and each.revision_id == NEW:
+                    one.fail(each)
+                else:
+                    one.become_ready(each.id)
+        one.end_drained()
+        if one.now == before and steps.outcome is None:
+            return
+    raise AssertionError("the rollout does not end")
+
+
+rules_of = st.builds(
+    RolloutRules,
+    strategy=st.sampled_from(Strategy),
+    max_surge=st.integers(0, 3),
+    max_unavailable=st.integers(0, 3),
+    canary_percent=st.integers(1, 99),
+    is_automatic=st.booleans(),
+    max_failures=st.integers(1, 4),
+).filter(lambda rules: rules.max_surge + rules.max_unavailable > 0)
+
+
+@given(desired=st.integers(0, 6), rules=rules_of, data=st.data())
+def test_bounds_hold_for_every_order_of_events(
+    desired: int, rules: RolloutRules, data: st.DataObject
+) -> None:
+    one = fleet(desired, rules)
+    limit = desired + (rules.max_surge if rules.strategy is Strategy.ROLLING else desired + 1)
+    unavailable = rules.max_unavailable if rules.strategy is Strategy.ROLLING else 0
+    failed = 0
+    for _ in range(data.draw(st.integers(1, 25))):
+        ready = one.number(Phase.READY)
+        one.carry_out(plan(one.now))
+        # A plan never takes ready replicas below the promised number.
+        assert one.number(Phase.READY) >= min(ready, desired - unavailable)
+        assert one.number(Phase.STARTING, Phase.READY) <= max(limit, ready)
+        assert set(one.weights) <= {OLD, NEW}
+        event = data.draw(st.sampled_from(["ready", "fail", "drained"]))
+        starting = [each for each in one.now.replicas if each.phase is Phase.STARTING]
+        if event == "ready" and starting:
+            one.become_ready(data.draw(st.sampled_from(starting)).id)
+        elif event == "fail" and one.now.replicas:
+            failed += 1
+            one.fail(data.draw(st.sampled_from(one.now.replicas)))
+        elif event == "drained":
+            one.end_drained()
+    one.now = replace(one.now, is_promoted=True)
+    settle(one)
+    # Whatever happened, exactly the desired replicas of one revision remain.
+    assert one.now.active == one.now.target
+    assert one.number(Phase.READY, revision=one.now.target) == desired
+    assert len(one.now.replicas) == desired
+    assert one.outcomes.count(Outcome.FAILED) == 0
+    assert one.outcomes[-1] is Outcome.COMPLETED or failed >= rules.max_failures
+
+
+@given(desired=st.integers(1, 6), rules=rules_of)
+def test_a_revision_that_never_becomes_healthy_is_rolled_back(
+    desired: int, rules: RolloutRules
+) -> None:
+    one = fleet(desired, rules)
+    settle(one, fails=True)
+    assert one.outcomes == [Outcome.ROLLED_BACK]
+    assert (one.now.active, one.now.target) == (OLD, OLD)
+    assert one.number(Phase.READY, revision=OLD) == desired == len(one.now.replicas)
+
+
+def test_first_deployment_that_fails_has_nothing_to_roll_back_to() -> None:
+    one = fleet(2, RolloutRules(max_failures=2), active=None)
+    one.now = replace(one.now, failures=2)
+    steps = plan(one.now)
+    assert (steps.outcome, dict(steps.create)) == (Outcome.FAILED, {})
+
+
+def test_first_deployment_completes_when_all_replicas_are_ready() -> None:
+    one = fleet(2, RolloutRules(), active=None)
+    settle(one)
+    assert one.outcomes == [Outcome.COMPLETED]
+    assert one.number(Phase.READY, revision=NEW) == 2
+
+
+def test_blue_green_waits_for_its_promotion_and_then_switches_at_once() -> None:
+    one = fleet(3, RolloutRules(Strategy.BLUE_GREEN, is_automatic=False))
+    settle(one)
+    assert (one.number(Phase.READY, revision=OLD), one.number(Phase.READY, revision=NEW)) == (3, 3)
+    assert (one.weights, one.outcomes) == ({OLD: 100}, [])
+    one.now = replace(one.now, is_promoted=True)
+    steps = plan(one.now)
+    assert dict(steps.weights) == {NEW: 100}
+    assert sorted(steps.drain) == ["o0", "o1", "o2"]
+    assert steps.outcome is Outcome.COMPLETED
+
+
+@pytest.mark.parametrize(("percent", "replicas"), [(1, 1), (25, 1), (26, 2), (90, 4)])
+def test_canary_gets_its_share_of_requests_with_as_few_replicas(
+    percent: int, replicas: int
+) -> None:
+    rules = RolloutRules(Strategy.CANARY, canary_percent=percent, is_automatic=False)
+    one = fleet(4, rules)
+    settle(one)
+    assert one.number(Phase.READY, revision=NEW) == replicas
+    assert one.weights == {NEW: percent, OLD: 100 - percent}
+    one.now = replace(one.now, is_promoted=True)
+    settle(one)
+    assert (one.weights, one.outcomes) == ({NEW: 100}, [Outcome.COMPLETED])
+
+
+def test_stopped_endpoint_has_no_replicas() -> None:
+    one = fleet(2, RolloutRules())
+    one.now = replace(one.now, is_stopped=True)
+    settle(one)
+    assert one.now.replicas == []
+    assert dict(plan(one.now).create) == {}
+
+
+def test_scaling_down_first_ends_replicas_that_do_not_serve() -> None:
+    replicas = [
+        ReplicaState("a", OLD, Phase.READY),
+        ReplicaState("b", OLD, Phase.STARTING),
+        ReplicaState("c", OLD, Phase.READY),
+    ]
+    steps = plan(Situation(1, OLD, OLD, replicas))
+    assert (steps.end, steps.drain) == (("b",), ("a",))
+
+
+def test_nothing_is_created_during_the_pause_after_failures() -> None:
+    assert dict(plan(Situation(2, OLD, OLD, [], may_create=False)).create) == {}
