@@ -18,9 +18,8 @@ import httpx
 import pytest
 from tornado.websocket import WebSocketClientConnection
 
-from tests.e2e.sessions import JSON, checked, wait_for
+from tests.e2e.sessions import JSON, checked, stop, wait_for
 from tests.hub import RunningHub
-from tests.testbed.wait import wait_until_async
 from tests.testbed.websocket import open_websocket
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
@@ -57,19 +56,28 @@ CHECKERS: dict[str, JSON] = {
 # The account whose sessions each checker judges.
 ACCOUNTS = {"load": "user", "only-cpu": "user", "network": "user", "lifetime": "user2"}
 DRY_RUNS = {"only-cpu"}
+# Decisions: checker, session, and whether the binding is a dry run.
+DECISIONS = {
+    ("network", "open-tab", False),
+    ("load", "silent-loop", False),
+    ("lifetime", "lived", False),
+    # A rule that does not name the network would also stop the download.
+    ("only-cpu", "silent-loop", True),
+    ("only-cpu", "download", True),
+}
 # The requests of JupyterLab in an open browser tab.
 POLLS = ("api/contents?content=1", "api/kernels", "api/sessions", "api/terminals", "bai/api/poll")
 
 
 @pytest.fixture
-def checkers(docker_hub: RunningHub) -> Iterator[httpx.Client]:
-    """Create and bind the checkers; return a client of the administrator."""
+def admin(docker_hub: RunningHub) -> Iterator[httpx.Client]:
+    """Create and bind the checkers; yield a client of the administrator."""
     with docker_hub.rest("admin") as admin:
         try:
             for name, fields in CHECKERS.items():
                 rule = {"name": name, "max_seconds": WINDOW_SECONDS, "warnings_seconds": []}
                 checked(admin.post("/idle-checkers", json={**rule, **fields}), 201)
-                binding = {"checker": name, "scope": "user", "scope_key": ACCOUNTS[name]}
+                binding: JSON = {"checker": name, "scope": "user", "scope_key": ACCOUNTS[name]}
                 binding["is_dry_run"] = name in DRY_RUNS
                 checked(admin.post("/idle-checker-bindings", json=binding), 201)
             yield admin
@@ -82,20 +90,6 @@ def spec_of(name: str, command: str = "", **fields: Any) -> JSON:
     """Return a session to create: a batch session, or an interactive one without a command."""
     spec = {"name": name, "project": "default", "resources": {"cpu": "1", "mem": "512m"}, **fields}
     return {**spec, "type": "batch", "startup_command": command} if command else spec
-
-
-async def ended(rest: httpx.Client, session: JSON) -> JSON:
-    """Wait until a session has ended, and return it."""
-    found: JSON = {}
-
-    async def has_ended() -> bool:
-        nonlocal found
-        response = await asyncio.to_thread(rest.get, f"/sessions/{session['id']}")
-        found = checked(response, 200)
-        return found["status"] == "TERMINATED"
-
-    await wait_until_async(has_ended, STOP_SECONDS, f"the end of {session['name']}")
-    return found
 
 
 async def open_terminal(
@@ -111,20 +105,16 @@ async def open_terminal(
 
 
 async def use(terminal: WebSocketClientConnection, tab: httpx.Client) -> None:
-    """Press a key in one session, and poll another one as an open tab does; repeat.
-
-    Both take at least 5 s, as the polls of a real page.
-    """
-    while True:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(asyncio.sleep(5))
-            await terminal.write_message(json.dumps(["stdin", "x"]))
-            for path in POLLS:
-                await asyncio.to_thread(tab.get, path)
+    """Press a key in one session, and poll another one as an open tab does, in at least 10 s."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.sleep(10))
+        await terminal.write_message(json.dumps(["stdin", "x"]))
+        for path in POLLS:
+            await asyncio.to_thread(tab.get, path)
 
 
 async def test_each_rule_stops_the_sessions_that_it_describes_and_no_others(
-    docker_hub: RunningHub, checkers: httpx.Client
+    docker_hub: RunningHub, admin: httpx.Client
 ) -> None:
     rest, other = docker_hub.rest("user"), docker_hub.rest("user2")
     async with AsyncExitStack() as stack:
@@ -144,14 +134,14 @@ async def test_each_rule_stops_the_sessions_that_it_describes_and_no_others(
         sockets = [
             await open_terminal(stack, docker_hub, pages[one["id"]], one) for one in (typing, tab)
         ]
-        typist = asyncio.create_task(use(sockets[0], pages[tab["id"]]))
-        try:
-            stopped = [await ended(rest, one) for one in (tab, silent)]
-            stopped.append(await ended(other, lived))
-            assert not typist.done()
-        finally:
-            typist.cancel()
-            await asyncio.gather(typist, return_exceptions=True)
+        stopped = [tab, silent, lived]
+        decisions: set[tuple[str, str, bool]] = set()
+        async with asyncio.timeout(STOP_SECONDS):
+            while not (decisions >= DECISIONS and all(one["terminated_at"] for one in stopped)):
+                await use(sockets[0], pages[tab["id"]])
+                stopped = [checked(admin.get(f"/sessions/{one['id']}"), 200) for one in stopped]
+                rows = checked(admin.get("/idle-decisions"), 200)["items"]
+                decisions = {(row["checker"], row["session"], row["is_dry_run"]) for row in rows}
         for session in (busy, download, typing):
             found = checked(rest.get(f"/sessions/{session['id']}"), 200)
             log = rest.get(f"/sessions/{session['id']}/logs").text
@@ -161,7 +151,7 @@ async def test_each_rule_stops_the_sessions_that_it_describes_and_no_others(
             assert datetime.now(UTC) - started > timedelta(seconds=WINDOW_SECONDS), found
             checks = {check["checker"]: check for check in found["idle_checks"]}
             assert not any(check["ends_at"] for check in checks.values() if not check["is_dry_run"])
-            checked(rest.delete(f"/sessions/{session['id']}"), 202)
+            stop(rest, session["id"])
     reasons = [
         "idle-timeout: unused for 1min, the maximum of idle checker network",
         r"idle-utilization: cpu_util [0-9.]+% \(threshold 5%\), net \d+ B/s \(threshold 20000 "
@@ -170,13 +160,4 @@ async def test_each_rule_stops_the_sessions_that_it_describes_and_no_others(
     ]
     for session, reason in zip(stopped, reasons, strict=True):
         assert re.fullmatch(reason, session["status_info"]), session["status_info"]
-    decisions = checked(checkers.get("/idle-decisions"), 200)["items"]
-    assert {(d["checker"], d["session"], d["is_dry_run"]) for d in decisions} >= {
-        ("network", "open-tab", False),
-        ("load", "silent-loop", False),
-        ("lifetime", "lived", False),
-        # A rule that does not name the network would have stopped the download.
-        ("only-cpu", "silent-loop", True),
-        ("only-cpu", "download", True),
-    }
-    assert not {d["session"] for d in decisions} & {"busy-loop", "typing"}
+    assert not {name for _, name, _ in decisions} & {"busy-loop", "typing"}
