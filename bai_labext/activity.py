@@ -7,6 +7,7 @@ includes them, for example every poll of JupyterLab, so it is not used here.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from bai_labext.apps.activity import AppActivity
 from bai_labext.handlers import PanelHandler
 from bai_labext.manager_link import ManagerLink
 from bai_services.core.errors import BaiError
-from bai_services.core.sessions.idle import REPORT_INTERVAL_SECONDS
+from bai_services.core.sessions.idle import REPORT_INTERVAL_SECONDS, IdleTimer
 
 # Delay of the first report, so that the report does not slow down the start of the session.
 FIRST_REPORT_SECONDS = 10.0
@@ -38,11 +39,15 @@ class Activity:
         self._settings = settings
         self._uses = uses
         self._link = link
+        self._timer = IdleTimer(time.monotonic())
         self._pause = FIRST_REPORT_SECONDS
         self._reported = asyncio.Event()
 
     async def idle_seconds(self) -> float:
         """Return the seconds since the session was last used; 0 while a Jupyter kernel is busy."""
+        return self._timer.limited(await self._seconds_by_clock(), time.monotonic())
+
+    async def _seconds_by_clock(self) -> float:
         kernels = self._settings["kernel_manager"]
         models = await ensure_async(kernels.list_kernels())
         if any(model["execution_state"] == "busy" for model in models):

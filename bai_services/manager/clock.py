@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -10,3 +11,8 @@ Clock = Callable[[], datetime]
 
 def utcnow() -> datetime:
     return datetime.now(UTC)
+
+
+def monotonic_of(clock: Clock) -> Callable[[], float]:
+    """Return the monotonic clock that belongs to a clock: a clock of a test is its own one."""
+    return time.monotonic if clock is utcnow else lambda: clock().timestamp()

@@ -11,6 +11,8 @@ DOCKER_DEMO_FILES = frozenset(
     f"tests/e2e/test_{name}.py"
     for name in (
         "batch",
+        "mlflow_dl",
+        "idle_rules",
         "isolation",
         "journey_browser",
         "journey_cli",

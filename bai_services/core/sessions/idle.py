@@ -86,3 +86,21 @@ def next_report_seconds(
         return REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS
     remaining = (idleness.ends_at - now).total_seconds() if idleness else 0.0
     return min(max(remaining, _MIN_REPORT_INTERVAL_SECONDS), REPORT_INTERVAL_SECONDS)
+
+
+class IdleTimer:
+    """Limits idle times by the system clock to the time that has passed by the monotonic clock.
+
+    If the clock is set forward, the times of all earlier activity seem to be long ago. The idle
+    time can then be too long by the time between two reports, but not by the change.
+    """
+
+    def __init__(self, monotonic_seconds: float) -> None:
+        self._idle_seconds = 0.0
+        self._at = monotonic_seconds
+
+    def limited(self, idle_seconds: float, monotonic_seconds: float) -> float:
+        """Return the idle time, but not more than the last one and the time since then."""
+        most = self._idle_seconds + monotonic_seconds - self._at
+        self._idle_seconds, self._at = min(idle_seconds, most), monotonic_seconds
+        return self._idle_seconds

@@ -94,22 +94,26 @@ class SampleMean:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The usage of one kernel in a heartbeat, reduced to numbers."""
+    """The usage of one kernel in a heartbeat, reduced to numbers.
+
+    ``seconds`` is the time by the monotonic clock, which measures the time between two readings.
+    """
 
     at: datetime
+    seconds: float
     gauges: Metrics
     counters: Metrics
     devices: Mapping[str, Metrics]
 
     @classmethod
-    def of(cls, usage: Mapping[str, Any], at: datetime) -> Reading:
+    def of(cls, usage: Mapping[str, Any], at: datetime, seconds: float) -> Reading:
         """Return the numbers in a heartbeat's usage; ignore other values."""
         reported = usage.get("devices")
         devices: dict[str, Metrics] = {}
         for device in (reported if isinstance(reported, list) else [])[:MAX_DEVICES]:
             if isinstance(device, Mapping) and isinstance(device.get("id"), str):
                 devices[device["id"]] = _numbers(device, {name: name for name in DEVICE_METRICS})
-        return cls(at, _numbers(usage, GAUGES), _numbers(usage, COUNTERS), devices)
+        return cls(at, seconds, _numbers(usage, GAUGES), _numbers(usage, COUNTERS), devices)
 
     def metrics_since(self, before: Reading | None) -> dict[str, float]:
         """Return the gauges, and the rates of the counters since the reading ``before``.
@@ -119,7 +123,7 @@ class Reading:
         metrics = dict(self.gauges)
         if before is None:
             return metrics
-        seconds = (self.at - before.at).total_seconds()
+        seconds = self.seconds - before.seconds
         for name, value in self.counters.items():
             last = before.counters.get(name)
             if seconds > 0 and last is not None and value >= last:

@@ -19,6 +19,7 @@ from ..tables.accounts import keypair_policies, keypairs
 from ..tables.base import UtcDateTime
 from ..tables.cluster import agents
 from ..tables.sessions import kernels, sessions
+from .idle_checks.network import read_network_seconds
 from .idle_checks.results import read_checks
 
 
@@ -146,26 +147,21 @@ class TimeLimitStore:
         """Return the idle timeout of a session in seconds, and the one for its reports.
 
         0: no timeout. The first is the shortest maximum of the keypair's policy and of the network
-        checkers that stop the session. Dry runs also need reports.
+        checkers that stop the session. Dry runs also need reports, and so does a session that has
+        not been judged yet.
         """
         async with self._db.read() as tx:
             timeout = (await read_idle_timeouts(tx, [session_id])).get(session_id)
             checks = (await read_checks(tx, [session_id])).get(session_id, [])
+            bound = await read_network_seconds(tx, session_id)
         of_policy = [] if timeout is None else [timeout.seconds]
-        networks = [
-            (check.checker.settings.max_seconds, check.stored)
+        stopping = [
+            check.checker.settings.max_seconds
             for check in checks
             if check.checker.type is CheckerType.NETWORK
+            and not (check.stored.is_dry_run or check.stored.status == CheckStatus.EXCLUDED)
         ]
-        stopping = [
-            seconds
-            for seconds, stored in networks
-            if not (stored.is_dry_run or stored.status == CheckStatus.EXCLUDED)
-        ]
-        return (
-            min([*of_policy, *stopping], default=0),
-            min([*of_policy, *(seconds for seconds, _ in networks)], default=0),
-        )
+        return min([*of_policy, *stopping], default=0), min([*of_policy, *bound], default=0)
 
     async def record_activity(
         self, session_id: str, used_at: datetime, reported_at: datetime | None

@@ -104,6 +104,16 @@ class UsageSampleStore:
                 )
             )
 
+    async def delete_from(self, resolution: Resolution, at: datetime) -> None:
+        """Delete the samples of intervals that start at ``at`` or later."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.delete(usage_samples).where(
+                    usage_samples.c.interval_seconds == resolution.interval_seconds,
+                    usage_samples.c.at >= at,
+                )
+            )
+
     async def kernels_of(
         self, session_ids: Sequence[str], visible: Visibility
     ) -> list[SampledKernel]:

@@ -216,6 +216,16 @@ async def test_network_checker_requires_frequent_reports(
     assert (check["type"], check["status"], check["warning_seconds"]) == ("network", "idle", 120)
 
 
+async def test_session_that_has_not_been_judged_reports_often_enough(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    await create_checker(api, name="net", type="network", thresholds={}, max_seconds=600)
+    session = await create_running_session(api, agent, "lab1", resources=SMALL)
+    caller = await api.world.manager.accounts.callers.in_session("user", "10.0.0.1")
+    report = await api.world.manager.sessions.activity.record_use(caller, session["id"], 0)
+    assert report.next_report_seconds == 60
+
+
 async def test_replay_shows_what_a_rule_would_have_stopped(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:

@@ -12,6 +12,7 @@ from bai_services.core.sessions.idle import (
     REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS,
     REPORT_TTL,
     Idleness,
+    IdleTimer,
     idleness_of,
     next_report_seconds,
 )
@@ -153,3 +154,27 @@ def test_session_without_idle_timeout_uses_the_long_report_interval(kind: Sessio
     assert (
         next_report_seconds(kind, None, 600, time_at(0)) == REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS
     )
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(1, 100), st.booleans(), st.sampled_from([0, 0, 0, -5000, -7, 9, 5000])
+        ),
+        max_size=20,
+    )
+)
+def test_idle_time_never_exceeds_the_real_one_when_the_clock_is_changed(
+    steps: list[tuple[int, bool, int]],
+) -> None:
+    timer, clock, real = IdleTimer(0), 0, 0
+    used_by_clock = used = 0
+    is_changed = False
+    for seconds, is_used, jump in steps:
+        real, clock = real + seconds, clock + seconds + jump
+        is_changed |= jump != 0
+        if is_used:
+            used, used_by_clock = real, clock
+        idle = timer.limited(max(clock - used_by_clock, 0), real)
+        assert 0 <= idle <= real - used
+        assert is_changed or idle == real - used

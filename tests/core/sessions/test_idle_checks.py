@@ -192,6 +192,55 @@ def test_missing_samples_never_count_as_idle(missing: range) -> None:
     assert not judged(session(applied()), samples).is_due
 
 
+@given(
+    values=st.lists(st.sampled_from([0, 0, 0, 4, 9]), min_size=41, max_size=41),
+    missing=st.sets(st.integers(0, 40)),
+    trusted=st.one_of(st.none(), st.integers(0, 640)),
+    operator=st.sampled_from(Operator),
+    percent=st.sampled_from([50, 80, 100]),
+)
+def test_gaps_and_clock_changes_never_make_a_session_due(
+    values: list[int],
+    missing: set[int],
+    trusted: int | None,
+    operator: Operator,
+    percent: int,
+) -> None:
+    limits = {"cuda_util": 5, "cuda_mem": 5}
+    rule = session(applied(thresholds=limits, operator=operator, idle_percent=percent))
+    since = None if trusted is None else START + timedelta(seconds=trusted)
+
+    def is_due(left_out: set[int], trusted_since: datetime | None) -> bool:
+        samples = [sample(n, v, 10 * v) for n, v in enumerate(values) if n not in left_out]
+        tables = {FINE: table_of(samples), COARSE: UsageTable(COARSE, 288)}
+        (judgement,) = judge([rule], tables, NOW, trusted_since)
+        return judgement.is_due
+
+    if is_due(missing, since):
+        assert is_due(set(), None)
+        assert since is None or NOW - since >= timedelta(seconds=300)
+
+
+@given(
+    used=st.integers(-900, 0),
+    reported=st.one_of(st.none(), st.integers(-900, 0)),
+    trusted=st.one_of(st.none(), st.integers(-900, 0)),
+)
+def test_missing_reports_and_clock_changes_never_make_a_session_due(
+    used: int, reported: int | None, trusted: int | None
+) -> None:
+    rule = AppliedChecker(checker(CheckerType.NETWORK), is_dry_run=False)
+
+    def at(seconds: int | None) -> datetime | None:
+        return None if seconds is None else NOW + timedelta(seconds=seconds)
+
+    found = session(rule, used_at=at(used), reported_at=at(reported))
+    (judgement,) = judge([found], {}, NOW, at(trusted))
+    if judgement.is_due:
+        assert max(used, trusted if trusted is not None else used) <= -300
+        assert reported is not None and reported >= -60
+
+
 def test_family_that_reports_only_memory_is_judged_by_memory() -> None:
     samples = [sample(n, None, 10) for n in range(41)]
     both = applied(thresholds={"cuda_util": 5, "cuda_mem": 5})

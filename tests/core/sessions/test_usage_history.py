@@ -34,7 +34,7 @@ def time_at(seconds: float) -> datetime:
 
 
 def reading(seconds: float, **usage: Any) -> Reading:
-    return Reading.of(usage, time_at(seconds))
+    return Reading.of(usage, time_at(seconds), seconds)
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.floats(0, 64)), max_size=60))
@@ -82,7 +82,7 @@ _names = ["cpu_cores", "mem_bytes", "net_rx_bytes", "devices", "other"]
 
 @given(st.dictionaries(st.sampled_from(_names), _value | st.lists(_device, max_size=2)))
 def test_reading_accepts_any_report(usage: dict[str, Any]) -> None:
-    reading = Reading.of(usage, START)
+    reading = Reading.of(usage, START, 0)
     for values in (reading.gauges, reading.counters, *reading.devices.values()):
         assert all(0 <= value < 2**63 for value in values.values())
 

@@ -42,6 +42,8 @@ TICK_SECONDS = 15.0
 _CLOCK_TOLERANCE = timedelta(seconds=10)
 # Ends that differ by less are not stored again.
 _END_TOLERANCE = timedelta(seconds=FINE.interval_seconds)
+# Samples that begin more than this after the present were stored before the clock was set back.
+_SAMPLE_TOLERANCE = timedelta(seconds=FINE.interval_seconds)
 _DECISIONS_KEPT_FOR = timedelta(days=30)
 _CLEANUP_INTERVAL_SECONDS = 3600.0
 # Kernels whose samples are read in one query: a query returns at most about 600 samples.
@@ -128,6 +130,8 @@ class IdleJudging:
         sessions = await self._store.running() if await self._store.has_bindings() else []
         if self._is_new and await self._clock_was_set_back(now):
             self._trusted_since = now
+            # They would count when their times come again, for example in place of a gap.
+            await self._samples.delete_from(FINE, now + _SAMPLE_TOLERANCE)
         self._is_new = False
         # Read at each step, because users keep sessions alive and exclude them in between.
         stored = {check.key: check for check in await self._store.stored()}
@@ -227,7 +231,7 @@ class IdleJudging:
     async def _clock_was_set_back(self, now: datetime) -> bool:
         """Return whether stored samples are in the future."""
         last = await self._samples.last(FINE, datetime.max.replace(tzinfo=now.tzinfo))
-        return last is not None and last > now + timedelta(seconds=FINE.interval_seconds)
+        return last is not None and last > now + _SAMPLE_TOLERANCE
 
     async def _add(
         self, resolution: Resolution, kernel_ids: Sequence[str], start: datetime, end: datetime

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ from bai_services.core.sessions.usage_history import (
 )
 from bai_services.db.sessions.usage_samples import UsageSampleStore
 
-from ...clock import Clock
+from ...clock import Clock, monotonic_of
 from ...loop import Loop
 from ...scheduling.lease import Lease
 
@@ -29,10 +29,17 @@ _DOWNSAMPLE_DELAY = timedelta(seconds=2 * FINE.interval_seconds)
 class UsageSampling:
     """Records samples. A killed manager loses at most the readings of the last 30 seconds."""
 
-    def __init__(self, store: UsageSampleStore, lease: Lease, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: UsageSampleStore,
+        lease: Lease,
+        clock: Clock,
+        monotonic: Callable[[], float] | None = None,
+    ) -> None:
         self._store = store
         self._lease = lease
         self._clock = clock
+        self._monotonic = monotonic or monotonic_of(clock)
         self._sampler = Sampler(FINE)
         self._next_coarse: datetime | None = None
         self._loop = Loop("usage samples", self.step, FINE.interval_seconds)
@@ -47,7 +54,7 @@ class UsageSampling:
 
     def add(self, kernel_id: str, usage: Mapping[str, Any]) -> None:
         """Add the usage of a kernel from a heartbeat."""
-        self._sampler.add(kernel_id, Reading.of(usage, self._clock()))
+        self._sampler.add(kernel_id, Reading.of(usage, self._clock(), self._monotonic()))
 
     async def samples(
         self, kernel_ids: Sequence[str], resolution: Resolution, start: datetime, end: datetime

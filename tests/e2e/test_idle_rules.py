@@ -1,0 +1,163 @@
+# ruff: noqa: ASYNC212  # Blocking calls are short, and only the typist runs beside them.
+"""Each type of idle checker judges sessions with real load on Docker.
+
+All sessions start at once, so that the tests take as long as one window.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from tornado.websocket import WebSocketClientConnection
+
+from tests.e2e.sessions import JSON, checked, stop, wait_for
+from tests.hub import RunningHub
+from tests.testbed.websocket import open_websocket
+
+pytestmark = [pytest.mark.e2e, pytest.mark.docker]
+
+WINDOW_SECONDS = 60
+# The window, the time until its samples are stored, two steps of the manager, and the stop.
+STOP_SECONDS = 240
+# Busy for a tenth of the time, so that the test costs little CPU time.
+BUSY = """
+import time
+while True:
+    end = time.thread_time() + 0.05
+    while time.thread_time() < end:
+        pass
+    time.sleep(0.45)
+"""
+# Downloads a file of 280 KB from the Hub twice per second.
+DOWNLOAD = """
+import os, time, urllib.request
+static = os.environ["JUPYTERHUB_API_URL"].removesuffix("api") + "static/"
+open_url = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+while True:
+    open_url(static + "components/jquery/dist/jquery.js").read()
+    time.sleep(0.5)
+"""
+# Settings of the checkers by name.
+UTILIZATION = {"type": "utilization", "session_types": ["batch"]}
+CHECKERS: dict[str, JSON] = {
+    "load": {**UTILIZATION, "thresholds": {"cpu_util": 5, "net": 20_000}},
+    "only-cpu": {**UTILIZATION, "thresholds": {"cpu_util": 5}},
+    "network": {"type": "network"},
+    "lifetime": {"type": "session-lifetime", "session_types": ["batch"]},
+}
+# The account whose sessions each checker judges.
+ACCOUNTS = {"load": "user", "only-cpu": "user", "network": "user", "lifetime": "user2"}
+DRY_RUNS = {"only-cpu"}
+# Decisions: checker, session, and whether the binding is a dry run.
+DECISIONS = {
+    ("network", "open-tab", False),
+    ("load", "silent-loop", False),
+    ("lifetime", "lived", False),
+    # A rule that does not name the network would also stop the download.
+    ("only-cpu", "silent-loop", True),
+    ("only-cpu", "download", True),
+}
+# The requests of JupyterLab in an open browser tab.
+POLLS = ("api/contents?content=1", "api/kernels", "api/sessions", "api/terminals", "bai/api/poll")
+
+
+@pytest.fixture
+def admin(docker_hub: RunningHub) -> Iterator[httpx.Client]:
+    """Create and bind the checkers; yield a client of the administrator."""
+    with docker_hub.rest("admin") as admin:
+        try:
+            for name, fields in CHECKERS.items():
+                rule = {"name": name, "max_seconds": WINDOW_SECONDS, "warnings_seconds": []}
+                checked(admin.post("/idle-checkers", json={**rule, **fields}), 201)
+                binding: JSON = {"checker": name, "scope": "user", "scope_key": ACCOUNTS[name]}
+                binding["is_dry_run"] = name in DRY_RUNS
+                checked(admin.post("/idle-checker-bindings", json=binding), 201)
+            yield admin
+        finally:
+            for name in CHECKERS:
+                admin.delete(f"/idle-checkers/{name}")
+
+
+def spec_of(name: str, command: str = "", **fields: Any) -> JSON:
+    """Return a session to create: a batch session, or an interactive one without a command."""
+    spec = {"name": name, "project": "default", "resources": {"cpu": "1", "mem": "512m"}, **fields}
+    return {**spec, "type": "batch", "startup_command": command} if command else spec
+
+
+async def open_terminal(
+    stack: AsyncExitStack, hub: RunningHub, jupyter: httpx.Client, session: JSON
+) -> WebSocketClientConnection:
+    """Open a terminal as JupyterLab does."""
+    response = await asyncio.to_thread(jupyter.post, "api/terminals")
+    terminal = checked(response, 200, 201)["name"]
+    address = f"{hub.url}{session['url']}terminals/websocket/{terminal}"
+    return await stack.enter_async_context(
+        open_websocket(address, jupyter.headers["Authorization"])
+    )
+
+
+async def use(terminal: WebSocketClientConnection, tab: httpx.Client) -> None:
+    """Press a key in one session, and poll another one as an open tab does, in at least 10 s."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.sleep(10))
+        await terminal.write_message(json.dumps(["stdin", "x"]))
+        for path in POLLS:
+            await asyncio.to_thread(tab.get, path)
+
+
+async def test_each_rule_stops_the_sessions_that_it_describes_and_no_others(
+    docker_hub: RunningHub, admin: httpx.Client
+) -> None:
+    rest, other = docker_hub.rest("user"), docker_hub.rest("user2")
+    async with AsyncExitStack() as stack:
+        specs = [
+            spec_of("busy-loop", f"python3 -c '{BUSY}'"),
+            spec_of("silent-loop", "while sleep 3600; do :; done"),
+            spec_of("download", f"python3 -c '{DOWNLOAD}'"),
+            spec_of("open-tab"),
+            spec_of("typing"),
+        ]
+        made = checked(rest.post("/bulk-sessions", json={"sessions": specs}), 201)["items"]
+        lived = checked(other.post("/sessions", json=spec_of("lived", "sleep 3600")), 201)
+        busy, silent, download, tab, typing = [
+            await asyncio.to_thread(wait_for, rest, session["id"], "RUNNING") for session in made
+        ]
+        pages = {one["id"]: docker_hub.jupyter(rest, one["url"]) for one in (tab, typing)}
+        sockets = [
+            await open_terminal(stack, docker_hub, pages[one["id"]], one) for one in (typing, tab)
+        ]
+        stopped = [tab, silent, lived]
+        decisions: set[tuple[str, str, bool]] = set()
+        async with asyncio.timeout(STOP_SECONDS):
+            while not (decisions >= DECISIONS and all(one["terminated_at"] for one in stopped)):
+                await use(sockets[0], pages[tab["id"]])
+                stopped = [checked(admin.get(f"/sessions/{one['id']}"), 200) for one in stopped]
+                rows = checked(admin.get("/idle-decisions"), 200)["items"]
+                decisions = {(row["checker"], row["session"], row["is_dry_run"]) for row in rows}
+        for session in (busy, download, typing):
+            found = checked(rest.get(f"/sessions/{session['id']}"), 200)
+            log = rest.get(f"/sessions/{session['id']}/logs").text
+            assert found["status"] == "RUNNING", f"{found}\n{log}"
+            # The rule has had a whole window to judge it.
+            started = datetime.fromisoformat(found["started_at"])
+            assert datetime.now(UTC) - started > timedelta(seconds=WINDOW_SECONDS), found
+            checks = {check["checker"]: check for check in found["idle_checks"]}
+            assert not any(check["ends_at"] for check in checks.values() if not check["is_dry_run"])
+            stop(rest, session["id"])
+    reasons = [
+        "idle-timeout: unused for 1min, the maximum of idle checker network",
+        r"idle-utilization: cpu_util [0-9.]+% \(threshold 5%\), net \d+ B/s \(threshold 20000 "
+        r"B/s\) in 90% of the samples of 1min; idle checker load",
+        "SESSION_LIFETIME_EXCEEDED: ran for more than 1min, the maximum of idle checker lifetime",
+    ]
+    for session, reason in zip(stopped, reasons, strict=True):
+        assert re.fullmatch(reason, session["status_info"]), session["status_info"]
+    assert not {name for _, name, _ in decisions} & {"busy-loop", "typing"}
