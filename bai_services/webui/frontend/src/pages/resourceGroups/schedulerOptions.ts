@@ -27,7 +27,7 @@ const timeoutText = (seconds: number) =>
   seconds === 0 ? onOff(false) : formatSeconds(seconds, i18next.language);
 
 function fairShareTexts(parts: Item): string[] {
-  const title = i18next.t('resource-groups.scheduler-fair-share');
+  const title = i18next.t('resource-groups.option-fair-share');
   return Object.entries(parts).map(([key, value]) =>
     labelled(`${title}, ${optionLabel(key)}`, numbersText(value))
   );
