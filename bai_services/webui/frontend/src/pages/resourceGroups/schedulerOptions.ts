@@ -16,10 +16,7 @@ function optionText(key: string, value: unknown): string {
     case 'pending_timeout':
       return labelled(optionLabel(key), timeoutText(Number(value)));
     default:
-      return labelled(
-        optionLabel(key),
-        typeof value === 'boolean' ? onOff(value) : String(value)
-      );
+      return labelled(optionLabel(key), typeof value === 'boolean' ? onOff(value) : String(value));
   }
 }
 
