@@ -22,9 +22,9 @@ test.each([
       }
     },
     [
-      'fair share, half-life (days): 3.5',
-      'fair share, weights: domain labs=2, user u1=0.5',
-      'fair share, weights of resources: cpu=1, mem=0'
+      'Fair share, half-life (days): 3.5',
+      'Fair share, weights: domain labs=2, user u1=0.5',
+      'Fair share, weights of resources: cpu=1, mem=0'
     ]
   ],
   [{ of_a_newer_version: 3 }, ['of_a_newer_version: 3']]

@@ -14,6 +14,18 @@ const TICKS = 7;
 
 /** The open reservations of each agent over the next days. */
 export function ReservationChart() {
+  const { t } = useTranslation();
+  return (
+    <section style={{ marginTop: 24 }}>
+      <Typography.Title level={2} className="bai-card-title" style={{ marginBottom: 8 }}>
+        {t('reservations.calendar')}
+      </Typography.Title>
+      <Calendar />
+    </section>
+  );
+}
+
+function Calendar() {
   const { t, i18n } = useTranslation();
   const [days, setDays] = useState<number>(DAYS[0]);
   const { data, error, refetch } = useQuery(openReservationsQuery);
@@ -32,10 +44,7 @@ export function ReservationChart() {
     (_, n) => from + ((n + 0.5) * days * DAY_MILLIS) / TICKS
   );
   return (
-    <section style={{ marginTop: 24 }}>
-      <Typography.Title level={2} className="bai-card-title" style={{ marginBottom: 8 }}>
-        {t('reservations.calendar')}
-      </Typography.Title>
+    <>
       <Segmented<number>
         value={days}
         options={DAYS.map(value => ({
@@ -81,7 +90,7 @@ export function ReservationChart() {
           </figcaption>
         </figure>
       )}
-    </section>
+    </>
   );
 }
 

@@ -16,10 +16,7 @@ function optionText(key: string, value: unknown): string {
     case 'pending_timeout':
       return labelled(optionLabel(key), timeoutText(Number(value)));
     default:
-      return labelled(
-        optionLabel(key),
-        typeof value === 'boolean' ? onOff(value) : String(value)
-      );
+      return labelled(optionLabel(key), typeof value === 'boolean' ? onOff(value) : String(value));
   }
 }
 
@@ -27,7 +24,7 @@ const timeoutText = (seconds: number) =>
   seconds === 0 ? onOff(false) : formatSeconds(seconds, i18next.language);
 
 function fairShareTexts(parts: Item): string[] {
-  const title = i18next.t('resource-groups.scheduler-fair-share');
+  const title = i18next.t('resource-groups.option-fair-share');
   return Object.entries(parts).map(([key, value]) =>
     labelled(`${title}, ${optionLabel(key)}`, numbersText(value))
   );

@@ -8,7 +8,10 @@ import { UserText } from '../../components/UserText';
 import type { Item } from '../../data/entities';
 
 const choices = (values: readonly string[]) => values.map(value => ({ value, label: value }));
-const code = (key: string) => ({ key, render: (item: Item) => <Code text={item[key] as string | null} /> });
+const code = (key: string) => ({
+  key,
+  render: (item: Item) => <Code text={item[key] as string | null} />
+});
 
 const COMPONENT_SETTINGS: Entity = {
   name: 'component-settings',
