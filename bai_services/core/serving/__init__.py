@@ -1,0 +1,1 @@
+"""Model serving: what gateways know of endpoints, choice of replicas, scaling, use of tokens."""
