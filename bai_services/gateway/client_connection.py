@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from http import HTTPStatus
-from typing import Protocol
+from typing import Protocol, cast
 
 import httptools
 
@@ -65,12 +65,12 @@ class ClientConnection(asyncio.Protocol):
         self._body_bytes = 0
         self._deadline = float("inf")
         self._stalled_at = float("inf")
-        self._unread_bytes = 0
+        self._unread_before = 0
 
     # Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)
         self._transport = transport
         if len(self._server.connections) >= self._server.max_connections:
             transport.abort()
@@ -137,7 +137,7 @@ class ClientConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._stalled_at = time.monotonic() + STALLED_SECONDS
-        self._unread_bytes = self._unread()
+        self._unread_before = self.unread_bytes
         if self._running is not None:
             self._running.pause_response()
 
@@ -148,9 +148,9 @@ class ClientConnection(asyncio.Protocol):
 
     def sweep(self, now: float) -> None:
         """Close the connection if a limit of time has passed."""
-        if now >= self._stalled_at and self._unread() < self._unread_bytes:
+        if now >= self._stalled_at and self.unread_bytes < self._unread_before:
             # A slow client, but it reads.
-            self._unread_bytes, self._stalled_at = self._unread(), now + STALLED_SECONDS
+            self._unread_before, self._stalled_at = self.unread_bytes, now + STALLED_SECONDS
         elif now >= self._stalled_at or (self._is_closing and now >= self._deadline):
             self.abort()
         elif now >= self._deadline:
@@ -158,7 +158,13 @@ class ClientConnection(asyncio.Protocol):
         elif self._running is not None and now >= self._running.deadline:
             self._running.expire()
 
-    def _unread(self) -> int:
+    @property
+    def is_stalled(self) -> bool:
+        """Return whether the client reads too slowly, so that the replica is not read either."""
+        return self._stalled_at < float("inf")
+
+    @property
+    def unread_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _expire(self) -> None:
@@ -175,7 +181,7 @@ class ClientConnection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
-            if self._stalled_at < float("inf") and self._running is not None:
+            if self.is_stalled and self._running is not None:
                 # The client has not read the previous response yet.
                 self._running.pause_response()
 
@@ -271,6 +277,11 @@ class ClientConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         if self._is_closing:
+            return
+        if len(self._url) + sum(len(name) + len(value) for name, value in self._headers) > (
+            MAX_HEAD_BYTES
+        ):
+            self._reject_head()
             return
         request = Request(
             self._parser.get_method(), self._url, self._headers, self._parser.get_http_version()

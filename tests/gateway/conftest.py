@@ -51,16 +51,16 @@ class StandInManager:
         app = web.Application()
         app.router.add_get("/api/v1/gateway/routes", self._routes)
         app.router.add_post("/api/v1/gateway/reports", self._report)
-        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
 
     async def set(self, *endpoints: EndpointRoute) -> None:
         async with self._changed:
@@ -109,16 +109,16 @@ class Upstream:
         app = web.Application(client_max_size=2**31)
         app.router.add_get("/health", self._health)
         app.router.add_route("*", "/{path:.*}", self._any)
-        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
 
     def route(self, **changes: Any) -> ReplicaRoute:
         url = f"http://127.0.0.1:{self.port}"

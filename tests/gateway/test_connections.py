@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 
 import aiohttp
 import pytest
@@ -71,9 +72,9 @@ async def test_client_that_never_reads_is_bounded_and_ends(bed: Bed, upstream: U
     gateway = bed.gateways[0]
     await wait_until_async(lambda: gateway.connections, 5, "the connection")
     (connection,) = gateway.connections
-    await wait_until_async(lambda: connection._stalled_at < float("inf"), 5, "full buffers")
+    await wait_until_async(lambda: connection.is_stalled, 5, "full buffers")
     # Everything on the way: socket buffers of the kernel (a few MB) and 256 KiB in the gateway.
-    assert connection._unread() < 2 * limits.WRITE_BUFFER_BYTES
+    assert connection.unread_bytes < 2 * limits.WRITE_BUFFER_BYTES
     gateway.sweep(time.monotonic() + limits.STALLED_SECONDS + 1)
     await wait_until_async(lambda: upstream.cancelled == 1, 5, "end at the replica")
 
@@ -132,9 +133,8 @@ async def test_pipelined_requests_are_answered_in_order(bed: Bed, upstream: Upst
 
 async def test_too_many_pipelined_requests_end_the_connection(bed: Bed, upstream: Upstream) -> None:
     reader, _ = await raw(bed, request("/wait") * 100)
-    with pytest.raises(ConnectionError):
-        assert await reader.read() != b""
-        raise ConnectionResetError
+    with suppress(ConnectionError):
+        assert await reader.read() == b""
     await wait_until_async(lambda: upstream.cancelled == 1, 5, "end at the replica")
 
 

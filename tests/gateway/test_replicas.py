@@ -77,7 +77,7 @@ async def test_revisions_get_their_shares_and_replicas_equal_ones(bed: Bed) -> N
 async def test_same_prefix_goes_to_the_same_replica(bed: Bed) -> None:
     replicas = [await bed.upstream(f"r{number}") for number in range(4)]
     await bed.manager.set(endpoint_route(*(replica.route() for replica in replicas)))
-    await bed.gateway(prefix_bytes=20)
+    await bed.gateway(prefix_bytes=18)
     await bed.ready(4)
     found: dict[int, set[str]] = {}
     for number in range(8):
