@@ -32,7 +32,7 @@ from bai_services.core.serving.gateway_records import (
 from bai_services.core.serving.token_limits import digest_of
 
 CONNECTIONS = 32
-SECONDS = 3.0
+SECONDS = 2.0
 ROUNDS = 5
 # Latency is measured at this share of the gateway's throughput; at full load it is only queueing.
 LATENCY_REQUESTS = 3000
@@ -302,8 +302,7 @@ async def measure() -> dict[str, Any]:
     await manager.set(_replica("first", ports[0]))
     try:
         async with _gateway(await manager.start()) as gateway:
-            # The first request waits until the replica is ready.
-            await throughput_once(gateway)
+            await serving(gateway)
             rates: dict[str, list[float]] = {"direct": [], "gateway": []}
             p99s: dict[str, list[float]] = {"direct": [], "gateway": []}
             streams: dict[str, list[float]] = {"direct": [], "gateway": []}
@@ -327,11 +326,15 @@ async def measure() -> dict[str, Any]:
             process.terminate()
 
 
-async def throughput_once(gateway: int) -> None:
-    (connection,) = await _open(gateway, f"{SERVING}/small", 1)
-    await _stop([connection])
-    if connection.failures:
-        raise RuntimeError("the gateway does not serve")
+async def serving(gateway: int) -> None:
+    """Wait until the gateway has routes and a ready replica."""
+    for _ in range(100):
+        (connection,) = await _open(gateway, f"{SERVING}/small", 1)
+        await _stop([connection])
+        if not connection.failures:
+            return
+        await asyncio.sleep(0.1)
+    raise RuntimeError("the gateway does not serve")
 
 
 def _added(times: dict[str, list[float]]) -> float:
