@@ -34,11 +34,12 @@ from bai_services.core.serving.token_limits import digest_of
 CONNECTIONS = 32
 SECONDS = 2.0
 ROUNDS = 5
-# Latency is measured at this share of the gateway's throughput; at full load it is only queueing.
+# Latency is measured over one connection; at full load it is only queueing.
 LATENCY_REQUESTS = 3000
 TOKENS = 300
 STREAMS = 3
 REPLICA_CHANGES = 200
+REQUESTS_PER_CHANGE = 50
 BODY = json.dumps({"text": "x" * 980}).encode()
 TOKEN = "token-of-the-benchmark"
 SERVING = "/services/bai-serve/model"
@@ -250,6 +251,10 @@ async def lost_requests(manager: Manager, gateway: int, ports: list[int]) -> dic
             await manager.changed.wait_for(lambda old=old: old.id in manager.drained)
         await manager.set(following)
         current = following
+        # Requests run at the new replica before it is replaced.
+        goal = sum(len(connection.latencies) for connection in connections) + REQUESTS_PER_CHANGE
+        while sum(len(connection.latencies) for connection in connections) < goal:
+            await asyncio.sleep(0.005)
     seconds = time.perf_counter() - began
     await _stop(connections)
     return {

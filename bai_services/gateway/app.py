@@ -170,7 +170,13 @@ async def run_gateway(
     health = HealthChecks(routes, lambda: reports.wake())
     reports = Reports(client, gateway_id, routes, server.measures, health)
     # Replicas without requests are drained at once.
-    routes.on_change = server.on_drained = reports.wake
+    server.on_drained = reports.wake
+
+    def routes_changed() -> None:
+        health.wake()
+        reports.wake()
+
+    routes.on_change = routes_changed
     await server.start(host, port)
     log.info("gateway %s listens on %s:%d", gateway_id, host, server.port)
     updates = RouteUpdates(client, routes)

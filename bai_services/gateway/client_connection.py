@@ -300,11 +300,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _run(self, exchange: Exchange) -> None:
         self._running = exchange
-        headers = exchange.request_headers
-        forwarded = [value for name, value in headers if name.lower() == b"x-forwarded-for"]
-        if forwarded:
-            text = b",".join(forwarded).decode("latin-1")
-            self.address = self._server.client_address(self._peer, text)
+        if forwarded := exchange.forwarded_for:
+            self.address = self._server.client_address(self._peer, forwarded.decode("latin-1"))
         if exchange.path == HEALTH_PATH:
             exchange.respond(json_response(HTTPStatus.OK, self._server.health(), {}))
             return

@@ -39,14 +39,9 @@ class Request:
     """Line and headers of a request; its body follows in pieces."""
 
     __slots__ = (
-        "content_length",
-        "headers",
-        "is_chunked",
-        "keeps_open",
-        "method",
-        "path",
-        "version",
-    )
+        "_by_name", "content_length", "headers", "is_chunked", "is_websocket", "keeps_open",
+        "method", "path", "version",
+    )  # fmt: skip
 
     def __init__(self, method: bytes, path: bytes, headers: Headers, version: str) -> None:
         self.method = method
@@ -54,21 +49,19 @@ class Request:
         self.headers = headers
         self.version = version
         self.keeps_open = True
-        self.content_length: int | None = None
-        self.is_chunked = False
-        for name, value in headers:
-            lower = name.lower()
-            if lower == b"content-length":
-                self.content_length = int(value)
-            elif lower == b"transfer-encoding":
-                self.is_chunked = True
+        # Of repeated headers, the last one; the parser has refused repeated lengths.
+        self._by_name = {name.lower(): value for name, value in headers}
+        length = self._by_name.get(b"content-length")
+        self.content_length = None if length is None else int(length)
+        self.is_chunked = b"transfer-encoding" in self._by_name
+        upgrade = self._by_name.get(b"upgrade")
+        self.is_websocket = (
+            upgrade is not None and method == b"GET" and upgrade.strip().lower() == b"websocket"
+        )
 
     def header(self, name: bytes) -> bytes:
-        return next((value for key, value in self.headers if key.lower() == name), b"")
-
-    @property
-    def is_websocket(self) -> bool:
-        return self.method == b"GET" and self.header(b"upgrade").strip().lower() == b"websocket"
+        """Return a header by its name in lower case; b"" if there is none."""
+        return self._by_name.get(name, b"")
 
 
 class Gateway(Protocol):
@@ -139,8 +132,14 @@ class Exchange:
         return self._request.path
 
     @property
-    def request_headers(self) -> Headers:
-        return self._request.headers
+    def forwarded_for(self) -> bytes:
+        """Return all addresses that proxies have added."""
+        request = self._request
+        if not request.header(b"x-forwarded-for"):
+            return b""
+        return b",".join(
+            value for name, value in request.headers if name.lower() == b"x-forwarded-for"
+        )
 
     def respond(self, response: bytes) -> None:
         """Answer the request without a replica."""

@@ -28,7 +28,12 @@ class HealthChecks:
         self._routes = routes
         self._on_failed = on_failed
         self._session: ClientSession | None = None
+        self._wake = asyncio.Event()
         self._running: dict[Replica, asyncio.Task[None]] = {}
+
+    def wake(self) -> None:
+        """Check new replicas now."""
+        self._wake.set()
 
     async def run(self) -> None:
         connector = TCPConnector(limit=MAX_CONCURRENT, force_close=True)
@@ -37,7 +42,10 @@ class HealthChecks:
             try:
                 while True:
                     self._start_due(time.monotonic())
-                    await asyncio.sleep(UNREADY_SECONDS)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(UNREADY_SECONDS):
+                            await self._wake.wait()
+                    self._wake.clear()
             finally:
                 tasks = tuple(self._running.values())
                 for task in tasks:

@@ -6,11 +6,12 @@ replica should have. A short panic window reacts to bursts. All functions are pu
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from enum import Enum, unique
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil
 from zoneinfo import ZoneInfo
 
@@ -148,10 +149,27 @@ def desired_replicas(
 
 def mean_load(samples: Sequence[LoadSample], start: float, end: float) -> float:
     """Return the mean load over a window, weighted by time; 0 before the first sample."""
-    total = 0.0
-    for sample, until in _spans(samples, end):
-        total += sample.load * max(0.0, min(until, end) - max(sample.at, start))
-    return total / (end - start)
+    return _LoadOverTime(samples).mean(start, end)
+
+
+class _LoadOverTime:
+    """Means over many windows of the same samples."""
+
+    def __init__(self, samples: Sequence[LoadSample]) -> None:
+        self._times = [sample.at for sample in samples]
+        self._loads = [sample.load for sample in samples]
+        parts = [before.load * (after.at - before.at) for before, after in pairwise(samples)]
+        self._sums = [0.0, *accumulate(parts)]
+
+    def mean(self, start: float, end: float) -> float:
+        return (self._until(end) - self._until(start)) / (end - start)
+
+    def _until(self, at: float) -> float:
+        """Return the sum of load times seconds from the first sample to ``at``."""
+        index = bisect_right(self._times, at) - 1
+        if index < 0:
+            return 0.0
+        return self._sums[index] + self._loads[index] * (at - self._times[index])
 
 
 def _spans(samples: Sequence[LoadSample], end: float) -> list[tuple[LoadSample, float]]:
@@ -172,8 +190,9 @@ def _peak_load(rule: ScalingRule, samples: Sequence[LoadSample], now: float) -> 
     for sample in inside:
         ends |= {sample.at, sample.at + rule.panic_seconds}
     lowest = first + rule.panic_seconds
+    over_time = _LoadOverTime(inside)
     return max(
-        mean_load(inside, end - rule.panic_seconds, end)
+        over_time.mean(end - rule.panic_seconds, end)
         for end in ends | {lowest}
         if lowest <= end <= now
     )

@@ -47,14 +47,15 @@ def naive(loads: list[float], ready: int, wanted: int) -> int:
 
 
 @given(
-    loads=st.lists(st.integers(0, 200), min_size=330, max_size=330),
+    levels=st.lists(st.integers(0, 200), min_size=66, max_size=66),
     quiet=st.sampled_from([0, 30, 100, 330]),
     ready=st.integers(0, 40),
     starting=st.integers(0, 10),
 )
 def test_result_is_that_of_the_naive_computation(
-    loads: list[float], quiet: int, ready: int, starting: int
+    levels: list[float], quiet: int, ready: int, starting: int
 ) -> None:
+    loads = [level for level in levels for _ in range(5)]
     loads = [*loads[: 330 - quiet], *([0] * quiet)]
     wanted = ready + starting
     found = desired_replicas(RULE, samples_of(loads), ready, NOW, wanted)
@@ -65,14 +66,14 @@ def test_result_is_that_of_the_naive_computation(
 def test_constant_load_does_not_oscillate(load: int, before: int) -> None:
     ready = wanted = before
     found = []
-    for second in range(400):
+    for second in range(0, 130, 2):
         now = NOW + second
         samples = samples_of([load] * (second + 1), now)
         wanted = desired_replicas(RULE, samples, ready, now, wanted).replicas
         ready = wanted
         found.append(wanted)
     # Only one way: up at once, or down once the stable window is full.
-    assert set(found[70:]) == {min(50, ceil(load / 7))}
+    assert set(found[35:]) == {min(50, ceil(load / 7))}
     changes = [after - now for now, after in zip(found, found[1:], strict=False) if after != now]
     assert all(change > 0 for change in changes) or all(change < 0 for change in changes)
 
