@@ -30,6 +30,7 @@ from bai_services.core.serving.gateway_records import (
     TokenRoute,
 )
 from bai_services.core.serving.token_limits import digest_of
+from tests.testbed.wait import wait_until_async
 
 CONNECTIONS = 32
 SECONDS = 2.0
@@ -213,8 +214,7 @@ async def throughput(port: int, path: str) -> float:
 async def p99_ms(port: int, path: str) -> float:
     """Return the 99th percentile of the latency of requests over one connection."""
     (connection,) = await _open(port, path, 1)
-    while len(connection.latencies) < LATENCY_REQUESTS:
-        await asyncio.sleep(0.02)
+    await wait_until_async(lambda: len(connection.latencies) >= LATENCY_REQUESTS, 120, "requests")
     await _stop([connection])
     return statistics.quantiles(connection.latencies[100:], n=100)[-1] * 1000
 
@@ -253,8 +253,9 @@ async def lost_requests(manager: Manager, gateway: int, ports: list[int]) -> dic
         current = following
         # Requests run at the new replica before it is replaced.
         goal = sum(len(connection.latencies) for connection in connections) + REQUESTS_PER_CHANGE
-        while sum(len(connection.latencies) for connection in connections) < goal:
-            await asyncio.sleep(0.005)
+        await wait_until_async(
+            lambda goal=goal: sum(len(c.latencies) for c in connections) >= goal, 30, "requests"
+        )
     seconds = time.perf_counter() - began
     await _stop(connections)
     return {

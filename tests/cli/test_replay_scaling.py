@@ -35,7 +35,9 @@ def test_table_equals_the_golden_file(file: Path) -> None:
 
 def test_json_lines_give_the_same_result(file: Path, tmp_path: Path) -> None:
     lines = file.read_text().splitlines()[1:]
-    rows = [dict(zip(("at", "seconds"), map(float, line.split(",")), strict=True)) for line in lines]
+    rows = [
+        dict(zip(("at", "seconds"), map(float, line.split(",")), strict=True)) for line in lines
+    ]
     other = tmp_path / "arrivals.jsonl"
     other.write_text("\n".join(json.dumps(row) for row in rows))
     results = [run(path, "--rule", "min=0,max=12,target=4", "--json") for path in (file, other)]
@@ -58,7 +60,7 @@ def test_json_lines_give_the_same_result(file: Path, tmp_path: Path) -> None:
         ("at,seconds\n0,1\n9999999,1\n", "max=2", "more than 7 days"),
         ('{"at": 1}\n', "max=2", "row 1, column seconds"),
         ('{"at": 1\n', "max=2", "row 1 is not a JSON object"),
-        ("at,seconds\n1,86400\n1,86400\n", "max=1,target=1", "raise max"),
+        ("at,seconds\n1,3600\n1,3600\n1,3600\n", "max=1,target=1", "raise max"),
         ("at,seconds\n1,1\n", "max=0", "max must be at least 1"),
         ("at,seconds\n1,1\n", "speed=3", "'speed' is not one of"),
         ("at,seconds\n1,1\n", "max=2,idle=never", "'never' is not a duration"),

@@ -19,10 +19,10 @@ from .autoscaling import LoadSample, ScalingRule, desired_replicas
 
 MAX_ARRIVALS = 1_000_000
 MAX_SPAN_SECONDS = 7 * 86400
-MAX_REQUEST_SECONDS = 86400
+MAX_REQUEST_SECONDS = 3600
 MAX_REPLICAS = 10_000
 # The replay ends with an error if the last request has not ended by then.
-MAX_BACKLOG_SECONDS = 86400
+MAX_BACKLOG_SECONDS = 7200
 TICK_SECONDS = 2.0
 COLUMNS = ("at", "seconds")
 
@@ -115,7 +115,7 @@ def read_arrivals(text: str, name: str) -> list[Arrival]:
     """
     lines = text.splitlines()
     rows = _json_rows(lines, name) if text.lstrip()[:1] == "{" else _csv_rows(lines, name)
-    found = []
+    found: list[Arrival] = []
     for number, row in rows:
         if len(found) >= MAX_ARRIVALS:
             raise InvalidRequest(f"{name} has more than {MAX_ARRIVALS} arrivals")
@@ -217,8 +217,8 @@ class _Simulation:
             now = at
             if now > self._arrivals[-1].at + MAX_BACKLOG_SECONDS:
                 raise InvalidRequest(
-                    f"the replicas need more than {MAX_BACKLOG_SECONDS // 86400} day after the "
-                    "last arrival; raise max or the target",
+                    f"the replicas need more than {MAX_BACKLOG_SECONDS // 3600} hours after "
+                    "the last arrival; raise max or the target",
                     field="rule",
                 )
             while self._ends and self._ends[0] <= now:
