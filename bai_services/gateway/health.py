@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 from yarl import URL
@@ -67,7 +68,10 @@ class HealthChecks:
                 replica.probed_at = now
                 task = asyncio.create_task(self._check(endpoint, replica))
                 self._running[replica] = task
-                task.add_done_callback(lambda _, replica=replica: self._running.pop(replica))
+                task.add_done_callback(partial(self._checked, replica))
+
+    def _checked(self, replica: Replica, _: asyncio.Task[None]) -> None:
+        del self._running[replica]
 
     async def _check(self, endpoint: Endpoint, replica: Replica) -> None:
         if await self._is_healthy(replica, endpoint.route.health_path):

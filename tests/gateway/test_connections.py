@@ -135,7 +135,9 @@ async def test_too_many_pipelined_requests_end_the_connection(bed: Bed, upstream
     reader, _ = await raw(bed, request("/wait") * 100)
     with suppress(ConnectionError):
         assert await reader.read() == b""
-    await wait_until_async(lambda: upstream.cancelled == 1, 5, "end at the replica")
+    gateway = bed.gateways[0]
+    await wait_until_async(lambda: not gateway.connections, 5, "the end of the connection")
+    assert gateway.routes.by_name[b"chat"].in_flight == 0
 
 
 async def test_http_1_0_client_gets_a_response_that_ends_with_the_connection(

@@ -36,7 +36,7 @@ ROWS = (
         "bai admin replay-scaling arrivals.jsonl --rule max=8,target=4,idle=10min --startup 90",
     )
 )
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--rule", metavar="RULE", required=True,
     help="Rule: min, max (replicas), target (requests of one replica), utilization, stable, "
