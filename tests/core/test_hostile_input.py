@@ -47,7 +47,7 @@ from bai_services.core.folders import vfolders as vfolder
 from bai_services.core.notifications import timing
 from bai_services.core.operations.configuration import CHANGEABLE
 from bai_services.core.scheduling.replay import history, openb, policies, swf, workload
-from bai_services.core.serving import scaling_replay, token_usage
+from bai_services.core.serving import scaling_replay
 from bai_services.core.sessions import (
     batch,
     callbacks,
@@ -211,9 +211,6 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: scaling_replay.read_arrivals("{" + t, "f"),
         lambda t: scaling_replay.read_arrivals(f"at,seconds\n1,{t}", "f"),
         lambda t: scaling_replay.read_arrivals(json.dumps({"at": t, "seconds": 1}), "f"),
-    ],
-    "serving.token_usage.tokens_in": [
-        lambda t: token_usage.tokens_in(('"usage": ' + t).encode("utf-8", "replace")),
     ],
     "scheduling.replay.swf.read_swf": [
         lambda t: swf.read_swf([f"; MaxProcs: {t}"], "f"),
