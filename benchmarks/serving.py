@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import psutil
 import uvloop
 from aiohttp import web
 
@@ -197,18 +198,28 @@ async def _stop(connections: list[_Connection]) -> None:
     await asyncio.gather(*(connection.done for connection in connections))
 
 
-async def throughput(port: int, path: str) -> float:
-    """Return requests per second over 32 connections."""
+async def throughput(port: int, path: str, pid: int) -> tuple[float, float]:
+    """Return requests per second over 32 connections, and CPU microseconds of a process for each.
+
+    The CPU time does not depend on what else runs on the machine.
+    """
     connections = await _open(port, path, CONNECTIONS)
     await asyncio.sleep(0.3)
+    used = _cpu_seconds(pid)
     before, began = sum(len(c.latencies) for c in connections), time.perf_counter()
     await asyncio.sleep(SECONDS)
     count = sum(len(c.latencies) for c in connections) - before
     seconds = time.perf_counter() - began
+    used = _cpu_seconds(pid) - used
     await _stop(connections)
     if any(connection.failures for connection in connections):
         raise RuntimeError(f"requests to {path} failed")
-    return count / seconds
+    return count / seconds, used / count * 1e6
+
+
+def _cpu_seconds(pid: int) -> float:
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 async def p99_ms(port: int, path: str) -> float:
@@ -278,7 +289,8 @@ def _started_server() -> tuple[multiprocessing.Process, int]:
 
 
 @asynccontextmanager
-async def _gateway(manager_port: int) -> AsyncIterator[int]:
+async def _gateway(manager_port: int) -> AsyncIterator[tuple[int, int]]:
+    """Start a gateway; yield its port and process id."""
     with tempfile.TemporaryDirectory() as folder:
         secret = Path(folder) / "secret"
         secret.write_text("secret")
@@ -295,7 +307,7 @@ async def _gateway(manager_port: int) -> AsyncIterator[int]:
         assert process.stderr is not None
         try:
             line = (await process.stderr.readline()).decode()
-            yield int(line.rsplit(":", 1)[1])
+            yield int(line.rsplit(":", 1)[1]), process.pid
         finally:
             process.kill()
             await process.wait()
@@ -307,15 +319,23 @@ async def measure() -> dict[str, Any]:
     manager = Manager()
     await manager.set(_replica("first", ports[0]))
     try:
-        async with _gateway(await manager.start()) as gateway:
+        async with _gateway(await manager.start()) as (gateway, pid):
             await serving(gateway)
             rates: dict[str, list[float]] = {"direct": [], "gateway": []}
+            cpu: dict[str, list[float]] = {"direct": [], "gateway": []}
+            server_pid = servers[0][0].pid
+            assert server_pid is not None
             p99s: dict[str, list[float]] = {"direct": [], "gateway": []}
             streams: dict[str, list[float]] = {"direct": [], "gateway": []}
             # Alternating, because the speed of the machine changes.
             for _ in range(ROUNDS):
-                for name, port, base in (("direct", ports[0], ""), ("gateway", gateway, SERVING)):
-                    rates[name].append(await throughput(port, f"{base}/small"))
+                for name, port, base, process in (
+                    ("direct", ports[0], "", server_pid),
+                    ("gateway", gateway, SERVING, pid),
+                ):
+                    rate, used = await throughput(port, f"{base}/small", process)
+                    rates[name].append(rate)
+                    cpu[name].append(used)
                     p99s[name].append(await p99_ms(port, f"{base}/small"))
                     streams[name].append(await token_ms(port, f"{base}/tokens"))
             ratios = [g / d for g, d in zip(rates["gateway"], rates["direct"], strict=True)]
@@ -323,6 +343,8 @@ async def measure() -> dict[str, Any]:
                 "throughput_ratio": round(statistics.median(ratios), 3),
                 "direct_per_second": round(statistics.median(rates["direct"])),
                 "gateway_per_second": round(statistics.median(rates["gateway"])),
+                "server_cpu_us": round(statistics.median(cpu["direct"])),
+                "gateway_cpu_us": round(statistics.median(cpu["gateway"])),
                 "added_p99_ms": _added(p99s),
                 "stream_added_ms": _added(streams),
                 **await lost_requests(manager, gateway, ports),
