@@ -341,6 +341,15 @@ class TextTemplate(Enum):
     REPLICA_ENDED = "the session of the replica has ended: {message}"
     REPLICA_NOT_READY = "the replica did not pass its health check within {limit_seconds}"
     REVISION_GIVEN_UP = "given up after {failures:failed replica}; the last one: {message}"
+    # Why an endpoint has its number of replicas; the part is the reason without the bound
+    SCALING_LOAD = "mean load of {load}"
+    SCALING_BURST = "burst with a load of {load}"
+    SCALING_RECENT_BURST = "kept after a recent burst with a load of {load}"
+    SCALING_QUIET = "no load; the last replica is kept for {idle_seconds}"
+    SCALING_IDLE = "no load for {idle_seconds}"
+    SCALING_UNKNOWN = "the load is unknown; nothing is changed"
+    SCALING_MAXIMUM = "{parts}; the maximum is {count:replica}"
+    SCALING_MINIMUM = "{parts}; the minimum is {count:replica}"
 
 
 # Reasons for the end of a session that the spawner reports as English text. The manager recognizes

@@ -49,7 +49,7 @@ from bai_services.core.folders import vfolders as vfolder
 from bai_services.core.notifications import timing
 from bai_services.core.operations.configuration import CHANGEABLE
 from bai_services.core.scheduling.replay import history, openb, policies, swf, workload
-from bai_services.core.serving import definition
+from bai_services.core.serving import definition, scaling_replay
 from bai_services.core.serving import settings as serving_settings
 from bai_services.core.serving.names import check_endpoint_name
 from bai_services.core.sessions import (
@@ -209,6 +209,19 @@ PARSERS: dict[str, list[Parser]] = {
     "scheduling.replay.policies.ReplayPolicy.of": [
         lambda t: policies.ReplayPolicy.of({"scheduler": t}, "p"),
         lambda t: policies.ReplayPolicy.of(t, "p"),
+    ],
+    "serving.scaling_replay.parse_scaling_rule": [
+        scaling_replay.parse_scaling_rule,
+        *(
+            lambda t, name=name: scaling_replay.parse_scaling_rule(f"{name}={t}")
+            for name in ("min", "max", "target", "utilization", "idle")
+        ),
+    ],
+    "serving.scaling_replay.read_arrivals": [
+        lambda t: scaling_replay.read_arrivals(t, "f"),
+        lambda t: scaling_replay.read_arrivals("{" + t, "f"),
+        lambda t: scaling_replay.read_arrivals(f"at,seconds\n1,{t}", "f"),
+        lambda t: scaling_replay.read_arrivals(json.dumps({"at": t, "seconds": 1}), "f"),
     ],
     "scheduling.replay.swf.read_swf": [
         lambda t: swf.read_swf([f"; MaxProcs: {t}"], "f"),
@@ -413,6 +426,9 @@ NOT_FROM_USERS = {
     "sessions.usage_history.device_series_of",
     "sessions.usage_history.series_of",
     "user_input.number_text",
+    "serving.balancing.WeightedTurns.next",
+    "serving.gateway_json.table_from_json",
+    "serving.token_limits.digest_of",
     "sessions.idle_checks.checkers.CheckerSettings.from_json",
     "sessions.idle_checks.checkers.metric_family",
     "sessions.idle_checks.checkers.metric_value_text",

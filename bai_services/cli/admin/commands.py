@@ -37,6 +37,7 @@ from .invitations import invitation
 from .mail import mail
 from .preemptions import preemptions
 from .replay import replay
+from .replay_scaling import replay_scaling_command
 from .try_policy import try_policy
 from .user_purge import purge_users
 
@@ -271,6 +272,7 @@ def _entity_group(entity: Entity) -> click.Group:
 
 
 admin.add_command(replay)
+admin.add_command(replay_scaling_command, "replay-scaling")
 admin.add_command(admin_usage)
 admin.add_command(price)
 for _entity in ENTITIES:

@@ -1,1 +1,1 @@
-"""Model serving: endpoints with revisions, replicas and tokens."""
+"""Model serving: endpoints with revisions, replicas and tokens; rules of gateways and scaling."""

@@ -1,4 +1,4 @@
-"""What a gateway receives from the manager: endpoints with their replicas and tokens."""
+"""What the manager tells gateways: endpoints with their replicas and tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class ReplicaRoute:
     id: str  # id of the session
     revision_id: str
     url: str  # http://host:port, reachable from the gateway
-    # Sent to the replica in the header Authorization: token SECRET; "" for none.
+    # Sent to the replica in the header `Authorization: token SECRET`; "" if it needs none.
     secret: str = field(repr=False)
     is_draining: bool  # gets no new request; reported when its last one has ended
 
@@ -19,7 +19,7 @@ class ReplicaRoute:
 @dataclass(frozen=True, slots=True)
 class TokenRoute:
     id: str
-    # SHA-256 hex of the token (tokens are 256-bit random: no salt needed).
+    # SHA-256 of the token in hex. Tokens are 256-bit random numbers, so no salt is needed.
     digest: str = field(repr=False)
     networks: tuple[str, ...]  # CIDR of permitted client addresses; empty: all
     expires_at: float | None  # seconds since the epoch

@@ -1,0 +1,234 @@
+"""Number of replicas that an endpoint needs, from recent samples of its load.
+
+The formula is that of Knative: the mean load over a stable window, divided by the load that one
+replica should have. A short panic window reacts to bursts. All functions are pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, time, timedelta
+from enum import Enum, unique
+from itertools import accumulate, pairwise
+from math import ceil
+from zoneinfo import ZoneInfo
+
+from bai_services.core.coded_text import CodedText, TextTemplate
+from bai_services.core.wall_clock import instant_of
+
+# A burst: the panic window needs at least this multiple of the ready replicas.
+PANIC_FACTOR = 2
+# Without a sample for this time, the load is unknown. Gateways report at least every 10 s.
+SAMPLE_SECONDS = 30
+# Values that differ only by rounding errors need the same number of replicas.
+_ROUNDING = 1e-9
+
+
+@unique
+class Measure(Enum):
+    REQUESTS = "requests"  # requests in flight and queued, in all gateways
+    METRIC_TOTAL = "metric-total"  # a runtime metric summed over replicas, such as tokens/s
+    METRIC_MEAN = "metric-mean"  # its mean over the replicas, such as the use of the KV cache
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledBounds:
+    """Bounds that apply at these times instead of those of the rule."""
+
+    days: frozenset[int]  # 0 is Monday; the days on which the period starts
+    starts: time  # in `zone`
+    ends: time  # on the next day if it is not after `starts`
+    zone: str
+    min_replicas: int
+    max_replicas: int
+
+    def contains(self, now: datetime) -> bool:
+        """Return whether ``now`` lies in a period; times that clocks skip are handled."""
+        zone = ZoneInfo(self.zone)
+        today = now.astimezone(zone).date()
+        for day in (today, today - timedelta(days=1)):
+            if day.weekday() not in self.days:
+                continue
+            last = day if self.ends > self.starts else day + timedelta(days=1)
+            begin = instant_of(datetime.combine(day, self.starts), zone)
+            # The second of two such instants, so that no hour is missing when clocks are set back.
+            end = instant_of(datetime.combine(last, self.ends), zone, fold=1)
+            if begin <= now < end:
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingRule:
+    min_replicas: int = 1
+    max_replicas: int = 1
+    measure: Measure = Measure.REQUESTS
+    target: float = 10.0  # load of one replica
+    utilization: float = 0.7  # share of the target that is used, so that bursts find room
+    stable_seconds: int = 60
+    panic_seconds: int = 6
+    idle_seconds: int = 300  # time without load before the last replica ends
+    schedule: tuple[ScheduledBounds, ...] = ()
+
+    @property
+    def load_per_replica(self) -> float:
+        return self.target * self.utilization
+
+    @property
+    def window_seconds(self) -> int:
+        """Return for how long samples must be kept."""
+        return max(self.stable_seconds, self.idle_seconds) + SAMPLE_SECONDS
+
+    def at(self, now: float) -> ScalingRule:
+        """Return the rule with the bounds of the first period of the schedule with ``now``."""
+        instant = datetime.fromtimestamp(now, UTC)
+        for bounds in self.schedule:
+            if bounds.contains(instant):
+                return replace(
+                    self, min_replicas=bounds.min_replicas, max_replicas=bounds.max_replicas
+                )
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSample:
+    """Load of an endpoint from ``at`` until the next sample."""
+
+    at: float  # seconds since the epoch
+    load: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingDecision:
+    replicas: int
+    reason: CodedText
+
+
+def desired_replicas(
+    rule: ScalingRule,
+    samples: Sequence[LoadSample],
+    ready: int,
+    now: float,
+    wanted: int | None = None,
+) -> ScalingDecision:
+    """Return the number of replicas that the load needs, within the bounds of the rule.
+
+    ``samples`` are in order of time and reach back ``rule.window_seconds``, or to the first one.
+    ``ready`` is the number of replicas that serve requests. ``wanted`` is the result of the
+    previous call, which also counts replicas that are starting; without it, ``ready`` is used.
+    """
+    rule = rule.at(now)
+    before = ready if wanted is None else wanted
+    known = [sample for sample in samples if sample.at <= now]
+    if not known or known[-1].at < now - SAMPLE_SECONDS:
+        return _clamped(rule, before, TextTemplate.SCALING_UNKNOWN.text())
+    if rule.measure is Measure.METRIC_MEAN:
+        known = [LoadSample(sample.at, sample.load * ready) for sample in known]
+    stable_load = mean_load(known, now - rule.stable_seconds, now)
+    stable = _needed(rule, stable_load)
+    panic_load = mean_load(known, now - rule.panic_seconds, now)
+    panic = _needed(rule, panic_load)
+    if before > 0 and stable == 0:
+        return _clamped(rule, *_quiet(rule, known, before, now))
+    if panic >= PANIC_FACTOR * max(ready, 1) or (before == 0 and panic > 0):
+        return _clamped(
+            rule, max(panic, before, stable), _reason(TextTemplate.SCALING_BURST, panic_load)
+        )
+    if stable >= before:
+        return _clamped(rule, stable, _reason(TextTemplate.SCALING_LOAD, stable_load))
+    # Replicas that a recent burst needed are kept: without this, they would end and start again
+    # while the mean of the stable window follows the burst.
+    peak_load = _peak_load(rule, known, now)
+    peak = min(before, _needed(rule, peak_load))
+    if peak > stable:
+        return _clamped(rule, peak, _reason(TextTemplate.SCALING_RECENT_BURST, peak_load))
+    return _clamped(rule, stable, _reason(TextTemplate.SCALING_LOAD, stable_load))
+
+
+def mean_load(samples: Sequence[LoadSample], start: float, end: float) -> float:
+    """Return the mean load over a window, weighted by time; 0 before the first sample."""
+    return _LoadOverTime(samples).mean(start, end)
+
+
+class _LoadOverTime:
+    """Means over many windows of the same samples."""
+
+    def __init__(self, samples: Sequence[LoadSample]) -> None:
+        self._times = [sample.at for sample in samples]
+        self._loads = [sample.load for sample in samples]
+        parts = [before.load * (after.at - before.at) for before, after in pairwise(samples)]
+        self._sums = [0.0, *accumulate(parts)]
+
+    def mean(self, start: float, end: float) -> float:
+        return (self._until(end) - self._until(start)) / (end - start)
+
+    def _until(self, at: float) -> float:
+        """Return the sum of load times seconds from the first sample to ``at``."""
+        index = bisect_right(self._times, at) - 1
+        if index < 0:
+            return 0.0
+        return self._sums[index] + self._loads[index] * (at - self._times[index])
+
+
+def _spans(samples: Sequence[LoadSample], end: float) -> list[tuple[LoadSample, float]]:
+    spans = [(sample, following.at) for sample, following in pairwise(samples)]
+    return [*spans, (samples[-1], end)] if samples else spans
+
+
+def _peak_load(rule: ScalingRule, samples: Sequence[LoadSample], now: float) -> float:
+    """Return the largest mean of a panic window within the stable window.
+
+    The mean of a moving window has its maximum where the window starts or ends at a sample.
+    """
+    first = now - rule.stable_seconds
+    recent = [index for index, sample in enumerate(samples) if sample.at >= first]
+    # The sample before the window still holds at its start.
+    inside = samples[max(0, (recent[0] if recent else len(samples)) - 1) :]
+    ends = {now}
+    for sample in inside:
+        ends |= {sample.at, sample.at + rule.panic_seconds}
+    lowest = first + rule.panic_seconds
+    over_time = _LoadOverTime(inside)
+    return max(
+        over_time.mean(end - rule.panic_seconds, end)
+        for end in ends | {lowest}
+        if lowest <= end <= now
+    )
+
+
+def _quiet(
+    rule: ScalingRule, samples: Sequence[LoadSample], before: int, now: float
+) -> tuple[int, CodedText]:
+    """Return the number of replicas after a stable window without load.
+
+    The last replica ends only after the whole idle period without load.
+    """
+    start = now - rule.idle_seconds
+    covers = samples[0].at <= start
+    is_idle = all(
+        sample.load <= 0 for sample, until in _spans(samples, now) if until > start or until == now
+    )
+    if covers and is_idle:
+        text = TextTemplate.SCALING_IDLE.text(idle_seconds=rule.idle_seconds)
+        return 0, text
+    return min(before, 1), TextTemplate.SCALING_QUIET.text(idle_seconds=rule.idle_seconds)
+
+
+def _needed(rule: ScalingRule, load: float) -> int:
+    return max(0, ceil(load / rule.load_per_replica - _ROUNDING))
+
+
+def _reason(template: TextTemplate, load: float) -> CodedText:
+    return template.text(load=f"{load:.4g}")
+
+
+def _clamped(rule: ScalingRule, replicas: int, reason: CodedText) -> ScalingDecision:
+    low = max(0, rule.min_replicas)
+    high = max(low, rule.max_replicas)
+    if replicas > high:
+        return ScalingDecision(high, TextTemplate.SCALING_MAXIMUM.text(reason, count=high))
+    if replicas < low:
+        return ScalingDecision(low, TextTemplate.SCALING_MINIMUM.text(reason, count=low))
+    return ScalingDecision(replicas, reason)

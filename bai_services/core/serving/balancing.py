@@ -1,0 +1,74 @@
+"""Which replica gets a request: weighted revisions, then least outstanding requests."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+# The replica of a prefix is not used while it has this many requests more than the least busy one.
+PREFIX_EXCESS = 4
+
+
+class Candidate(Protocol):
+    """A replica that may get the request."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def outstanding(self) -> int: ...
+
+
+CandidateT = TypeVar("CandidateT", bound=Candidate)
+
+
+class WeightedTurns:
+    """Chooses among names by their weights, in a fixed sequence without long runs of one name.
+
+    After each choice, every name gets its weight added, and the chosen one loses the sum of the
+    weights. Over each period of that sum, the shares are exact.
+    """
+
+    __slots__ = ("_credits",)
+
+    def __init__(self) -> None:
+        self._credits: dict[str, int] = {}
+
+    def next(self, names: Iterable[str], weights: Mapping[str, int]) -> str | None:
+        """Return the next name; None if no name has a positive weight."""
+        shares = {name: weights.get(name, 0) for name in names if weights.get(name, 0) > 0}
+        if len(shares) < 2:
+            return next(iter(shares), None)
+        current = {name: self._credits.get(name, 0) + shares[name] for name in shares}
+        chosen = max(current, key=lambda name: current[name])
+        current[chosen] -= sum(shares.values())
+        self._credits = current
+        return chosen
+
+
+def least_outstanding(candidates: Sequence[CandidateT], turn: int) -> CandidateT:
+    """Return a candidate with the fewest requests; ``turn`` rotates among equal ones."""
+    start = turn % len(candidates)
+    best = candidates[start]
+    fewest = best.outstanding
+    for candidate in (*candidates[start + 1 :], *candidates[:start]):
+        if candidate.outstanding < fewest:
+            best, fewest = candidate, candidate.outstanding
+    return best
+
+
+def by_prefix(candidates: Sequence[CandidateT], prefix: bytes) -> CandidateT:
+    """Return the candidate that requests with this beginning go to, unless it is too busy.
+
+    Requests with the same beginning reuse the KV cache of one replica. Rendezvous hashing: a new
+    or lost replica moves only the prefixes that belong to it.
+    """
+    chosen = max(candidates, key=lambda candidate: _score(candidate.id, prefix))
+    least = min(candidate.outstanding for candidate in candidates)
+    if chosen.outstanding - least > PREFIX_EXCESS:
+        return least_outstanding(candidates, 0)
+    return chosen
+
+
+def _score(name: str, prefix: bytes) -> bytes:
+    return hashlib.blake2b(prefix, key=name.encode()[:64], digest_size=8).digest()

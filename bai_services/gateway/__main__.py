@@ -1,0 +1,5 @@
+"""``python -m bai_services.gateway``"""
+
+from .app import main
+
+main()

@@ -1,0 +1,215 @@
+"""`bai-gateway`: settings and composition of the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import uvloop
+from traitlets import Integer, TraitError, Unicode, default
+from traitlets.config import Application, Config
+from traitlets.config.loader import DeferredConfigString
+
+from bai_services import __version__
+from bai_services.client import Token
+from bai_services.core.errors import BaiError, InvalidRequest
+from bai_services.service_client import ServiceClient
+from bai_services.trusted_proxies import TrustedProxies
+
+from .health import HealthChecks
+from .limits import MAX_CLIENT_CONNECTIONS, MAX_HELD_BYTES
+from .manager_link import Reports, RouteUpdates
+from .routes import Routes
+from .server import GatewayServer
+
+log = logging.getLogger("bai_services.gateway")
+
+# Maps a trait to the environment variable that sets it.
+ENVIRONMENT: Mapping[str, str] = {
+    "manager_url": "BAI_MANAGER_URL",
+    "token_file": "BAI_GATEWAY_TOKEN_FILE",
+    "host": "BAI_GATEWAY_HOST",
+    "port": "BAI_GATEWAY_PORT",
+    "path_prefix": "BAI_GATEWAY_PATH_PREFIX",
+    "prefix_bytes": "BAI_GATEWAY_PREFIX_BYTES",
+    "trusted_proxies": "BAI_TRUSTED_PROXIES",
+}
+
+
+class GatewayApp(Application):
+    """Proxy in front of the replicas of all endpoints. Several gateways may run."""
+
+    name = "bai-gateway"
+    version = __version__
+    description = __doc__
+    aliases = {
+        "manager": "GatewayApp.manager_url",
+        "host": "GatewayApp.host",
+        "port": "GatewayApp.port",
+        "config": "GatewayApp.config_file",
+        "log-level": "Application.log_level",
+    }
+
+    config_file = Unicode(
+        help="Python file with settings (`c.GatewayApp…`). Empty: no file is read."
+    ).tag(config=True)
+    manager_url = Unicode(
+        help="URL of the manager itself, not of the proxy. Environment: `BAI_MANAGER_URL`."
+    ).tag(config=True)
+    token_file = Unicode(
+        help="File with the secret shared by all gateways. Environment: `BAI_GATEWAY_TOKEN_FILE`."
+    ).tag(config=True)
+    host = Unicode(
+        "127.0.0.1",
+        help="Address on which the gateway listens. Environment: `BAI_GATEWAY_HOST`.",
+    ).tag(config=True)
+    port = Integer(
+        8092,
+        min=0,
+        max=65535,
+        help="Port on which the gateway listens. Environment: `BAI_GATEWAY_PORT`.",
+    ).tag(config=True)
+    path_prefix = Unicode(
+        "/services/bai-serve",
+        help="Path before the names of endpoints. Environment: `BAI_GATEWAY_PATH_PREFIX`.",
+    ).tag(config=True)
+    prefix_bytes = Integer(
+        0,
+        min=0,
+        max=MAX_HELD_BYTES,
+        help="Requests whose bodies have the same first bytes go to the same replica, which can "
+        "reuse its KV cache. This is the number of these bytes; 0: the replica with the fewest "
+        "requests is used. Environment: `BAI_GATEWAY_PREFIX_BYTES`.",
+    ).tag(config=True)
+    trusted_proxies = Unicode(
+        "own",
+        help="Networks and addresses of proxies whose `X-Forwarded-For` is trusted, comma "
+        "separated; `own` stands for this machine. Environment: `BAI_TRUSTED_PROXIES`.",
+    ).tag(config=True)
+    max_connections = Integer(
+        MAX_CLIENT_CONNECTIONS, min=1, help="Maximum number of connections of clients."
+    ).tag(config=True)
+    stop_grace_seconds = Integer(30, min=0, help="Seconds for running requests after SIGTERM.").tag(
+        config=True
+    )
+
+    def initialize(self, argv: list[str] | None = None) -> None:
+        """Read the environment, the configuration file and the command line.
+
+        The command line overrides the file, and the file overrides the environment.
+        """
+        self.update_config(from_environment(os.environ))
+        self.parse_command_line(argv)
+        if self.config_file:
+            self.load_config_file(self.config_file)
+            self.update_config(self.cli_config)
+
+    @default("log_level")
+    def _default_log_level(self) -> int:
+        return logging.INFO
+
+    def start(self) -> None:
+        logging.basicConfig(
+            level=int(str(self.log_level)),
+            format="[%(levelname).1s %(asctime)s %(name)s] %(message)s",
+        )
+        # Requests leave no cycles behind, so that frequent searches for cycles find nothing.
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 50)
+        uvloop.run(self.run())
+
+    async def run(self) -> None:
+        """Run until SIGTERM or SIGINT."""
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        routes = Routes()
+        server = GatewayServer(
+            routes,
+            prefix=self.path_prefix.rstrip("/").encode(),
+            prefix_bytes=int(self.prefix_bytes),
+            proxies=self._proxies(),
+            max_connections=int(self.max_connections),
+        )
+        async with ServiceClient(self.manager_url, Token(self._read_secret())) as client:
+            await run_gateway(server, client, self.host, int(self.port), stop)
+            await server.stop(float(self.stop_grace_seconds))
+
+    def _proxies(self) -> TrustedProxies:
+        try:
+            return TrustedProxies.parse(self.trusted_proxies.split(","))
+        except ValueError as error:
+            raise InvalidRequest(f"BAI_TRUSTED_PROXIES: {error}") from None
+
+    def _read_secret(self) -> str:
+        if not self.manager_url:
+            raise InvalidRequest(
+                "set BAI_MANAGER_URL (GatewayApp.manager_url) to the manager's URL"
+            )
+        try:
+            secret = Path(self.token_file).read_text().strip() if self.token_file else ""
+        except OSError as error:
+            raise InvalidRequest(f"BAI_GATEWAY_TOKEN_FILE cannot be read: {error}") from error
+        if not secret:
+            raise InvalidRequest(
+                "set BAI_GATEWAY_TOKEN_FILE (GatewayApp.token_file) to the file with the gateways' "
+                "secret"
+            )
+        return secret
+
+
+async def run_gateway(
+    server: GatewayServer, client: ServiceClient, host: str, port: int, stop: asyncio.Event
+) -> None:
+    """Serve until ``stop`` is set; then the server still has its connections."""
+    routes = server.routes
+    gateway_id = secrets.token_hex(8)
+    health = HealthChecks(routes, lambda: reports.wake())
+    reports = Reports(client, gateway_id, routes, server.measures, health)
+    # Replicas without requests are drained at once.
+    server.on_drained = reports.wake
+
+    def routes_changed() -> None:
+        health.wake()
+        reports.wake()
+
+    routes.on_change = routes_changed
+    await server.start(host, port)
+    log.info("gateway %s listens on %s:%d", gateway_id, host, server.port)
+    updates = RouteUpdates(client, routes)
+    tasks = [asyncio.create_task(part.run()) for part in (updates, health, reports)]
+    waiter = asyncio.create_task(stop.wait())
+    try:
+        done, _ = await asyncio.wait([waiter, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {waiter}:
+            # A bug: the process ends, and its supervisor starts it again.
+            task.result()
+    finally:
+        for task in (waiter, *tasks):
+            task.cancel()
+        await asyncio.gather(waiter, *tasks, return_exceptions=True)
+
+
+def from_environment(environ: Mapping[str, str]) -> Config:
+    """Return the configuration that the environment variables set."""
+    config = Config()
+    for trait, name in ENVIRONMENT.items():
+        if text := environ.get(name):
+            config.GatewayApp[trait] = DeferredConfigString(text)
+    return config
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the gateway; report an invalid configuration on stderr and exit with code 2."""
+    try:
+        GatewayApp.launch_instance(argv)
+    except (BaiError, TraitError) as error:
+        print(f"bai-gateway: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,328 @@
+"""A connection of a client: parses requests, one after the other, and sends the responses."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from http import HTTPStatus
+from typing import Protocol, cast
+
+import httptools
+
+from .exchange import Exchange, Gateway, Request
+from .heads import Headers, Refusal, json_response
+from .limits import (
+    BODY_BYTES_PER_SECOND,
+    BODY_SECONDS,
+    HEAD_SECONDS,
+    IDLE_SECONDS,
+    MAX_HEAD_BYTES,
+    MAX_HELD_BYTES,
+    MAX_PIPELINED,
+    STALLED_SECONDS,
+    WRITE_BUFFER_BYTES,
+)
+
+# After an early response, the rest of the body is read and dropped for this time: closing at once
+# would reset the connection before the client has read the response.
+LINGER_SECONDS = 5.0
+HEALTH_PATH = b"/health"
+
+
+class Server(Gateway, Protocol):
+    """What connections need of the process."""
+
+    connections: set[ClientConnection]
+    max_connections: int
+
+    def client_address(self, peer: str, forwarded: str) -> str: ...
+    def health(self) -> dict[str, object]: ...
+
+
+class ClientConnection(asyncio.Protocol):
+    """Holds at most one running request; requests sent early wait."""
+
+    def __init__(self, server: Server) -> None:
+        self.address = ""
+        self._server = server
+        self._peer = ""
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._running: Exchange | None = None
+        self._receiving: Exchange | None = None
+        self._waiting: deque[Exchange] = deque()
+        self._unparsed: list[bytes] = []
+        self._unparsed_bytes = 0
+        self._url = b""
+        self._headers: Headers = []
+        self._head_bytes = 0
+        self._is_in_head = True
+        self._is_raw = False
+        self._is_closing = False
+        self._is_reading_paused = False
+        self._body_since = 0.0
+        self._body_bytes = 0
+        self._deadline = float("inf")
+        self._stalled_at = float("inf")
+        self._unread_before = 0
+
+    # Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)
+        self._transport = transport
+        if len(self._server.connections) >= self._server.max_connections:
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        peer = transport.get_extra_info("peername")
+        self._peer = peer[0] if peer else ""
+        self.address = self._server.client_address(self._peer, "")
+        self._server.connections.add(self)
+        self._deadline = time.monotonic() + HEAD_SECONDS
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_closing:
+            return
+        if self._is_raw:
+            if self._running is not None:
+                self._running.request_raw(data)
+            return
+        if self._running is not None and self._receiving is None:
+            # The next request; it is parsed when the response to this one has ended.
+            self._unparsed.append(data)
+            self._unparsed_bytes += len(data)
+            if self._unparsed_bytes > MAX_HELD_BYTES:
+                self.pause_reading()
+            return
+        self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        if self._receiving is not None:
+            self._body_bytes += len(data)
+            seconds = BODY_SECONDS + self._body_bytes / BODY_BYTES_PER_SECOND
+            self._deadline = self._body_since + seconds
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self._reject(HTTPStatus.BAD_REQUEST, "the request is not valid HTTP/1.1")
+            return
+        if self._is_in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._reject_head()
+
+    def _upgrade(self, rest: bytes) -> None:
+        # The parser stops after a request to change the protocol. Only websockets are passed on;
+        # any other request is answered as if it had not asked for it, and is the last one.
+        self._is_raw = True
+        if rest and self._running is not None:
+            self._running.request_raw(rest)
+
+    def eof_received(self) -> None:
+        return None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
+        self._transport = None
+        self._is_closing = True
+        running, self._running = self._running, None
+        self._waiting.clear()
+        self._receiving = None
+        if running is not None:
+            running.client_lost()
+
+    def pause_writing(self) -> None:
+        self._stalled_at = time.monotonic() + STALLED_SECONDS
+        self._unread_before = self.unread_bytes
+        if self._running is not None:
+            self._running.pause_response()
+
+    def resume_writing(self) -> None:
+        self._stalled_at = float("inf")
+        if self._running is not None:
+            self._running.resume_response()
+
+    def sweep(self, now: float) -> None:
+        """Close the connection if a limit of time has passed."""
+        if now >= self._stalled_at and self.unread_bytes < self._unread_before:
+            # A slow client, but it reads.
+            self._unread_before, self._stalled_at = self.unread_bytes, now + STALLED_SECONDS
+        elif now >= self._stalled_at or (self._is_closing and now >= self._deadline):
+            self.abort()
+        elif now >= self._deadline:
+            self._expire()
+        elif self._running is not None and now >= self._running.deadline:
+            self._running.expire()
+
+    @property
+    def is_stalled(self) -> bool:
+        """Return whether the client reads too slowly, so that the replica is not read either."""
+        return self._stalled_at < float("inf")
+
+    @property
+    def unread_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def _expire(self) -> None:
+        self._deadline = float("inf")
+        if self._receiving is None and not self._head_bytes:
+            self.abort()
+        elif self._running is not None:
+            self._running.refuse(_too_slow())
+        else:
+            self._reject(HTTPStatus.REQUEST_TIMEOUT, _too_slow().message)
+
+    # What exchanges call
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+            if self.is_stalled and self._running is not None:
+                # The client has not read the previous response yet.
+                self._running.pause_response()
+
+    def pause_reading(self) -> None:
+        if self._transport is not None and not self._is_reading_paused:
+            if not self._transport.is_closing():
+                self._transport.pause_reading()
+            self._is_reading_paused = True
+            # The client is not slow: nobody reads it.
+            if self._receiving is not None:
+                self._deadline = float("inf")
+
+    def resume_reading(self) -> None:
+        if self._transport is not None and self._is_reading_paused:
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+            self._is_reading_paused = False
+            if self._receiving is not None:
+                self._body_since, self._body_bytes = time.monotonic(), 0
+                self._deadline = self._body_since + BODY_SECONDS
+
+    def finished(self, *, keeps_open: bool) -> None:
+        """The response to the running request has been written."""
+        self._running = None
+        if not keeps_open or self._is_raw:
+            self._close()
+            return
+        self.resume_reading()
+        if self._waiting:
+            self._run(self._waiting.popleft())
+            return
+        unparsed, self._unparsed, self._unparsed_bytes = self._unparsed, [], 0
+        self._deadline = time.monotonic() + IDLE_SECONDS
+        if unparsed:
+            self._parse(b"".join(unparsed))
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def drain(self) -> bool:
+        """Close the connection if it has no request; return whether it has one."""
+        if self._running is None and self._transport is not None:
+            self._transport.close()
+        return self._running is not None
+
+    def _close(self) -> None:
+        transport = self._transport
+        if transport is None or self._is_closing:
+            return
+        self._is_closing = True
+        self._deadline = time.monotonic() + LINGER_SECONDS
+        if self._receiving is not None and transport.can_write_eof() and not transport.is_closing():
+            self.resume_reading()
+            transport.write_eof()
+            self._receiving = None
+            return
+        transport.close()
+
+    def _reject(self, status: HTTPStatus, message: str) -> None:
+        """Answer bytes that are no complete request."""
+        running = self._running
+        if running is not None:
+            self._running = None
+            running.client_lost()
+            self.abort()
+            return
+        self.write(Refusal(status, "invalid-request", message).response(closes=True))
+        self._close()
+
+    def _reject_head(self) -> None:
+        self._reject(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            f"the line and headers of the request exceed {MAX_HEAD_BYTES} bytes",
+        )
+
+    # Parser
+
+    def on_message_begin(self) -> None:
+        self._url, self._headers, self._head_bytes, self._is_in_head = b"", [], 0, True
+        if self._running is None:
+            self._deadline = time.monotonic() + HEAD_SECONDS
+            self._head_bytes = 1
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Trailers arrive after the head and are not passed on.
+        if self._is_in_head:
+            self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        if self._is_closing:
+            return
+        if len(self._url) + sum(len(name) + len(value) for name, value in self._headers) > (
+            MAX_HEAD_BYTES
+        ):
+            self._reject_head()
+            return
+        request = Request(
+            self._parser.get_method(), self._url, self._headers, self._parser.get_http_version()
+        )
+        # After a request to change the protocol, the parser reads nothing more.
+        request.keeps_open = self._parser.should_keep_alive() and not request.header(b"upgrade")
+        exchange = self._receiving = Exchange(self._server, self, request)
+        self._body_since, self._body_bytes = time.monotonic(), 0
+        self._deadline = self._body_since + BODY_SECONDS
+        if self._running is not None:
+            self._waiting.append(exchange)
+            if len(self._waiting) > MAX_PIPELINED:
+                self.abort()
+            return
+        self._run(exchange)
+
+    def _run(self, exchange: Exchange) -> None:
+        self._running = exchange
+        if forwarded := exchange.forwarded_for:
+            self.address = self._server.client_address(self._peer, forwarded.decode("latin-1"))
+        if exchange.path == HEALTH_PATH:
+            exchange.respond(json_response(HTTPStatus.OK, self._server.health(), {}))
+            return
+        exchange.begin()
+
+    def on_body(self, body: bytes) -> None:
+        if self._receiving is not None:
+            self._receiving.request_body(body)
+
+    def on_message_complete(self) -> None:
+        receiving, self._receiving = self._receiving, None
+        self._deadline = float("inf")
+        self._is_in_head = False
+        self._head_bytes = 0
+        if receiving is not None:
+            receiving.request_end()
+            if self._running is None and not self._is_closing:
+                self._deadline = time.monotonic() + IDLE_SECONDS
+
+
+def _too_slow() -> Refusal:
+    return Refusal(
+        HTTPStatus.REQUEST_TIMEOUT, "invalid-request", "the request did not arrive in time"
+    )

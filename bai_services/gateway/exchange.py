@@ -1,0 +1,573 @@
+"""One request: from its head through queue and replica to the end of the response."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from http import HTTPStatus
+from typing import Protocol
+
+from bai_services.core.serving.token_usage import UsageReader
+
+from .heads import Headers, Refusal, request_head, response_head
+from .limits import (
+    CONNECT_SECONDS,
+    MAX_ATTEMPTS,
+    MAX_HELD_BYTES,
+    WEBSOCKET_IDLE_SECONDS,
+)
+from .measures import Measures
+from .replica_connection import ReplicaConnection
+from .routes import Endpoint, Replica, Routes, Token
+
+_WITHOUT_BODY = frozenset({204, 304})
+
+
+class Client(Protocol):
+    """The connection of the client."""
+
+    address: str
+
+    def write(self, data: bytes) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def finished(self, *, keeps_open: bool) -> None: ...
+    def abort(self) -> None: ...
+
+
+class Request:
+    """Line and headers of a request; its body follows in pieces."""
+
+    __slots__ = (
+        "_by_name", "content_length", "headers", "is_chunked", "is_websocket", "keeps_open",
+        "method", "path", "version",
+    )  # fmt: skip
+
+    def __init__(self, method: bytes, path: bytes, headers: Headers, version: str) -> None:
+        self.method = method
+        self.path = path
+        self.headers = headers
+        self.version = version
+        self.keeps_open = True
+        # Of repeated headers, the last one; the parser has refused repeated lengths.
+        self._by_name = {name.lower(): value for name, value in headers}
+        length = self._by_name.get(b"content-length")
+        self.content_length = None if length is None else int(length)
+        self.is_chunked = b"transfer-encoding" in self._by_name
+        upgrade = self._by_name.get(b"upgrade")
+        self.is_websocket = (
+            upgrade is not None and method == b"GET" and upgrade.strip().lower() == b"websocket"
+        )
+
+    def header(self, name: bytes) -> bytes:
+        """Return a header by its name in lower case; b"" if there is none."""
+        return self._by_name.get(name, b"")
+
+
+class Gateway(Protocol):
+    """What requests need of the process."""
+
+    routes: Routes
+    measures: Measures
+    prefix: bytes  # of paths, without a slash at the end
+    prefix_bytes: int
+
+    def drained(self) -> None: ...
+
+
+class Exchange:
+    """State of one request. The client connection calls `begin`, `request_*` and `client_lost`.
+
+    Nothing is sent to a replica before its connection is open, so until then another replica can
+    get the request. Afterwards it is never repeated.
+    """
+
+    __slots__ = (
+        "_attempts", "_body", "_client", "_connecting", "_connection", "_ends_with_connection",
+        "_gateway", "_held",
+        "_is_body_complete", "_is_chunked", "_is_over", "_is_tunnel",
+        "_is_waiting_for_prefix", "_out", "_received", "_request", "_started_at", "_status",
+        "_usage", "_was_counted", "deadline", "endpoint", "is_response_begun", "prefix",
+        "queued_at", "replica", "target", "token",
+    )  # fmt: skip
+
+    def __init__(self, gateway: Gateway, client: Client, request: Request) -> None:
+        self._gateway = gateway
+        self._client = client
+        self._request = request
+        self._body: list[bytes] = []
+        self._held = 0
+        self._received = 0
+        self._attempts = 0
+        self._connecting: asyncio.Task[None] | None = None
+        self._connection: ReplicaConnection | None = None
+        self._is_body_complete = not request.content_length and not request.is_chunked
+        self._is_chunked = False
+        self._ends_with_connection = False
+        self._is_over = False
+        self._is_tunnel = False
+        self._is_waiting_for_prefix = False
+        self._out: list[bytes] = []
+        self._started_at = time.monotonic()
+        self._status = 0
+        self._usage: UsageReader | None = None
+        self._was_counted = False
+        self.deadline = float("inf")
+        self.endpoint: Endpoint | None = None
+        self.is_response_begun = False
+        self.prefix = b""
+        self.queued_at = 0.0
+        self.replica: Replica | None = None
+        self.target = b""
+        self.token: Token | None = None
+
+    # The client's side
+
+    @property
+    def is_body_complete(self) -> bool:
+        return self._is_body_complete
+
+    @property
+    def path(self) -> bytes:
+        return self._request.path
+
+    @property
+    def forwarded_for(self) -> bytes:
+        """Return all addresses that proxies have added."""
+        request = self._request
+        if not request.header(b"x-forwarded-for"):
+            return b""
+        return b",".join(
+            value for name, value in request.headers if name.lower() == b"x-forwarded-for"
+        )
+
+    def respond(self, response: bytes) -> None:
+        """Answer the request without a replica."""
+        keeps_open = self._request.keeps_open and self._is_body_complete
+        self._end(is_reusable=False)
+        self._client.write(response)
+        self._client.finished(keeps_open=keeps_open)
+
+    def begin(self) -> None:
+        """Check the request and give it to a replica, or to the queue."""
+        try:
+            self._accept()
+        except Refusal as refusal:
+            self.refuse(refusal)
+
+    def _accept(self) -> None:
+        request = self._request
+        if request.method in (b"CONNECT", b"TRACE"):
+            raise Refusal(
+                HTTPStatus.NOT_IMPLEMENTED,
+                "invalid-request",
+                "the gateway does not serve this method",
+            )
+        if request.is_chunked and request.header(b"transfer-encoding").lower() != b"chunked":
+            raise Refusal(
+                HTTPStatus.NOT_IMPLEMENTED, "invalid-request", "the only transfer coding is chunked"
+            )
+        name, self.target = split_path(request.path, self._gateway.prefix)
+        endpoint = self._gateway.routes.endpoint(name)
+        token = endpoint.authorize(request.header(b"authorization"), self._client.address)
+        if endpoint.route.is_paused:
+            raise Refusal(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "unavailable",
+                "the endpoint is paused",
+                retry_after=60,
+            )
+        if (request.content_length or 0) > endpoint.route.max_body_bytes:
+            raise _too_large(endpoint.route.max_body_bytes)
+        self.endpoint, self.token = endpoint, token
+        if token is not None:
+            token.running.add(self)
+        if self._received > endpoint.route.max_body_bytes:
+            raise _too_large(endpoint.route.max_body_bytes)
+        if request.header(b"expect").lower() == b"100-continue":
+            self._client.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        has_body = bool(request.content_length) or request.is_chunked
+        if self._gateway.prefix_bytes and has_body and not self._has_prefix():
+            self._is_waiting_for_prefix = True
+            return
+        self._schedule()
+
+    def _has_prefix(self) -> bool:
+        return self._is_body_complete or self._held >= self._gateway.prefix_bytes
+
+    def _schedule(self) -> None:
+        """Give the request to a replica, or to the queue."""
+        endpoint = self.endpoint
+        assert endpoint is not None
+        if self._gateway.prefix_bytes:
+            self.prefix = b"".join(self._body)[: self._gateway.prefix_bytes]
+        # Requests that wait already come first.
+        replica = None if endpoint.queue else endpoint.choose(self.prefix)
+        if replica is not None:
+            self.start(replica)
+            return
+        self.queued_at = time.monotonic()
+        endpoint.enqueue(self)
+
+    def request_body(self, piece: bytes) -> None:
+        if self._is_over:
+            return
+        self._received += len(piece)
+        endpoint = self.endpoint
+        if endpoint is not None and self._received > endpoint.route.max_body_bytes:
+            self.refuse(_too_large(endpoint.route.max_body_bytes))
+            return
+        if self._connection is not None:
+            self._connection.write(self._framed(piece))
+            return
+        self._body.append(piece)
+        self._held += len(piece)
+        if self._held > MAX_HELD_BYTES:
+            self._client.pause_reading()
+        self._prefix_arrived()
+
+    def request_end(self) -> None:
+        self._is_body_complete = True
+        if self._is_over:
+            return
+        if self._connection is not None and self._request.is_chunked:
+            self._connection.write(b"0\r\n\r\n")
+        self._prefix_arrived()
+
+    def _prefix_arrived(self) -> None:
+        if self._is_waiting_for_prefix and self._has_prefix():
+            self._is_waiting_for_prefix = False
+            try:
+                self._schedule()
+            except Refusal as refusal:
+                self.refuse(refusal)
+
+    def request_raw(self, data: bytes) -> None:
+        """Pass bytes of a websocket on; until the replica has accepted it, they are kept."""
+        if self._is_tunnel and self._connection is not None:
+            self.deadline = time.monotonic() + WEBSOCKET_IDLE_SECONDS
+            self._connection.write(data)
+            return
+        self._body.append(data)
+        self._held += len(data)
+        if self._held > MAX_HELD_BYTES:
+            self._client.pause_reading()
+
+    def client_lost(self) -> None:
+        """Stop the work for a client that has gone."""
+        self._end(is_reusable=False)
+
+    def pause_response(self) -> None:
+        if self._connection is not None:
+            self._connection.pause_reading()
+
+    def resume_response(self) -> None:
+        if self._connection is not None:
+            self._connection.resume_reading()
+
+    def expire(self) -> None:
+        """The replica has sent nothing for too long."""
+        if self._is_tunnel or self.is_response_begun:
+            self._abort()
+            return
+        self._count(is_error=True)
+        self.refuse(
+            Refusal(
+                HTTPStatus.GATEWAY_TIMEOUT, "unavailable", "the replica does not answer in time"
+            )
+        )
+
+    # Replicas
+
+    def start(self, replica: Replica) -> None:
+        """Send the request to a replica, over an open connection if there is one."""
+        assert self.endpoint is not None
+        self.replica = replica
+        replica.outstanding += 1
+        self.endpoint.in_flight += 1
+        now = time.monotonic()
+        while replica.idle:
+            connection = replica.idle.pop()
+            if connection.is_reusable(now):
+                self._send(connection)
+                return
+            connection.close()
+        self._connecting = asyncio.ensure_future(self._connect(replica))
+
+    async def _connect(self, replica: Replica) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                _, connection = await loop.create_connection(
+                    ReplicaConnection, replica.host, replica.port
+                )
+        except (OSError, TimeoutError):
+            self._connecting = None
+            self._retry(replica)
+            return
+        self._connecting = None
+        self._send(connection)
+
+    def _retry(self, replica: Replica) -> None:
+        """Look for another replica; nothing was sent to this one."""
+        # The next successful health check makes it ready again.
+        replica.is_ready = False
+        self._leave_replica()
+        self._attempts += 1
+        if self._attempts >= MAX_ATTEMPTS:
+            self._count(is_error=True)
+            self.refuse(_bad_gateway("no replica can be reached"))
+            return
+        try:
+            self._schedule()
+        except Refusal as refusal:
+            self.refuse(refusal)
+
+    def _send(self, connection: ReplicaConnection) -> None:
+        replica, request = self.replica, self._request
+        assert replica is not None and self.endpoint is not None
+        self._connection = connection
+        connection.attach(self, is_head_request=request.method == b"HEAD")
+        own = [replica.authorization] if replica.authorization else []
+        if request.is_websocket:
+            own.append(b"Connection: Upgrade\r\nUpgrade: websocket\r\n")
+        elif request.is_chunked:
+            own.append(b"Transfer-Encoding: chunked\r\n")
+        elif request.content_length is not None:
+            own.append(b"Content-Length: %d\r\n" % request.content_length)
+        head = request_head(
+            request.method, replica.base_path + self.target, request.headers, own,
+            self._client.address,
+        )  # fmt: skip
+        self.deadline = time.monotonic() + self.endpoint.route.request_seconds
+        pieces = [head]
+        if not request.is_websocket:
+            pieces += map(self._framed, self._body)
+            self._body = []
+            if request.is_chunked and self._is_body_complete:
+                pieces.append(b"0\r\n\r\n")
+        connection.write(b"".join(pieces))
+        if self._held:
+            self._held = 0
+            self._client.resume_reading()
+
+    def _framed(self, piece: bytes) -> bytes:
+        return b"%x\r\n%b\r\n" % (len(piece), piece) if self._request.is_chunked else piece
+
+    # The response, called by the connection to the replica
+
+    def response_head(self, status: int, headers: Headers) -> None:
+        request, endpoint = self._request, self.endpoint
+        assert endpoint is not None
+        if status == 101 and not request.is_websocket:
+            return
+        self._status = status
+        self.is_response_begun = True
+        self._count(is_error=status >= 500)
+        self.deadline = time.monotonic() + endpoint.route.request_seconds
+        if not self._is_body_complete:
+            # The rest of the body has no reader; the connection cannot be used again.
+            request.keeps_open = False
+        length, content_type, is_encoded, is_framed = _facts(headers)
+        self._ends_with_connection = not is_framed
+        own = []
+        if status == 101:
+            own.append(b"Connection: Upgrade\r\nUpgrade: websocket\r\n")
+        elif length is not None and status not in _WITHOUT_BODY:
+            own.append(b"Content-Length: %d\r\n" % length)
+        elif status not in _WITHOUT_BODY and request.method != b"HEAD":
+            if request.version == "1.1":
+                self._is_chunked = True
+                own.append(b"Transfer-Encoding: chunked\r\n")
+            else:
+                request.keeps_open = False
+        if status != 101 and not request.keeps_open:
+            own.append(b"Connection: close\r\n")
+        elif request.version == "1.0":
+            own.append(b"Connection: keep-alive\r\n")
+        if self.token is not None and not is_encoded and content_type in _WITH_USAGE:
+            self._usage = UsageReader()
+        self._out.append(response_head(status, headers, own))
+
+    def response_body(self, piece: bytes) -> None:
+        if self._is_chunked:
+            self._out.append(b"%x\r\n%b\r\n" % (len(piece), piece))
+        else:
+            self._out.append(piece)
+        if self._usage is not None:
+            self._usage.add(piece)
+
+    def flush(self) -> None:
+        if self._out and not self._is_over:
+            assert self.endpoint is not None
+            seconds = (
+                WEBSOCKET_IDLE_SECONDS if self._is_tunnel else self.endpoint.route.request_seconds
+            )
+            self.deadline = time.monotonic() + seconds
+            self._client.write(b"".join(self._out))
+            self._out = []
+
+    def response_end(self) -> None:
+        if self._is_chunked:
+            self._out.append(b"0\r\n\r\n")
+        self.flush()
+        keeps_open = self._request.keeps_open and self._is_body_complete
+        self._end(is_reusable=self._is_body_complete)
+        self._client.finished(keeps_open=keeps_open)
+
+    def response_upgraded(self) -> None:
+        if not self._request.is_websocket:
+            self.response_lost(is_broken=True)
+            return
+        self._is_tunnel = True
+        self.flush()
+        held, self._body, self._held = self._body, [], 0
+        if self._connection is not None and held:
+            self._connection.write(b"".join(held))
+        self._client.resume_reading()
+
+    def response_lost(self, *, is_broken: bool) -> None:
+        if self._is_over:
+            return
+        if self._is_tunnel:
+            self._end(is_reusable=False)
+            self._client.finished(keeps_open=False)
+        elif not self.is_response_begun:
+            self._count(is_error=True)
+            self.refuse(_bad_gateway("the replica closed the connection without a response"))
+        elif self._ends_with_connection and not is_broken:
+            self.response_end()
+        else:
+            self._abort()
+
+    def pause_request(self) -> None:
+        self._client.pause_reading()
+
+    def resume_request(self) -> None:
+        self._client.resume_reading()
+
+    # Ends
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer with an error; a response that has begun is cut off instead."""
+        if self._is_over:
+            return
+        if self.is_response_begun:
+            self._abort()
+            return
+        if self.endpoint is not None and refusal.status is HTTPStatus.SERVICE_UNAVAILABLE:
+            self._count(is_error=True)
+        keeps_open = self._request.keeps_open and self._is_body_complete
+        has_body = self._request.method != b"HEAD"
+        self.respond(refusal.response(closes=not keeps_open, has_body=has_body))
+
+    def end_unauthorized(self) -> None:
+        """Cut the request off: its token was revoked or has expired."""
+        self.refuse(
+            Refusal(HTTPStatus.UNAUTHORIZED, "not-signed-in", "the token is no longer valid")
+        )
+
+    def _abort(self) -> None:
+        self._end(is_reusable=False)
+        self._client.abort()
+
+    def _count(self, *, is_error: bool) -> None:
+        if self._was_counted or self.endpoint is None:
+            return
+        self._was_counted = True
+        revision = self.replica.route.revision_id if self.replica is not None else ""
+        seconds = time.monotonic() - self._started_at
+        self._gateway.measures.request(self.endpoint.route.id, revision, seconds, is_error=is_error)
+
+    def _end(self, *, is_reusable: bool) -> None:
+        """Release replica, token and place in the queue; once."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self.deadline = float("inf")
+        self._body = []
+        endpoint, token, replica = self.endpoint, self.token, self.replica
+        if endpoint is None:
+            return
+        if self._connecting is not None:
+            self._connecting.cancel()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            if (
+                is_reusable
+                and replica is not None
+                and not (replica.is_gone or replica.route.is_draining)
+            ):
+                connection.keep(replica.idle, time.monotonic())
+            else:
+                connection.close()
+        if token is not None:
+            token.running.discard(self)
+            if self.is_response_begun:
+                usage = self._usage.result() if self._usage is not None else (0, 0)
+                self._gateway.measures.token(token.route.id, usage)
+        if replica is None and self in endpoint.queue:
+            endpoint.queue.remove(self)
+        self._leave_replica()
+        endpoint.dispatch()
+
+    def _leave_replica(self) -> None:
+        replica, self.replica = self.replica, None
+        if replica is None or self.endpoint is None:
+            return
+        replica.outstanding -= 1
+        self.endpoint.in_flight -= 1
+        if replica.outstanding == 0 and replica.route.is_draining:
+            self._gateway.drained()
+
+
+def split_path(path: bytes, prefix: bytes) -> tuple[bytes, bytes]:
+    """Return the endpoint's name and the path for the replica, with its query.
+
+    >>> split_path(b"/services/bai-serve/chat/v1/models?x=1", b"/services/bai-serve")
+    (b'chat', b'/v1/models?x=1')
+
+    Raises
+    ------
+    Refusal
+        If the path is not below the prefix.
+    """
+    if not path.startswith(prefix + b"/"):
+        raise Refusal(HTTPStatus.NOT_FOUND, "not-found", "there is nothing at this address")
+    rest = path[len(prefix) + 1 :]
+    bare, question, query = rest.partition(b"?")
+    name, slash, below = bare.partition(b"/")
+    return name, b"/" + below + question + query
+
+
+_WITH_USAGE = frozenset({b"application/json", b"text/event-stream"})
+
+
+def _facts(headers: Headers) -> tuple[int | None, bytes, bool, bool]:
+    """Return length, media type, whether the body is compressed, and whether its end is marked."""
+    length: int | None = None
+    content_type, is_encoded, is_chunked = b"", False, False
+    for name, value in headers:
+        lower = name.lower()
+        if lower == b"content-length":
+            length = int(value)
+        elif lower == b"content-type":
+            content_type = value.partition(b";")[0].strip().lower()
+        elif lower == b"content-encoding":
+            is_encoded = value.strip().lower() not in (b"", b"identity")
+        elif lower == b"transfer-encoding":
+            is_chunked = True
+    is_framed = is_chunked or length is not None
+    return (None if is_chunked else length), content_type, is_encoded, is_framed
+
+
+def _too_large(limit: int) -> Refusal:
+    return Refusal(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "too-large",
+        f"the body is larger than {limit} bytes, the limit of this endpoint",
+    )
+
+
+def _bad_gateway(message: str) -> Refusal:
+    return Refusal(HTTPStatus.BAD_GATEWAY, "unavailable", message)

@@ -1,0 +1,102 @@
+"""Heads of requests and responses: what is passed on, and what is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+Headers = list[tuple[bytes, bytes]]
+
+# They concern only one connection (RFC 9110, 7.6.1), or are written by the gateway itself.
+HOP_BY_HOP = frozenset(
+    {
+        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
+        b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
+    }
+)  # fmt: skip
+# The token and the Hub's cookies, which a browser sends with each request, are not for replicas.
+NOT_FOR_REPLICAS = HOP_BY_HOP | {
+    b"authorization", b"cookie", b"content-length", b"expect", b"forwarded", b"x-forwarded-for",
+    b"x-forwarded-host", b"x-forwarded-port", b"x-real-ip",
+}  # fmt: skip
+# Cookies of a replica would be cookies of the Hub's host.
+NOT_FOR_CLIENTS = HOP_BY_HOP | {b"set-cookie", b"set-cookie2", b"content-length", b"authorization"}
+# Pages of a replica have the Hub's host. In this sandbox they cannot act for the user there.
+SAFETY = (
+    b"Content-Security-Policy: sandbox allow-scripts allow-forms allow-popups allow-downloads\r\n"
+    b"X-Content-Type-Options: nosniff\r\n"
+)
+_REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
+
+
+def named_by_connection(headers: Headers) -> frozenset[bytes]:
+    """Return the names in lower case that the header ``Connection`` lists."""
+    names: set[bytes] = set()
+    for name, value in headers:
+        if name.lower() == b"connection":
+            names |= {part.strip() for part in value.lower().split(b",")}
+    return frozenset(names)
+
+
+def request_head(
+    method: bytes, target: bytes, headers: Headers, own: Iterable[bytes], client: str
+) -> bytes:
+    """Return the head for a replica. ``own`` are complete header lines of the gateway."""
+    excluded: frozenset[bytes] = NOT_FOR_REPLICAS
+    for name, value in headers:
+        if len(name) == 10 and name.lower() == b"connection" and value.lower() != b"keep-alive":
+            excluded = NOT_FOR_REPLICAS | named_by_connection(headers)
+    lines = [b"%b %b HTTP/1.1\r\n" % (method, target)]
+    lines += [b"%b: %b\r\n" % pair for pair in headers if pair[0].lower() not in excluded]
+    lines += own
+    lines.append(b"X-Forwarded-For: %b\r\n\r\n" % client.encode("ascii", "replace"))
+    return b"".join(lines)
+
+
+def response_head(status: int, headers: Headers, own: Iterable[bytes]) -> bytes:
+    excluded: frozenset[bytes] = NOT_FOR_CLIENTS
+    for name, value in headers:
+        if len(name) == 10 and name.lower() == b"connection" and value.lower() != b"keep-alive":
+            excluded = NOT_FOR_CLIENTS | named_by_connection(headers)
+    lines = [b"HTTP/1.1 %d %b\r\n" % (status, _REASONS.get(status, b""))]
+    lines += [b"%b: %b\r\n" % pair for pair in headers if pair[0].lower() not in excluded]
+    lines += own
+    lines.append(SAFETY)
+    lines.append(b"\r\n")
+    return b"".join(lines)
+
+
+class Refusal(Exception):
+    """A request that the gateway answers itself, with a JSON object like those of the manager."""
+
+    def __init__(
+        self, status: HTTPStatus, code: str, message: str, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.retry_after = retry_after
+
+    def response(self, *, closes: bool, has_body: bool = True) -> bytes:
+        body: dict[str, Any] = {"code": self.code, "message": self.message}
+        more: dict[str, str] = {}
+        if self.retry_after is not None:
+            more["Retry-After"] = str(max(1, round(self.retry_after)))
+        if self.status is HTTPStatus.UNAUTHORIZED:
+            more["WWW-Authenticate"] = "Bearer"
+        if closes:
+            more["Connection"] = "close"
+        return json_response(self.status, body, more, has_body=has_body)
+
+
+def json_response(
+    status: HTTPStatus, document: Any, more: Mapping[str, str], *, has_body: bool = True
+) -> bytes:
+    body = json.dumps(document, ensure_ascii=False).encode()
+    lines = [f"HTTP/1.1 {status.value} {status.phrase}", "Content-Type: application/json"]
+    lines += [f"Content-Length: {len(body)}", *(f"{name}: {more[name]}" for name in more)]
+    head = "\r\n".join(lines).encode() + b"\r\n" + SAFETY + b"\r\n"
+    return head + body if has_body else head

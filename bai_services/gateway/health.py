@@ -1,0 +1,102 @@
+"""Health checks of all replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+from yarl import URL
+
+from .routes import Endpoint, Replica, Routes
+
+# A replica that is not ready is checked often: requests may wait for it.
+UNREADY_SECONDS = 0.25
+READY_SECONDS = 5.0
+TIMEOUT_SECONDS = 4.0
+# Consecutive failures after which a replica gets no requests, and is reported as failed.
+MAX_FAILURES = 3
+MAX_CONCURRENT = 50
+
+
+class HealthChecks:
+    """Sets `Replica.is_ready`; ``on_failed`` is called when a replica has failed."""
+
+    def __init__(self, routes: Routes, on_failed: Callable[[], None]) -> None:
+        self._routes = routes
+        self._on_failed = on_failed
+        self._session: ClientSession | None = None
+        self._wake = asyncio.Event()
+        self._running: dict[Replica, asyncio.Task[None]] = {}
+
+    def wake(self) -> None:
+        """Check new replicas now."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        connector = TCPConnector(limit=MAX_CONCURRENT, force_close=True)
+        async with ClientSession(connector=connector, cookie_jar=DummyCookieJar()) as session:
+            self._session = session
+            try:
+                while True:
+                    self._start_due(time.monotonic())
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(UNREADY_SECONDS):
+                            await self._wake.wait()
+                    self._wake.clear()
+            finally:
+                tasks = tuple(self._running.values())
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    def failed(self) -> Iterator[Replica]:
+        for endpoint in self._routes.by_name.values():
+            for replica in endpoint.replicas.values():
+                if replica.failures >= MAX_FAILURES:
+                    yield replica
+
+    def _start_due(self, now: float) -> None:
+        for endpoint in self._routes.by_name.values():
+            for replica in endpoint.replicas.values():
+                pause = READY_SECONDS if replica.is_ready else UNREADY_SECONDS
+                if replica in self._running or now - replica.probed_at < pause:
+                    continue
+                replica.probed_at = now
+                task = asyncio.create_task(self._check(endpoint, replica))
+                self._running[replica] = task
+                task.add_done_callback(partial(self._checked, replica))
+
+    def _checked(self, replica: Replica, _: asyncio.Task[None]) -> None:
+        del self._running[replica]
+
+    async def _check(self, endpoint: Endpoint, replica: Replica) -> None:
+        if await self._is_healthy(replica, endpoint.route.health_path):
+            replica.failures = 0
+            if not replica.is_ready:
+                replica.is_ready = True
+                endpoint.dispatch()
+            return
+        replica.failures += 1
+        if replica.failures == MAX_FAILURES:
+            replica.is_ready = False
+            self._on_failed()
+
+    async def _is_healthy(self, replica: Replica, path: str) -> bool:
+        assert self._session is not None
+        headers = {}
+        if replica.route.secret:
+            headers["Authorization"] = f"token {replica.route.secret}"
+        url = f"{replica.route.url.rstrip('/')}/{path.lstrip('/')}"
+        with suppress(ClientError, TimeoutError, OSError, ValueError):
+            async with self._session.get(
+                URL(url, encoded=True),
+                headers=headers,
+                timeout=ClientTimeout(TIMEOUT_SECONDS),
+                allow_redirects=False,
+            ) as response:
+                return response.status < 400
+        return False

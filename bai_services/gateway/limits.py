@@ -1,0 +1,29 @@
+"""Limits of the gateway that no endpoint can change."""
+
+# Bytes of a request's line and headers; also of the head of a response.
+MAX_HEAD_BYTES = 64 * 1024
+# Requests that a client may send before the response to the first (HTTP pipelining).
+MAX_PIPELINED = 16
+# Bytes of a body that are kept while no replica is connected; then the client is not read.
+MAX_HELD_BYTES = 64 * 1024
+# Bytes for a slow reader that are kept before the other side is not read.
+WRITE_BUFFER_BYTES = 256 * 1024
+# Time for the line and headers of a request, from its first byte or from the connection.
+HEAD_SECONDS = 10.0
+# A connection without a request is closed after this time.
+IDLE_SECONDS = 75.0
+# A body may take this time, and one second more for each BODY_BYTES_PER_SECOND received.
+BODY_SECONDS = 60.0
+BODY_BYTES_PER_SECOND = 1000
+# A client that has not read for this time loses its connection.
+STALLED_SECONDS = 60.0
+# A websocket without any byte for this time is closed.
+WEBSOCKET_IDLE_SECONDS = 3600.0
+CONNECT_SECONDS = 5.0
+# Connections to replicas are reused for this time. Servers close idle connections after 5 s or
+# more, and a request on a connection that closes at this moment would be lost.
+REUSE_SECONDS = 2.0
+MAX_IDLE_CONNECTIONS = 64  # for each replica
+MAX_ATTEMPTS = 3
+MAX_CLIENT_CONNECTIONS = 20_000
+SWEEP_SECONDS = 0.5

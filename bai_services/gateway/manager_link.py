@@ -1,0 +1,155 @@
+"""Routes from the manager and reports to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from contextlib import suppress
+from typing import Any
+
+from bai_services.core.errors import BaiError
+from bai_services.core.serving.gateway_json import table_from_json
+from bai_services.service_client import ServiceClient
+
+from .health import HealthChecks
+from .measures import Measures, Requests
+from .routes import Routes
+
+log = logging.getLogger("bai_services.gateway")
+
+WAIT_SECONDS = 25
+# Added to the manager's waiting time, so that its answer arrives before the call ends.
+ANSWER_SECONDS = 10
+FIRST_RETRY_SECONDS = 0.25
+MAX_RETRY_SECONDS = 3.0
+BUSY_SECONDS = 1.0
+QUIET_SECONDS = 10.0
+
+
+class RouteUpdates:
+    """Long poll of the routing table. While the manager is down, the last table stays in use."""
+
+    def __init__(self, client: ServiceClient, routes: Routes) -> None:
+        self._client = client
+        self._routes = routes
+
+    async def run(self) -> None:
+        retry = FIRST_RETRY_SECONDS
+        while True:
+            try:
+                await self.poll()
+                retry = FIRST_RETRY_SECONDS
+            except (BaiError, KeyError, TypeError, ValueError, AttributeError) as error:
+                log.warning("routes: %s: %s", type(error).__name__, error)
+                await asyncio.sleep(retry)
+                retry = min(2 * retry, MAX_RETRY_SECONDS)
+
+    async def poll(self) -> None:
+        document = await self._client.get(
+            "/gateway/routes",
+            timeout_seconds=WAIT_SECONDS + ANSWER_SECONDS,
+            version=self._routes.version,
+            wait=WAIT_SECONDS,
+        )
+        if document is not None:
+            self._routes.apply(table_from_json(document))
+
+
+class Reports:
+    """Sends load, counters, and drained and failed replicas.
+
+    Counters of a report that was not answered are sent again with the same id; the manager counts
+    an id once.
+    """
+
+    def __init__(
+        self,
+        client: ServiceClient,
+        gateway_id: str,
+        routes: Routes,
+        measures: Measures,
+        health: HealthChecks,
+    ) -> None:
+        self._client = client
+        self._gateway_id = gateway_id
+        self._routes = routes
+        self._measures = measures
+        self._health = health
+        self._unsent: dict[str, Any] | None = None
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Send a report soon, because a replica was drained or has failed."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.send()
+            except BaiError as error:
+                log.warning("report: %s", error)
+            quiet = QUIET_SECONDS / BUSY_SECONDS
+            # Requests may begin at any time, so that every second is looked at.
+            while quiet > 0 and not self._is_busy():
+                quiet -= 1
+                if await self._woken(BUSY_SECONDS):
+                    break
+            else:
+                await self._woken(BUSY_SECONDS)
+
+    async def send(self) -> None:
+        """Send a report; one that was not answered first."""
+        if self._unsent is not None:
+            await self._client.post("/gateway/reports", self._unsent)
+        self._unsent = self.document(secrets.token_hex(16))
+        await self._client.post("/gateway/reports", self._unsent)
+        self._unsent = None
+
+    async def _woken(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        was_woken = self._wake.is_set()
+        self._wake.clear()
+        return was_woken
+
+    def _is_busy(self) -> bool:
+        return bool(self._measures.endpoints) or any(
+            endpoint.in_flight or endpoint.queue for endpoint in self._routes.by_name.values()
+        )
+
+    def document(self, report_id: str) -> dict[str, Any]:
+        """Return the next report; its counters start from zero."""
+        taken = self._measures.take()
+        live = {endpoint.route.id: endpoint for endpoint in self._routes.by_name.values()}
+        endpoints = []
+        for name in {**live, **taken.endpoints}:
+            endpoint = live.get(name)
+            revisions = {
+                revision: requests.as_json()
+                for (owner, revision), requests in taken.revisions.items()
+                if owner == name
+            }
+            endpoints.append(
+                {
+                    "id": name,
+                    "in_flight": endpoint.in_flight if endpoint is not None else 0,
+                    "queued": len(endpoint.queue) if endpoint is not None else 0,
+                    **taken.endpoints.get(name, Requests()).as_json(),
+                    "revisions": revisions,
+                }
+            )
+        return {
+            "gateway_id": self._gateway_id,
+            "report_id": report_id,
+            "endpoints": endpoints,
+            "tokens": [{"id": name, **use.as_json()} for name, use in taken.tokens.items()],
+            "drained": [
+                replica.id
+                for endpoint in live.values()
+                for replica in endpoint.replicas.values()
+                if replica.route.is_draining and not replica.outstanding
+            ],
+            "failed": [replica.id for replica in self._health.failed()],
+        }

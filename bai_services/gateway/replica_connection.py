@@ -1,0 +1,179 @@
+"""A connection to a replica: sends one request at a time, and parses the responses."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, cast
+
+import httptools
+
+from .heads import Headers
+from .limits import MAX_HEAD_BYTES, MAX_IDLE_CONNECTIONS, REUSE_SECONDS, WRITE_BUFFER_BYTES
+
+
+class ResponseSink(Protocol):
+    """The request whose response a connection receives."""
+
+    def response_head(self, status: int, headers: Headers) -> None: ...
+    def response_body(self, piece: bytes) -> None: ...
+    def response_end(self) -> None: ...
+    def response_upgraded(self) -> None: ...
+    def flush(self) -> None:
+        """Send everything that the parser has passed on since the last call."""
+
+    def response_lost(self, *, is_broken: bool) -> None:
+        """Called when the connection ends before the response."""
+
+    def pause_request(self) -> None: ...
+    def resume_request(self) -> None: ...
+
+
+class ReplicaConnection(asyncio.Protocol):
+    """Passes each response on as it arrives; unread bytes are bounded by pauses of the reading."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._sink: ResponseSink | None = None
+        self._headers: Headers = []
+        self._head_bytes = 0
+        self._is_in_head = True
+        self._is_informational = False
+        self._is_head_request = False
+        self._is_upgraded = False
+        self._is_broken = False
+        self._is_paused = False
+        self._idle_since = 0.0
+
+    # Requests
+
+    def attach(self, sink: ResponseSink, *, is_head_request: bool) -> None:
+        """Start a request: ``sink`` gets its response."""
+        self._sink = sink
+        self._is_head_request = is_head_request
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def keep(self, idle: list[ReplicaConnection], now: float) -> None:
+        """Keep the connection for another request."""
+        self._sink = None
+        if not self.is_open or self._is_broken or len(idle) >= MAX_IDLE_CONNECTIONS:
+            self.close()
+            return
+        self.resume_reading()
+        self._idle_since = now
+        idle.append(self)
+
+    def is_reusable(self, now: float) -> bool:
+        return self.is_open and not self._is_broken and now - self._idle_since < REUSE_SECONDS
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def close(self) -> None:
+        """End the connection at once; the sink is not called any more."""
+        self._sink = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_reading(self) -> None:
+        if self.is_open and not self._is_paused and self._transport is not None:
+            self._transport.pause_reading()
+            self._is_paused = True
+
+    def resume_reading(self) -> None:
+        if self.is_open and self._is_paused and self._transport is not None:
+            self._transport.resume_reading()
+            self._is_paused = False
+
+    # Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        sink = self._sink
+        if sink is None:
+            # Bytes without a request: the connection cannot be used any more.
+            self._is_broken = True
+            self.close()
+            return
+        if self._is_upgraded:
+            sink.response_body(data)
+            sink.flush()
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._is_upgraded = True
+            sink.response_upgraded()
+            if rest := data[upgrade.args[0] :]:
+                sink.response_body(rest)
+        except httptools.HttpParserError:
+            self._is_broken = True
+        if self._is_in_head and self._sink is sink:
+            self._head_bytes += len(data)
+            self._is_broken |= self._head_bytes > MAX_HEAD_BYTES
+        sink.flush()
+        if self._is_broken and self._sink is sink:
+            self.close()
+            sink.response_lost(is_broken=True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        sink, self._sink = self._sink, None
+        self._transport = None
+        if sink is not None:
+            sink.response_lost(is_broken=exc is not None)
+
+    def pause_writing(self) -> None:
+        if self._sink is not None:
+            self._sink.pause_request()
+
+    def resume_writing(self) -> None:
+        if self._sink is not None:
+            self._sink.resume_request()
+
+    # Parser
+
+    def on_message_begin(self) -> None:
+        self._headers, self._head_bytes, self._is_in_head = [], 0, True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Trailers arrive after the head and are not passed on.
+        if self._is_in_head:
+            self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        status = self._parser.get_status_code()
+        # 100 and 103 precede the response; 101 is passed on.
+        self._is_informational = status < 200 and status != 101
+        if self._sink is None or self._is_informational:
+            return
+        self._sink.response_head(status, self._headers)
+        if self._is_head_request and self._sink is not None:
+            # The parser would wait for the body that Content-Length announces.
+            self._is_broken = True
+            self._finish()
+
+    def on_body(self, body: bytes) -> None:
+        if self._sink is not None:
+            self._sink.response_body(body)
+
+    def on_message_complete(self) -> None:
+        self._is_in_head = True
+        if self._sink is None or self._is_informational or self._parser.get_status_code() == 101:
+            return
+        if not self._parser.should_keep_alive():
+            self._is_broken = True
+        self._finish()
+
+    def _finish(self) -> None:
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            sink.response_end()

@@ -1,0 +1,89 @@
+"""The process: connections of clients, limits of time, and the list of drained replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bai_services.trusted_proxies import TrustedProxies
+
+from .client_connection import ClientConnection
+from .limits import MAX_CLIENT_CONNECTIONS, SWEEP_SECONDS
+from .measures import Measures
+from .routes import Routes
+
+# Listening sockets queue this many connections.
+BACKLOG = 2048
+
+
+@dataclass
+class GatewayServer:
+    """Serves the endpoints of ``routes``."""
+
+    routes: Routes
+    measures: Measures = field(default_factory=Measures)
+    prefix: bytes = b"/services/bai-serve"
+    prefix_bytes: int = 0  # beginning of bodies by which replicas are chosen; 0: not
+    proxies: TrustedProxies = field(default_factory=TrustedProxies)
+    max_connections: int = MAX_CLIENT_CONNECTIONS
+    connections: set[ClientConnection] = field(default_factory=set)
+    on_drained: Callable[[], None] = lambda: None
+    _server: asyncio.Server | None = None
+    _sweeper: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self, host: str, port: int) -> None:
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: ClientConnection(self), host, port, backlog=BACKLOG
+        )
+        self._sweeper = asyncio.create_task(self._sweep_all())
+
+    async def stop(self, grace_seconds: float = 0) -> None:
+        """Accept nothing more, let requests end for a while, and close all connections."""
+        if self._server is not None:
+            self._server.close()
+        deadline = time.monotonic() + grace_seconds
+        # A list, because closed connections leave the set.
+        while any([connection.drain() for connection in tuple(self.connections)]):
+            if time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(0.05)
+        for connection in tuple(self.connections):
+            connection.abort()
+        for endpoint in self.routes.by_name.values():
+            for replica in endpoint.replicas.values():
+                replica.close_idle()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    def client_address(self, peer: str, forwarded: str) -> str:
+        return self.proxies.client_address(peer, forwarded)
+
+    def health(self) -> dict[str, object]:
+        status = "ok" if self.routes.is_known else "waiting for the manager"
+        return {"status": status, "endpoints": len(self.routes.by_name)}
+
+    def drained(self) -> None:
+        self.on_drained()
+
+    def sweep(self, now: float) -> None:
+        """Apply all limits of time."""
+        for connection in tuple(self.connections):
+            connection.sweep(now)
+        for endpoint in self.routes.by_name.values():
+            endpoint.sweep(now)
+            for replica in endpoint.replicas.values():
+                for idle in [c for c in replica.idle if not c.is_reusable(now)]:
+                    replica.idle.remove(idle)
+                    idle.close()
+
+    async def _sweep_all(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            self.sweep(time.monotonic())

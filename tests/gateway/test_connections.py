@@ -1,0 +1,202 @@
+"""Clients that misbehave, replicas that end, and tokens that are revoked while requests run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+
+import aiohttp
+import pytest
+
+from bai_services.gateway import limits
+from tests.testbed.wait import wait_until_async
+
+from .conftest import TOKEN, Bed, Upstream, endpoint_route, token_route
+
+HEAD = f"Host: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+
+
+async def raw(bed: Bed, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", bed.gateways[0].port, limit=2**16)
+    bed.stack.callback(writer.close)
+    writer.write(data)
+    return reader, writer
+
+
+def request(path: str, more: str = "") -> bytes:
+    return f"GET /services/bai-serve/chat{path} HTTP/1.1\r\n{HEAD}{more}\r\n".encode()
+
+
+async def test_revoked_token_ends_its_running_stream(bed: Bed, upstream: Upstream) -> None:
+    other = token_route("other")
+    await bed.manager.set(endpoint_route(upstream.route(), tokens=(token_route(), other)))
+    await wait_until_async(
+        lambda: len(bed.gateways[0].routes.by_name[b"chat"].tokens) == 2, 5, "tokens"
+    )
+    headers = {"Authorization": "Bearer other"}
+    async with (
+        bed.http.get(bed.url("/stream")) as revoked,
+        bed.http.get(bed.url("/stream"), headers=headers) as kept,
+    ):
+        await revoked.content.readuntil(b"\n\n")
+        await kept.content.readuntil(b"\n\n")
+        began = time.monotonic()
+        await bed.manager.set(endpoint_route(upstream.route(), tokens=(other,)))
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await revoked.read()
+        assert time.monotonic() - began < 5
+        await wait_until_async(lambda: upstream.cancelled == 1, 5, "end at the replica")
+        upstream.release.set()
+        assert (await kept.read()).endswith(b"[DONE]\n\n")
+    async with bed.http.get(bed.url("/echo")) as response:
+        assert response.status == 401
+
+
+async def test_expired_token_ends_its_running_request(bed: Bed, upstream: Upstream) -> None:
+    soon = token_route(expires_at=time.time() + 3600)
+    await bed.manager.set(endpoint_route(upstream.route(), tokens=(soon,)))
+    endpoint = bed.gateways[0].routes.by_name[b"chat"]
+    await wait_until_async(lambda: endpoint.route.tokens == (soon,), 5, "token")
+    waiting = asyncio.create_task(bed.http.get(bed.url("/wait")))
+    await wait_until_async(lambda: upstream.running, 5, "request")
+    endpoint.update(endpoint_route(upstream.route(), tokens=(token_route(expires_at=1.0),)))
+    bed.gateways[0].sweep(time.monotonic())
+    async with await waiting as response:
+        assert response.status == 401
+
+
+async def test_client_that_never_reads_is_bounded_and_ends(bed: Bed, upstream: Upstream) -> None:
+    _, writer = await raw(bed, request("/endless"))
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    gateway = bed.gateways[0]
+    await wait_until_async(lambda: gateway.connections, 5, "the connection")
+    (connection,) = gateway.connections
+    await wait_until_async(lambda: connection.is_stalled, 5, "full buffers")
+    # Everything on the way: socket buffers of the kernel (a few MB) and 256 KiB in the gateway.
+    assert connection.unread_bytes < 2 * limits.WRITE_BUFFER_BYTES
+    gateway.sweep(time.monotonic() + limits.STALLED_SECONDS + 1)
+    await wait_until_async(lambda: upstream.cancelled == 1, 5, "end at the replica")
+
+
+async def test_slow_heads_and_bodies_end(bed: Bed, upstream: Upstream) -> None:
+    head, _ = await raw(bed, b"GET /services/bai-serve/chat/echo HTT")
+    silent, _ = await raw(bed, b"")
+    body, _ = await raw(bed, request("/echo", "Content-Length: 100\r\n") + b"x")
+    gateway = bed.gateways[0]
+    await wait_until_async(lambda: len(gateway.connections) == 3, 5, "connections")
+    await wait_until_async(lambda: upstream.running, 5, "the request with a body")
+    gateway.sweep(time.monotonic() + limits.HEAD_SECONDS + 1)
+    assert (await head.readline()).split()[1] == b"408"
+    assert await silent.read() == b""
+    assert upstream.running
+    gateway.sweep(time.monotonic() + limits.BODY_SECONDS + 1)
+    assert (await body.readline()).split()[1] == b"408"
+
+
+async def test_large_head_is_refused(bed: Bed, upstream: Upstream) -> None:
+    reader, _ = await raw(bed, request("/echo", f"X-Large: {'x' * 100_000}\r\n"))
+    assert (await reader.readline()).split()[1] == b"431"
+    reader, _ = await raw(bed, b"GET / HTTP/1.1\r\nX-Endless: " + b"x" * 400_000)
+    assert (await reader.readline()).split()[1] == b"431"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Length: 5\r\nContent-Length: 6\r\n",
+        "Transfer-Encoding: chunked, gzip\r\n",
+        "Transfer-Encoding: gzip\r\n",
+        "Content-Length: -1\r\n",
+        "X-Name : x\r\n",
+        "X-Name: a\rb\r\n",
+        "no header\r\n",
+    ],
+)
+async def test_ambiguous_request_is_refused(bed: Bed, upstream: Upstream, more: str) -> None:
+    reader, _ = await raw(bed, request("/echo", more) + b"0\r\n\r\n")
+    assert (await reader.readline()).split()[1] in (b"400", b"501")
+    await reader.read()
+    assert upstream.requests == []
+
+
+async def test_pipelined_requests_are_answered_in_order(bed: Bed, upstream: Upstream) -> None:
+    reader, writer = await raw(bed, request("/wait") + request("/usage"))
+    await wait_until_async(lambda: upstream.running == 1, 5, "the first request")
+    writer.write(request("/echo", "Connection: close\r\n"))
+    upstream.release.set()
+    text = (await reader.read()).decode()
+    assert text.count("HTTP/1.1 200 OK") == 3
+    assert text.index('"replica": "r1"}') < text.index('"usage"') < text.index('"sha256"')
+
+
+async def test_too_many_pipelined_requests_end_the_connection(bed: Bed, upstream: Upstream) -> None:
+    reader, _ = await raw(bed, request("/wait") * 100)
+    with suppress(ConnectionError):
+        assert await reader.read() == b""
+    gateway = bed.gateways[0]
+    await wait_until_async(lambda: not gateway.connections, 5, "the end of the connection")
+    assert gateway.routes.by_name[b"chat"].in_flight == 0
+
+
+async def test_http_1_0_client_gets_a_response_that_ends_with_the_connection(
+    bed: Bed, upstream: Upstream
+) -> None:
+    upstream.release.set()
+    data = request("/stream").replace(b"HTTP/1.1", b"HTTP/1.0")
+    reader, _ = await raw(bed, data)
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    assert b"chunked" not in head
+    assert body.startswith(b"data: ") and body.endswith(b"[DONE]\n\n")
+
+
+async def test_expect_100_continue(bed: Bed, upstream: Upstream) -> None:
+    more = "Content-Length: 4\r\nExpect: 100-continue\r\nConnection: close\r\n"
+    reader, writer = await raw(bed, request("/echo", more))
+    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    writer.write(b"body")
+    assert b'"bytes": 4' in await reader.read()
+
+
+async def test_client_that_leaves_ends_the_work_at_the_replica(
+    bed: Bed, upstream: Upstream
+) -> None:
+    _, writer = await raw(bed, request("/wait"))
+    await wait_until_async(lambda: upstream.running, 5, "the request")
+    writer.close()
+    await wait_until_async(lambda: upstream.cancelled == 1, 5, "end at the replica")
+
+
+async def test_a_thousand_idle_connections(bed: Bed, upstream: Upstream) -> None:
+    for _ in range(1000):
+        await raw(bed, b"")
+    gateway = bed.gateways[0]
+    await wait_until_async(lambda: len(gateway.connections) == 1000, 5, "connections")
+    began = time.process_time()
+    gateway.sweep(time.monotonic())
+    assert time.process_time() - began < 0.1
+    async with bed.http.get(bed.url("/echo")) as response:
+        assert response.status == 200
+    gateway.sweep(time.monotonic() + limits.IDLE_SECONDS + 1)
+    await wait_until_async(lambda: not gateway.connections, 5, "closed connections")
+
+
+async def test_replica_that_breaks_off(bed: Bed, upstream: Upstream) -> None:
+    async with bed.http.get(bed.url("/broken")) as response:
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await response.read()
+    waiting = asyncio.create_task(bed.http.get(bed.url("/wait")))
+    await wait_until_async(lambda: upstream.running, 5, "the request")
+    await upstream.stop()
+    async with await waiting as response:
+        assert (response.status, (await response.json())["code"]) == (502, "unavailable")
+
+
+async def test_replica_that_does_not_answer_in_time(bed: Bed, upstream: Upstream) -> None:
+    waiting = asyncio.create_task(bed.http.get(bed.url("/wait")))
+    await wait_until_async(lambda: upstream.running, 5, "the request")
+    bed.gateways[0].sweep(time.monotonic() + 31)
+    async with await waiting as response:
+        assert response.status == 504
+    await wait_until_async(lambda: upstream.cancelled == 1, 5, "end at the replica")

@@ -1,0 +1,91 @@
+"""The process `bai-gateway`: killed and started again, stopped, and wrong settings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from aiohttp import ClientError
+
+from tests.testbed.wait import wait_until_async
+
+from .conftest import SECRET, Bed, endpoint_route
+
+
+async def started(bed: Bed, folder: Path) -> tuple[asyncio.subprocess.Process, int]:
+    """Start the process on a free port, which it logs."""
+    secret = folder / "gateway-token"
+    secret.write_text(SECRET)
+    environ = {
+        **os.environ,
+        "BAI_MANAGER_URL": f"http://127.0.0.1:{bed.manager.port}",
+        "BAI_GATEWAY_TOKEN_FILE": str(secret),
+        "BAI_GATEWAY_PORT": "0",
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bai_services.gateway", env=environ, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stderr is not None
+    line = (await process.stderr.readline()).decode()
+    return process, int(line.rsplit(":", 1)[1])
+
+
+async def test_killed_gateway_serves_again_from_the_managers_routes(
+    bed: Bed, tmp_path: Path
+) -> None:
+    upstream = await bed.upstream()
+    await bed.manager.set(endpoint_route(upstream.route()))
+    for _ in range(2):
+        process, port = await started(bed, tmp_path)
+
+        async def is_served(port: int = port) -> bool:
+            url = f"http://127.0.0.1:{port}/services/bai-serve/chat/echo"
+            try:
+                async with bed.http.get(url) as response:
+                    return response.status == 200
+            except ClientError:
+                return False
+
+        await wait_until_async(is_served, 10, "a response")
+        process.kill()
+        await process.wait()
+
+
+async def test_stopped_gateway_ends_its_requests(bed: Bed, tmp_path: Path) -> None:
+    upstream = await bed.upstream()
+    await bed.manager.set(endpoint_route(upstream.route()))
+    process, port = await started(bed, tmp_path)
+    url = f"http://127.0.0.1:{port}/services/bai-serve/chat"
+    waiting = asyncio.create_task(bed.http.get(f"{url}/wait"))
+    await wait_until_async(lambda: upstream.running or waiting.done(), 10, "the request")
+    if waiting.done():
+        # It arrived before the routes.
+        waiting = asyncio.create_task(bed.http.get(f"{url}/wait"))
+        await wait_until_async(lambda: upstream.running, 10, "the request")
+    process.send_signal(signal.SIGTERM)
+
+    async def is_closed() -> bool:
+        try:
+            async with bed.http.get(f"http://127.0.0.1:{port}/health"):
+                return False
+        except ClientError:
+            return True
+
+    await wait_until_async(is_closed, 10, "the closed port")
+    upstream.release.set()
+    async with await waiting as response:
+        assert response.status == 200
+    assert await process.wait() == 0
+
+
+async def test_missing_settings_are_named(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bai_services.gateway", stderr=asyncio.subprocess.PIPE,
+        env={name: value for name, value in os.environ.items() if not name.startswith("BAI_")},
+    )  # fmt: skip
+    _, errors = await process.communicate()
+    assert process.returncode == 2
+    assert "BAI_MANAGER_URL" in errors.decode()

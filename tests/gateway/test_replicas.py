@@ -1,0 +1,167 @@
+"""Choice of replicas, queue, scale from zero, drain, and reports to the manager."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+
+from tests.testbed.wait import wait_until_async
+
+from .conftest import Bed, Upstream, endpoint_route
+
+
+async def get(bed: Bed, path: str, gateway: int = 0) -> tuple[int, str]:
+    async with bed.http.get(bed.url(path, gateway)) as response:
+        document = await response.json()
+        return response.status, document.get("replica", document.get("code"))
+
+
+async def test_requests_wait_while_there_is_no_replica(bed: Bed) -> None:
+    await bed.manager.set(endpoint_route(max_queue=2))
+    gateway = await bed.gateway()
+    endpoint = gateway.routes.by_name[b"chat"]
+    waiting = [asyncio.create_task(get(bed, "/echo")) for _ in range(2)]
+    await wait_until_async(lambda: len(endpoint.queue) == 2, 5, "the queue")
+    async with bed.http.get(bed.url("/echo")) as response:
+        assert (response.status, response.headers["Retry-After"]) == (503, "5")
+    # The manager sees the waiting requests, and starts a replica.
+    await wait_until_async(
+        lambda: any(e["queued"] == 2 for r in bed.manager.reports for e in r["endpoints"]),
+        5, "the report",
+    )  # fmt: skip
+    upstream = await bed.upstream()
+    await bed.manager.set(endpoint_route(upstream.route(), max_queue=2))
+    assert await asyncio.gather(*waiting) == [(200, "r1"), (200, "r1")]
+
+
+async def test_request_waits_no_longer_than_the_limit(bed: Bed) -> None:
+    await bed.manager.set(endpoint_route())
+    gateway = await bed.gateway()
+    endpoint = gateway.routes.by_name[b"chat"]
+    waiting = asyncio.create_task(get(bed, "/echo"))
+    leaving = asyncio.create_task(get(bed, "/echo"))
+    await wait_until_async(lambda: len(endpoint.queue) == 2, 5, "the queue")
+    leaving.cancel()
+    await wait_until_async(lambda: len(endpoint.queue) == 1, 5, "the client's end")
+    gateway.sweep(time.monotonic() + 31)
+    assert await waiting == (503, "unavailable")
+
+
+async def test_concurrency_of_a_replica_is_limited(bed: Bed, upstream: Upstream) -> None:
+    await bed.manager.set(endpoint_route(upstream.route(), max_concurrent_per_replica=1))
+    endpoint = bed.gateways[0].routes.by_name[b"chat"]
+    await wait_until_async(
+        lambda: endpoint.route.max_concurrent_per_replica == 1, 5, "the new limit"
+    )
+    running = [asyncio.create_task(get(bed, "/wait")) for _ in range(3)]
+    await wait_until_async(lambda: len(endpoint.queue) == 2, 5, "the queue")
+    assert upstream.running == 1
+    upstream.release.set()
+    assert await asyncio.gather(*running) == [(200, "r1")] * 3
+
+
+async def test_revisions_get_their_shares_and_replicas_equal_ones(bed: Bed) -> None:
+    first, second, canary, unused = [await bed.upstream(f"r{number}") for number in range(1, 5)]
+    routes = (
+        first.route(), second.route(), canary.route(revision_id="v2"),
+        unused.route(revision_id="v3"),
+    )  # fmt: skip
+    await bed.manager.set(endpoint_route(*routes, weights={"v1": 4, "v2": 1, "v3": 0}))
+    await bed.gateway()
+    await bed.ready(4)
+    found = Counter([(await get(bed, "/echo"))[1] for _ in range(20)])
+    assert found == {"r1": 8, "r2": 8, "r3": 4}
+
+
+async def test_same_prefix_goes_to_the_same_replica(bed: Bed) -> None:
+    replicas = [await bed.upstream(f"r{number}") for number in range(4)]
+    await bed.manager.set(endpoint_route(*(replica.route() for replica in replicas)))
+    await bed.gateway(prefix_bytes=18)
+    await bed.ready(4)
+    found: dict[int, set[str]] = {}
+    for number in range(8):
+        for end in ("a", "b", "c" * 100):
+            async with bed.http.post(
+                bed.url("/echo"), data=f"{number} the same prompt " + end
+            ) as response:
+                found.setdefault(number, set()).add((await response.json())["replica"])
+    assert all(len(names) == 1 for names in found.values())
+    assert len(set.union(*found.values())) > 1
+
+
+async def test_replica_that_cannot_be_reached_loses_no_request(bed: Bed) -> None:
+    first, second = await bed.upstream("r1"), await bed.upstream("r2")
+    await bed.manager.set(endpoint_route(first.route(), second.route()))
+    await bed.gateway()
+    await bed.ready(2)
+    await first.stop()
+    assert {await get(bed, "/echo") for _ in range(10)} == {(200, "r2")}
+    await wait_until_async(
+        lambda: bed.manager.reports[-1]["failed"] == ["r1"], 10, "the failed replica"
+    )
+
+
+async def test_unhealthy_replica_gets_no_requests(bed: Bed, upstream: Upstream) -> None:
+    upstream.is_healthy = False
+    other = await bed.upstream("r2")
+    other.is_healthy = False
+    await bed.manager.set(endpoint_route(other.route()))
+    await wait_until_async(
+        lambda: bed.manager.reports[-1]["failed"] == ["r2"], 5, "the failed replica"
+    )
+    waiting = asyncio.create_task(get(bed, "/echo"))
+    await wait_until_async(lambda: bed.gateways[0].routes.by_name[b"chat"].queue, 5, "the queue")
+    other.is_healthy = True
+    assert await waiting == (200, "r2")
+
+
+async def test_drain_loses_no_request(bed: Bed) -> None:
+    first, second = await bed.upstream("r1"), await bed.upstream("r2")
+    await bed.manager.set(endpoint_route(first.route()))
+    await bed.gateway()
+    await bed.ready()
+    waiting = asyncio.create_task(get(bed, "/wait"))
+    await wait_until_async(lambda: first.running, 5, "the request")
+    draining = first.route(is_draining=True)
+    await bed.manager.set(endpoint_route(draining, second.route()))
+    await bed.ready(2)
+    assert {await get(bed, "/echo") for _ in range(5)} == {(200, "r2")}
+    assert not any(report["drained"] for report in bed.manager.reports)
+    first.release.set()
+    assert await waiting == (200, "r1")
+    await wait_until_async(
+        lambda: bed.manager.reports[-1]["drained"] == ["r1"], 5, "the drained replica"
+    )
+
+
+async def test_two_gateways_have_their_own_queues_and_counters(bed: Bed) -> None:
+    upstream = await bed.upstream()
+    await bed.manager.set(endpoint_route(upstream.route()))
+    for number in range(2):
+        await bed.gateway()
+        await bed.ready(gateway=number)
+    assert [await get(bed, "/echo", number % 2) for number in range(4)] == [(200, "r1")] * 4
+    await wait_until_async(lambda: bed.manager.total("requests") == 4, 5, "reports")
+    assert len({report["gateway_id"] for report in bed.manager.reports}) == 2
+
+
+async def test_report_without_an_answer_is_sent_again_with_the_same_id(
+    bed: Bed, upstream: Upstream
+) -> None:
+    bed.manager.lost_answers = 1
+    await get(bed, "/echo")
+    await wait_until_async(lambda: bed.manager.total("requests") == 1, 5, "the report")
+    await get(bed, "/echo")
+    await wait_until_async(lambda: bed.manager.total("requests") == 2, 5, "the second report")
+    ids = Counter(report["report_id"] for report in bed.manager.reports)
+    assert max(ids.values()) == 2
+
+
+async def test_gateway_serves_without_the_manager(bed: Bed, upstream: Upstream) -> None:
+    await bed.manager.stop()
+    assert await get(bed, "/echo") == (200, "r1")
+    await bed.manager.start()
+    await bed.manager.set()
+    await wait_until_async(lambda: not bed.gateways[0].routes.by_name, 10, "the new table")
+    assert await get(bed, "/echo") == (404, "not-found")
