@@ -1,6 +1,6 @@
 """Settings that the Hub and agents report.
 
-Follows 0042; created 2026-11-26.
+Follows 0043; created 2026-11-26.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0043"
-down_revision = "0042"
+revision = "0044"
+down_revision = "0043"
 
 
 def upgrade() -> None:
