@@ -87,6 +87,7 @@ os.environ["BAI_MANAGER_URL"] = manager_url + "/services/bai"
 os.environ["BAI_HUB_TOKEN_FILE"] = str(home.secret("hub-token"))
 os.environ["BAI_AGENT_TOKEN_FILE"] = str(home.secret("agent-token"))
 os.environ["BAI_GATEWAY_TOKEN_FILE"] = str(home.secret("gateway-token"))
+os.environ["BAI_GATEWAY_PORT"] = str(ports["gateway"])
 os.environ["BAI_METRICS_TOKEN_FILE"] = str(home.secret("metrics-token"))
 os.environ["BAI_KEY_FILE"] = str(home.secret("key"))
 c.JupyterHub.authenticator_class = "bai"
@@ -145,6 +146,15 @@ c.JupyterHub.services = [
         "environment": environment,
         # The service is part of the same product, so users need not be asked for consent.
         "oauth_no_confirm": True,
+        "timeout": 60,
+        "display": False,
+    },
+    # Replicas of endpoints, at `/services/bai-serve/`. The gateway checks the tokens of clients.
+    {
+        "name": "bai-serve",
+        "url": f"http://127.0.0.1:{ports['gateway']}",
+        "command": [*supervised, "bai_services:gateway"],
+        "environment": environment,
         "timeout": 60,
         "display": False,
     },

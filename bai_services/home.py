@@ -19,7 +19,7 @@ from bai_services.system.ports import free_port, is_free
 # A reservation keeps the user's other installations from taking the same ports for this time.
 RESERVED_SECONDS = 300
 # Preferred port of each component, relative to the public port.
-PORT_OFFSETS = {"proxy_api": 1, "hub": 81, "manager": 91}
+PORT_OFFSETS = {"proxy_api": 1, "hub": 81, "manager": 91, "gateway": 92}
 
 
 class Home:

@@ -1,8 +1,7 @@
-"""An endpoint on the process engine: its replica is started, checked, replaced and stopped."""
+"""An endpoint on the process engine, called through its gateway: rollout, token, deletion."""
 
 from __future__ import annotations
 
-from itertools import count
 from typing import Any
 
 import httpx
@@ -14,6 +13,7 @@ from tests.testbed.wait import wait_until
 
 pytestmark = pytest.mark.e2e
 
+NAME = "e2e-serving"
 SERVER = "echo '{text}' > index.html; exec python3 -m http.server --bind 127.0.0.1 $PORT"
 SMALL = {"resources": {"cpu": "1", "mem": "256m"}}
 
@@ -25,49 +25,47 @@ def test_endpoint_serves_rolls_out_a_revision_and_ends(any_hub: RunningHub) -> N
         "health": {"path": "/index.html"},
         "request": SMALL,
     }
-    name = "e2e-serving"
-    with any_hub.rest("user") as rest, gateway(any_hub) as routes:
-        checked(rest.post("/endpoints", json={"name": name, "settings": settings}), 201)
-        first = replica_with(routes, name, "first")
+    with any_hub.rest("user") as rest, httpx.Client(base_url=any_hub.url, timeout=30) as calls:
+        checked(rest.post("/endpoints", json={"name": NAME, "settings": settings}), 201)
+        token = checked(rest.post(f"/endpoints/{NAME}/tokens", json={"name": "test"}), 201)
+        calls.headers["Authorization"] = f"Bearer {token['token']}"
+        path = f"/services/bai-serve/{NAME}/index.html"
+        anonymous = httpx.get(any_hub.url + path)
+        assert anonymous.status_code == 401, anonymous.text
+        wait_until(lambda: calls.get(path).status_code != 401, 10, "the token to be valid")
+        wait_for_text(calls, path, "first")
+        first = replica(any_hub)
         # Nobody reaches the replica without its secret.
-        denied = httpx.get(f"{first['url']}/index.html")
-        assert denied.status_code == 302
+        assert httpx.get(f"{first['url']}/index.html").status_code == 302
         changed = {"settings": {"command": SERVER.format(text="second")}}
-        checked(rest.post(f"/endpoints/{name}/revisions", json=changed), 201)
-        second = replica_with(routes, name, "second")
-        assert first["id"] != second["id"]
-        checked(rest.delete(f"/endpoints/{name}"), 200)
-        numbers = count()
-
-        def is_deleted() -> bool:
-            drained = [first["id"], second["id"]]
-            report = {"gateway_id": "g", "report_id": str(next(numbers)), "drained": drained}
-            checked(routes.post("/gateway/reports", json=report), 204)
-            return bool(rest.get(f"/endpoints/{name}").status_code == 404)
-
+        checked(rest.post(f"/endpoints/{NAME}/revisions", json=changed), 201)
+        wait_for_text(calls, path, "second")
+        checked(rest.delete(f"/endpoints/{NAME}/tokens/test"), 204)
+        wait_until(lambda: calls.get(path).status_code == 401, 10, "the revocation")
+        checked(rest.delete(f"/endpoints/{NAME}"), 200)
+        is_deleted = lambda: rest.get(f"/endpoints/{NAME}").status_code == 404  # noqa: E731
         wait_until(is_deleted, 120, "the deletion")
-        for each in (first, second):
-            status = checked(rest.get(f"/sessions/{each['id']}"), 200)["status"]
-            assert status in ("TERMINATED", "ERROR"), status
+        assert calls.get(path).status_code == 404
+        status = checked(rest.get(f"/sessions/{first['id']}"), 200)["status"]
+        assert status in ("TERMINATED", "ERROR"), status
 
 
-def gateway(hub: RunningHub) -> httpx.Client:
-    """Return a client that acts as a gateway."""
+def wait_for_text(calls: httpx.Client, path: str, text: str) -> None:
+    """Call the endpoint until its replica responds with the text; no call may fail otherwise."""
+
+    def responds() -> bool:
+        response = calls.get(path)
+        assert response.status_code in (200, 503), response.text
+        return response.text.strip() == text
+
+    wait_until(responds, 180, f"a replica that responds {text}")
+
+
+def replica(hub: RunningHub) -> dict[str, Any]:
+    """Return the only replica, as gateways know it."""
     token = (hub.home / "secrets" / "gateway-token").read_text().strip()
-    return httpx.Client(base_url=hub.api, headers={"Authorization": f"Bearer {token}"})
-
-
-def replica_with(routes: httpx.Client, name: str, text: str) -> dict[str, Any]:
-    """Wait for a replica that responds with a text to its gateways; return its route."""
-
-    def find() -> dict[str, Any] | None:
-        for endpoint in checked(routes.get("/gateway/routes"), 200)["endpoints"]:
-            for each in endpoint["replicas"] if endpoint["name"] == name else ():
-                headers = {"Authorization": f"token {each['secret']}"}
-                response = httpx.get(f"{each['url']}/index.html", headers=headers)
-                if response.text.strip() == text:
-                    return dict(each)
-        return None
-
-    found: dict[str, Any] = wait_until(find, 180, f"a replica that responds {text}")
-    return found
+    headers = {"Authorization": f"Bearer {token}"}
+    table = checked(httpx.get(f"{hub.api}/gateway/routes", headers=headers), 200)
+    (found,) = (each["replicas"] for each in table["endpoints"] if each["name"] == NAME)
+    (only,) = found
+    return dict(only)

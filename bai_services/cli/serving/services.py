@@ -334,7 +334,7 @@ async def replicas(
 @json_option
 @connected
 async def rm(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Stop an endpoint; it is deleted when its replicas have ended."""
+    """Stop an endpoint and its running requests; it is deleted when its replicas have ended."""
     made = await connection.client.delete(_path(name))
     output.print_done(f"endpoint {name} is being stopped", made, as_json=as_json)
 

@@ -243,7 +243,10 @@ class Endpoints:
         return self._record(changed)
 
     async def delete(self, caller: Caller, key: str) -> Endpoint:
-        """Stop an endpoint; it is deleted when its replicas have ended."""
+        """Stop an endpoint and its running requests; it is deleted when its replicas have ended.
+
+        Pause it first to let its running requests finish.
+        """
         row = await self.find(caller, key)
         authorizer.require(caller, "endpoint.manage", target(row))
         if row.is_deleting:

@@ -230,7 +230,9 @@ class EndpointRunner:
         if replica.status is None or replica.status in ENDED:
             await self._store.move([replica.id], Phase.ENDED, now)
             return Phase.ENDED
-        if replica.phase is Phase.DRAINING and replica.status is Status.RUNNING:
+        # Gateways end the requests of a deleted endpoint, so its replicas have none to finish.
+        is_draining = replica.phase is Phase.DRAINING and not row.is_deleting
+        if is_draining and replica.status is Status.RUNNING:
             # If no gateway reports, the replica is used at most by one that is cut off.
             limit = MAX_DRAIN if gateways else GATEWAY_TIMEOUT
             if not replica.is_drained(gateways) and now - replica.changed_at < limit:
