@@ -40,6 +40,7 @@ PAGE_NAMES = frozenset(
         "resource-groups",
         "scheduler",
         "schedules",
+        "endpoints",
         "announcements",
         "maintenance",
         "audit",

@@ -19,6 +19,7 @@ import {
   NotificationOutlined,
   PlusCircleOutlined,
   ProjectOutlined,
+  RocketOutlined,
   SafetyOutlined,
   ScheduleOutlined,
   SettingOutlined,
@@ -37,6 +38,7 @@ export type PagePath =
   | '/sessions'
   | '/launch'
   | '/schedules'
+  | '/endpoints'
   | '/data'
   | '/statistics'
   | '/reservations'
@@ -118,6 +120,12 @@ export const PAGES: readonly Page[] = [
     title: 'pages.schedules',
     icon: <CalendarOutlined />,
     chapter: 'user-guide.html#schedules'
+  },
+  {
+    path: '/endpoints',
+    title: 'pages.endpoints',
+    icon: <RocketOutlined />,
+    chapter: 'user-guide.html#serve-a-model'
   },
   {
     path: '/data',

@@ -13,6 +13,7 @@ import { loadScript } from '../data/scripts';
 import { PageError } from '../pages/missing/PageError';
 import { readDashboardSearch } from '../pages/dashboard/search';
 import { readDataSearch } from '../pages/data/search';
+import { readEndpointsSearch } from '../pages/endpoints/search';
 import { readLauncherSearch } from '../pages/launcher/search';
 import { readSessionsSearch } from '../pages/sessions/search';
 import { readSchedulerSearch } from '../pages/scheduler/search';
@@ -215,6 +216,16 @@ const schedules = createRoute({
   validateSearch: readEntitySearch
 });
 
+const endpoints = createRoute({
+  getParentRoute: () => root,
+  path: '/endpoints',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/endpoints/EndpointsPage')),
+    'EndpointsPage'
+  ),
+  validateSearch: readEndpointsSearch
+});
+
 const announcements = createRoute({
   getParentRoute: () => root,
   path: '/announcements',
@@ -317,6 +328,7 @@ export const router = createRouter({
     scheduler,
     storage,
     schedules,
+    endpoints,
     announcements,
     maintenance,
     reservations,

@@ -39,7 +39,10 @@ export type EntityPath =
   | '/idle-decisions'
   | '/notifications'
   | '/webhooks'
-  | `/webhooks/${string}/deliveries`;
+  | `/webhooks/${string}/deliveries`
+  | '/endpoints'
+  | `/endpoints/${string}/replicas`
+  | `/endpoints/${string}/tokens`;
 
 export interface ItemPage {
   items: Item[];

@@ -6,11 +6,12 @@ import { useTranslation } from 'react-i18next';
 import { foldersQuery } from '../../data/folders/folders';
 import { sessionsQuery } from '../../data/sessions/sessions';
 import { meQuery } from '../../data/accounts/me';
+import { entitiesQuery } from '../../data/entities';
 import { pagesFor } from '../pages';
 
 const MAX_MATCHES = 8;
 
-/** Finds a page, a session or a folder by name and opens it. */
+/** Finds a page, a session, a folder or an endpoint by name and opens it. */
 export function PaletteDialog({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
   const { t } = useTranslation();
   const navigate = useNavigate();
@@ -23,6 +24,10 @@ export function PaletteDialog({ isOpen, onClose }: { isOpen: boolean; onClose: (
   });
   const folders = useQuery({
     ...foldersQuery({ limit: MAX_MATCHES, offset: 0, sort: 'name', filters }),
+    enabled: isOpen
+  });
+  const endpoints = useQuery({
+    ...entitiesQuery('/endpoints', { limit: MAX_MATCHES, offset: 0, sort: 'name', filters }),
     enabled: isOpen
   });
 
@@ -48,6 +53,13 @@ export function PaletteDialog({ isOpen, onClose }: { isOpen: boolean; onClose: (
         value: `folder:${folder.id}`,
         label: folder.name
       }))
+    },
+    {
+      label: t('pages.endpoints'),
+      options: (endpoints.data?.items ?? []).map(({ id, name }) => ({
+        value: `endpoint:${String(id)}`,
+        label: String(name)
+      }))
     }
   ].filter(group => group.options.length > 0);
 
@@ -58,6 +70,8 @@ export function PaletteDialog({ isOpen, onClose }: { isOpen: boolean; onClose: (
       void navigate({ to: '/sessions', search: { tab: 'all', session: key } });
     } else if (kind === 'folder') {
       void navigate({ to: '/data', search: { folder: key } });
+    } else if (kind === 'endpoint') {
+      void navigate({ to: '/endpoints', search: { item: key } });
     } else {
       void navigate({ to: key });
     }

@@ -8,6 +8,7 @@ import {
   Switch,
   type SelectProps
 } from 'antd';
+import dayjs from 'dayjs';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { entitiesQuery, type EntityPath } from '../../data/entities';
@@ -66,6 +67,10 @@ export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
           format="YYYY-MM-DD HH:mm"
           allowClear={!field.isRequired}
           style={{ width: '100%' }}
+          presets={(field.days ?? []).map(count => ({
+            label: t('entities.in-days', { count }),
+            value: () => dayjs().add(count, 'day')
+          }))}
           {...control}
         />
       );

@@ -54,6 +54,8 @@ export interface Field {
   isNullable?: boolean;
   /** Smaller numbers are accepted, but the form shows the text `ENTITY.KEY-low` as a warning. */
   warnBelow?: number;
+  /** For `time`: numbers of days from now that the calendar offers. */
+  days?: readonly number[];
   /** Whether the field can be set for several selected objects at once. */
   isBulkEditable?: boolean;
 }

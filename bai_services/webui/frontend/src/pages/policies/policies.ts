@@ -53,7 +53,8 @@ export const POLICIES: readonly Entity[] = [
     { key: 'max_concurrent_logins', kind: 'number', isNullable: true },
     { key: 'app_sharing', kind: 'choice', choices: ['none', 'user', 'project', 'public'] },
     { key: 'max_app_share_seconds', kind: 'number' },
-    { key: 'max_schedules', kind: 'number', isNullable: true }
+    { key: 'max_schedules', kind: 'number', isNullable: true },
+    { key: 'allows_public_endpoints', kind: 'switch' }
   ]),
   policy('project-policies', '/project-policies', [NAME, ...FOLDERS])
 ];

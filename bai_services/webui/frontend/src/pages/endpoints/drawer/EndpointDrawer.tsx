@@ -1,0 +1,87 @@
+import { Drawer, Grid, Skeleton, Tabs } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../../components/ErrorNotice';
+import { endpointQuery } from '../../../data/serving/endpoints';
+import { useRights } from '../rights';
+import type { EndpointsSearch } from '../search';
+import type { Endpoint } from '../../../data/serving/endpoints';
+import { EndpointActions } from './EndpointActions';
+import { Overview } from './Overview';
+import { Replicas } from './Replicas';
+import { Revisions } from './Revisions';
+import { Tokens } from './Tokens';
+
+const WIDTH = 860;
+
+export type ChangeSearch = (changes: Record<string, unknown>) => void;
+
+interface EndpointDrawerProps {
+  search: EndpointsSearch;
+  onChange: ChangeSearch;
+  onClose: () => void;
+}
+
+/** Drawer with one endpoint: its state, replicas, revisions and tokens, and its actions. */
+export function EndpointDrawer({ search, onChange, onClose }: EndpointDrawerProps) {
+  const { t } = useTranslation();
+  const isWide = Grid.useBreakpoint().md ?? true;
+  const { item } = search;
+  const {
+    data: endpoint,
+    error,
+    refetch
+  } = useQuery({ ...endpointQuery(item ?? ''), enabled: item !== undefined });
+  // The address may have the name of the endpoint, too.
+  const shown = endpoint && [endpoint.id, endpoint.name].includes(item ?? '') && endpoint;
+  return (
+    <Drawer
+      open={item !== undefined}
+      onClose={onClose}
+      size={isWide ? WIDTH : '100%'}
+      destroyOnHidden
+      title={shown ? shown.name : t('endpoints.endpoint')}
+    >
+      {error && <ErrorNotice error={error} onRetry={() => void refetch()} />}
+      {!shown && !error && <Skeleton active />}
+      {shown && !error && (
+        <>
+          <EndpointActions endpoint={shown} onChange={onChange} />
+          <EndpointTabs key={shown.id} endpoint={shown} search={search} onChange={onChange} />
+        </>
+      )}
+    </Drawer>
+  );
+}
+
+export interface EndpointTabProps {
+  endpoint: Endpoint;
+  search: EndpointsSearch;
+  onChange: ChangeSearch;
+}
+
+function EndpointTabs({ endpoint, search, onChange }: EndpointTabProps) {
+  const { t } = useTranslation();
+  const { isManager } = useRights(endpoint);
+  const tabs = {
+    overview: <Overview endpoint={endpoint} onChange={onChange} />,
+    replicas: <Replicas endpoint={endpoint} search={search} onChange={onChange} />,
+    revisions: <Revisions endpoint={endpoint} search={search} onChange={onChange} />,
+    // Members of the project may not read the tokens.
+    ...(isManager && {
+      tokens: <Tokens endpoint={endpoint} search={search} onChange={onChange} />
+    })
+  };
+  return (
+    <Tabs
+      activeKey={search.panel ?? 'overview'}
+      onChange={panel => onChange({ panel, list: undefined })}
+      destroyOnHidden
+      items={Object.entries(tabs).map(([key, children]) => ({
+        key,
+        label: t(`endpoints.tab-${key}`),
+        children
+      }))}
+    />
+  );
+}

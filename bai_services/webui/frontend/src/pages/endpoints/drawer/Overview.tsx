@@ -1,0 +1,103 @@
+import { Descriptions, Typography } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { formatBytes } from '../../../components/bytes';
+import { SlotTags } from '../../../components/SlotTags';
+import { formatTime } from '../../../components/time';
+import { UserText } from '../../../components/UserText';
+import { revisionsQuery, type Endpoint, type Revision } from '../../../data/serving/endpoints';
+import { EndpointStatus } from '../EndpointStatus';
+import { replicasText, revisionText, urlOf } from '../endpoints';
+import { CallSnippets } from './CallSnippets';
+import type { ChangeSearch } from './EndpointDrawer';
+import { StateNotice } from './StateNotice';
+
+interface OverviewProps {
+  endpoint: Endpoint;
+  onChange: ChangeSearch;
+}
+
+/** The state of an endpoint, what it runs, its limits, and how to call it. */
+export function Overview({ endpoint, onChange }: OverviewProps) {
+  const { data: revisions } = useQuery(revisionsQuery(endpoint.id));
+  const serving = endpoint.active_revision ?? endpoint.target_revision;
+  const revision = revisions?.find(({ number }) => number === serving);
+  const variant = (revision?.settings['variant'] as string | undefined) ?? '';
+  return (
+    <>
+      <StateNotice endpoint={endpoint} onChange={onChange} />
+      <Facts endpoint={endpoint} revision={revision} />
+      <CallSnippets url={urlOf(endpoint)} variant={variant} isPublic={endpoint.is_public} />
+    </>
+  );
+}
+
+/** The shares of the requests by revision, such as `1: 90 %, 2: 10 %`. */
+function weightsText(weights: Record<string, number>, language: string): string {
+  const total = Object.values(weights).reduce((sum, weight) => sum + weight, 0);
+  const format = new Intl.NumberFormat(language, { style: 'percent' });
+  return Object.entries(weights)
+    .filter(([, weight]) => weight > 0)
+    .map(([number, weight]) => `${number}: ${format.format(weight / total)}`)
+    .join(', ');
+}
+
+function Facts({ endpoint, revision }: { endpoint: Endpoint; revision: Revision | undefined }) {
+  const { t, i18n } = useTranslation();
+  const { language } = i18n;
+  const number = (value: number) => value.toLocaleString(language);
+  const facts = {
+    status: <EndpointStatus endpoint={endpoint} />,
+    url: (
+      <Typography.Text copyable={{ text: urlOf(endpoint) }} style={{ overflowWrap: 'anywhere' }}>
+        {urlOf(endpoint)}
+      </Typography.Text>
+    ),
+    replicas: replicasText(endpoint),
+    revision: revisionText(endpoint),
+    weights: weightsText(endpoint.weights, language),
+    requests: number(endpoint.requests),
+    errors: number(endpoint.errors),
+    ...runFacts(revision),
+    'is-public': t(endpoint.is_public ? 'entities.yes' : 'entities.no'),
+    owner: <UserText text={endpoint.owner} />,
+    project: <UserText text={endpoint.project} />,
+    'max-queue': number(endpoint.max_queue),
+    'queue-seconds': number(endpoint.queue_seconds),
+    'max-concurrent-per-replica': number(endpoint.max_concurrent_per_replica),
+    'request-seconds': number(endpoint.request_seconds),
+    'max-body-bytes': formatBytes(endpoint.max_body_bytes, language),
+    'created-at': formatTime(endpoint.created_at, language)
+  };
+  return (
+    <Descriptions
+      size="small"
+      column={1}
+      bordered
+      items={Object.entries(facts).map(([key, children]) => ({
+        key,
+        label: t(`endpoints.${key}`),
+        children: children || '–'
+      }))}
+    />
+  );
+}
+
+/** What the replicas of a revision run; only the owner can read the command and the image. */
+function runFacts(revision: Revision | undefined) {
+  const settings = revision?.settings ?? {};
+  const request = (settings['request'] ?? {}) as Record<string, unknown>;
+  const text = (value: unknown) => (typeof value === 'string' && value ? value : undefined);
+  const code = (value: unknown) =>
+    text(value) && <code style={{ overflowWrap: 'anywhere' }}>{text(value)}</code>;
+  const resources = (request['resources'] ?? {}) as Record<string, string>;
+  return {
+    variant: code(settings['variant']),
+    'model-folder': code(settings['model_folder']),
+    ...('command' in settings && { command: code(settings['command']) }),
+    ...('request' in settings && {
+      image: code(request['image']),
+      resources: Object.keys(resources).length > 0 && <SlotTags slots={resources} />
+    })
+  };
+}

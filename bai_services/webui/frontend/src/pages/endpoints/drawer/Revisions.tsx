@@ -1,0 +1,117 @@
+import { App, Button, Flex, List, Skeleton, Typography } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../../components/ErrorNotice';
+import { Tag, type TagColor } from '../../../components/Tag';
+import { formatTime } from '../../../components/time';
+import {
+  revisionsQuery,
+  useRollBack,
+  type Endpoint,
+  type Revision
+} from '../../../data/serving/endpoints';
+import { reasonText } from '../../../i18n/reasonText';
+import { useRights } from '../rights';
+import type { ChangeSearch, EndpointTabProps } from './EndpointDrawer';
+import { RevisionDifferences } from './RevisionDifferences';
+
+const COLORS: Record<string, TagColor | undefined> = {
+  completed: 'green',
+  'rolled-back': 'orange',
+  failed: 'red'
+};
+
+/** The last revisions of an endpoint, and the differences between two of them. */
+export function Revisions({ endpoint, search, onChange }: EndpointTabProps) {
+  const { t } = useTranslation();
+  const { data: revisions, error, refetch } = useQuery(revisionsQuery(endpoint.id));
+  if (error) {
+    return <ErrorNotice error={error} onRetry={() => void refetch()} />;
+  }
+  if (revisions === undefined) {
+    return <Skeleton active />;
+  }
+  return (
+    <>
+      <List
+        size="small"
+        dataSource={revisions}
+        rowKey="id"
+        renderItem={revision => (
+          <RevisionItem endpoint={endpoint} revision={revision} onChange={onChange} />
+        )}
+      />
+      {revisions.length > 1 ? (
+        <RevisionDifferences revisions={revisions} search={search} onChange={onChange} />
+      ) : (
+        <Typography.Text type="secondary">{t('endpoints.one-revision')}</Typography.Text>
+      )}
+    </>
+  );
+}
+
+interface RevisionItemProps {
+  endpoint: Endpoint;
+  revision: Revision;
+  onChange: ChangeSearch;
+}
+
+function RevisionItem({ endpoint, revision, onChange }: RevisionItemProps) {
+  const { t, i18n } = useTranslation();
+  const { isOwner, isManager } = useRights(endpoint);
+  const { number, outcome, reason, reason_coded: coded } = revision;
+  const isLive = endpoint.status !== 'stopping';
+  return (
+    <List.Item>
+      <Flex vertical gap={4} style={{ width: '100%' }}>
+        <Flex wrap gap="small" align="center">
+          <strong>{t('endpoints.revision-number', { number })}</strong>
+          {number === endpoint.active_revision && (
+            <Tag color="blue">{t('endpoints.is-serving')}</Tag>
+          )}
+          <Tag color={outcome === null ? 'cyan' : COLORS[outcome]}>
+            {t(`endpoints.outcome-${outcome ?? 'running'}`)}
+          </Tag>
+          <span className="bai-time">{formatTime(revision.created_at, i18n.language)}</span>
+          {isLive && isManager && number !== endpoint.target_revision && (
+            <RollBack endpoint={endpoint} number={number} />
+          )}
+          {isLive && isOwner && (
+            <Button size="small" onClick={() => onChange({ form: 'revision', base: number })}>
+              {t('endpoints.deploy-from')}
+            </Button>
+          )}
+        </Flex>
+        {reason && (
+          <Typography.Text type="secondary">
+            {reasonText(i18n, { message: reason, coded })}
+          </Typography.Text>
+        )}
+      </Flex>
+    </List.Item>
+  );
+}
+
+function RollBack({ endpoint, number }: { endpoint: Endpoint; number: number }) {
+  const { t } = useTranslation();
+  const { modal, message } = App.useApp();
+  const rollBack = useRollBack(endpoint.id);
+  const confirm = () =>
+    void modal.confirm({
+      title: t('endpoints.roll-back-title', { number }),
+      content: t('endpoints.roll-back-warning'),
+      okText: t('endpoints.roll-back'),
+      onOk: async () => {
+        try {
+          await rollBack.mutateAsync(number);
+        } catch (error) {
+          void message.error((error as Error).message);
+        }
+      }
+    });
+  return (
+    <Button size="small" onClick={confirm}>
+      {t('endpoints.roll-back')}
+    </Button>
+  );
+}

@@ -1,0 +1,73 @@
+import type { ReactNode } from 'react';
+import { Alert, Button } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { tokenCountQuery, type Endpoint } from '../../../data/serving/endpoints';
+import { reasonText } from '../../../i18n/reasonText';
+import { useRights } from '../rights';
+import type { ChangeSearch } from './EndpointDrawer';
+
+interface StateNoticeProps {
+  endpoint: Endpoint;
+  onChange: ChangeSearch;
+}
+
+/** What the user should know or do now; nothing if the endpoint serves. */
+export function StateNotice({ endpoint, onChange }: StateNoticeProps) {
+  const { t, i18n } = useTranslation();
+  const { isOwner, isManager } = useRights(endpoint);
+  const { data: tokens } = useQuery({
+    ...tokenCountQuery(endpoint.id),
+    enabled: isManager && !endpoint.is_public
+  });
+  const { status, problem, problem_coded: coded, target_revision: number } = endpoint;
+  const detail = problem ? reasonText(i18n, { message: problem, coded }) : undefined;
+  const show = (panel: string, text: string) => (
+    <Button size="small" onClick={() => onChange({ panel })}>
+      {text}
+    </Button>
+  );
+  if (status === 'failed') {
+    const action = show('replicas', t('endpoints.tab-replicas'));
+    return (
+      <Notice type="error" title={t('endpoints.notice-failed')} text={detail} action={action} />
+    );
+  }
+  if (status === 'paused' || status === 'stopping') {
+    return <Notice type="info" title={t(`endpoints.notice-${status}`)} text={detail} />;
+  }
+  if (status === 'deploying') {
+    const action = show('replicas', t('endpoints.tab-replicas'));
+    const title = t('endpoints.notice-deploying', { number });
+    return (
+      <Notice type={problem ? 'warning' : 'info'} title={title} text={detail} action={action} />
+    );
+  }
+  if (isOwner && tokens === 0 && !endpoint.is_public) {
+    const action = show('tokens', t('endpoint-tokens.create'));
+    return <Notice type="warning" title={t('endpoints.notice-no-token')} action={action} />;
+  }
+  if (problem) {
+    return <Notice type="warning" title={t('endpoints.notice-problem')} text={detail} />;
+  }
+  return null;
+}
+
+interface NoticeProps {
+  type: 'error' | 'info' | 'warning';
+  title: string;
+  text?: string | undefined;
+  action?: ReactNode;
+}
+
+const Notice = ({ type, title, text, action }: NoticeProps) => (
+  <Alert
+    type={type}
+    showIcon
+    role="status"
+    title={title}
+    {...(text ? { description: text } : {})}
+    {...(action ? { action } : {})}
+    style={{ marginBottom: 12 }}
+  />
+);

@@ -1,0 +1,40 @@
+import { Form, Input, Select } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { shortAmount } from '../../../components/amount';
+import { ErrorNotice } from '../../../components/ErrorNotice';
+import { optionsQuery } from '../../../data/sessions/launch';
+
+/** Resource group and resources of one replica. */
+export function ResourceFields() {
+  const { t } = useTranslation();
+  const project = Form.useWatch<string | undefined>('project');
+  const group = Form.useWatch<string | undefined>('resource_group');
+  const { data: options, error, refetch } = useQuery(optionsQuery(project ?? '', group ?? ''));
+  return (
+    <>
+      {error && <ErrorNotice error={error} onRetry={() => void refetch()} />}
+      {(options?.resource_groups.length ?? 0) > 1 && (
+        <Form.Item name="resource_group" label={t('endpoints.resource-group')}>
+          <Select
+            allowClear
+            options={(options?.resource_groups ?? []).map(({ name }) => ({
+              value: name,
+              label: name
+            }))}
+          />
+        </Form.Item>
+      )}
+      {Object.entries(options?.limits ?? {}).map(([slot, { min, now }]) => (
+        <Form.Item
+          key={slot}
+          name={['resources', slot]}
+          label={t('endpoints.per-replica', { slot: t(`launcher.slot-${slot}`, slot) })}
+          extra={t('launcher.can-start-now', { amount: shortAmount(slot, now) })}
+        >
+          <Input autoComplete="off" placeholder={shortAmount(slot, min)} />
+        </Form.Item>
+      ))}
+    </>
+  );
+}
