@@ -18,6 +18,7 @@ SERVER = "echo '{text}' > index.html; exec python3 -m http.server --bind 127.0.0
 SMALL = {"resources": {"cpu": "1", "mem": "256m"}}
 
 
+@pytest.mark.checklist("SRV-15")
 def test_endpoint_serves_rolls_out_a_revision_and_ends(any_hub: RunningHub) -> None:
     settings = {
         "variant": "cmd",

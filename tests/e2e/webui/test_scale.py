@@ -135,7 +135,7 @@ async def test_lists_are_bounded_and_their_rows_can_be_found(
     await ui.open("/settings")
     await page.get_by_role("heading").first.wait_for()
     await ui.page.keyboard.press("Control+k")
-    palette = page.get_by_role("combobox", name="Page, session or folder")
+    palette = page.get_by_role("combobox", name="Page, session, folder or endpoint")
     await palette.fill("copy-4999")
     await page.locator(".ant-select-item-option", has_text="copy-4999").first.click()
     await ui.drawer.get_by_text("copy-4999", exact=True).first.wait_for()

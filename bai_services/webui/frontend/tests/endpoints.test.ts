@@ -9,6 +9,7 @@ import {
   textToVariables,
   valuesOf
 } from '../src/pages/endpoints/form';
+import { sharesOf } from '../src/pages/endpoints/shares';
 import { curlOf, pythonOf } from '../src/pages/endpoints/snippets';
 
 vi.mock('../src/data/client', () => ({ api: {}, unwrap: () => undefined }));
@@ -116,6 +117,15 @@ test('differences are sorted by path, and missing settings are empty', () => {
     { path: 'port', before: '1', after: '2' },
     { path: 'request.environ.A', before: '1', after: '' }
   ]);
+});
+
+test('shares of revisions without requests, and without weights, are omitted', () => {
+  const revisions = [3, 2, 1].map(number => ({ id: `r${number}`, number }));
+  expect(sharesOf({ r3: 1, r2: 9, r1: 0 }, revisions)).toEqual([
+    { number: 2, share: 0.9 },
+    { number: 3, share: 0.1 }
+  ]);
+  expect(sharesOf({}, revisions)).toEqual([]);
 });
 
 describe('the copied call', () => {

@@ -21,6 +21,8 @@ import { RolloutFields } from './fields/RolloutFields';
 import { RunFields } from './fields/RunFields';
 
 const WIDTH = 640;
+// Shows the label and the message of a field, too.
+const CENTER = { block: 'center' } as const;
 
 interface EndpointFormProps {
   /** The endpoint that gets a new revision; without one, a new endpoint is created. */
@@ -92,7 +94,7 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
       setError(rest);
       const [first] = shown;
       if (first) {
-        form.scrollToField(first.name as Parameters<typeof form.scrollToField>[0]);
+        form.scrollToField(first.name as Parameters<typeof form.scrollToField>[0], CENTER);
       }
     }
   };
@@ -124,7 +126,7 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
       <Form<EndpointValues>
         form={form}
         layout="vertical"
-        scrollToFirstError
+        scrollToFirstError={CENTER}
         initialValues={opened}
         onFinish={() => void submit()}
       >

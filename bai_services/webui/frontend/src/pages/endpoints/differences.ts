@@ -20,7 +20,7 @@ function flat(value: unknown, path = ''): Map<string, string> {
     return new Map();
   }
   if (typeof value !== 'object') {
-    return new Map([[path, String(value as unknown)]]);
+    return new Map([[path, typeof value === 'string' ? value : JSON.stringify(value)]]);
   }
   return new Map(
     Object.entries(value).flatMap(([key, part]) => [...flat(part, path ? `${path}.${key}` : key)])

@@ -1,16 +1,11 @@
 import { useState } from 'react';
 import { App, Button, Flex } from 'antd';
-import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import type { Entity } from '../../../components/entities/entity';
 import { EntityForm } from '../../../components/entities/EntityForm';
-import {
-  revisionsQuery,
-  useChangeEndpoint,
-  usePromote,
-  type Endpoint
-} from '../../../data/serving/endpoints';
+import { useChangeEndpoint, usePromote, type Endpoint } from '../../../data/serving/endpoints';
 import { useRights } from '../rights';
+import { usePromotable } from '../usePromotable';
 import { DeleteEndpoint } from './DeleteEndpoint';
 import type { ChangeSearch } from './EndpointDrawer';
 import { ScaleEndpoint } from './ScaleEndpoint';
@@ -110,17 +105,12 @@ function PromoteButton({ endpoint }: { endpoint: Endpoint }) {
   const { t } = useTranslation();
   const { modal, message } = App.useApp();
   const promote = usePromote(endpoint.id);
-  const { active_revision: active, target_revision: target, is_promoted: isPromoted } = endpoint;
-  const isDeploying = active !== null && active !== target && !isPromoted;
-  const { data: revisions } = useQuery({ ...revisionsQuery(endpoint.id), enabled: isDeploying });
-  const settings = revisions?.find(({ number }) => number === target)?.settings;
-  const rollout = settings?.['rollout'] as { strategy?: string } | undefined;
-  if (!isDeploying || rollout === undefined || rollout.strategy === 'rolling') {
+  if (!usePromotable(endpoint)) {
     return null;
   }
   const confirm = () =>
     void modal.confirm({
-      title: t('endpoints.promote-title', { number: target }),
+      title: t('endpoints.promote-title', { number: endpoint.target_revision }),
       content: t('endpoints.promote-warning'),
       okText: t('endpoints.promote'),
       onOk: async () => {

@@ -1,3 +1,4 @@
+import type { ReactNode } from 'react';
 import { Descriptions, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
@@ -8,6 +9,7 @@ import { UserText } from '../../../components/UserText';
 import { revisionsQuery, type Endpoint, type Revision } from '../../../data/serving/endpoints';
 import { EndpointStatus } from '../EndpointStatus';
 import { replicasText, revisionText, urlOf } from '../endpoints';
+import { sharesOf, type Share } from '../shares';
 import { CallSnippets } from './CallSnippets';
 import type { ChangeSearch } from './EndpointDrawer';
 import { StateNotice } from './StateNotice';
@@ -20,32 +22,30 @@ interface OverviewProps {
 /** The state of an endpoint, what it runs, its limits, and how to call it. */
 export function Overview({ endpoint, onChange }: OverviewProps) {
   const { data: revisions } = useQuery(revisionsQuery(endpoint.id));
-  const serving = endpoint.active_revision ?? endpoint.target_revision;
-  const revision = revisions?.find(({ number }) => number === serving);
+  const revision = servingRevision(endpoint, revisions ?? []);
   const variant = (revision?.settings['variant'] as string | undefined) ?? '';
   return (
     <>
       <StateNotice endpoint={endpoint} onChange={onChange} />
-      <Facts endpoint={endpoint} revision={revision} />
+      <Facts endpoint={endpoint} revisions={revisions ?? []} />
       <CallSnippets url={urlOf(endpoint)} variant={variant} isPublic={endpoint.is_public} />
+      <Limits endpoint={endpoint} />
     </>
   );
 }
 
-/** The shares of the requests by revision, such as `1: 90 %, 2: 10 %`. */
-function weightsText(weights: Record<string, number>, language: string): string {
-  const total = Object.values(weights).reduce((sum, weight) => sum + weight, 0);
-  const format = new Intl.NumberFormat(language, { style: 'percent' });
-  return Object.entries(weights)
-    .filter(([, weight]) => weight > 0)
-    .map(([number, weight]) => `${number}: ${format.format(weight / total)}`)
-    .join(', ');
-}
+/** The revision that serves; before the first one does, the one that is being deployed. */
+const servingRevision = (endpoint: Endpoint, revisions: Revision[]) =>
+  revisions.find(({ number }) => number === (endpoint.active_revision ?? endpoint.target_revision));
 
-function Facts({ endpoint, revision }: { endpoint: Endpoint; revision: Revision | undefined }) {
+function Facts({ endpoint, revisions }: { endpoint: Endpoint; revisions: Revision[] }) {
   const { t, i18n } = useTranslation();
   const { language } = i18n;
   const number = (value: number) => value.toLocaleString(language);
+  const percent = new Intl.NumberFormat(language, { style: 'percent' });
+  const shares = sharesOf(endpoint.weights, revisions);
+  const shareText = ({ number, share }: Share) =>
+    `${t('endpoints.revision-number', { number })}: ${percent.format(share)}`;
   const facts = {
     status: <EndpointStatus endpoint={endpoint} />,
     url: (
@@ -55,20 +55,40 @@ function Facts({ endpoint, revision }: { endpoint: Endpoint; revision: Revision 
     ),
     replicas: replicasText(endpoint),
     revision: revisionText(endpoint),
-    weights: weightsText(endpoint.weights, language),
+    ...(shares.length > 1 && { weights: shares.map(shareText).join(', ') }),
     requests: number(endpoint.requests),
     errors: number(endpoint.errors),
-    ...runFacts(revision),
+    ...runFacts(servingRevision(endpoint, revisions)),
     'is-public': t(endpoint.is_public ? 'entities.yes' : 'entities.no'),
     owner: <UserText text={endpoint.owner} />,
     project: <UserText text={endpoint.project} />,
+    'created-at': formatTime(endpoint.created_at, language)
+  };
+  return <FactTable facts={facts} />;
+}
+
+/** The limits of each gateway. */
+function Limits({ endpoint }: { endpoint: Endpoint }) {
+  const { t, i18n } = useTranslation();
+  const { language } = i18n;
+  const number = (value: number) => value.toLocaleString(language);
+  const facts = {
     'max-queue': number(endpoint.max_queue),
     'queue-seconds': number(endpoint.queue_seconds),
     'max-concurrent-per-replica': number(endpoint.max_concurrent_per_replica),
     'request-seconds': number(endpoint.request_seconds),
-    'max-body-bytes': formatBytes(endpoint.max_body_bytes, language),
-    'created-at': formatTime(endpoint.created_at, language)
+    'max-body-bytes': formatBytes(endpoint.max_body_bytes, language)
   };
+  return (
+    <section style={{ marginBlockStart: 24 }}>
+      <Typography.Title level={5}>{t('endpoints.limits')}</Typography.Title>
+      <FactTable facts={facts} />
+    </section>
+  );
+}
+
+function FactTable({ facts }: { facts: Record<string, ReactNode> }) {
+  const { t } = useTranslation();
   return (
     <Descriptions
       size="small"

@@ -50,7 +50,12 @@ export function RevisionDifferences({ revisions, search, onChange }: RevisionDif
         dataSource={differences(before?.settings, after?.settings)}
         locale={{ emptyText: t('endpoints.no-differences') }}
         columns={[
-          { key: 'path', title: t('endpoints.setting'), render: (_, row) => value(row.path) },
+          {
+            key: 'path',
+            width: '30%',
+            title: t('endpoints.setting'),
+            render: (_, row) => value(row.path)
+          },
           { key: 'before', title: t('endpoints.before'), render: (_, row) => value(row.before) },
           { key: 'after', title: t('endpoints.after'), render: (_, row) => value(row.after) }
         ]}

@@ -5,6 +5,7 @@ import { useTranslation } from 'react-i18next';
 import { tokenCountQuery, type Endpoint } from '../../../data/serving/endpoints';
 import { reasonText } from '../../../i18n/reasonText';
 import { useRights } from '../rights';
+import { usePromotable } from '../usePromotable';
 import type { ChangeSearch } from './EndpointDrawer';
 
 interface StateNoticeProps {
@@ -20,6 +21,7 @@ export function StateNotice({ endpoint, onChange }: StateNoticeProps) {
     ...tokenCountQuery(endpoint.id),
     enabled: isManager && !endpoint.is_public
   });
+  const isWaiting = usePromotable(endpoint)?.is_automatic === false;
   const { status, problem, problem_coded: coded, target_revision: number } = endpoint;
   const detail = problem ? reasonText(i18n, { message: problem, coded }) : undefined;
   const show = (panel: string, text: string) => (
@@ -38,7 +40,7 @@ export function StateNotice({ endpoint, onChange }: StateNoticeProps) {
   }
   if (status === 'deploying') {
     const action = show('replicas', t('endpoints.tab-replicas'));
-    const title = t('endpoints.notice-deploying', { number });
+    const title = t(`endpoints.notice-${isWaiting ? 'waiting' : 'deploying'}`, { number });
     return (
       <Notice type={problem ? 'warning' : 'info'} title={title} text={detail} action={action} />
     );

@@ -1,0 +1,120 @@
+"""The page of endpoints: an endpoint from its creation to its deletion."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.sessions import checked
+from tests.hub import RunningHub
+
+from .conftest import Opener
+from .entities_page import Entities
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+USER = "user2"
+SERVER = "exec python3 -m http.server --bind 127.0.0.1 $BAI_SERVICE_PORT"
+
+
+class Endpoints(Entities):
+    """The page `/endpoints`."""
+
+    async def press(self, name: str) -> None:
+        await self.page.get_by_role("button", name=name, exact=True).last.click()
+
+    async def tab(self, name: str) -> None:
+        await self.page.get_by_role("tab", name=name, exact=True).click()
+
+    def status(self, name: str, text: str) -> Locator:
+        """Return the status of an endpoint in the list, if it has the text."""
+        return self.row(name).get_by_text(text, exact=True)
+
+
+@pytest.mark.checklist("SRV-01", "SRV-05", "SRV-06", "SRV-09", "SRV-14", "SRV-16")
+async def test_endpoint_is_created_gets_a_token_is_paused_and_deleted(
+    hub: RunningHub, opened: Opener[Endpoints]
+) -> None:
+    name = f"served-{secrets.token_hex(3)}"
+    with hub.rest(USER) as rest:
+        ui = await opened(Endpoints, USER, "/endpoints")
+        try:
+            await create(ui, name)
+            found = checked(rest.get(f"/endpoints/{name}"), 200)
+            assert ui.page.url.endswith(f"?item={found['id']}")
+            await create_token(ui)
+            assert checked(rest.get(f"/endpoints/{name}/tokens"), 200)["total"] == 1
+            await ui.tab("Replicas")
+            link = ui.page.get_by_role("link", name="Log", exact=True)
+            address = await link.get_attribute("href") or ""
+            assert found["id"] not in address
+            assert "panel=logs" in address
+            await deploy(ui)
+            revisions = checked(rest.get(f"/endpoints/{name}/revisions"), 200)["items"]
+            assert revisions[0]["settings"]["request"]["environ"] == {"TEXT": "a=b"}
+            await ui.press("Pause")
+            await ui.confirm("Pause")
+            await ui.status(name, "Paused").wait_for()
+            await delete(ui, name)
+        finally:
+            rest.delete(f"/endpoints/{name}")
+
+
+async def create(ui: Endpoints, name: str) -> None:
+    """Create an endpoint; mistakes are shown at their fields."""
+    await ui.press("New endpoint")
+    await ui.choose("Runtime variant", "Model definition")
+    await ui.drawer.get_by_label("Model definition (YAML)").fill("models:\n  - nonsense: 1\n")
+    await ui.press("Check the definition")
+    await ui.drawer.get_by_text("line 2").wait_for()
+    await ui.choose("Runtime variant", "Own command")
+    await ui.fill(Name=name, Command=SERVER, Health_path="/", Image="cr.example.com/none:1")
+    await ui.drawer.get_by_label("CPU cores, per replica").fill("1")
+    await ui.drawer.get_by_label("Memory, per replica").fill("256m")
+    await ui.press("Create")
+    image = ui.drawer.locator(".ant-form-item").filter(has=ui.page.get_by_label("Image"))
+    await image.get_by_role("alert").filter(has_text="cr.example.com/none:1").wait_for()
+    await ui.fill(Image="")
+    await ui.press("Create")
+    await ui.page.get_by_role("tab", name="Overview").wait_for()
+
+
+async def create_token(ui: Endpoints) -> None:
+    """Create a token that expires in 30 days, and read it in the dialog."""
+    await ui.tab("Tokens")
+    await ui.press("New token")
+    await ui.fill(Name="my-app")
+    await ui.drawer.get_by_label("Expires").click()
+    await ui.page.get_by_text("In 30 days").click()
+    await ui.save()
+    shown = ui.page.locator(".ant-modal-confirm code")
+    assert (await shown.inner_text()).startswith("bais_")
+    await ui.press("OK")
+    await ui.page.get_by_role("button", name="Revoke my-app").wait_for()
+
+
+async def deploy(ui: Endpoints) -> None:
+    """Deploy a revision; the form has the settings of the former one."""
+    await ui.tab("Revisions")
+    await ui.press("New revision")
+    await ui.drawer.get_by_text("New revision of").wait_for()
+    assert await ui.drawer.get_by_label("Command", exact=True).input_value() == SERVER
+    await ui.fill(Environment_variables="TEXT=a=b")
+    await ui.press("Deploy")
+    await ui.page.get_by_text("request.environ.TEXT").wait_for()
+
+
+async def delete(ui: Endpoints, name: str) -> None:
+    """Delete an endpoint after reading what will be lost."""
+    await ui.press("Delete")
+    dialog = ui.page.get_by_role("dialog", name=f"Delete {name}?")
+    await dialog.get_by_text("1 token is deleted.").wait_for()
+    await dialog.get_by_label(f"Type {name} to confirm").fill(name)
+    await dialog.get_by_role("button", name="Delete", exact=True).click()
+    await dialog.wait_for(state="hidden")
+    await ui.row(name).wait_for(state="detached")
