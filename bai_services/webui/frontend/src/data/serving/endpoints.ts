@@ -25,7 +25,8 @@ export const endpointQuery = (key: string) =>
     queryKey: keyOf(key, 'one'),
     queryFn: ({ signal }) =>
       unwrap(api.GET('/endpoints/{key}', { signal, params: { path: { key } } })),
-    refetchInterval: REFRESH_MILLIS
+    // A deleted endpoint does not come back.
+    refetchInterval: query => (query.state.status === 'error' ? false : REFRESH_MILLIS)
   });
 
 /** The revisions that the manager keeps (about ten), the newest first. */

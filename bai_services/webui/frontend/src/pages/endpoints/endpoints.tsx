@@ -75,7 +75,7 @@ function OpenEndpoint({ endpoint }: { endpoint: Endpoint }) {
 const EndpointUrl = ({ endpoint }: { endpoint: Endpoint }) => (
   <Typography.Text
     copyable={{ text: urlOf(endpoint) }}
-    style={{ overflowWrap: 'anywhere' }}
+    className="bai-nowrap"
     title={urlOf(endpoint)}
   >
     {endpoint.url}

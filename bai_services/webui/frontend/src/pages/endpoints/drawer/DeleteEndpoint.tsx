@@ -8,10 +8,11 @@ import { urlOf } from '../endpoints';
 interface DeleteEndpointProps {
   endpoint: Endpoint;
   onClose: () => void;
+  onDeleted: () => void;
 }
 
 /** Delete an endpoint, after the user has read what will be lost and typed its name. */
-export function DeleteEndpoint({ endpoint, onClose }: DeleteEndpointProps) {
+export function DeleteEndpoint({ endpoint, onClose, onDeleted }: DeleteEndpointProps) {
   const { t } = useTranslation();
   const [typed, setTyped] = useState('');
   const remove = useDeleteEndpoint(endpoint.id);
@@ -25,7 +26,7 @@ export function DeleteEndpoint({ endpoint, onClose }: DeleteEndpointProps) {
       okText={t('entities.delete')}
       cancelText={t('entities.cancel')}
       okButtonProps={{ danger: true, disabled: typed !== name }}
-      onOk={() => remove.mutate(undefined, { onSuccess: onClose })}
+      onOk={() => remove.mutate(undefined, { onSuccess: onDeleted })}
       confirmLoading={remove.isPending}
     >
       <ul style={{ paddingInlineStart: 20, overflowWrap: 'anywhere' }}>

@@ -35,10 +35,11 @@ type Dialog = 'scale' | 'limits' | 'delete';
 interface EndpointActionsProps {
   endpoint: Endpoint;
   onChange: ChangeSearch;
+  onClose: () => void;
 }
 
 /** The actions that the user may take; the owner may take all. */
-export function EndpointActions({ endpoint, onChange }: EndpointActionsProps) {
+export function EndpointActions({ endpoint, onChange, onClose }: EndpointActionsProps) {
   const { t } = useTranslation();
   const { isOwner, isManager } = useRights(endpoint);
   const [dialog, setDialog] = useState<Dialog>();
@@ -67,7 +68,10 @@ export function EndpointActions({ endpoint, onChange }: EndpointActionsProps) {
       )}
       {dialog === 'scale' && <ScaleEndpoint endpoint={endpoint} onClose={close} />}
       {dialog === 'limits' && <EntityForm entity={LIMITS} item={{ ...endpoint }} onClose={close} />}
-      {dialog === 'delete' && <DeleteEndpoint endpoint={endpoint} onClose={close} />}
+      {dialog === 'delete' && (
+        // The list shows the endpoint until its replicas have ended.
+        <DeleteEndpoint endpoint={endpoint} onClose={close} onDeleted={onClose} />
+      )}
     </Flex>
   );
 }

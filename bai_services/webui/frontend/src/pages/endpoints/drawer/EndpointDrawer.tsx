@@ -46,7 +46,7 @@ export function EndpointDrawer({ search, onChange, onClose }: EndpointDrawerProp
       {!shown && !error && <Skeleton active />}
       {shown && !error && (
         <>
-          <EndpointActions endpoint={shown} onChange={onChange} />
+          <EndpointActions endpoint={shown} onChange={onChange} onClose={onClose} />
           <EndpointTabs key={shown.id} endpoint={shown} search={search} onChange={onChange} />
         </>
       )}

@@ -14,6 +14,9 @@ import { CallSnippets } from './CallSnippets';
 import type { ChangeSearch } from './EndpointDrawer';
 import { StateNotice } from './StateNotice';
 
+// On a phone, long values would leave the labels the width of one character.
+const MIN_LABEL_WIDTH = 112;
+
 interface OverviewProps {
   endpoint: Endpoint;
   onChange: ChangeSearch;
@@ -94,6 +97,7 @@ function FactTable({ facts }: { facts: Record<string, ReactNode> }) {
       size="small"
       column={1}
       bordered
+      styles={{ label: { minWidth: MIN_LABEL_WIDTH } }}
       items={Object.entries(facts).map(([key, children]) => ({
         key,
         label: t(`endpoints.${key}`),

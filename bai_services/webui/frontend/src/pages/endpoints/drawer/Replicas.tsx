@@ -68,8 +68,8 @@ function SessionLinks({ replica: { id, session_status: status } }: { replica: Re
     return name;
   }
   return (
-    <Flex gap="small">
-      <Link to="/sessions" search={{ session: id }} className="bai-nowrap">
+    <Flex gap="small" className="bai-nowrap">
+      <Link to="/sessions" search={{ session: id }}>
         {name}
       </Link>
       <Link to="/sessions" search={{ session: id, panel: 'logs' }}>
