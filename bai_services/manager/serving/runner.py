@@ -221,7 +221,7 @@ class EndpointRunner:
                 text = TextTemplate.REPLICA_NOT_READY.text(limit_seconds=seconds)
                 return await self._fail(state.row, replica, text, now)
             if replica.url:
-                self.probes.begin(replica, health)
+                self.probes.begin(replica, state.row.owner_id, health)
         return Phase.STARTING
 
     async def _observe_removed(
