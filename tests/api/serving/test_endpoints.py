@@ -28,6 +28,7 @@ from bai_services.core.sessions.lifecycle import Event
 from bai_services.db.serving.replicas import ReplicaStore
 from bai_services.db.serving.tokens import TokenStore
 from bai_services.manager.serving.replica_launch import SECRET_VARIABLE, ReplicaSecrets
+from bai_services.manager.serving.runner import MAX_SESSIONS_PER_STEP
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import HUB, KEY, Api
 
@@ -313,6 +314,33 @@ async def test_replica_that_a_gateway_cannot_use_must_pass_its_check_again(api: 
     assert [each["phase"] for each in await replicas(user)] == ["stopping"]
 
 
+async def test_refused_replicas_leave_one_row_for_each_pause(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    await make(api, user, replicas=50)
+    await admin.patch("/user-policies/default", {"max_pending_sessions": 3})
+    await step(api, 6)
+    phases = [each["phase"] for each in await replicas(user)]
+    assert sorted(phases) == ["ended", "starting", "starting", "starting"]
+    shown = await user.get("/endpoints/llm")
+    assert shown["problem_coded"]["code"] == "replica-refused"
+    for _ in range(4):
+        api.world.clock.advance(seconds=10)
+        await step(api, 4)
+    phases = [each["phase"] for each in await replicas(user)]
+    assert sorted(phases) == ["ended", "ended", "starting", "starting", "starting"]
+
+
+async def test_large_endpoint_does_not_delay_those_of_other_owners(api: Api) -> None:
+    user, user2 = await api.client("user"), await api.client("user2")
+    await make(api, user, replicas=100)
+    await make(api, user2, "other")
+    await step(api, 2)
+    assert len((await user.get("/sessions"))["items"]) == MAX_SESSIONS_PER_STEP
+    assert len((await user2.get("/sessions"))["items"]) == 1
+    await step(api, 4)
+    assert len((await user.get("/sessions", limit="200"))["items"]) == 100
+
+
 async def test_crashed_replica_is_replaced_after_a_pause(api: Api) -> None:
     user = await api.client("user")
     await make(api, user)
@@ -371,7 +399,7 @@ async def test_quota_is_reported_and_the_other_replicas_serve(api: Api) -> None:
     shown = await user.get("/endpoints/llm")
     assert (shown["ready_replicas"], shown["problem_coded"]["code"]) == (1, "replica-refused")
     await admin.patch("/user-policies/default", {"max_pending_sessions": 10})
-    api.world.clock.advance(seconds=6)
+    api.world.clock.advance(seconds=31)
     await step(api, 2)
     assert len(await replicas(user, "starting")) == 1
 
