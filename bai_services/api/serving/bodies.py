@@ -13,7 +13,7 @@ from ..sessions.bodies import MAX_MOUNTS, MAX_VARIABLES
 
 MAX_COMMAND = 16 * 1024
 MAX_DEFINITION = 64 * 1024
-MAX_NETWORKS = 100
+MAX_NETWORKS = 16
 MAX_REPORTED = 10_000
 
 Replicas = Annotated[int, Field(ge=0, le=MAX_REPLICAS)]

@@ -109,7 +109,7 @@ class GatewayRoutes:
     async def _current(self) -> RoutingTable:
         table, version = self._table, str(await self._store.routes_version())
         if table is None or table.version != version:
-            table = self._table = self._build(await self._store.routes())
+            table = self._table = self._build(await self._store.routes(self._clock()))
         return table
 
     def _build(self, rows: RoutingRows) -> RoutingTable:
@@ -150,7 +150,7 @@ def _endpoint_route(
     return EndpointRoute(
         id=row["id"],
         name=row["name"],
-        is_public=row["is_public"],
+        is_public=bool(row["is_public"]),
         is_paused=row["is_paused"],
         weights=row["weights"],
         replicas=replicas,

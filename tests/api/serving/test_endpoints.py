@@ -475,7 +475,40 @@ async def test_public_endpoints_need_the_permission_of_the_policy(api: Api) -> N
         await user.patch("/endpoints/llm", {"is_public": True})
     await admin.patch("/user-policies/default", {"allows_public_endpoints": True})
     assert (await user.patch("/endpoints/llm", {"is_public": True}))["is_public"]
-    assert (await routes(api))["endpoints"][0]["is_public"]
+    table = await routes(api)
+    assert table["endpoints"][0]["is_public"]
+    # Without the permission, the endpoint needs tokens again.
+    await admin.patch("/user-policies/default", {"allows_public_endpoints": False})
+    changed = await routes(api, version=table["version"])
+    assert not changed["endpoints"][0]["is_public"]
+
+
+async def test_endpoints_of_inactive_owners_get_no_requests(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    await make(api, user)
+    version = (await routes(api))["version"]
+    await admin.patch("/users/user", {"status": "inactive"})
+    changed = await routes(api, version=version)
+    assert changed["endpoints"] == []
+
+
+async def test_tokens_of_one_owner_are_limited(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bai_services.db.serving.tokens.MAX_TOKENS_PER_USER", 2)
+    user = await api.client("user")
+    for name in ("one", "two"):
+        await make(api, user, name)
+        await user.post(f"/endpoints/{name}/tokens", {"name": "app"})
+    with pytest.raises(QuotaExceeded):
+        await user.post("/endpoints/one/tokens", {"name": "more"})
+    expires_at = api.world.clock() + timedelta(minutes=1)
+    await user.delete("/endpoints/one/tokens/app")
+    await user.post("/endpoints/one/tokens", {"name": "a", "expires_at": expires_at.isoformat()})
+    version = (await routes(api))["version"]
+    api.world.clock.advance(seconds=61)
+    await user.patch("/endpoints/one", {"max_queue": 1})
+    # An expired token is not sent to the gateways.
+    changed = await routes(api, version=version)
+    assert [len(each["tokens"]) for each in changed["endpoints"]] == [0, 1]
 
 
 async def test_only_the_owner_defines_an_endpoint(api: Api) -> None:
