@@ -105,16 +105,22 @@ def endpoint_row(*, owner_role: str, **columns: Any) -> EndpointRow:
 
 
 def visible_rows(visible: Visibility) -> sa.Select[Any]:
-    rows = ROWS
+    """Return the query of the visible endpoints; those of ``visible.owner_id`` are always visible,
+    also after this user has left their project.
+    """
+    conditions: list[sa.ColumnElement[bool]] = []
     if visible.domain is not None:
-        rows = rows.where(projects.c.domain == visible.domain)
+        conditions.append(projects.c.domain == visible.domain)
     if visible.project_ids is not None:
-        rows = rows.where(endpoints.c.project_id.in_(sorted(visible.project_ids)))
-    if visible.owner_id is not None:
-        rows = rows.where(endpoints.c.owner_id == visible.owner_id)
+        conditions.append(endpoints.c.project_id.in_(sorted(visible.project_ids)))
     if visible.hidden_roles:
-        rows = rows.where(is_owner_visible(endpoints.c.owner_id, visible.hidden_roles))
-    return rows
+        conditions.append(is_owner_visible(endpoints.c.owner_id, visible.hidden_roles))
+    if not conditions:
+        return ROWS
+    others = sa.and_(*conditions)
+    if visible.owner_id is None:
+        return ROWS.where(others)
+    return ROWS.where(others | (endpoints.c.owner_id == visible.owner_id))
 
 
 def no_endpoint(key: str) -> NotFound:

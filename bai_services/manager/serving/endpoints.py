@@ -348,9 +348,12 @@ def target(row: EndpointRow) -> Target:
 
 
 def _visible(caller: Caller) -> Visibility:
-    """Return which endpoints the caller may read: none of owners with a higher role."""
+    """Return which endpoints the caller may read: the own ones, and none of owners with a higher
+    role.
+    """
     visible = authorizer.visibility(caller, "endpoint.read")
-    return replace(visible, hidden_roles=roles_above(caller.role, "endpoint.read"))
+    hidden = roles_above(caller.role, "endpoint.read")
+    return replace(visible, owner_id=caller.user_id, hidden_roles=hidden)
 
 
 def _require_live(row: EndpointRow) -> None:

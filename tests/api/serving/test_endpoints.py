@@ -483,6 +483,20 @@ async def test_public_endpoints_need_the_permission_of_the_policy(api: Api) -> N
     assert not changed["endpoints"][0]["is_public"]
 
 
+async def test_owner_who_has_left_the_project_can_delete_an_endpoint(api: Api) -> None:
+    user, user2, admin = [await api.client(name) for name in ("user", "user2", "admin")]
+    made = await make(api, user)
+    await step(api, 2)
+    await admin.delete(f"/projects/{made['project_id']}/members/user")
+    assert [each["name"] for each in (await user.get("/endpoints"))["items"]] == ["llm"]
+    with pytest.raises(BaiError):
+        await user.post("/endpoints/llm/revisions", {"settings": {"command": "other"}})
+    await user.delete("/endpoints/llm")
+    await step(api, 4)
+    assert (await user.get("/endpoints"))["items"] == []
+    assert (await user2.get("/endpoints"))["items"] == []
+
+
 async def test_endpoints_of_inactive_owners_get_no_requests(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     await make(api, user)
