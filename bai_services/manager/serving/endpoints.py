@@ -318,7 +318,7 @@ class Endpoints:
         values = fields_of(row)
         for name in ("owner_role", "is_deleting", "active_revision_id", "target_revision_id"):
             del values[name]
-        for name in ("failures", "failed_at", "target_outcome"):
+        for name in ("failures", "failed_at", "target_outcome", "is_owner_active"):
             del values[name]
         problem = values.pop("problem")
         return Endpoint(

@@ -184,7 +184,7 @@ class EndpointRunner:
                 rules=await self._rules(row),
                 failures=row.failures,
                 is_promoted=row.is_promoted,
-                is_stopped=row.is_paused or row.is_deleting or row.is_given_up,
+                is_stopped=_is_stopped(row),
                 may_create=_may_create(row, now),
             )
         )
@@ -226,12 +226,12 @@ class EndpointRunner:
         if replica.status is None:
             return await self._create(state, replica, now)
         if replica.status in (*ENDED, Status.TERMINATING, Status.SUSPENDED):
-            return await self._fail(
-                state.row,
-                replica,
-                TextTemplate.REPLICA_ENDED.text(message=replica.status_info[:_MAX_MESSAGE]),
-                now,
-            )
+            text = TextTemplate.REPLICA_ENDED.text(message=replica.status_info[:_MAX_MESSAGE])
+            if _is_stopped(state.row):
+                # It would have been stopped anyway.
+                await self._store.move([replica.id], Phase.STOPPING, now, text.as_json())
+                return Phase.STOPPING
+            return await self._fail(state.row, replica, text, now)
         if replica.phase is Phase.READY:
             if replica.status is not Status.RUNNING:
                 # A preempted session starts again.
@@ -365,6 +365,12 @@ class EndpointRunner:
             self._cleaned_at = monotonic
             await self._store.clean_up(now, now - ENDED_REPLICAS_KEPT_FOR, ENDED_REPLICAS_KEPT)
             await self._tokens.clean_up(now)
+
+
+def _is_stopped(row: EndpointRow) -> bool:
+    is_ended = row.is_paused or row.is_deleting or row.is_given_up
+    # The sessions of an inactive owner end; a rollout must not fail because of that.
+    return is_ended or not row.is_owner_active
 
 
 def _revisions(row: EndpointRow) -> tuple[str, ...]:

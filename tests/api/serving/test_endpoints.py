@@ -517,10 +517,19 @@ async def test_gateways_share_one_build_of_the_table(
 async def test_endpoints_of_inactive_owners_get_no_requests(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     await make(api, user)
+    await step(api, 2)
+    (first,) = await replicas(user, "starting")
     version = (await routes(api))["version"]
     await admin.patch("/users/user", {"status": "inactive"})
     changed = await routes(api, version=version)
     assert changed["endpoints"] == []
+    await admin.delete(f"/sessions/{first['id']}")
+    await step(api, 4)
+    assert await replicas(admin, "starting", "ready") == []
+    await admin.patch("/users/user", {"status": "active"})
+    await step(api, 2)
+    assert len(await replicas(admin, "starting")) == 1
+    assert (await admin.get("/endpoints/llm"))["problem"] == ""
 
 
 async def test_tokens_of_one_owner_are_limited(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
