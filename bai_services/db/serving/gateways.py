@@ -52,6 +52,10 @@ class TokenCounts:
     output_tokens: int
 
 
+# Without the other settings, which can be large.
+_HEALTH_PATH = endpoint_revisions.c.settings["health", "path"].as_string()
+
+
 class GatewayStore:
     """Each public method is one transaction."""
 
@@ -71,7 +75,7 @@ class GatewayStore:
             sa.select(
                 *(column for column in endpoints.columns if column.name != "is_public"),
                 is_public.label("is_public"),
-                endpoint_revisions.c.settings,
+                _HEALTH_PATH.label("health_path"),
             )
             .join_from(
                 endpoints,
@@ -85,7 +89,18 @@ class GatewayStore:
             .order_by(endpoints.c.name)
         )
         replicas = (
-            sa.select(endpoint_replicas)
+            sa.select(
+                endpoint_replicas,
+                _HEALTH_PATH.label("health_path"),
+                endpoint_revisions.c.settings["health", "expected_status"]
+                .as_integer()
+                .label("health_status"),
+            )
+            .outerjoin_from(
+                endpoint_replicas,
+                endpoint_revisions,
+                endpoint_replicas.c.revision_id == endpoint_revisions.c.id,
+            )
             .where(
                 endpoint_replicas.c.phase.in_([Phase.READY, Phase.DRAINING]),
                 endpoint_replicas.c.url != "",

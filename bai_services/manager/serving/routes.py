@@ -15,7 +15,6 @@ from bai_services.core.serving.gateway_records import (
     TokenRoute,
 )
 from bai_services.core.serving.rollout import Phase
-from bai_services.core.serving.settings import RevisionSettings
 from bai_services.db.serving.gateways import (
     EndpointCounts,
     GatewayStore,
@@ -136,6 +135,9 @@ class GatewayRoutes:
                     url=row["url"],
                     secret=self._secrets.of(row["id"]),
                     is_draining=row["phase"] == Phase.DRAINING,
+                    # None: the revision was deleted.
+                    health_path=row["health_path"] or "",
+                    health_status=row["health_status"] or 0,
                 )
             )
         tokens: dict[str, list[TokenRoute]] = defaultdict(list)
@@ -169,7 +171,7 @@ def _endpoint_route(
         weights=row["weights"],
         replicas=replicas,
         tokens=tokens,
-        health_path=RevisionSettings.from_json(row["settings"]).health.path,
+        health_path=row["health_path"],
         max_queue=row["max_queue"],
         queue_seconds=row["queue_seconds"],
         max_concurrent_per_replica=row["max_concurrent_per_replica"],

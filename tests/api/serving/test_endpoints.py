@@ -248,6 +248,29 @@ async def test_rolling_update_replaces_the_replica_after_the_new_one_is_ready(ap
     assert second["settings"]["request"] == first["settings"]["request"]
 
 
+async def test_gateways_check_a_replica_as_its_revision_demands(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user, settings={"health": {"path": "/a"}})
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url + "/..")
+        manager = api.world.manager
+        await ReplicaStore(manager.database).ready(old, url + "/..", api.world.clock())
+        await step(api, 2)
+        health = {"path": "/", "expected_status": 204}
+        await user.post("/endpoints/llm/revisions", {"settings": {"health": health}})
+        (endpoint,) = (await routes(api))["endpoints"]
+    (replica,) = endpoint["replicas"]
+    assert (endpoint["health_path"], replica["health_path"]) == ("/a", "/a")
+    assert replica["health_status"] == 200
+    async with server(lambda: 204) as (url, _):
+        (new,) = await ready(api, user, url)
+        (endpoint,) = (await routes(api))["endpoints"]
+    found = {
+        each["id"]: (each["health_path"], each["health_status"]) for each in endpoint["replicas"]
+    }
+    assert found == {old: ("/a", 200), new: ("/", 204)}
+
+
 async def test_revision_that_does_not_become_healthy_is_rolled_back(api: Api) -> None:
     user = await api.client("user")
     await make(api, user)
