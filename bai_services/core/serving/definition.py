@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from ..bounded_yaml import BoundedLoader
+from ..cluster.image_labels import SERVER_PORT
 from ..errors import InvalidRequest
 from ..user_input import shown
 
@@ -24,8 +25,9 @@ MAX_NODES = 2000
 MAX_COMMAND_BYTES = 16 * 1024
 MAX_TEXT = 512
 MAX_ACTIONS = 20
-# Ports of the session's own programs.
-RESERVED_PORTS = (2000, 2001)
+# Ports of the session's own programs. On the last one, a replica forwards the gateway's requests: a
+# replica that forwards to itself would open connections without end.
+RESERVED_PORTS = (2000, 2001, SERVER_PORT)
 MAX_PORT = 65535
 MAX_START_SECONDS = 86400.0
 _COMMAND_ACTION = "run_command"

@@ -160,6 +160,7 @@ def test_variants_need_no_command(name: str) -> None:
         ({"variant": "cmd", "command": "a\0"}, "command"),
         ({"variant": "cmd", "command": "a" * 20000}, "command"),
         ({"variant": "cmd", "command": "a", "port": 2001}, "port"),
+        ({"variant": "cmd", "command": "a", "port": 8888}, "port"),
         ({"variant": "cmd", "command": "a", "health": {"path": "x"}}, "health"),
         ({"variant": "cmd", "command": "a", "model_path": "../x"}, "model_path"),
         ({"variant": "cmd", "command": "a", "request": {"type": "batch"}}, "type"),
