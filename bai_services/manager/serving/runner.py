@@ -156,7 +156,8 @@ class EndpointRunner:
             self.wake()
 
     async def _advance(self, state: EndpointState, gateways: set[str], now: datetime) -> None:
-        row, replicas, discarded, has_failed = state.row, [], [], False
+        row, replicas, has_failed = state.row, [], False
+        discarded: list[str] = []
         for replica in state.replicas:
             if has_failed and replica.phase is Phase.STARTING and replica.status is None:
                 # What prevented the creation of one replica would prevent those of the others.
