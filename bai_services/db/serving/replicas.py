@@ -44,6 +44,8 @@ class ReplicaRow:
     status: Status | None
     started_at: datetime | None
     status_info: str
+    # It is being preempted, and waits again when it has ended.
+    is_requeued_at_end: bool
 
     def is_drained(self, gateways: set[str]) -> bool:
         """Return whether it has no requests in any of the gateways."""
@@ -88,6 +90,7 @@ class ReplicaStore:
                 sessions.c.status,
                 sessions.c.started_at,
                 sessions.c.status_info,
+                sessions.c.is_requeued_at_end,
             )
             .outerjoin_from(endpoint_replicas, sessions, endpoint_replicas.c.id == sessions.c.id)
             .where(_NOT_ENDED)
@@ -361,8 +364,16 @@ class ReplicaStore:
             )
 
 
-def _replica(*, phase: str, status: str | None, status_info: str | None, **rest: Any) -> ReplicaRow:
+def _replica(
+    *,
+    phase: str,
+    status: str | None,
+    status_info: str | None,
+    is_requeued_at_end: bool | None,
+    **rest: Any,
+) -> ReplicaRow:
     return ReplicaRow(
+        is_requeued_at_end=bool(is_requeued_at_end),
         phase=Phase(phase),
         status=None if status is None else Status(status),
         status_info=status_info or "",

@@ -226,7 +226,8 @@ class EndpointRunner:
             return await self._observe_removed(state.row, replica, gateways, now)
         if replica.status is None:
             return await self._create(state, replica, now)
-        if replica.status in (*ENDED, Status.TERMINATING, Status.SUSPENDED):
+        is_preempted = replica.status is Status.TERMINATING and replica.is_requeued_at_end
+        if replica.status in (*ENDED, Status.TERMINATING, Status.SUSPENDED) and not is_preempted:
             text = TextTemplate.REPLICA_ENDED.text(message=replica.status_info[:_MAX_MESSAGE])
             if _is_stopped(state.row):
                 # It would have been stopped anyway.
@@ -235,7 +236,7 @@ class EndpointRunner:
             return await self._fail(state.row, replica, text, now)
         if replica.phase is Phase.READY:
             if replica.status is not Status.RUNNING:
-                # A preempted session starts again.
+                # A preempted session starts again; this is no failure of its revision.
                 await self._store.unhealthy([replica.id], now)
                 self._changed()
                 return Phase.STARTING

@@ -383,6 +383,23 @@ async def test_crashed_replica_is_replaced_after_a_pause(api: Api) -> None:
     assert (await user.get("/endpoints/llm"))["problem"] == ""
 
 
+async def test_preempted_replica_waits_and_is_no_failure(api: Api) -> None:
+    user, manager = await api.client("user"), api.world.manager
+    await make(api, user)
+    async with server() as (url, _):
+        (only,) = await ready(api, user, url)
+        await manager.lifecycle.apply(only, Event.PREEMPTED, "preempted", is_requeued_at_end=True)
+        await step(api, 2)
+        assert (await routes(api))["endpoints"][0]["replicas"] == []
+        await manager.lifecycle.apply(only, Event.REQUEUED)
+        await step(api, 2)
+        assert [each["phase"] for each in await replicas(user)] == ["starting"]
+        assert (await user.get("/endpoints/llm"))["problem"] == ""
+        await run(api, only, url)
+        await step(api, 2)
+    assert [each["id"] for each in await replicas(user, "ready")] == [only]
+
+
 async def test_scaling_pause_and_deletion(api: Api) -> None:
     user = await api.client("user")
     await make(api, user, replicas=2)

@@ -28,6 +28,7 @@ def replica(name: str, url: str) -> ReplicaRow:
         status=Status.RUNNING,
         started_at=NOW,
         status_info="",
+        is_requeued_at_end=False,
     )
 
 
