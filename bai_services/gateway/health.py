@@ -74,7 +74,7 @@ class HealthChecks:
         del self._running[replica]
 
     async def _check(self, endpoint: Endpoint, replica: Replica) -> None:
-        if await self._is_healthy(replica, endpoint.route.health_path):
+        if await self._is_healthy(replica, endpoint):
             replica.failures = 0
             if not replica.is_ready:
                 replica.is_ready = True
@@ -85,11 +85,13 @@ class HealthChecks:
             replica.is_ready = False
             self._on_failed()
 
-    async def _is_healthy(self, replica: Replica, path: str) -> bool:
+    async def _is_healthy(self, replica: Replica, endpoint: Endpoint) -> bool:
         assert self._session is not None
         headers = {}
         if replica.route.secret:
             headers["Authorization"] = f"token {replica.route.secret}"
+        path = replica.route.health_path or endpoint.route.health_path
+        expected = replica.route.health_status
         url = f"{replica.route.url.rstrip('/')}/{path.lstrip('/')}"
         with suppress(ClientError, TimeoutError, OSError, ValueError):
             async with self._session.get(
@@ -98,5 +100,5 @@ class HealthChecks:
                 timeout=ClientTimeout(TIMEOUT_SECONDS),
                 allow_redirects=False,
             ) as response:
-                return response.status < 400
+                return response.status == expected if expected else response.status < 400
         return False

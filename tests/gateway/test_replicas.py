@@ -116,6 +116,16 @@ async def test_unhealthy_replica_gets_no_requests(bed: Bed, upstream: Upstream) 
     assert await waiting == (200, "r2")
 
 
+async def test_replica_is_checked_as_its_revision_demands(bed: Bed) -> None:
+    old, new = await bed.upstream("r1"), await bed.upstream("r2")
+    new.is_healthy = False  # it has no /health
+    route = new.route(health_path="/ready", health_status=200)
+    await bed.manager.set(endpoint_route(old.route(), route))
+    await bed.gateway()
+    await bed.ready(2)
+    assert {await get(bed, "/echo") for _ in range(6)} == {(200, "r1"), (200, "r2")}
+
+
 async def test_drain_loses_no_request(bed: Bed) -> None:
     first, second = await bed.upstream("r1"), await bed.upstream("r2")
     await bed.manager.set(endpoint_route(first.route()))

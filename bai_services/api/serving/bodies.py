@@ -13,7 +13,9 @@ from ..sessions.bodies import MAX_MOUNTS, MAX_VARIABLES
 
 MAX_COMMAND = 16 * 1024
 MAX_DEFINITION = 64 * 1024
-MAX_NETWORKS = 100
+MAX_NETWORKS = 16
+# Each waiting request is a connection of the gateway, which all endpoints share.
+MAX_QUEUE = 10_000
 MAX_REPORTED = 10_000
 
 Replicas = Annotated[int, Field(ge=0, le=MAX_REPLICAS)]
@@ -96,7 +98,7 @@ class EndpointLimits(Body):
 
     replicas: Replicas | None = None
     is_public: bool | None = None
-    max_queue: Count | None = None
+    max_queue: int | None = Field(default=None, ge=0, le=MAX_QUEUE)
     queue_seconds: int | None = Field(default=None, ge=0, le=3600)
     max_concurrent_per_replica: Limit | None = None
     request_seconds: int | None = Field(default=None, ge=1, le=86400)

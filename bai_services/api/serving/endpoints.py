@@ -157,6 +157,7 @@ class EndpointsHandler(APIHandler):
         body=bodies.NewEndpoint,
         returns=Endpoint,
         status=HTTPStatus.CREATED,
+        is_expensive=True,
     )
     async def post(self, body: bodies.NewEndpoint) -> records.Endpoint:
         return await self.manager.serving.endpoints.create(self.caller, _given(body))
@@ -194,6 +195,7 @@ class RevisionsHandler(APIHandler):
         body=bodies.NewRevision,
         returns=Endpoint,
         status=HTTPStatus.CREATED,
+        is_expensive=True,
     )
     async def post(self, key: str, body: bodies.NewRevision) -> records.Endpoint:
         return await self.manager.serving.endpoints.deploy(self.caller, key, _given(body))

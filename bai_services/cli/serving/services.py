@@ -131,7 +131,7 @@ def _limit_options(command: _Command) -> _Command:
         click.option(
             "--public/--private", "is_public", default=None, help="Call it without token."
         ),
-        click.option("--max-queue", type=click.IntRange(0), help="Requests that may wait."),
+        click.option("--max-queue", type=click.IntRange(0, 10_000), help="Requests that may wait."),
         click.option("--queue-seconds", type=click.IntRange(0, 3600), help="How long they wait."),
         click.option(
             "--max-concurrent",

@@ -15,6 +15,8 @@ ENDED_REPLICAS_KEPT_FOR = timedelta(days=7)
 ENDED_REPLICAS_KEPT = 50
 EXPIRED_TOKENS_KEPT_FOR = timedelta(days=30)
 MAX_TOKENS = 100
+# Gateways receive all tokens with their networks.
+MAX_TOKENS_PER_USER = 500
 MAX_ENDPOINTS_PER_USER = 100
 # A gateway that has not reported for this time counts as stopped.
 GATEWAY_TIMEOUT = timedelta(seconds=30)

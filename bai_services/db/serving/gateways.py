@@ -14,6 +14,7 @@ from bai_services.core.serving.rollout import Phase
 
 from ..database import Database
 from ..records import records
+from ..tables.accounts import user_policies, users
 from ..tables.serving import (
     endpoint_replicas,
     endpoint_revisions,
@@ -51,6 +52,10 @@ class TokenCounts:
     output_tokens: int
 
 
+# Without the other settings, which can be large.
+_HEALTH_PATH = endpoint_revisions.c.settings["health", "path"].as_string()
+
+
 class GatewayStore:
     """Each public method is one transaction."""
 
@@ -61,27 +66,53 @@ class GatewayStore:
         async with self._db.read() as tx:
             return await read_routes_version(tx)
 
-    async def routes(self) -> RoutingRows:
+    async def routes(self, now: datetime) -> RoutingRows:
+        """Return the endpoints of active owners; ``is_public`` is false if the owner's policy does
+        not permit it any more.
+        """
+        is_public = endpoints.c.is_public & user_policies.c.allows_public_endpoints
         rows = (
-            sa.select(endpoints, endpoint_revisions.c.settings)
+            sa.select(
+                *(column for column in endpoints.columns if column.name != "is_public"),
+                is_public.label("is_public"),
+                _HEALTH_PATH.label("health_path"),
+            )
             .join_from(
                 endpoints,
                 endpoint_revisions,
                 endpoint_revisions.c.id
                 == sa.func.coalesce(endpoints.c.active_revision_id, endpoints.c.target_revision_id),
             )
-            .where(~endpoints.c.is_deleting)
+            .join(users, endpoints.c.owner_id == users.c.id)
+            .join(user_policies, users.c.resource_policy == user_policies.c.name)
+            .where(~endpoints.c.is_deleting, users.c.status == "active")
             .order_by(endpoints.c.name)
         )
         replicas = (
-            sa.select(endpoint_replicas)
+            sa.select(
+                endpoint_replicas,
+                _HEALTH_PATH.label("health_path"),
+                endpoint_revisions.c.settings["health", "expected_status"]
+                .as_integer()
+                .label("health_status"),
+            )
+            .outerjoin_from(
+                endpoint_replicas,
+                endpoint_revisions,
+                endpoint_replicas.c.revision_id == endpoint_revisions.c.id,
+            )
             .where(
                 endpoint_replicas.c.phase.in_([Phase.READY, Phase.DRAINING]),
                 endpoint_replicas.c.url != "",
             )
             .order_by(endpoint_replicas.c.created_at, endpoint_replicas.c.id)
         )
-        tokens = sa.select(endpoint_tokens).order_by(endpoint_tokens.c.id)
+        expires_at = endpoint_tokens.c.expires_at
+        tokens = (
+            sa.select(endpoint_tokens)
+            .where(expires_at.is_(None) | (expires_at > now))
+            .order_by(endpoint_tokens.c.id)
+        )
         async with self._db.read() as tx:
             # Read the version first: a change in between is then read again.
             version = await read_routes_version(tx)

@@ -318,7 +318,7 @@ class Endpoints:
         values = fields_of(row)
         for name in ("owner_role", "is_deleting", "active_revision_id", "target_revision_id"):
             del values[name]
-        for name in ("failures", "failed_at", "target_outcome"):
+        for name in ("failures", "failed_at", "target_outcome", "is_owner_active"):
             del values[name]
         problem = values.pop("problem")
         return Endpoint(
@@ -348,9 +348,12 @@ def target(row: EndpointRow) -> Target:
 
 
 def _visible(caller: Caller) -> Visibility:
-    """Return which endpoints the caller may read: none of owners with a higher role."""
+    """Return which endpoints the caller may read: the own ones, and none of owners with a higher
+    role.
+    """
     visible = authorizer.visibility(caller, "endpoint.read")
-    return replace(visible, hidden_roles=roles_above(caller.role, "endpoint.read"))
+    hidden = roles_above(caller.role, "endpoint.read")
+    return replace(visible, owner_id=caller.user_id, hidden_roles=hidden)
 
 
 def _require_live(row: EndpointRow) -> None:
