@@ -9,7 +9,7 @@ from typing import Protocol
 
 from bai_services.core.serving.token_usage import UsageReader
 
-from .heads import Headers, Refusal, request_head, response_head
+from .heads import Headers, Refusal, named_by_connection, request_head, response_head
 from .limits import (
     CONNECT_SECONDS,
     MAX_ATTEMPTS,
@@ -56,7 +56,10 @@ class Request:
         self.is_chunked = b"transfer-encoding" in self._by_name
         upgrade = self._by_name.get(b"upgrade")
         self.is_websocket = (
-            upgrade is not None and method == b"GET" and upgrade.strip().lower() == b"websocket"
+            upgrade is not None
+            and method == b"GET"
+            and upgrade.strip().lower() == b"websocket"
+            and b"upgrade" in named_by_connection(headers)
         )
 
     def header(self, name: bytes) -> bytes:
@@ -167,6 +170,13 @@ class Exchange:
             raise Refusal(
                 HTTPStatus.NOT_IMPLEMENTED, "invalid-request", "the only transfer coding is chunked"
             )
+        if request.is_websocket and (request.content_length or request.is_chunked):
+            # The replica would read it as another request.
+            raise Refusal(
+                HTTPStatus.BAD_REQUEST,
+                "invalid-request",
+                "a request for a websocket cannot have a body",
+            )
         name, self.target = split_path(request.path, self._gateway.prefix)
         endpoint = self._gateway.routes.endpoint(name)
         token = endpoint.authorize(request.header(b"authorization"), self._client.address)
@@ -243,7 +253,13 @@ class Exchange:
                 self.refuse(refusal)
 
     def request_raw(self, data: bytes) -> None:
-        """Pass bytes of a websocket on; until the replica has accepted it, they are kept."""
+        """Pass bytes of a websocket on; until the replica has accepted it, they are kept.
+
+        Bytes after a request for another protocol are dropped: it is passed on without that
+        protocol, and the replica would read them as another request.
+        """
+        if not self._request.is_websocket:
+            return
         if self._is_tunnel and self._connection is not None:
             self.deadline = time.monotonic() + WEBSOCKET_IDLE_SECONDS
             self._connection.write(data)
@@ -495,6 +511,7 @@ class Exchange:
         if connection is not None:
             if (
                 is_reusable
+                and not self._request.is_websocket
                 and replica is not None
                 and not (replica.is_gone or replica.route.is_draining)
             ):

@@ -200,3 +200,36 @@ async def test_replica_that_does_not_answer_in_time(bed: Bed, upstream: Upstream
     async with await waiting as response:
         assert response.status == 504
     await wait_until_async(lambda: upstream.cancelled == 1, 5, "end at the replica")
+
+
+SMUGGLED = f"GET /smuggled HTTP/1.1\r\n{HEAD}\r\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        ("Connection: Upgrade\r\nUpgrade: other\r\n", b"200"),
+        ("Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: {}\r\n", b"400"),
+        ("Upgrade: websocket\r\nContent-Length: {}\r\n", b"200"),
+    ],
+)
+async def test_replica_never_gets_a_request_inside_of_another(
+    bed: Bed, upstream: Upstream, more: str, status: bytes
+) -> None:
+    """The response to such a request would go to the next client of the connection."""
+    replica = bed.gateways[0].routes.by_name[b"chat"].replicas["r1"]
+    for is_connected in (False, True):
+        if is_connected:
+            async with bed.http.get(bed.url("/first")) as response:
+                assert response.status == 200
+            await wait_until_async(lambda: replica.idle, 5, "an open connection")
+        else:
+            replica.close_idle()
+        reader, _ = await raw(
+            bed, request("/outer", more.format(len(SMUGGLED))) + SMUGGLED.encode()
+        )
+        assert (await reader.readline()).split()[1] == status
+        await reader.read()
+        async with bed.http.get(bed.url("/last")) as response:
+            assert (await response.json())["path"] == "/last"
+    assert "/smuggled" not in [each.path for each in upstream.requests]
