@@ -158,6 +158,25 @@ async def test_report_without_an_answer_is_sent_again_with_the_same_id(
     assert max(ids.values()) == 2
 
 
+async def test_usage_that_a_replica_invents_does_not_stop_the_reports(
+    bed: Bed, upstream: Upstream
+) -> None:
+    """Three times 10⁹ tokens are more than a report may contain."""
+    bed.manager.lost_answers = 1  # so that the next report has all three
+    await asyncio.gather(*(get(bed, "/huge_usage") for _ in range(3)))
+    await wait_until_async(lambda: bed.manager.total("requests") == 3, 5, "the reports")
+    assert not bed.manager.refused
+
+
+async def test_report_that_the_manager_refuses_is_not_sent_again(
+    bed: Bed, upstream: Upstream
+) -> None:
+    bed.gateways[0].measures.request("e" * 100, "v1", 0.1, is_error=False)
+    await wait_until_async(lambda: bed.manager.refused, 5, "the refusal")
+    await get(bed, "/echo")
+    await wait_until_async(lambda: bed.manager.total("requests") == 1, 5, "the next report")
+
+
 async def test_gateway_serves_without_the_manager(bed: Bed, upstream: Upstream) -> None:
     await bed.manager.stop()
     assert await get(bed, "/echo") == (200, "r1")
