@@ -280,6 +280,9 @@ class Exchange:
     def resume_response(self) -> None:
         if self._connection is not None:
             self._connection.resume_reading()
+            if self.endpoint is not None and not self._is_tunnel:
+                # The replica was not read, so it was not late.
+                self.deadline = time.monotonic() + self.endpoint.route.request_seconds
 
     def expire(self) -> None:
         """The replica has sent nothing for too long."""

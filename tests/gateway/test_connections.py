@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from contextlib import suppress
+from typing import Any
 
 import aiohttp
 import pytest
 
+from bai_services.core.serving.gateway_records import ReplicaRoute
 from bai_services.gateway import limits
 from tests.testbed.wait import wait_until_async
 
@@ -233,3 +236,129 @@ async def test_replica_never_gets_a_request_inside_of_another(
         async with bed.http.get(bed.url("/last")) as response:
             assert (await response.json())["path"] == "/last"
     assert "/smuggled" not in [each.path for each in upstream.requests]
+
+
+class RawReplica:
+    """Answers the first request of each connection with fixed bytes, again and again if asked to.
+
+    The health check succeeds.
+    """
+
+    def __init__(self, response: bytes, *, is_endless: bool = False) -> None:
+        self.response = response
+        self.is_endless = is_endless
+        self.answered = 0
+
+    async def start(self, bed: Bed) -> ReplicaRoute:
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        bed.stack.callback(server.close)
+        port = server.sockets[0].getsockname()[1]
+        return ReplicaRoute("r1", "v1", f"http://127.0.0.1:{port}", "", False)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, EOFError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"GET /health"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            else:
+                writer.write(self.response)
+                self.answered += 1
+                while self.is_endless:
+                    writer.write(b"x" * 65536)
+                    await writer.drain()
+                await reader.read()
+        writer.close()
+
+
+async def raw_replica(bed: Bed, replica: RawReplica, **changes: Any) -> None:
+    await bed.manager.set(endpoint_route(await replica.start(bed), **changes))
+    await bed.gateway()
+    await bed.ready()
+
+
+async def test_endless_trailer_of_a_replica_is_not_kept(bed: Bed) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-Endless: "
+    await raw_replica(bed, RawReplica(head, is_endless=True))
+    reader, _ = await raw(bed, request("/any"))
+    async with asyncio.timeout(5):
+        with suppress(ConnectionError):
+            await reader.read()
+
+
+@pytest.mark.parametrize("start", [b"0\r\nX-Endless: ", b"1;x="])
+async def test_endless_trailer_of_a_client_is_not_kept(
+    bed: Bed, upstream: Upstream, start: bytes
+) -> None:
+    _, writer = await raw(bed, request("/wait", "Transfer-Encoding: chunked\r\n") + start)
+    async with asyncio.timeout(5):
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b"x" * 65536)
+                await writer.drain()
+    await wait_until_async(lambda: not bed.gateways[0].connections, 5, "the end")
+
+
+async def test_bytes_after_a_response_are_not_the_next_response(bed: Bed) -> None:
+    """The second request waits for the first, and starts when that response ends."""
+    one = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n"
+    replica = RawReplica(one + b"1" + one + b"2")
+    await raw_replica(bed, replica, max_concurrent_per_replica=1)
+    texts = [bed.http.get(bed.url("/any")) for _ in range(2)]
+    responses = await asyncio.gather(*texts)
+    assert [await response.text() for response in responses] == ["1", "1"]
+    assert replica.answered == 2
+
+
+async def test_headers_that_concern_the_whole_host_are_not_passed_on(bed: Bed) -> None:
+    headers = {
+        "NEL": '{"report_to": "x", "max_age": 999999, "success_fraction": 1}',
+        "Report-To": '{"group": "x", "max_age": 999999, "endpoints": []}',
+        "Clear-Site-Data": '"*"',
+        "Service-Worker-Allowed": "/",
+        "X-Accel-Redirect": "/hub/home",
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    await raw_replica(
+        bed, RawReplica(f"HTTP/1.1 200 OK\r\n{lines}Content-Length: 0\r\n\r\n".encode())
+    )
+    async with bed.http.get(bed.url("/any")) as response:
+        assert response.status == 200
+        assert not headers.keys() & set(response.headers)
+
+
+async def test_slow_client_gets_the_end_of_a_response_before_its_connection_closes(
+    bed: Bed,
+) -> None:
+    body = b"x" * 200_000
+    await raw_replica(
+        bed, RawReplica(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    )
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", bed.gateways[0].port))
+    reader, writer = await asyncio.open_connection(sock=client, limit=4096)
+    bed.stack.callback(writer.close)
+    gateway = bed.gateways[0]
+    await wait_until_async(lambda: gateway.connections, 5, "the connection")
+    (connection,) = gateway.connections
+    transport = connection._transport  # noqa: SLF001
+    assert transport is not None
+    of_gateway = transport.get_extra_info("socket")
+    of_gateway.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    writer.write(request("/any", "Connection: close\r\n"))
+    # The gateway has everything, but the client has not.
+    await wait_until_async(lambda: connection.unread_bytes > 100_000, 5, "the response")
+    assert not gateway.routes.by_name[b"chat"].in_flight
+    gateway.sweep(time.monotonic() + limits.STALLED_SECONDS / 2)
+    assert (await reader.read()).endswith(body)
+
+
+async def test_slow_client_does_not_make_a_replica_late(bed: Bed, upstream: Upstream) -> None:
+    _, writer = await raw(bed, request("/endless"))
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    gateway = bed.gateways[0]
+    await wait_until_async(lambda: gateway.connections, 5, "the connection")
+    (connection,) = gateway.connections
+    await wait_until_async(lambda: connection.is_stalled, 5, "full buffers")
+    gateway.sweep(time.monotonic() + limits.STALLED_SECONDS / 2 + 10)
+    assert gateway.routes.by_name[b"chat"].in_flight
