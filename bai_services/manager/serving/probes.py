@@ -16,7 +16,9 @@ from bai_services.db.serving.replicas import ReplicaRow
 
 from .replica_launch import ReplicaSecrets
 
-MAX_CONCURRENT = 32
+# Checks may take up to 10 minutes, if a replica does not answer: many, so that such replicas do not
+# delay the others.
+MAX_CONCURRENT = 512
 
 
 class HealthProbes:
@@ -72,7 +74,7 @@ class HealthProbes:
         if self._session is None:
             # Created at the first check, because it is bound to the running event loop.
             self._session = ClientSession(
-                connector=TCPConnector(force_close=True),
+                connector=TCPConnector(limit=0, force_close=True),
                 cookie_jar=DummyCookieJar(),
                 trust_env=False,
             )
