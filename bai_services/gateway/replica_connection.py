@@ -67,12 +67,22 @@ class ReplicaConnection(asyncio.Protocol):
     def keep(self, idle: list[ReplicaConnection], now: float) -> None:
         """Keep the connection for another request."""
         self._sink = None
-        if not self.is_open or self._is_broken or len(idle) >= MAX_IDLE_CONNECTIONS:
+        if (
+            not self.is_open
+            or self._is_broken
+            or len(idle) >= MAX_IDLE_CONNECTIONS
+            or self._has_unsent_bytes()
+        ):
             self.close()
             return
         self.resume_reading()
         self._idle_since = now
         idle.append(self)
+
+    def _has_unsent_bytes(self) -> bool:
+        # The replica has answered without reading the whole body. The transport has asked for a
+        # pause already, and would not ask the next request, whose body would fill the memory.
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
     def is_reusable(self, now: float) -> bool:
         return self.is_open and not self._is_broken and now - self._idle_since < REUSE_SECONDS

@@ -13,6 +13,7 @@ import pytest
 
 from bai_services.core.serving.gateway_records import ReplicaRoute
 from bai_services.gateway import limits
+from bai_services.gateway.exchange import Exchange
 from tests.testbed.wait import wait_until_async
 
 from .conftest import TOKEN, Bed, Upstream, endpoint_route, token_route
@@ -362,3 +363,48 @@ async def test_slow_client_does_not_make_a_replica_late(bed: Bed, upstream: Upst
     await wait_until_async(lambda: connection.is_stalled, 5, "full buffers")
     gateway.sweep(time.monotonic() + limits.STALLED_SECONDS / 2 + 10)
     assert gateway.routes.by_name[b"chat"].in_flight
+
+
+async def test_connection_with_an_unread_body_is_not_used_again(bed: Bed) -> None:
+    """The next body on it would be kept in memory as a whole."""
+    listening = bed.stack.enter_context(socket.socket())
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    listening.bind(("127.0.0.1", 0))
+    answers = asyncio.Event()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, EOFError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            if not head.startswith(b"GET /health"):
+                writer.transport.pause_reading()  # type: ignore[attr-defined]
+                await answers.wait()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(accept, sock=listening, limit=4096)
+    bed.stack.callback(server.close)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    await bed.manager.set(endpoint_route(ReplicaRoute("r1", "v1", url, "", False)))
+    gateway = await bed.gateway()
+    await bed.ready()
+    length = 250_000
+    reader, writer = await raw(bed, request("/any", f"Content-Length: {length}\r\n"))
+    replica = gateway.routes.by_name[b"chat"].replicas["r1"]
+    (token,) = gateway.routes.by_name[b"chat"].tokens.values()
+    await wait_until_async(lambda: token.running, 5, "the request")
+    (exchange,) = token.running
+    assert isinstance(exchange, Exchange)
+    await wait_until_async(lambda: exchange._connection, 5, "the head")  # noqa: SLF001
+    connection = exchange._connection  # noqa: SLF001
+    assert connection is not None
+    transport = connection._transport  # noqa: SLF001
+    assert transport is not None
+    of_gateway = transport.get_extra_info("socket")
+    of_gateway.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    writer.write(b"x" * length)
+    await wait_until_async(lambda: exchange.is_body_complete, 5, "the whole body")
+    answers.set()
+    assert (await reader.readline()).split()[1] == b"200"
+    assert not replica.outstanding
+    assert not replica.idle
