@@ -365,10 +365,11 @@ class Exchange:
             self._body = []
             if request.is_chunked and self._is_body_complete:
                 pieces.append(b"0\r\n\r\n")
-        connection.write(b"".join(pieces))
         if self._held:
+            # Before the write, which may pause the reading again.
             self._held = 0
             self._client.resume_reading()
+        connection.write(b"".join(pieces))
 
     def _framed(self, piece: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(piece), piece) if self._request.is_chunked else piece
@@ -441,9 +442,10 @@ class Exchange:
         self._is_tunnel = True
         self.flush()
         held, self._body, self._held = self._body, [], 0
+        # Before the write, which may pause the reading again.
+        self._client.resume_reading()
         if self._connection is not None and held:
             self._connection.write(b"".join(held))
-        self._client.resume_reading()
 
     def response_lost(self, *, is_broken: bool) -> None:
         if self._is_over:

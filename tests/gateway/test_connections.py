@@ -13,7 +13,10 @@ import pytest
 
 from bai_services.core.serving.gateway_records import ReplicaRoute
 from bai_services.gateway import limits
-from bai_services.gateway.exchange import Exchange
+from bai_services.gateway.exchange import Exchange, Request
+from bai_services.gateway.replica_connection import ReplicaConnection
+from bai_services.gateway.routes import Endpoint, Routes
+from bai_services.gateway.server import GatewayServer
 from tests.testbed.wait import wait_until_async
 
 from .conftest import TOKEN, Bed, Upstream, endpoint_route, token_route
@@ -408,3 +411,47 @@ async def test_connection_with_an_unread_body_is_not_used_again(bed: Bed) -> Non
     assert (await reader.readline()).split()[1] == b"200"
     assert not replica.outstanding
     assert not replica.idle
+
+
+class PausedClient:
+    """A client's connection that only remembers whether it is read."""
+
+    address = "127.0.0.1"
+    is_paused = False
+
+    def write(self, data: bytes) -> None: ...
+    def finished(self, *, keeps_open: bool) -> None: ...
+    def abort(self) -> None: ...
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+
+class FullConnection(ReplicaConnection):
+    """A connection to a replica that reads nothing: its buffers are full after the first write."""
+
+    def write(self, data: bytes) -> None:
+        self.pause_writing()
+
+    def is_reusable(self, now: float) -> bool:
+        return True
+
+
+async def test_client_stays_paused_if_the_replica_does_not_read_the_kept_body() -> None:
+    """A transport asks for a pause only once, so the rest of the body would fill the memory."""
+    replica = ReplicaRoute("r1", "v1", "http://127.0.0.1:1", "", False)
+    endpoint = Endpoint(endpoint_route(replica))
+    endpoint.replicas["r1"].idle.append(FullConnection())
+    client = PausedClient()
+    headers = [(b"Content-Length", b"1000000")]
+    exchange = Exchange(GatewayServer(Routes()), client, Request(b"POST", b"/", headers, "1.1"))
+    exchange.endpoint = endpoint
+    exchange.request_body(b"x" * (limits.MAX_HELD_BYTES + 1))
+    assert client.is_paused
+    exchange.start(endpoint.replicas["r1"])
+    assert client.is_paused
+    exchange.resume_request()
+    assert not client.is_paused
