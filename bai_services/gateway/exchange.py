@@ -228,6 +228,9 @@ class Exchange:
             self.refuse(_too_large(endpoint.route.max_body_bytes))
             return
         if self._connection is not None:
+            if endpoint is not None and not self.is_response_begun:
+                # The replica is not late while the body arrives.
+                self.deadline = time.monotonic() + endpoint.route.request_seconds
             self._connection.write(self._framed(piece))
             return
         self._body.append(piece)

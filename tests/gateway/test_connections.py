@@ -455,3 +455,18 @@ async def test_client_stays_paused_if_the_replica_does_not_read_the_kept_body() 
     assert client.is_paused
     exchange.resume_request()
     assert not client.is_paused
+
+
+async def test_long_upload_does_not_make_a_replica_late(bed: Bed, upstream: Upstream) -> None:
+    reader, writer = await raw(bed, request("/wait", "Content-Length: 2\r\n") + b"x")
+    gateway = bed.gateways[0]
+    await wait_until_async(lambda: upstream.running, 5, "the request")
+    (token,) = gateway.routes.by_name[b"chat"].tokens.values()
+    (exchange,) = token.running
+    assert isinstance(exchange, Exchange)
+    exchange.deadline = 0  # the time is over
+    writer.write(b"x")
+    await wait_until_async(lambda: exchange.is_body_complete, 5, "the body")
+    gateway.sweep(time.monotonic())
+    upstream.release.set()
+    assert (await reader.readline()).split()[1] == b"200"
