@@ -19,7 +19,6 @@ READY_SECONDS = 5.0
 TIMEOUT_SECONDS = 4.0
 # Consecutive failures after which a replica gets no requests, and is reported as failed.
 MAX_FAILURES = 3
-MAX_CONCURRENT = 50
 
 
 class HealthChecks:
@@ -37,7 +36,9 @@ class HealthChecks:
         self._wake.set()
 
     async def run(self) -> None:
-        connector = TCPConnector(limit=MAX_CONCURRENT, force_close=True)
+        # No limit: each replica has at most one check. Otherwise replicas that do not answer could
+        # keep the checks of other endpoints waiting until they fail.
+        connector = TCPConnector(limit=0, force_close=True)
         async with ClientSession(connector=connector, cookie_jar=DummyCookieJar()) as session:
             self._session = session
             try:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
 
+import pytest
 from aiohttp import ClientError
 
+from bai_services.gateway.app import OTHER_FILES, raise_open_files
+from bai_services.gateway.limits import MAX_CLIENT_CONNECTIONS
 from tests.testbed.wait import wait_until_async
 
 from .conftest import SECRET, Bed, endpoint_route
@@ -29,7 +33,10 @@ async def started(bed: Bed, folder: Path) -> tuple[asyncio.subprocess.Process, i
         sys.executable, "-m", "bai_services.gateway", env=environ, stderr=asyncio.subprocess.PIPE
     )
     assert process.stderr is not None
-    line = (await process.stderr.readline()).decode()
+    line = ""
+    while "listens" not in line:
+        line = (await process.stderr.readline()).decode()
+        assert line
     return process, int(line.rsplit(":", 1)[1])
 
 
@@ -79,6 +86,26 @@ async def test_stopped_gateway_ends_its_requests(bed: Bed, tmp_path: Path) -> No
     async with await waiting as response:
         assert response.status == 200
     assert await process.wait() == 0
+    # The last report has the requests that ended after the signal.
+    assert bed.manager.total("requests") == len(upstream.requests)
+
+
+async def test_gateway_raises_its_limit_of_open_files(bed: Bed, tmp_path: Path) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    process, _ = await started(bed, tmp_path)
+    soft, _ = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    assert soft >= min(hard, 2 * MAX_CLIENT_CONNECTIONS)
+    process.terminate()
+    assert await process.wait() == 0
+
+
+def test_connections_are_limited_by_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    raised: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
+    assert raise_open_files(20_000) == (4096 - OTHER_FILES) // 2
+    assert raised == [(4096, 4096)]
+    assert raise_open_files(100) == 100
 
 
 async def test_missing_settings_are_named(tmp_path: Path) -> None:

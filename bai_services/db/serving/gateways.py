@@ -146,7 +146,8 @@ class GatewayStore:
                     ),
                     [
                         {"key": each.id, "more": each.requests, "failed": each.errors}
-                        for each in counts
+                        # Sorted, so that two gateways do not wait for each other's rows.
+                        for each in sorted(counts, key=lambda each: each.id)
                     ],
                 )
             if tokens:
@@ -166,7 +167,7 @@ class GatewayStore:
                             "read": each.input_tokens,
                             "written": each.output_tokens,
                         }
-                        for each in tokens
+                        for each in sorted(tokens, key=lambda each: each.id)
                     ],
                 )
             await _mark_drained(tx, gateway_id, drained)
