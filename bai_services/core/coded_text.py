@@ -349,6 +349,7 @@ class TextTemplate(Enum):
     SCALING_IDLE = "no load for {idle_seconds}"
     SCALING_UNKNOWN = "the load is unknown; nothing is changed"
     SCALING_MAXIMUM = "{parts}; the maximum is {count:replica}"
+    SCALING_REFUSED = "{parts}; a quota or a lack of resources permits only {count:replica} now"
     SCALING_MINIMUM = "{parts}; the minimum is {count:replica}"
 
 

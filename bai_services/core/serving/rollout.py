@@ -78,6 +78,7 @@ class Situation:
     the desired revision; without a rollout in progress it is ``active``. ``failures``: failed
     replicas of the target since the rollout began. ``is_stopped``: the endpoint is paused or being
     deleted, so it has no replicas. ``may_create``: false during the pause after failures.
+    ``replicas`` are in order of creation.
     """
 
     desired: int
@@ -212,8 +213,11 @@ def _ready(now: Situation, revision: str | None = None) -> list[ReplicaState]:
 
 
 def _surplus(live: Sequence[ReplicaState], wanted: int) -> list[ReplicaState]:
-    """Return the replicas beyond ``wanted``, first those that do not serve yet."""
-    ordered = sorted(live, key=lambda each: each.phase is Phase.READY)
+    """Return the replicas beyond ``wanted``: first those that do not serve yet, then the newest.
+
+    ``live`` are in order of creation.
+    """
+    ordered = sorted(reversed(live), key=lambda each: each.phase is Phase.READY)
     return ordered[: max(0, len(live) - wanted)]
 
 

@@ -15,7 +15,7 @@ from bai_services.core.durations import parse_duration
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.user_input import number_text, read_decimal, read_whole, shown
 
-from .autoscaling import LoadSample, ScalingRule, desired_replicas
+from .autoscaling import LoadSample, ScalingRule, check_rule, desired_replicas
 
 MAX_ARRIVALS = 1_000_000
 MAX_SPAN_SECONDS = 7 * 86400
@@ -84,12 +84,7 @@ def parse_scaling_rule(text: str) -> ScalingRule:
                 raise _invalid(name, value, "a positive number")
             values[field] = float(number)
     rule = ScalingRule(**values)
-    if rule.max_replicas < max(1, rule.min_replicas):
-        raise InvalidRequest("max must be at least 1, and at least min", field="rule")
-    if rule.utilization > 1:
-        raise InvalidRequest("utilization must not exceed 1", field="rule")
-    if rule.panic_seconds > rule.stable_seconds:
-        raise InvalidRequest("panic must not exceed stable", field="rule")
+    check_rule(rule, "rule")
     return rule
 
 

@@ -32,6 +32,8 @@ class EndpointRow:
     is_paused: bool
     is_deleting: bool
     replicas: int
+    scaling: Mapping[str, Any] | None
+    scaling_reason: Mapping[str, Any] | None
     active_revision_id: str | None
     target_revision_id: str
     is_promoted: bool
