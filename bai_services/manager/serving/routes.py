@@ -99,11 +99,18 @@ class GatewayRoutes:
                 for each in report["tokens"]
             ],
             report["drained"],
+            {
+                each["id"]: load
+                for each in report["endpoints"]
+                if (load := each["in_flight"] + each["queued"])
+            },
         )
         if is_new and report["failed"]:
             await self._replicas.unhealthy(report["failed"], now)
             self.changed()
-        if report["failed"] or report["drained"]:
+        # A request that waits may need the first replica.
+        is_waiting = any(each["queued"] for each in report["endpoints"])
+        if report["failed"] or report["drained"] or is_waiting:
             self._wake()
 
     async def _current(self) -> RoutingTable:

@@ -52,6 +52,7 @@ from ..sessions.sessions import Sessions
 from .probes import HealthProbes
 from .replica_launch import ReplicaSecrets
 from .requests import replica_name, replica_spec
+from .scaler import EndpointScaler, is_scaled
 
 TICK_SECONDS = 1.0
 # After a failure, the creation of replicas pauses: 5 s, then twice as long after each failure.
@@ -78,6 +79,7 @@ class EndpointRunner:
         sessions: Sessions,
         callers: Callers,
         secrets: ReplicaSecrets,
+        scaler: EndpointScaler,
         require_writable: Callable[[Role], None],
         *,
         lease: Lease,
@@ -91,6 +93,7 @@ class EndpointRunner:
         self._tokens = tokens
         self._sessions = sessions
         self._callers = callers
+        self._scaler = scaler
         self._clock = context.clock
         self._require_writable = require_writable
         self._lease = lease
@@ -121,9 +124,10 @@ class EndpointRunner:
             return
         now = self._clock()
         states = await self._store.states()
-        is_draining = any(each.phase is Phase.DRAINING for one in states for each in one.replicas)
-        since = now - GATEWAY_TIMEOUT
-        gateways = await self._store.live_gateways(since) if is_draining else set()
+        gateways: set[str] = set()
+        if any(_needs_gateways(state) for state in states):
+            gateways = await self._store.live_gateways(now - GATEWAY_TIMEOUT)
+        states = await self._scaler.scale(states, gateways, now)
         for state in states:
             if await self._lease.hold() is None:
                 return
@@ -305,6 +309,12 @@ class EndpointRunner:
             self._cleaned_at = monotonic
             await self._store.clean_up(now, now - ENDED_REPLICAS_KEPT_FOR, ENDED_REPLICAS_KEPT)
             await self._tokens.clean_up(now)
+            await self._scaler.clean_up()
+
+
+def _needs_gateways(state: EndpointState) -> bool:
+    is_draining = any(each.phase is Phase.DRAINING for each in state.replicas)
+    return is_draining or is_scaled(state.row)
 
 
 def _rules(state: EndpointState) -> RolloutRules:
