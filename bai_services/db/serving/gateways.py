@@ -120,7 +120,7 @@ class GatewayStore:
                     ),
                     [
                         {"key": each.id, "more": each.requests, "failed": each.errors}
-                        for each in counts
+                        for each in sorted(counts, key=lambda each: each.id)
                     ],
                 )
             if tokens:

@@ -63,6 +63,8 @@ class ScalingStore:
         found = (
             sa.select(endpoints.c.id, endpoints.c.version)
             .where(endpoints.c.id.in_(sorted(each.endpoint_id for each in changes)))
+            # The order in which reports lock endpoints, too.
+            .order_by(endpoints.c.id)
             .with_for_update()
         )
         async with self._db.write() as tx:
