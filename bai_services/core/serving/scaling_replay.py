@@ -64,10 +64,10 @@ def parse_scaling_rule(text: str) -> ScalingRule:
     values: dict[str, Any] = {}
     for part in text.split(","):
         name, _, value = part.strip().partition("=")
-        if name not in _RULE_FIELDS:
-            known = ", ".join(_RULE_FIELDS)
+        if name not in RULE_FIELDS:
+            known = ", ".join(RULE_FIELDS)
             raise InvalidRequest(f"{shown(name)!r} is not one of {known}", field="rule")
-        field = _RULE_FIELDS[name]
+        field = RULE_FIELDS[name]
         if field in ("min_replicas", "max_replicas"):
             whole = read_whole(value)
             if whole is None or whole > MAX_REPLICAS:
@@ -88,7 +88,8 @@ def parse_scaling_rule(text: str) -> ScalingRule:
     return rule
 
 
-_RULE_FIELDS = {
+# Names in the text of a rule, and fields of ``ScalingRule``.
+RULE_FIELDS = {
     "min": "min_replicas", "max": "max_replicas", "target": "target", "utilization": "utilization",
     "stable": "stable_seconds", "panic": "panic_seconds", "idle": "idle_seconds",
 }  # fmt: skip

@@ -437,9 +437,7 @@ def _revision_record(row: RevisionRow, is_owner: bool) -> Revision:
 
 
 def _scaling_record(*, reason: Mapping[str, Any], **columns: Any) -> Scaling:
-    return Scaling(
-        **columns, reason=str(CodedText.from_json(reason)), reason_coded=reason
-    )
+    return Scaling(**columns, reason=str(CodedText.from_json(reason)), reason_coded=reason)
 
 
 def _replica_record(*, reason: Mapping[str, Any] | None, **columns: Any) -> Replica:

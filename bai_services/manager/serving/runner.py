@@ -93,7 +93,7 @@ class EndpointRunner:
         self._tokens = tokens
         self._sessions = sessions
         self._callers = callers
-        self._scaler = scaler
+        self.scaler = scaler
         self._clock = context.clock
         self._require_writable = require_writable
         self._lease = lease
@@ -127,7 +127,7 @@ class EndpointRunner:
         gateways: set[str] = set()
         if any(_needs_gateways(state) for state in states):
             gateways = await self._store.live_gateways(now - GATEWAY_TIMEOUT)
-        states = await self._scaler.scale(states, gateways, now)
+        states = await self.scaler.scale(states, gateways, now)
         for state in states:
             if await self._lease.hold() is None:
                 return
@@ -309,7 +309,7 @@ class EndpointRunner:
             self._cleaned_at = monotonic
             await self._store.clean_up(now, now - ENDED_REPLICAS_KEPT_FOR, ENDED_REPLICAS_KEPT)
             await self._tokens.clean_up(now)
-            await self._scaler.clean_up()
+            await self.scaler.clean_up()
 
 
 def _needs_gateways(state: EndpointState) -> bool:

@@ -215,8 +215,8 @@ async def test_killed_manager_repeats_the_step(api: Api, monkeypatch: pytest.Mon
                 await step(api)
             except KeyboardInterrupt:
                 # The next step is that of another process.
-                runner: Any = api.world.manager.serving.runner
-                runner._scaler = EndpointScaler(ScalingStore(api.world.manager.database))
+                runner = api.world.manager.serving.runner
+                runner.scaler = EndpointScaler(ScalingStore(api.world.manager.database))
         assert len(await replicas(user, "starting", "ready")) == 3
         found = await changes(user)
     assert calls > 2
