@@ -38,7 +38,9 @@ class Rollout(Body):
     """How a revision replaces the former one. ``max_surge``, ``max_unavailable``: for rolling
     updates. ``canary_percent``: share of the requests before the promotion. ``is_automatic``: false
     makes blue-green and canary rollouts wait for a promotion. ``max_failures``: failed replicas
-    after which the former revision is restored.
+    after which the former revision is restored. ``max_error_percent``: the same for failed requests
+    (status 5xx or no response) of the new revision; ``min_requests``: for how many of its requests,
+    and when an automatic canary that is checked is promoted.
     """
 
     strategy: Literal["rolling", "blue-green", "canary"] = "rolling"
@@ -47,6 +49,8 @@ class Rollout(Body):
     canary_percent: int = Field(default=10, ge=1, le=99)
     is_automatic: bool = True
     max_failures: int = Field(default=3, ge=1, le=100)
+    max_error_percent: int | None = Field(default=None, ge=0, le=100)
+    min_requests: int = Field(default=100, ge=1, le=1_000_000)
 
 
 class ModelMount(Body):

@@ -70,7 +70,9 @@ class Endpoint(ResponseModel):
 
 
 class Revision(ResponseModel):
-    """``outcome``: completed, rolled-back or failed; null: the rollout has not ended."""
+    """``outcome``: completed, rolled-back or failed; null: the rollout has not ended.
+    ``requests``, ``errors``: during its last rollout, if a former revision existed.
+    """
 
     id: str
     created_at: datetime
@@ -79,6 +81,8 @@ class Revision(ResponseModel):
     outcome: str | None
     reason: str
     reason_coded: CodedText | None
+    requests: int
+    errors: int
     hidden_fields: list[str]
 
 

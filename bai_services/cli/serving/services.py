@@ -28,7 +28,7 @@ from ..command import (
 from .scaling import given_scaling, rule_text, scaling_options
 
 COLUMNS = ("name", "status", "ready", "revision", "is_public", "owner", "project", "problem")
-_REVISION_COLUMNS = ("number", "created_at", "variant", "outcome", "reason")
+_REVISION_COLUMNS = ("number", "created_at", "variant", "outcome", "errors", "reason")
 _REPLICA_COLUMNS = ("id", "revision", "phase", "session_status", "agent", "changed_at", "reason")
 _SCALING_COLUMNS = ("created_at", "former", "replicas", "reason")
 _TOKEN_COLUMNS = ("name", "expires_at", "networks", "requests", "output_tokens", "last_used_at")
@@ -39,7 +39,10 @@ _LIMITS = ("max_queue", "queue_seconds", "max_concurrent_per_replica", "request_
 _SETTINGS = ("variant", "command", "port", "model_folder", "model_path")
 _REQUEST = ("image", "preset", "resource_group", "shared_memory")
 _HEALTH = {"health_path": "path", "start_seconds": "start_seconds"}
-_ROLLOUT = ("strategy", "max_surge", "max_unavailable", "canary_percent", "is_automatic")
+_ROLLOUT = (
+    "strategy", "max_surge", "max_unavailable", "canary_percent", "is_automatic",
+    "max_error_percent", "min_requests",
+)  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -115,6 +118,16 @@ def _settings_options(command: _Command) -> _Command:
             "--canary-percent",
             type=click.IntRange(1, 99),
             help="Share of the requests of a canary.",
+        ),
+        click.option(
+            "--max-error-percent",
+            type=click.IntRange(0, 100),
+            help="Share of failed requests above which the former revision is restored.",
+        ),
+        click.option(
+            "--min-requests",
+            type=click.IntRange(1, 1_000_000),
+            help="Requests of the new revision that this share needs. Default: 100.",
         ),
         click.option(
             "--automatic/--manual",

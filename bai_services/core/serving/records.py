@@ -86,7 +86,7 @@ class Endpoint:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
     """``settings`` lacks the environment and the command, see ``hidden_fields``, if the caller may
-    not read them.
+    not read them. ``requests``, ``errors``: during its last rollout.
     """
 
     id: str
@@ -96,6 +96,8 @@ class Revision:
     outcome: str | None
     reason: str
     reason_coded: Mapping[str, Any] | None
+    requests: int
+    errors: int
     hidden_fields: Sequence[str]
 
 

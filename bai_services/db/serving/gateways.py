@@ -45,6 +45,13 @@ class EndpointCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class RevisionCounts:
+    id: str
+    requests: int
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
 class TokenCounts:
     id: str
     requests: int
@@ -102,6 +109,7 @@ class GatewayStore:
         tokens: Sequence[TokenCounts],
         drained: Sequence[str],
         loads: Mapping[str, int],
+        revisions: Sequence[RevisionCounts],
     ) -> bool:
         """Add the counts of a report; return False if this report was added before.
 
@@ -145,6 +153,7 @@ class GatewayStore:
                 )
             await _mark_drained(tx, gateway_id, drained)
             await _replace_loads(tx, gateway_id, loads)
+            await _count_rollouts(tx, revisions)
             return True
 
 
@@ -163,6 +172,33 @@ async def _is_new(tx: AsyncConnection, gateway_id: str, report_id: str, now: dat
         .values(last_report_id=report_id, reported_at=now)
     )
     return bool(found != report_id)
+
+
+async def _count_rollouts(tx: AsyncConnection, counts: Sequence[RevisionCounts]) -> None:
+    """Add the requests of revisions that replace a former one."""
+    if not counts:
+        return
+    rows = await tx.scalars(
+        sa.select(endpoints.c.target_revision_id).where(
+            endpoints.c.active_revision_id != endpoints.c.target_revision_id
+        )
+    )
+    targets = set(rows)
+    new = [
+        {"key": each.id, "more": each.requests, "failed": each.errors}
+        for each in sorted(counts, key=lambda each: each.id)
+        if each.id in targets
+    ]
+    if new:
+        await tx.execute(
+            sa.update(endpoint_revisions)
+            .where(endpoint_revisions.c.id == sa.bindparam("key"))
+            .values(
+                requests=endpoint_revisions.c.requests + sa.bindparam("more"),
+                errors=endpoint_revisions.c.errors + sa.bindparam("failed"),
+            ),
+            new,
+        )
 
 
 async def _replace_loads(tx: AsyncConnection, gateway_id: str, loads: Mapping[str, int]) -> None:

@@ -60,6 +60,9 @@ endpoint_revisions = sa.Table(
     # How its last rollout ended (see Outcome), NULL: not yet.
     sa.Column("outcome", sa.String(16)),
     sa.Column("reason", sa.JSON(none_as_null=True)),
+    # Requests since its last rollout began, and until it ended.
+    sa.Column("requests", sa.BigInteger, nullable=False, default=0, server_default="0"),
+    sa.Column("errors", sa.BigInteger, nullable=False, default=0, server_default="0"),
     sa.UniqueConstraint("endpoint_id", "number"),
 )
 

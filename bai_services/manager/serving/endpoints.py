@@ -432,6 +432,8 @@ def _revision_record(row: RevisionRow, is_owner: bool) -> Revision:
         outcome=row.outcome,
         reason="" if row.reason is None else str(CodedText.from_json(row.reason)),
         reason_coded=row.reason,
+        requests=row.requests,
+        errors=row.errors,
         hidden_fields=hidden,
     )
 

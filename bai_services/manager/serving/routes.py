@@ -19,6 +19,7 @@ from bai_services.core.serving.settings import RevisionSettings
 from bai_services.db.serving.gateways import (
     EndpointCounts,
     GatewayStore,
+    RevisionCounts,
     RoutingRows,
     TokenCounts,
 )
@@ -104,6 +105,12 @@ class GatewayRoutes:
                 for each in report["endpoints"]
                 if (load := each["in_flight"] + each["queued"])
             },
+            [
+                RevisionCounts(key, counts["requests"], counts["errors"])
+                for each in report["endpoints"]
+                for key, counts in each["revisions"].items()
+                if counts["requests"] or counts["errors"]
+            ],
         )
         if is_new and report["failed"]:
             await self._replicas.unhealthy(report["failed"], now)

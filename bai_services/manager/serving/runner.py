@@ -38,6 +38,7 @@ from bai_services.core.serving.rollout import (
 )
 from bai_services.core.serving.settings import RevisionSettings
 from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
+from bai_services.db.serving.endpoints import RevisionRow
 from bai_services.db.serving.replicas import EndpointState, NewReplica, ReplicaRow, ReplicaStore
 from bai_services.db.serving.rows import EndpointRow
 from bai_services.db.serving.tokens import TokenStore
@@ -156,6 +157,7 @@ class EndpointRunner:
             await self._store.delete_endpoint(row.id)
             self._changed()
             return
+        target = state.revisions.get(row.target_revision_id)
         steps = plan(
             Situation(
                 desired=row.replicas,
@@ -164,6 +166,8 @@ class EndpointRunner:
                 replicas=replicas,
                 rules=_rules(state),
                 failures=row.failures,
+                requests=target.requests if target is not None else 0,
+                errors=target.errors if target is not None else 0,
                 is_promoted=row.is_promoted,
                 is_stopped=row.is_paused or row.is_deleting or row.is_given_up,
                 may_create=_may_create(row, now),
@@ -172,7 +176,7 @@ class EndpointRunner:
         if steps.outcome is not None or dict(steps.weights) != row.weights:
             reason = None
             if steps.outcome in (Outcome.FAILED, Outcome.ROLLED_BACK):
-                reason = _given_up(row)
+                reason = _given_up(row, _rules(state), target)
             is_unchanged = await self._store.advance(
                 row, weights=steps.weights, outcome=steps.outcome, reason=reason
             )
@@ -349,7 +353,12 @@ def _may_create(row: EndpointRow, now: datetime) -> bool:
     return now - row.failed_at >= pause
 
 
-def _given_up(row: EndpointRow) -> dict[str, object]:
+def _given_up(
+    row: EndpointRow, rules: RolloutRules, target: RevisionRow | None
+) -> dict[str, object]:
+    if row.failures < rules.max_failures and target is not None:
+        counts = {"errors": target.errors, "requests": target.requests}
+        return TextTemplate.REVISION_ERRORS.text(**counts).as_json()
     message = "" if row.problem is None else str(CodedText.from_json(row.problem))
     return TextTemplate.REVISION_GIVEN_UP.text(failures=row.failures, message=message).as_json()
 

@@ -1,4 +1,4 @@
-"""Autoscaling of endpoints.
+"""Autoscaling of endpoints; requests of a revision during its rollout.
 
 Follows 0044; created 2026-11-26.
 """
@@ -16,6 +16,11 @@ def upgrade() -> None:
     with op.batch_alter_table("endpoints", schema=None) as batch_op:
         batch_op.add_column(sa.Column("scaling", sa.JSON()))
         batch_op.add_column(sa.Column("scaling_reason", sa.JSON()))
+    with op.batch_alter_table("endpoint_revisions", schema=None) as batch_op:
+        for name in ("requests", "errors"):
+            batch_op.add_column(
+                sa.Column(name, sa.BigInteger(), server_default="0", nullable=False)
+            )
     op.create_table(
         "endpoint_scalings",
         sa.Column("id", sa.String(64), nullable=False),
@@ -53,6 +58,9 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("gateway_loads")
     op.drop_table("endpoint_scalings")
+    with op.batch_alter_table("endpoint_revisions", schema=None) as batch_op:
+        batch_op.drop_column("errors")
+        batch_op.drop_column("requests")
     with op.batch_alter_table("endpoints", schema=None) as batch_op:
         batch_op.drop_column("scaling_reason")
         batch_op.drop_column("scaling")
