@@ -115,8 +115,8 @@ class GatewayRoutes:
         if is_new and report["failed"]:
             await self._replicas.unhealthy(report["failed"], now)
             self.changed()
-        # A request that waits may need the first replica.
-        is_waiting = any(each["queued"] for each in report["endpoints"])
+        # Only a request that may wait for the first replica does not wait for the next step.
+        is_waiting = any(each["queued"] and not each["in_flight"] for each in report["endpoints"])
         if report["failed"] or report["drained"] or is_waiting:
             self._wake()
 
