@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
-from bai_services.client import Client
+from bai_services.client import Client, Token
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest
 from bai_services.db.serving.scaling import ScalingStore
+from bai_services.gateway.app import run_gateway
+from bai_services.gateway.routes import Routes
+from bai_services.gateway.server import GatewayServer
 from bai_services.manager.serving.scaler import EndpointScaler
-from tests.testbed.manager import Api, MovableClock, known_world, manager_on, serving
+from bai_services.service_client import ServiceClient
+from tests.testbed.manager import (
+    GATEWAY_TOKEN,
+    Api,
+    MovableClock,
+    known_world,
+    manager_on,
+    serving,
+)
+from tests.testbed.wait import wait_until_async
 
-from .test_endpoints import make, ready, replicas, server, settle_stops, step
+from .test_endpoints import make, ready, replicas, run, server, settle_stops, step
 
 RULE = {
     "min_replicas": 0, "max_replicas": 3, "target": 1, "utilization": 1, "stable_seconds": 10,
@@ -107,6 +121,36 @@ async def test_from_zero_to_three_and_back(api: Api) -> None:
     assert numbers in ([0, 1, 3, 2, 1, 0], [0, 1, 2, 3, 2, 1, 0])
     await ScalingStore(api.world.manager.database).clean_up(kept=2)
     assert [each[1] for each in await changes(user)] == [1, 0]
+
+
+async def test_gateway_holds_the_first_request_until_a_replica_serves(api: Api) -> None:
+    user, runner = await api.client("user"), api.world.manager.serving.runner
+    await make(api, user, replicas=0)
+    await step(api)
+    await user.patch("/endpoints/llm", {"scaling": RULE})
+    token = (await user.post("/endpoints/llm/tokens", {"name": "app"}))["token"]
+    gateway, stop = GatewayServer(Routes()), asyncio.Event()
+    client = ServiceClient(api.url, Token(GATEWAY_TOKEN))
+    process = asyncio.create_task(run_gateway(gateway, client, "127.0.0.1", 0, stop))
+    runner.start()
+    async with server() as (url, _), aiohttp.ClientSession() as http:
+        await wait_until_async(lambda: gateway.routes.is_known, 10, "routes")
+        target = f"http://127.0.0.1:{gateway.port}/services/bai-serve/llm/"
+        headers = {"Authorization": f"Bearer {token}"}
+        response = asyncio.create_task(http.get(target, headers=headers))
+
+        async def session() -> Any:
+            return (await user.get("/sessions"))["items"]
+
+        await wait_until_async(session, 10, "the session of a replica")
+        await run(api, (await session())[0]["id"], url)
+        async with await response as found:
+            assert found.status == 200
+    stop.set()
+    await process
+    await gateway.stop()
+    await client.close()
+    await runner.stop()
 
 
 async def test_lost_gateway_counts_no_longer(api: Api) -> None:
