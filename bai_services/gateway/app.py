@@ -186,6 +186,7 @@ async def run_gateway(
     reports = Reports(client, gateway_id, routes, server.measures, health)
     # Replicas without requests are drained at once.
     server.on_drained = reports.wake
+    server.on_waiting = reports.request_waits
 
     def routes_changed() -> None:
         health.wake()

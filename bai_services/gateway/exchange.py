@@ -77,6 +77,8 @@ class Gateway(Protocol):
 
     def drained(self) -> None: ...
 
+    def waits_for_replica(self) -> None: ...
+
 
 class Exchange:
     """State of one request. The client connection calls `begin`, `request_*` and `client_lost`.
@@ -218,6 +220,8 @@ class Exchange:
             return
         self.queued_at = time.monotonic()
         endpoint.enqueue(self)
+        if not endpoint.replicas:
+            self._gateway.waits_for_replica()
 
     def request_body(self, piece: bytes) -> None:
         if self._is_over:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -79,10 +80,20 @@ class Reports:
         self._health = health
         self._unsent: dict[str, Any] | None = None
         self._wake = asyncio.Event()
+        self._waited_at = -BUSY_SECONDS
 
     def wake(self) -> None:
         """Send a report soon, because a replica was drained or has failed."""
         self._wake.set()
+
+    def request_waits(self) -> None:
+        """Send a report soon, unless this has happened within ``BUSY_SECONDS``: the manager may
+        start a replica.
+        """
+        now = time.monotonic()
+        if now - self._waited_at >= BUSY_SECONDS:
+            self._waited_at = now
+            self.wake()
 
     async def run(self) -> None:
         while True:

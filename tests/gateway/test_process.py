@@ -40,6 +40,18 @@ async def started(bed: Bed, folder: Path) -> tuple[asyncio.subprocess.Process, i
     return process, int(line.rsplit(":", 1)[1])
 
 
+async def wait_until_served(bed: Bed, port: int) -> None:
+    async def is_served() -> bool:
+        url = f"http://127.0.0.1:{port}/services/bai-serve/chat/echo"
+        try:
+            async with bed.http.get(url) as response:
+                return response.status == 200
+        except ClientError:
+            return False
+
+    await wait_until_async(is_served, 10, "a response")
+
+
 async def test_killed_gateway_serves_again_from_the_managers_routes(
     bed: Bed, tmp_path: Path
 ) -> None:
@@ -47,16 +59,7 @@ async def test_killed_gateway_serves_again_from_the_managers_routes(
     await bed.manager.set(endpoint_route(upstream.route()))
     for _ in range(2):
         process, port = await started(bed, tmp_path)
-
-        async def is_served(port: int = port) -> bool:
-            url = f"http://127.0.0.1:{port}/services/bai-serve/chat/echo"
-            try:
-                async with bed.http.get(url) as response:
-                    return response.status == 200
-            except ClientError:
-                return False
-
-        await wait_until_async(is_served, 10, "a response")
+        await wait_until_served(bed, port)
         process.kill()
         await process.wait()
 
@@ -66,12 +69,9 @@ async def test_stopped_gateway_ends_its_requests(bed: Bed, tmp_path: Path) -> No
     await bed.manager.set(endpoint_route(upstream.route()))
     process, port = await started(bed, tmp_path)
     url = f"http://127.0.0.1:{port}/services/bai-serve/chat"
+    await wait_until_served(bed, port)
     waiting = asyncio.create_task(bed.http.get(f"{url}/wait"))
-    await wait_until_async(lambda: upstream.running or waiting.done(), 10, "the request")
-    if waiting.done():
-        # It arrived before the routes.
-        waiting = asyncio.create_task(bed.http.get(f"{url}/wait"))
-        await wait_until_async(lambda: upstream.running, 10, "the request")
+    await wait_until_async(lambda: upstream.running, 10, "the request")
     process.send_signal(signal.SIGTERM)
 
     async def is_closed() -> bool:

@@ -7,6 +7,9 @@ import socket
 import time
 from collections import Counter
 
+import pytest
+
+from bai_services.gateway import manager_link
 from bai_services.gateway.health import TIMEOUT_SECONDS
 from tests.testbed.wait import wait_until_async
 
@@ -35,6 +38,28 @@ async def test_requests_wait_while_there_is_no_replica(bed: Bed) -> None:
     upstream = await bed.upstream()
     await bed.manager.set(endpoint_route(upstream.route(), max_queue=2))
     assert await asyncio.gather(*waiting) == [(200, "r1"), (200, "r1")]
+
+
+async def test_first_request_without_a_replica_is_reported_at_once(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager_link, "BUSY_SECONDS", 600.0)
+    await bed.manager.set(endpoint_route())
+    gateway = await bed.gateway()
+    await wait_until_async(
+        lambda: any(r["endpoints"] for r in bed.manager.reports), 5, "the first report"
+    )
+    waiting = [asyncio.create_task(get(bed, "/echo")) for _ in range(3)]
+    await wait_until_async(
+        lambda: any(e["queued"] for r in bed.manager.reports for e in r["endpoints"]),
+        5, "the report",
+    )  # fmt: skip
+    # The others wait for the next report.
+    endpoint = gateway.routes.by_name[b"chat"]
+    await wait_until_async(lambda: len(endpoint.queue) == 3, 5, "the queue")
+    assert len(bed.manager.reports) <= 3
+    gateway.sweep(time.monotonic() + 31)
+    assert await asyncio.gather(*waiting) == [(503, "unavailable")] * 3
 
 
 async def test_request_waits_no_longer_than_the_limit(bed: Bed) -> None:

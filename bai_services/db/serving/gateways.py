@@ -20,6 +20,7 @@ from ..tables.serving import (
     endpoint_revisions,
     endpoint_tokens,
     endpoints,
+    gateway_loads,
     gateways,
 )
 from .routes_version import read_routes_version
@@ -39,6 +40,13 @@ class RoutingRows:
 class EndpointCounts:
     """Requests since the last report of a gateway."""
 
+    id: str
+    requests: int
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionCounts:
     id: str
     requests: int
     errors: int
@@ -131,8 +139,13 @@ class GatewayStore:
         counts: Sequence[EndpointCounts],
         tokens: Sequence[TokenCounts],
         drained: Sequence[str],
+        loads: Mapping[str, int],
+        revisions: Sequence[RevisionCounts],
     ) -> bool:
-        """Add the counts of a report; return False if this report was added before."""
+        """Add the counts of a report; return False if this report was added before.
+
+        ``loads`` are the requests in flight and queued by endpoint, without those of 0.
+        """
         async with self._db.write() as tx:
             if not await _is_new(tx, gateway_id, report_id, now):
                 return False
@@ -171,6 +184,8 @@ class GatewayStore:
                     ],
                 )
             await _mark_drained(tx, gateway_id, drained)
+            await _replace_loads(tx, gateway_id, loads)
+            await _count_rollouts(tx, revisions)
             return True
 
 
@@ -189,6 +204,57 @@ async def _is_new(tx: AsyncConnection, gateway_id: str, report_id: str, now: dat
         .values(last_report_id=report_id, reported_at=now)
     )
     return bool(found != report_id)
+
+
+async def _count_rollouts(tx: AsyncConnection, counts: Sequence[RevisionCounts]) -> None:
+    """Add the requests of revisions that replace a former one."""
+    if not counts:
+        return
+    rows = await tx.scalars(
+        sa.select(endpoints.c.target_revision_id).where(
+            endpoints.c.active_revision_id != endpoints.c.target_revision_id
+        )
+    )
+    targets = set(rows)
+    new = [
+        {"key": each.id, "more": each.requests, "failed": each.errors}
+        for each in sorted(counts, key=lambda each: each.id)
+        if each.id in targets
+    ]
+    if new:
+        await tx.execute(
+            sa.update(endpoint_revisions)
+            .where(endpoint_revisions.c.id == sa.bindparam("key"))
+            .values(
+                requests=endpoint_revisions.c.requests + sa.bindparam("more"),
+                errors=endpoint_revisions.c.errors + sa.bindparam("failed"),
+            ),
+            new,
+        )
+
+
+async def _replace_loads(tx: AsyncConnection, gateway_id: str, loads: Mapping[str, int]) -> None:
+    """Store the loads of endpoints that have a scaling rule."""
+    stored = sa.select(gateway_loads.c.endpoint_id, gateway_loads.c.load).where(
+        gateway_loads.c.gateway_id == gateway_id
+    )
+    before = {row.endpoint_id: row.load for row in await tx.execute(stored)}
+    after: dict[str, int] = {}
+    if loads:
+        scaled = await tx.scalars(sa.select(endpoints.c.id).where(endpoints.c.scaling.is_not(None)))
+        after = {key: loads[key] for key in scaled if key in loads}
+    if after == before:
+        return
+    if before:
+        await tx.execute(sa.delete(gateway_loads).where(gateway_loads.c.gateway_id == gateway_id))
+    if after:
+        await tx.execute(
+            gateway_loads.insert(),
+            [
+                {"gateway_id": gateway_id, "endpoint_id": key, "load": load}
+                for key, load in after.items()
+            ],
+        )
 
 
 async def _mark_drained(tx: AsyncConnection, gateway_id: str, drained: Sequence[str]) -> None:

@@ -32,6 +32,8 @@ class EndpointRow:
     is_paused: bool
     is_deleting: bool
     replicas: int
+    scaling: Mapping[str, Any] | None
+    scaling_reason: Mapping[str, Any] | None
     active_revision_id: str | None
     target_revision_id: str
     is_promoted: bool
@@ -54,6 +56,9 @@ class EndpointRow:
     active_revision: int | None
     target_revision: int
     target_outcome: str | None
+    # Of the target revision since the beginning of its rollout.
+    target_requests: int
+    target_errors: int
     ready_replicas: int
     starting_replicas: int
 
@@ -97,6 +102,12 @@ ROWS = (
         ),
         _of_revision(endpoint_revisions.c.outcome, endpoints.c.target_revision_id).label(
             "target_outcome"
+        ),
+        _of_revision(endpoint_revisions.c.requests, endpoints.c.target_revision_id).label(
+            "target_requests"
+        ),
+        _of_revision(endpoint_revisions.c.errors, endpoints.c.target_revision_id).label(
+            "target_errors"
         ),
         _count_in(Phase.READY).label("ready_replicas"),
         _count_in(Phase.STARTING).label("starting_replicas"),

@@ -18,6 +18,7 @@ from bai_services.core.serving.rollout import Phase
 from bai_services.db.serving.gateways import (
     EndpointCounts,
     GatewayStore,
+    RevisionCounts,
     RoutingRows,
     TokenCounts,
 )
@@ -104,11 +105,24 @@ class GatewayRoutes:
                 for each in report["tokens"]
             ],
             report["drained"],
+            {
+                each["id"]: load
+                for each in report["endpoints"]
+                if (load := each["in_flight"] + each["queued"])
+            },
+            [
+                RevisionCounts(key, counts["requests"], counts["errors"])
+                for each in report["endpoints"]
+                for key, counts in each["revisions"].items()
+                if counts["requests"] or counts["errors"]
+            ],
         )
         if is_new and report["failed"]:
             await self._replicas.unhealthy(report["failed"], now)
             self.changed()
-        if report["failed"] or report["drained"]:
+        # Only a request that may wait for the first replica does not wait for the next step.
+        is_waiting = any(each["queued"] and not each["in_flight"] for each in report["endpoints"])
+        if report["failed"] or report["drained"] or is_waiting:
             self._wake()
 
     async def _current(self) -> RoutingTable:

@@ -53,6 +53,7 @@ from ..sessions.sessions import Sessions
 from .probes import HealthProbes
 from .replica_launch import ReplicaSecrets
 from .requests import replica_name, replica_spec
+from .scaler import EndpointScaler, is_scaled
 
 TICK_SECONDS = 1.0
 # After a failure, the creation of replicas pauses: 5 s, then twice as long after each failure.
@@ -83,6 +84,7 @@ class EndpointRunner:
         sessions: Sessions,
         callers: Callers,
         secrets: ReplicaSecrets,
+        scaler: EndpointScaler,
         require_writable: Callable[[Role], None],
         *,
         lease: Lease,
@@ -96,6 +98,7 @@ class EndpointRunner:
         self._tokens = tokens
         self._sessions = sessions
         self._callers = callers
+        self.scaler = scaler
         self._clock = context.clock
         self._require_writable = require_writable
         self._lease = lease
@@ -137,9 +140,10 @@ class EndpointRunner:
         states = await self._store.states()
         used = {id for state in states for id in _revisions(state.row)}
         self._settings = {id: each for id, each in self._settings.items() if id in used}
-        is_draining = any(each.phase is Phase.DRAINING for one in states for each in one.replicas)
-        since = now - GATEWAY_TIMEOUT
-        gateways = await self._store.live_gateways(since) if is_draining else set()
+        gateways: set[str] = set()
+        if any(_needs_gateways(state) for state in states):
+            gateways = await self._store.live_gateways(now - GATEWAY_TIMEOUT)
+        states = await self.scaler.scale(states, gateways, now)
         for state in states:
             if await self._lease.hold() is None:
                 return
@@ -176,14 +180,17 @@ class EndpointRunner:
             await self._store.delete_endpoint(row.id)
             self._changed()
             return
+        rules = await self._rules(row)
         steps = plan(
             Situation(
                 desired=row.replicas,
                 active=row.active_revision_id,
                 target=row.target_revision_id,
                 replicas=replicas,
-                rules=await self._rules(row),
+                rules=rules,
                 failures=row.failures,
+                requests=row.target_requests,
+                errors=row.target_errors,
                 is_promoted=row.is_promoted,
                 is_stopped=_is_stopped(row),
                 may_create=_may_create(row, now),
@@ -192,7 +199,7 @@ class EndpointRunner:
         if steps.outcome is not None or dict(steps.weights) != row.weights:
             reason = None
             if steps.outcome in (Outcome.FAILED, Outcome.ROLLED_BACK):
-                reason = _given_up(row)
+                reason = _given_up(row, rules)
             is_unchanged = await self._store.advance(
                 row, weights=steps.weights, outcome=steps.outcome, reason=reason
             )
@@ -367,6 +374,12 @@ class EndpointRunner:
             self._cleaned_at = monotonic
             await self._store.clean_up(now, now - ENDED_REPLICAS_KEPT_FOR, ENDED_REPLICAS_KEPT)
             await self._tokens.clean_up(now)
+            await self.scaler.clean_up()
+
+
+def _needs_gateways(state: EndpointState) -> bool:
+    is_draining = any(each.phase is Phase.DRAINING for each in state.replicas)
+    return is_draining or is_scaled(state.row)
 
 
 def _is_stopped(row: EndpointRow) -> bool:
@@ -403,7 +416,10 @@ def _may_create(row: EndpointRow, now: datetime) -> bool:
     return now - row.failed_at >= pause
 
 
-def _given_up(row: EndpointRow) -> dict[str, object]:
+def _given_up(row: EndpointRow, rules: RolloutRules) -> dict[str, object]:
+    if row.failures < rules.max_failures:
+        counts = {"errors": row.target_errors, "requests": row.target_requests}
+        return TextTemplate.REVISION_ERRORS.text(**counts).as_json()
     message = "" if row.problem is None else str(CodedText.from_json(row.problem))
     return TextTemplate.REVISION_GIVEN_UP.text(failures=row.failures, message=message).as_json()
 

@@ -464,6 +464,38 @@ async def test_blue_green_waits_for_its_promotion(api: Api) -> None:
     assert endpoint["weights"] == {revision_of[new]: 100}
 
 
+async def test_canary_with_many_errors_is_rolled_back(api: Api) -> None:
+    user = await api.client("user")
+    made = await make(api, user)
+    rollout = {"strategy": "canary", "max_error_percent": 10, "min_requests": 20}
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        await user.post("/endpoints/llm/revisions", {"settings": {"rollout": rollout}})
+        await ready(api, user, url)
+        newest = (await user.get("/endpoints/llm/revisions"))["items"][0]
+        former = (await routes(api))["endpoints"][0]["replicas"][0]["revision_id"]
+        for number, outcome in ((1, None), (1, None), (2, "rolled-back")):
+            counts = {
+                newest["id"]: {"requests": 4, "errors": 2},
+                former: {"requests": 9, "errors": 9},
+            }
+            report = {"id": made["id"], "revisions": counts}
+            await api.gateway.post(
+                "/gateway/reports",
+                {"gateway_id": "g", "report_id": str(number), "endpoints": [report]},
+            )
+            await step(api)
+            shown = (await user.get("/endpoints/llm/revisions"))["items"][0]
+            assert shown["outcome"] == outcome
+        assert (shown["requests"], shown["errors"]) == (8, 4)
+        assert shown["reason"] == "given up after 4 failed of 8 requests"
+        # A new try begins with new counts.
+        await user.post("/endpoints/llm/rollback", {"revision": 2})
+        shown = (await user.get("/endpoints/llm/revisions"))["items"][0]
+    assert (shown["outcome"], shown["requests"], shown["errors"]) == (None, 0, 0)
+    assert [each["id"] for each in await replicas(user, "ready")] == [old]
+
+
 async def test_old_revisions_are_deleted(api: Api) -> None:
     user = await api.client("user")
     await make(api, user)
