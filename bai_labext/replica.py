@@ -27,6 +27,9 @@ MAX_HEAD_BYTES = 64 * 1024
 HEAD_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 5.0
 CHUNK_BYTES = 64 * 1024
+# The Hub's proxy adds these headers, and gateways send none of them. Clients to whom the model's
+# server has shown the secret, for example in an echo of the request, cannot bypass the gateway.
+OF_PROXIES = frozenset({b"x-forwarded-host", b"x-forwarded-port"})
 _HEAD_END = b"\r\n\r\n"
 
 
@@ -108,11 +111,11 @@ class ForwardServer:
 
     def _is_authorized(self, head: bytes) -> bool:
         # Compare all values, also repeated ones, so that the time does not show which is right.
-        values = [
-            value.strip()
-            for name, _, value in (line.partition(b":") for line in head.split(b"\r\n")[1:])
-            if name.strip().lower() == b"authorization"
-        ]
+        lines = [line.partition(b":") for line in head.split(b"\r\n")[1:]]
+        fields = [(name.strip().lower(), value.strip()) for name, _, value in lines]
+        values = [value for name, value in fields if name == b"authorization"]
+        if any(name in OF_PROXIES for name, _ in fields):
+            return False
         return (
             bool(self._secret) and len(values) == 1 and hmac.compare_digest(values[0], self._secret)
         )

@@ -341,6 +341,7 @@ class TextTemplate(Enum):
     REPLICA_ENDED = "the session of the replica has ended: {message}"
     REPLICA_NOT_READY = "the replica did not pass its health check within {limit_seconds}"
     REVISION_GIVEN_UP = "given up after {failures:failed replica}; the last one: {message}"
+    REVISION_ERRORS = "given up after {errors} failed of {requests:request}"
     # Why an endpoint has its number of replicas; the part is the reason without the bound
     SCALING_LOAD = "mean load of {load}"
     SCALING_BURST = "burst with a load of {load}"
@@ -349,6 +350,7 @@ class TextTemplate(Enum):
     SCALING_IDLE = "no load for {idle_seconds}"
     SCALING_UNKNOWN = "the load is unknown; nothing is changed"
     SCALING_MAXIMUM = "{parts}; the maximum is {count:replica}"
+    SCALING_REFUSED = "{parts}; a quota or a lack of resources permits only {count:replica} now"
     SCALING_MINIMUM = "{parts}; the minimum is {count:replica}"
 
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import secrets
 import signal
 import sys
@@ -30,6 +31,11 @@ from .routes import Routes
 from .server import GatewayServer
 
 log = logging.getLogger("bai_services.gateway")
+
+# Time for the report that a stopping gateway sends.
+LAST_REPORT_SECONDS = 5.0
+# Open files for everything but the connections of clients and their replicas.
+OTHER_FILES = 500
 
 # Maps a trait to the environment variable that sets it.
 ENVIRONMENT: Mapping[str, str] = {
@@ -136,11 +142,11 @@ class GatewayApp(Application):
             prefix=self.path_prefix.rstrip("/").encode(),
             prefix_bytes=int(self.prefix_bytes),
             proxies=self._proxies(),
-            max_connections=int(self.max_connections),
+            max_connections=raise_open_files(int(self.max_connections)),
         )
         async with ServiceClient(self.manager_url, Token(self._read_secret())) as client:
-            await run_gateway(server, client, self.host, int(self.port), stop)
-            await server.stop(float(self.stop_grace_seconds))
+            grace_seconds = float(self.stop_grace_seconds)
+            await run_gateway(server, client, self.host, int(self.port), stop, grace_seconds)
 
     def _proxies(self) -> TrustedProxies:
         try:
@@ -166,15 +172,21 @@ class GatewayApp(Application):
 
 
 async def run_gateway(
-    server: GatewayServer, client: ServiceClient, host: str, port: int, stop: asyncio.Event
+    server: GatewayServer,
+    client: ServiceClient,
+    host: str,
+    port: int,
+    stop: asyncio.Event,
+    grace_seconds: float = 0,
 ) -> None:
-    """Serve until ``stop`` is set; then the server still has its connections."""
+    """Serve until ``stop`` is set; then let requests end for a while, and send their counters."""
     routes = server.routes
     gateway_id = secrets.token_hex(8)
     health = HealthChecks(routes, lambda: reports.wake())
     reports = Reports(client, gateway_id, routes, server.measures, health)
     # Replicas without requests are drained at once.
     server.on_drained = reports.wake
+    server.on_waiting = reports.request_waits
 
     def routes_changed() -> None:
         health.wake()
@@ -191,10 +203,33 @@ async def run_gateway(
         for task in done - {waiter}:
             # A bug: the process ends, and its supervisor starts it again.
             task.result()
+        await server.stop(grace_seconds)
     finally:
         for task in (waiter, *tasks):
             task.cancel()
         await asyncio.gather(waiter, *tasks, return_exceptions=True)
+    try:
+        async with asyncio.timeout(LAST_REPORT_SECONDS):
+            await reports.send()
+    except (BaiError, TimeoutError) as error:
+        log.warning("the last report is lost: %s", error)
+
+
+def raise_open_files(max_connections: int) -> int:
+    """Raise this process's limit of open files; return how many connections of clients it permits.
+
+    Each client needs two files. Without free ones, no replica could be reached.
+    """
+    wanted = 2 * max_connections + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return max_connections
+    permitted = max(1, (soft - OTHER_FILES) // 2)
+    log.warning("the limit of open files permits only %d connections of clients", permitted)
+    return permitted
 
 
 def from_environment(environ: Mapping[str, str]) -> Config:

@@ -20,6 +20,7 @@ from .limits import (
     MAX_HEAD_BYTES,
     MAX_HELD_BYTES,
     MAX_PIPELINED,
+    MAX_READ_BYTES,
     STALLED_SECONDS,
     WRITE_BUFFER_BYTES,
 )
@@ -47,6 +48,7 @@ class ClientConnection(asyncio.Protocol):
         self.address = ""
         self._server = server
         self._peer = ""
+        self._peer_address = ""
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpRequestParser(self)
         self._running: Exchange | None = None
@@ -63,6 +65,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_reading_paused = False
         self._body_since = 0.0
         self._body_bytes = 0
+        self._framing_bytes = 0
         self._deadline = float("inf")
         self._stalled_at = float("inf")
         self._unread_before = 0
@@ -78,7 +81,7 @@ class ClientConnection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         peer = transport.get_extra_info("peername")
         self._peer = peer[0] if peer else ""
-        self.address = self._server.client_address(self._peer, "")
+        self.address = self._peer_address = self._server.client_address(self._peer, "")
         self._server.connections.add(self)
         self._deadline = time.monotonic() + HEAD_SECONDS
 
@@ -103,6 +106,7 @@ class ClientConnection(asyncio.Protocol):
             self._body_bytes += len(data)
             seconds = BODY_SECONDS + self._body_bytes / BODY_BYTES_PER_SECOND
             self._deadline = self._body_since + seconds
+            self._framing_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -114,6 +118,8 @@ class ClientConnection(asyncio.Protocol):
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._reject_head()
+        elif self._receiving is not None and self._framing_bytes > MAX_READ_BYTES:
+            self._reject(HTTPStatus.BAD_REQUEST, "trailers and chunk extensions are too large")
 
     def _upgrade(self, rest: bytes) -> None:
         # The parser stops after a request to change the protocol. Only websockets are passed on;
@@ -148,14 +154,22 @@ class ClientConnection(asyncio.Protocol):
 
     def sweep(self, now: float) -> None:
         """Close the connection if a limit of time has passed."""
-        if now >= self._stalled_at and self.unread_bytes < self._unread_before:
+        if self._is_closing:
+            if now < self._deadline:
+                return
+            if not self.unread_bytes or self.unread_bytes >= self._unread_before:
+                self.abort()
+            else:
+                # A slow client, but it reads the end of the response.
+                self._unread_before, self._deadline = self.unread_bytes, now + STALLED_SECONDS
+        elif now >= self._stalled_at and self.unread_bytes < self._unread_before:
             # A slow client, but it reads.
             self._unread_before, self._stalled_at = self.unread_bytes, now + STALLED_SECONDS
-        elif now >= self._stalled_at or (self._is_closing and now >= self._deadline):
+        elif now >= self._stalled_at:
             self.abort()
         elif now >= self._deadline:
             self._expire()
-        elif self._running is not None and now >= self._running.deadline:
+        elif self._running is not None and not self.is_stalled and now >= self._running.deadline:
             self._running.expire()
 
     @property
@@ -233,7 +247,9 @@ class ClientConnection(asyncio.Protocol):
         if transport is None or self._is_closing:
             return
         self._is_closing = True
-        self._deadline = time.monotonic() + LINGER_SECONDS
+        self._unread_before = self.unread_bytes
+        seconds = STALLED_SECONDS if self._unread_before else LINGER_SECONDS
+        self._deadline = time.monotonic() + seconds
         if self._receiving is not None and transport.can_write_eof() and not transport.is_closing():
             self.resume_reading()
             transport.write_eof()
@@ -290,6 +306,7 @@ class ClientConnection(asyncio.Protocol):
         request.keeps_open = self._parser.should_keep_alive() and not request.header(b"upgrade")
         exchange = self._receiving = Exchange(self._server, self, request)
         self._body_since, self._body_bytes = time.monotonic(), 0
+        self._framing_bytes = 0
         self._deadline = self._body_since + BODY_SECONDS
         if self._running is not None:
             self._waiting.append(exchange)
@@ -300,6 +317,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _run(self, exchange: Exchange) -> None:
         self._running = exchange
+        # A proxy may send requests of several clients over one connection.
+        self.address = self._peer_address
         if forwarded := exchange.forwarded_for:
             self.address = self._server.client_address(self._peer, forwarded.decode("latin-1"))
         if exchange.path == HEALTH_PATH:
@@ -308,6 +327,7 @@ class ClientConnection(asyncio.Protocol):
         exchange.begin()
 
     def on_body(self, body: bytes) -> None:
+        self._framing_bytes = 0
         if self._receiving is not None:
             self._receiving.request_body(body)
 

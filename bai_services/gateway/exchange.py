@@ -9,7 +9,7 @@ from typing import Protocol
 
 from bai_services.core.serving.token_usage import UsageReader
 
-from .heads import Headers, Refusal, request_head, response_head
+from .heads import Headers, Refusal, named_by_connection, request_head, response_head
 from .limits import (
     CONNECT_SECONDS,
     MAX_ATTEMPTS,
@@ -56,7 +56,10 @@ class Request:
         self.is_chunked = b"transfer-encoding" in self._by_name
         upgrade = self._by_name.get(b"upgrade")
         self.is_websocket = (
-            upgrade is not None and method == b"GET" and upgrade.strip().lower() == b"websocket"
+            upgrade is not None
+            and method == b"GET"
+            and upgrade.strip().lower() == b"websocket"
+            and b"upgrade" in named_by_connection(headers)
         )
 
     def header(self, name: bytes) -> bytes:
@@ -73,6 +76,8 @@ class Gateway(Protocol):
     prefix_bytes: int
 
     def drained(self) -> None: ...
+
+    def waits_for_replica(self) -> None: ...
 
 
 class Exchange:
@@ -167,6 +172,13 @@ class Exchange:
             raise Refusal(
                 HTTPStatus.NOT_IMPLEMENTED, "invalid-request", "the only transfer coding is chunked"
             )
+        if request.is_websocket and (request.content_length or request.is_chunked):
+            # The replica would read it as another request.
+            raise Refusal(
+                HTTPStatus.BAD_REQUEST,
+                "invalid-request",
+                "a request for a websocket cannot have a body",
+            )
         name, self.target = split_path(request.path, self._gateway.prefix)
         endpoint = self._gateway.routes.endpoint(name)
         token = endpoint.authorize(request.header(b"authorization"), self._client.address)
@@ -208,6 +220,8 @@ class Exchange:
             return
         self.queued_at = time.monotonic()
         endpoint.enqueue(self)
+        if not endpoint.replicas:
+            self._gateway.waits_for_replica()
 
     def request_body(self, piece: bytes) -> None:
         if self._is_over:
@@ -218,6 +232,9 @@ class Exchange:
             self.refuse(_too_large(endpoint.route.max_body_bytes))
             return
         if self._connection is not None:
+            if endpoint is not None and not self.is_response_begun:
+                # The replica is not late while the body arrives.
+                self.deadline = time.monotonic() + endpoint.route.request_seconds
             self._connection.write(self._framed(piece))
             return
         self._body.append(piece)
@@ -243,7 +260,13 @@ class Exchange:
                 self.refuse(refusal)
 
     def request_raw(self, data: bytes) -> None:
-        """Pass bytes of a websocket on; until the replica has accepted it, they are kept."""
+        """Pass bytes of a websocket on; until the replica has accepted it, they are kept.
+
+        Bytes after a request for another protocol are dropped: it is passed on without that
+        protocol, and the replica would read them as another request.
+        """
+        if not self._request.is_websocket:
+            return
         if self._is_tunnel and self._connection is not None:
             self.deadline = time.monotonic() + WEBSOCKET_IDLE_SECONDS
             self._connection.write(data)
@@ -264,6 +287,9 @@ class Exchange:
     def resume_response(self) -> None:
         if self._connection is not None:
             self._connection.resume_reading()
+            if self.endpoint is not None and not self._is_tunnel:
+                # The replica was not read, so it was not late.
+                self.deadline = time.monotonic() + self.endpoint.route.request_seconds
 
     def expire(self) -> None:
         """The replica has sent nothing for too long."""
@@ -346,10 +372,11 @@ class Exchange:
             self._body = []
             if request.is_chunked and self._is_body_complete:
                 pieces.append(b"0\r\n\r\n")
-        connection.write(b"".join(pieces))
         if self._held:
+            # Before the write, which may pause the reading again.
             self._held = 0
             self._client.resume_reading()
+        connection.write(b"".join(pieces))
 
     def _framed(self, piece: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(piece), piece) if self._request.is_chunked else piece
@@ -422,9 +449,10 @@ class Exchange:
         self._is_tunnel = True
         self.flush()
         held, self._body, self._held = self._body, [], 0
+        # Before the write, which may pause the reading again.
+        self._client.resume_reading()
         if self._connection is not None and held:
             self._connection.write(b"".join(held))
-        self._client.resume_reading()
 
     def response_lost(self, *, is_broken: bool) -> None:
         if self._is_over:
@@ -495,6 +523,7 @@ class Exchange:
         if connection is not None:
             if (
                 is_reusable
+                and not self._request.is_websocket
                 and replica is not None
                 and not (replica.is_gone or replica.route.is_draining)
             ):

@@ -22,7 +22,18 @@ NOT_FOR_REPLICAS = HOP_BY_HOP | {
     b"x-forwarded-host", b"x-forwarded-port", b"x-real-ip",
 }  # fmt: skip
 # Cookies of a replica would be cookies of the Hub's host.
-NOT_FOR_CLIENTS = HOP_BY_HOP | {b"set-cookie", b"set-cookie2", b"content-length", b"authorization"}
+NOT_FOR_CLIENTS = HOP_BY_HOP | {
+    b"set-cookie", b"set-cookie2", b"content-length", b"authorization",
+    # Browsers apply these to the whole host: they send reports about the Hub's addresses to a
+    # server that the replica names, delete the Hub's cookies, let a script of the replica handle
+    # the Hub's pages, or use another server or only HTTPS.
+    b"nel", b"report-to", b"reporting-endpoints", b"clear-site-data", b"service-worker-allowed",
+    b"alt-svc", b"strict-transport-security", b"public-key-pins", b"expect-ct", b"accept-ch",
+    b"critical-ch", b"origin-agent-cluster", b"set-login",
+    # Reverse proxies in front of the Hub would send another response: an address or file of theirs.
+    b"x-accel-redirect", b"x-accel-buffering", b"x-accel-charset", b"x-accel-expires",
+    b"x-accel-limit-rate", b"x-sendfile", b"x-lighttpd-send-file", b"x-reproxy-url",
+}  # fmt: skip
 # Pages of a replica have the Hub's host. In this sandbox they cannot act for the user there.
 SAFETY = (
     b"Content-Security-Policy: sandbox allow-scripts allow-forms allow-popups allow-downloads\r\n"

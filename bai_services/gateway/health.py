@@ -19,7 +19,6 @@ READY_SECONDS = 5.0
 TIMEOUT_SECONDS = 4.0
 # Consecutive failures after which a replica gets no requests, and is reported as failed.
 MAX_FAILURES = 3
-MAX_CONCURRENT = 50
 
 
 class HealthChecks:
@@ -37,7 +36,9 @@ class HealthChecks:
         self._wake.set()
 
     async def run(self) -> None:
-        connector = TCPConnector(limit=MAX_CONCURRENT, force_close=True)
+        # No limit: each replica has at most one check. Otherwise replicas that do not answer could
+        # keep the checks of other endpoints waiting until they fail.
+        connector = TCPConnector(limit=0, force_close=True)
         async with ClientSession(connector=connector, cookie_jar=DummyCookieJar()) as session:
             self._session = session
             try:
@@ -74,7 +75,7 @@ class HealthChecks:
         del self._running[replica]
 
     async def _check(self, endpoint: Endpoint, replica: Replica) -> None:
-        if await self._is_healthy(replica, endpoint.route.health_path):
+        if await self._is_healthy(replica, endpoint):
             replica.failures = 0
             if not replica.is_ready:
                 replica.is_ready = True
@@ -85,11 +86,13 @@ class HealthChecks:
             replica.is_ready = False
             self._on_failed()
 
-    async def _is_healthy(self, replica: Replica, path: str) -> bool:
+    async def _is_healthy(self, replica: Replica, endpoint: Endpoint) -> bool:
         assert self._session is not None
         headers = {}
         if replica.route.secret:
             headers["Authorization"] = f"token {replica.route.secret}"
+        path = replica.route.health_path or endpoint.route.health_path
+        expected = replica.route.health_status
         url = f"{replica.route.url.rstrip('/')}/{path.lstrip('/')}"
         with suppress(ClientError, TimeoutError, OSError, ValueError):
             async with self._session.get(
@@ -98,5 +101,5 @@ class HealthChecks:
                 timeout=ClientTimeout(TIMEOUT_SECONDS),
                 allow_redirects=False,
             ) as response:
-                return response.status < 400
+                return response.status == expected if expected else response.status < 400
         return False

@@ -2,6 +2,9 @@
 
 # Bytes of a request's line and headers; also of the head of a response.
 MAX_HEAD_BYTES = 64 * 1024
+# Bytes of chunk extensions and trailers between two pieces of a body, or after it. More than what
+# arrives at once, so that what is kept of it is bounded, too.
+MAX_READ_BYTES = 512 * 1024
 # Requests that a client may send before the response to the first (HTTP pipelining).
 MAX_PIPELINED = 16
 # Bytes of a body that are kept while no replica is connected; then the client is not read.

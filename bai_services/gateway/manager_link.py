@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from contextlib import suppress
 from typing import Any
 
-from bai_services.core.errors import BaiError
+from bai_services.core.errors import BaiError, InvalidRequest, TooLarge
 from bai_services.core.serving.gateway_json import table_from_json
 from bai_services.service_client import ServiceClient
 
@@ -60,7 +61,8 @@ class Reports:
     """Sends load, counters, and drained and failed replicas.
 
     Counters of a report that was not answered are sent again with the same id; the manager counts
-    an id once.
+    an id once. A report that the manager refuses as invalid is dropped, because it would be refused
+    again.
     """
 
     def __init__(
@@ -78,10 +80,20 @@ class Reports:
         self._health = health
         self._unsent: dict[str, Any] | None = None
         self._wake = asyncio.Event()
+        self._waited_at = -BUSY_SECONDS
 
     def wake(self) -> None:
         """Send a report soon, because a replica was drained or has failed."""
         self._wake.set()
+
+    def request_waits(self) -> None:
+        """Send a report soon, unless this has happened within ``BUSY_SECONDS``: the manager may
+        start a replica.
+        """
+        now = time.monotonic()
+        if now - self._waited_at >= BUSY_SECONDS:
+            self._waited_at = now
+            self.wake()
 
     async def run(self) -> None:
         while True:
@@ -101,9 +113,15 @@ class Reports:
     async def send(self) -> None:
         """Send a report; one that was not answered first."""
         if self._unsent is not None:
-            await self._client.post("/gateway/reports", self._unsent)
+            await self._send_unsent()
         self._unsent = self.document(secrets.token_hex(16))
-        await self._client.post("/gateway/reports", self._unsent)
+        await self._send_unsent()
+
+    async def _send_unsent(self) -> None:
+        try:
+            await self._client.post("/gateway/reports", self._unsent)
+        except (InvalidRequest, TooLarge) as error:
+            log.error("the manager refuses a report: %s", error)
         self._unsent = None
 
     async def _woken(self, seconds: float) -> bool:

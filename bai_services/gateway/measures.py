@@ -11,6 +11,9 @@ LATENCY_BOUNDS = (
     5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 3_600_000,
 )  # fmt: skip
 
+# The manager accepts no larger number in a report.
+MAX_COUNT = 2**31 - 1
+
 
 @dataclass(slots=True)
 class Requests:
@@ -68,8 +71,10 @@ class Measures:
         if (use := self.tokens.get(token)) is None:
             use = self.tokens[token] = TokenUse()
         use.requests += 1
-        use.input_tokens += tokens[0]
-        use.output_tokens += tokens[1]
+        # The numbers come from replicas: without the bound, one replica could make every report of
+        # this gateway invalid.
+        use.input_tokens = min(MAX_COUNT, use.input_tokens + tokens[0])
+        use.output_tokens = min(MAX_COUNT, use.output_tokens + tokens[1])
 
     def take(self) -> Measures:
         taken = Measures(self.endpoints, self.revisions, self.tokens)

@@ -8,7 +8,13 @@ from typing import Protocol, cast
 import httptools
 
 from .heads import Headers
-from .limits import MAX_HEAD_BYTES, MAX_IDLE_CONNECTIONS, REUSE_SECONDS, WRITE_BUFFER_BYTES
+from .limits import (
+    MAX_HEAD_BYTES,
+    MAX_IDLE_CONNECTIONS,
+    MAX_READ_BYTES,
+    REUSE_SECONDS,
+    WRITE_BUFFER_BYTES,
+)
 
 
 class ResponseSink(Protocol):
@@ -40,6 +46,8 @@ class ReplicaConnection(asyncio.Protocol):
         self._is_in_head = True
         self._is_informational = False
         self._is_head_request = False
+        self._framing_bytes = 0
+        self._is_complete = False
         self._is_upgraded = False
         self._is_broken = False
         self._is_paused = False
@@ -59,12 +67,22 @@ class ReplicaConnection(asyncio.Protocol):
     def keep(self, idle: list[ReplicaConnection], now: float) -> None:
         """Keep the connection for another request."""
         self._sink = None
-        if not self.is_open or self._is_broken or len(idle) >= MAX_IDLE_CONNECTIONS:
+        if (
+            not self.is_open
+            or self._is_broken
+            or len(idle) >= MAX_IDLE_CONNECTIONS
+            or self._has_unsent_bytes()
+        ):
             self.close()
             return
         self.resume_reading()
         self._idle_since = now
         idle.append(self)
+
+    def _has_unsent_bytes(self) -> bool:
+        # The replica has answered without reading the whole body. The transport has asked for a
+        # pause already, and would not ask the next request, whose body would fill the memory.
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
     def is_reusable(self, now: float) -> bool:
         return self.is_open and not self._is_broken and now - self._idle_since < REUSE_SECONDS
@@ -107,6 +125,7 @@ class ReplicaConnection(asyncio.Protocol):
             sink.response_body(data)
             sink.flush()
             return
+        self._framing_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -116,9 +135,16 @@ class ReplicaConnection(asyncio.Protocol):
                 sink.response_body(rest)
         except httptools.HttpParserError:
             self._is_broken = True
-        if self._is_in_head and self._sink is sink:
+        if self._is_complete:
+            # Only now, when it is known whether other bytes follow: the next request may start at
+            # once, and would get them as its response.
+            self._finish()
+            return
+        if self._is_in_head and not self._is_upgraded:
             self._head_bytes += len(data)
             self._is_broken |= self._head_bytes > MAX_HEAD_BYTES
+        elif not self._is_upgraded:
+            self._is_broken |= self._framing_bytes > MAX_READ_BYTES
         sink.flush()
         if self._is_broken and self._sink is sink:
             self.close()
@@ -142,6 +168,8 @@ class ReplicaConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._headers, self._head_bytes, self._is_in_head = [], 0, True
+        # Bytes after the response.
+        self._is_broken |= self._is_complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers arrive after the head and are not passed on.
@@ -153,27 +181,29 @@ class ReplicaConnection(asyncio.Protocol):
         status = self._parser.get_status_code()
         # 100 and 103 precede the response; 101 is passed on.
         self._is_informational = status < 200 and status != 101
-        if self._sink is None or self._is_informational:
+        if self._sink is None or self._is_informational or self._is_complete:
             return
+        self._framing_bytes = 0
         self._sink.response_head(status, self._headers)
         if self._is_head_request and self._sink is not None:
             # The parser would wait for the body that Content-Length announces.
-            self._is_broken = True
-            self._finish()
+            self._is_broken = self._is_complete = True
 
     def on_body(self, body: bytes) -> None:
-        if self._sink is not None:
+        self._framing_bytes = 0
+        if self._sink is not None and not self._is_complete:
             self._sink.response_body(body)
 
     def on_message_complete(self) -> None:
         self._is_in_head = True
         if self._sink is None or self._is_informational or self._parser.get_status_code() == 101:
             return
+        self._is_complete = True
         if not self._parser.should_keep_alive():
             self._is_broken = True
-        self._finish()
 
     def _finish(self) -> None:
+        self._is_complete = False
         sink, self._sink = self._sink, None
         if sink is not None:
             sink.response_end()

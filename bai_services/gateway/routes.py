@@ -140,6 +140,9 @@ class Endpoint:
         self.tokens: dict[str, Token] = {}
         self.queue: deque[RunningRequest] = deque()
         self.in_flight = 0
+        # Replicas that are not in the table any more, but still have requests. One that returns
+        # (it failed health checks for a while) is drained only when these have ended, too.
+        self._leaving: dict[str, Replica] = {}
         self._turns = WeightedTurns()
         self._turn = 0
         self.update(route)
@@ -163,13 +166,16 @@ class Endpoint:
             token.end_all()
 
     def _update_replicas(self, route: EndpointRoute) -> None:
-        before, self.replicas = self.replicas, {}
+        before, self.replicas = {**self._leaving, **self.replicas}, {}
         for replica_route in route.replicas:
             replica = before.get(replica_route.id)
             if replica is None or replica.route.url != replica_route.url:
                 self.replicas[replica_route.id] = Replica(replica_route)
                 continue
             del before[replica_route.id]
+            if replica.is_gone:
+                replica.is_gone = replica.is_ready = False
+                replica.failures, replica.probed_at = 0, float("-inf")
             replica.update(replica_route)
             self.replicas[replica_route.id] = replica
             if replica_route.is_draining:
@@ -177,6 +183,7 @@ class Endpoint:
         for replica in before.values():
             replica.is_gone = True
             replica.close_idle()
+        self._leaving = {key: each for key, each in before.items() if each.outstanding}
 
     def authorize(self, authorization: bytes, client: str) -> Token | None:
         """Return the token of a request; None for a public endpoint without a token.

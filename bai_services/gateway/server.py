@@ -30,6 +30,7 @@ class GatewayServer:
     max_connections: int = MAX_CLIENT_CONNECTIONS
     connections: set[ClientConnection] = field(default_factory=set)
     on_drained: Callable[[], None] = lambda: None
+    on_waiting: Callable[[], None] = lambda: None
     _server: asyncio.Server | None = None
     _sweeper: asyncio.Task[None] | None = None
 
@@ -71,6 +72,10 @@ class GatewayServer:
 
     def drained(self) -> None:
         self.on_drained()
+
+    def waits_for_replica(self) -> None:
+        """Note that a request waits for an endpoint without any replica."""
+        self.on_waiting()
 
     def sweep(self, now: float) -> None:
         """Apply all limits of time."""

@@ -245,7 +245,8 @@ async def test_container_usage_and_log_are_reported(
 
     await wait_until_async(is_seen, 30, "the reported usage")
     (kernel,) = (await user.get(f"{path}/usage"))["kernels"]
-    assert {"mem_bytes", "net_rx_bytes", "io_write_bytes", "processes"} <= set(kernel["usage"])
+    # Not every kernel measures the block I/O of containers.
+    assert {"mem_bytes", "net_rx_bytes", "processes"} <= set(kernel["usage"])
     assert "hello" in json.dumps(await user.get(f"{path}/logs"))
 
 

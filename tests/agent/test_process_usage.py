@@ -41,5 +41,5 @@ def test_cpu_time_of_ended_processes_counts_and_is_unknown_at_first(
     assert kernel.stdout.readline() == "done\n"
     (tree,) = processes.trees()
     usage = processes.usage(tree)
-    assert usage["cpu_seconds"] >= 0.2
+    assert usage["cpu_seconds"] >= 0.15  # 0.2, less the rounding to clock ticks
     assert usage["cpu_cores"] > 0

@@ -63,6 +63,10 @@ LISTS = [
 # Lists that belong to a resource, such as the members of a project. ResourceFactory replaces the
 # placeholder in a value of this mapping by the key of a new resource.
 TEMPLATES = {
+    "/endpoints/{key}/replicas": "/endpoints/{endpoint}/replicas",
+    "/endpoints/{key}/revisions": "/endpoints/{endpoint}/revisions",
+    "/endpoints/{key}/scalings": "/endpoints/{endpoint}/scalings",
+    "/endpoints/{key}/tokens": "/endpoints/{endpoint}/tokens",
     "/webhooks/{key}/deliveries": "/webhooks/{webhook}/deliveries",
     "/schedules/{key}/runs": "/schedules/{schedule}/runs",
     "/projects/{key}/members": "/projects/{project}/members",

@@ -694,6 +694,7 @@ TABLE = [
     Row("GET /endpoints/{endpoint}", "ok ok 404 ok ok 404 ok 403 403"),
     Row("GET /endpoints/{endpoint}/revisions", "ok ok 404 ok ok 404 ok 403 403"),
     Row("GET /endpoints/{endpoint}/replicas", "ok ok 404 ok ok 404 ok 403 403"),
+    Row("GET /endpoints/{endpoint}/scalings", "ok ok 404 ok ok 404 ok 403 403"),
     Row("GET /endpoints/{endpoint}/tokens", "ok ok 404 ok 403 404 403 403 403"),
     Row("PATCH /endpoints/{endpoint}", "ok ok 404 ok 403 404 403 403 403", {"replicas": 0}),
     Row("PATCH /endpoints/{endpoint}", "403 403 404 ok 403 404 403 403 403", {"max_queue": 1}),

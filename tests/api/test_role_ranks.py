@@ -197,7 +197,7 @@ ALWAYS_REJECTED = {
 
 
 # Resources that the members of their project may read.
-PROJECT_READS = re.compile(r"/endpoints/\{endpoint\}(/revisions|/replicas)?")
+PROJECT_READS = re.compile(r"/endpoints/\{endpoint\}(/revisions|/replicas|/scalings)?")
 
 
 @dataclass(frozen=True)

@@ -55,13 +55,16 @@ async def test_idle_session_is_shown_kept_alive_and_replayed(
     session = (await bai("session", "info", "my-lab", "--json", by="user")).document
     clock, judging = api.world.clock, judging_of(api)
     start = FINE.start_of(clock())
-    samples = [
-        Sample(session["kernel_id"], start + timedelta(seconds=15 * n), {"cpu_cores": 0.01})
-        for n in range(30)
-    ]
-    await UsageSampleStore(api.world.manager.database).add(samples, FINE)
+
+    async def add_samples(first: int, last: int) -> None:
+        store = UsageSampleStore(api.world.manager.database)
+        times = [start + timedelta(seconds=15 * n) for n in range(first, last)]
+        samples = [Sample(session["kernel_id"], at, {"cpu_cores": 0.01}) for at in times]
+        await store.add(samples, FINE)
+
     await judging.step()
     clock.advance(seconds=240)
+    await add_samples(0, 16)
     await judging.step()
     info = await bai("session", "info", "my-lab", by="user")
     assert "idle-utilization: cpu_util 1% (threshold 5%)" in " ".join(info.stdout.split())
@@ -72,6 +75,7 @@ async def test_idle_session_is_shown_kept_alive_and_replayed(
     again = await bai("session", "exclude-idle-checks", "my-lab", "--undo", by="user")
     assert again.stdout == "my-lab is judged by idle-cpu\n"
     clock.advance(seconds=210)
+    await add_samples(16, 30)
     replay = await bai("admin", "idle-checker", "replay", "idle-cpu", "--period", "1h")
     assert (replay.code, replay.stderr) == (0, "")
     last = replay.stdout.splitlines()[-1]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from bai_services.cli.serving.scaling import rule_text
+from bai_services.core.serving.autoscaling import ScalingRule, rule_as_json
+from bai_services.core.serving.scaling_replay import parse_scaling_rule
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 from .conftest import Bai
+from .test_golden import compare, normalized
 
 
 async def test_endpoint_from_creation_to_deletion(bai: Bai, api: Api, tmp_path: Path) -> None:
@@ -52,3 +57,41 @@ async def test_endpoint_from_creation_to_deletion(bai: Bai, api: Api, tmp_path: 
     wrong = await bai("service", "check", str(definition), by="user")
     assert (wrong.code, "line 3" in wrong.stderr) == (2, True)
     assert (await bai("service", "rm", "hello", by="user")).code == 0
+
+
+async def test_autoscaling(bai: Bai, api: Api) -> None:
+    await FakeAgent(api.agent).beat()
+    words = ["--variant", "cmd", "--command", "serve", "-r", "cpu=1", "-r", "mem=1g"]
+    both = await bai(
+        "service", "create", "chat", *words, "--replicas", "2", "--max", "3", by="user"
+    )
+    assert (both.code, "fixed number" in both.stderr) == (2, True)
+    await bai(
+        "service", "create", "chat", *words, "--min", "0", "--max", "3", "--target", "2.5",
+        "--utilization", "1", "--idle", "10min", by="user",
+    )  # fmt: skip
+    changed = await bai("service", "update", "chat", "--max", "4", by="user")
+    assert changed.stdout == "endpoint chat changed\n"
+    runner = api.world.manager.serving.runner
+    report = {"gateway_id": "g", "report_id": "1"}
+    await api.gateway.post("/gateway/reports", report)
+    await runner.step()
+    shown = await bai("service", "info", "chat", by="user")
+    text = re.sub(r"(?m)^(created_at +).*$", r"\1TIME", shown.stdout)
+    compare("service-info", normalized(text))
+    key = (await bai("service", "info", "chat", "--json", by="user")).document["id"]
+    load = {"id": key, "in_flight": 9, "queued": 1}
+    await api.gateway.post("/gateway/reports", report | {"report_id": "2", "endpoints": [load]})
+    for _ in range(2):
+        api.world.clock.advance(seconds=6)
+        await runner.step()
+    listed = await bai("service", "scalings", "chat", by="user")
+    assert "burst with a load of 10" in listed.stdout
+    assert "gets 1 replicas" in (await bai("service", "scale", "chat", "1", by="user")).stdout
+    shown = await bai("service", "info", "chat", "--json", by="user")
+    assert shown.document["scaling"] is None
+
+
+def test_shown_rule_can_be_replayed() -> None:
+    rule = ScalingRule(0, 7, target=2.5, utilization=0.55, stable_seconds=90, idle_seconds=3599)
+    assert parse_scaling_rule(rule_text(rule_as_json(rule))) == rule

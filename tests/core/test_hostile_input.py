@@ -312,6 +312,8 @@ PARSERS: dict[str, list[Parser]] = {
 # parsed.
 NOT_FROM_USERS = {
     "bounded_yaml.BoundedLoader.compose_node",
+    "serving.autoscaling.check_rule",
+    "serving.autoscaling.rule_from_json",
     "serving.settings.RevisionSettings.from_json",
     "accounts.one_time_codes.CodeRules.of",
     "accounts.one_time_codes.CodeRules.parse",

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from bai_services.api.serving.bodies import GatewayReport
 from bai_services.client import Token
 from bai_services.core.serving.gateway_json import table_as_json
 from bai_services.core.serving.gateway_records import (
@@ -43,6 +44,7 @@ class StandInManager:
         self.table = RoutingTable("0", ())
         self.reports: list[dict[str, Any]] = []
         self.lost_answers = 0  # of so many reports, the answer gets lost
+        self.refused: set[str] = set()  # ids of reports with a number out of range
         self._changed = asyncio.Condition()
         self._runner: web.AppRunner | None = None
         self.port = 0
@@ -78,7 +80,14 @@ class StandInManager:
         return web.json_response(table_as_json(self.table))
 
     async def _report(self, request: web.Request) -> web.Response:
-        self.reports.append(await request.json())
+        report = await request.json()
+        try:
+            GatewayReport.model_validate(report)
+        except ValueError:
+            self.refused.add(report["report_id"])
+            refusal = {"error": "invalid-request", "message": "the report is invalid"}
+            return web.json_response(refusal, status=400)
+        self.reports.append(report)
         if self.lost_answers:
             self.lost_answers -= 1
             return web.Response(status=500)
@@ -158,6 +167,9 @@ class Upstream:
 
     async def _usage(self, _: web.Request) -> web.Response:
         return web.json_response({"usage": {"prompt_tokens": 7, "completion_tokens": 3}})
+
+    async def _huge_usage(self, _: web.Request) -> web.Response:
+        return web.json_response({"usage": {"prompt_tokens": 10**9, "completion_tokens": 10**9}})
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from contextlib import suppress
+from typing import Any
 
 import aiohttp
 import pytest
 
+from bai_services.core.serving.gateway_records import ReplicaRoute
 from bai_services.gateway import limits
+from bai_services.gateway.exchange import Exchange, Request
+from bai_services.gateway.replica_connection import ReplicaConnection
+from bai_services.gateway.routes import Endpoint, Routes
+from bai_services.gateway.server import GatewayServer
 from tests.testbed.wait import wait_until_async
 
 from .conftest import TOKEN, Bed, Upstream, endpoint_route, token_route
@@ -200,3 +207,266 @@ async def test_replica_that_does_not_answer_in_time(bed: Bed, upstream: Upstream
     async with await waiting as response:
         assert response.status == 504
     await wait_until_async(lambda: upstream.cancelled == 1, 5, "end at the replica")
+
+
+SMUGGLED = f"GET /smuggled HTTP/1.1\r\n{HEAD}\r\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        ("Connection: Upgrade\r\nUpgrade: other\r\n", b"200"),
+        ("Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: {}\r\n", b"400"),
+        ("Upgrade: websocket\r\nContent-Length: {}\r\n", b"200"),
+    ],
+)
+async def test_replica_never_gets_a_request_inside_of_another(
+    bed: Bed, upstream: Upstream, more: str, status: bytes
+) -> None:
+    """The response to such a request would go to the next client of the connection."""
+    replica = bed.gateways[0].routes.by_name[b"chat"].replicas["r1"]
+    for is_connected in (False, True):
+        if is_connected:
+            async with bed.http.get(bed.url("/first")) as response:
+                assert response.status == 200
+            await wait_until_async(lambda: replica.idle, 5, "an open connection")
+        else:
+            replica.close_idle()
+        reader, _ = await raw(
+            bed, request("/outer", more.format(len(SMUGGLED))) + SMUGGLED.encode()
+        )
+        assert (await reader.readline()).split()[1] == status
+        await reader.read()
+        async with bed.http.get(bed.url("/last")) as response:
+            assert (await response.json())["path"] == "/last"
+    assert "/smuggled" not in [each.path for each in upstream.requests]
+
+
+class RawReplica:
+    """Answers the first request of each connection with fixed bytes, again and again if asked to.
+
+    The health check succeeds.
+    """
+
+    def __init__(self, response: bytes, *, is_endless: bool = False) -> None:
+        self.response = response
+        self.is_endless = is_endless
+        self.answered = 0
+
+    async def start(self, bed: Bed) -> ReplicaRoute:
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        bed.stack.callback(server.close)
+        port = server.sockets[0].getsockname()[1]
+        return ReplicaRoute("r1", "v1", f"http://127.0.0.1:{port}", "", False)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, EOFError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"GET /health"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            else:
+                writer.write(self.response)
+                self.answered += 1
+                while self.is_endless:
+                    writer.write(b"x" * 65536)
+                    await writer.drain()
+                await reader.read()
+        writer.close()
+
+
+async def raw_replica(bed: Bed, replica: RawReplica, **changes: Any) -> None:
+    await bed.manager.set(endpoint_route(await replica.start(bed), **changes))
+    await bed.gateway()
+    await bed.ready()
+
+
+async def test_endless_trailer_of_a_replica_is_not_kept(bed: Bed) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-Endless: "
+    await raw_replica(bed, RawReplica(head, is_endless=True))
+    reader, _ = await raw(bed, request("/any"))
+    async with asyncio.timeout(5):
+        with suppress(ConnectionError):
+            await reader.read()
+
+
+@pytest.mark.parametrize("start", [b"0\r\nX-Endless: ", b"1;x="])
+async def test_endless_trailer_of_a_client_is_not_kept(
+    bed: Bed, upstream: Upstream, start: bytes
+) -> None:
+    _, writer = await raw(bed, request("/wait", "Transfer-Encoding: chunked\r\n") + start)
+    async with asyncio.timeout(5):
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b"x" * 65536)
+                await writer.drain()
+    await wait_until_async(lambda: not bed.gateways[0].connections, 5, "the end")
+
+
+async def test_bytes_after_a_response_are_not_the_next_response(bed: Bed) -> None:
+    """The second request waits for the first, and starts when that response ends."""
+    one = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n"
+    replica = RawReplica(one + b"1" + one + b"2")
+    await raw_replica(bed, replica, max_concurrent_per_replica=1)
+    texts = [bed.http.get(bed.url("/any")) for _ in range(2)]
+    responses = await asyncio.gather(*texts)
+    assert [await response.text() for response in responses] == ["1", "1"]
+    assert replica.answered == 2
+
+
+async def test_headers_that_concern_the_whole_host_are_not_passed_on(bed: Bed) -> None:
+    headers = {
+        "NEL": '{"report_to": "x", "max_age": 999999, "success_fraction": 1}',
+        "Report-To": '{"group": "x", "max_age": 999999, "endpoints": []}',
+        "Clear-Site-Data": '"*"',
+        "Service-Worker-Allowed": "/",
+        "X-Accel-Redirect": "/hub/home",
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    await raw_replica(
+        bed, RawReplica(f"HTTP/1.1 200 OK\r\n{lines}Content-Length: 0\r\n\r\n".encode())
+    )
+    async with bed.http.get(bed.url("/any")) as response:
+        assert response.status == 200
+        assert not headers.keys() & set(response.headers)
+
+
+async def test_slow_client_gets_the_end_of_a_response_before_its_connection_closes(
+    bed: Bed,
+) -> None:
+    body = b"x" * 200_000
+    await raw_replica(
+        bed, RawReplica(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    )
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", bed.gateways[0].port))
+    reader, writer = await asyncio.open_connection(sock=client, limit=4096)
+    bed.stack.callback(writer.close)
+    gateway = bed.gateways[0]
+    await wait_until_async(lambda: gateway.connections, 5, "the connection")
+    (connection,) = gateway.connections
+    transport = connection._transport  # noqa: SLF001
+    assert transport is not None
+    of_gateway = transport.get_extra_info("socket")
+    of_gateway.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    writer.write(request("/any", "Connection: close\r\n"))
+    # The gateway has everything, but the client has not.
+    await wait_until_async(lambda: connection.unread_bytes > 100_000, 5, "the response")
+    assert not gateway.routes.by_name[b"chat"].in_flight
+    gateway.sweep(time.monotonic() + limits.STALLED_SECONDS / 2)
+    assert (await reader.read()).endswith(body)
+
+
+async def test_slow_client_does_not_make_a_replica_late(bed: Bed, upstream: Upstream) -> None:
+    _, writer = await raw(bed, request("/endless"))
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    gateway = bed.gateways[0]
+    await wait_until_async(lambda: gateway.connections, 5, "the connection")
+    (connection,) = gateway.connections
+    await wait_until_async(lambda: connection.is_stalled, 5, "full buffers")
+    gateway.sweep(time.monotonic() + limits.STALLED_SECONDS / 2 + 10)
+    assert gateway.routes.by_name[b"chat"].in_flight
+
+
+async def test_connection_with_an_unread_body_is_not_used_again(bed: Bed) -> None:
+    """The next body on it would be kept in memory as a whole."""
+    listening = bed.stack.enter_context(socket.socket())
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    listening.bind(("127.0.0.1", 0))
+    answers = asyncio.Event()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, EOFError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            if not head.startswith(b"GET /health"):
+                writer.transport.pause_reading()  # type: ignore[attr-defined]
+                await answers.wait()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(accept, sock=listening, limit=4096)
+    bed.stack.callback(server.close)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    await bed.manager.set(endpoint_route(ReplicaRoute("r1", "v1", url, "", False)))
+    gateway = await bed.gateway()
+    await bed.ready()
+    length = 250_000
+    reader, writer = await raw(bed, request("/any", f"Content-Length: {length}\r\n"))
+    replica = gateway.routes.by_name[b"chat"].replicas["r1"]
+    (token,) = gateway.routes.by_name[b"chat"].tokens.values()
+    await wait_until_async(lambda: token.running, 5, "the request")
+    (exchange,) = token.running
+    assert isinstance(exchange, Exchange)
+    await wait_until_async(lambda: exchange._connection, 5, "the head")  # noqa: SLF001
+    connection = exchange._connection  # noqa: SLF001
+    assert connection is not None
+    transport = connection._transport  # noqa: SLF001
+    assert transport is not None
+    of_gateway = transport.get_extra_info("socket")
+    of_gateway.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    writer.write(b"x" * length)
+    await wait_until_async(lambda: exchange.is_body_complete, 5, "the whole body")
+    answers.set()
+    assert (await reader.readline()).split()[1] == b"200"
+    assert not replica.outstanding
+    assert not replica.idle
+
+
+class PausedClient:
+    """A client's connection that only remembers whether it is read."""
+
+    address = "127.0.0.1"
+    is_paused = False
+
+    def write(self, data: bytes) -> None: ...
+    def finished(self, *, keeps_open: bool) -> None: ...
+    def abort(self) -> None: ...
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+
+class FullConnection(ReplicaConnection):
+    """A connection to a replica that reads nothing: its buffers are full after the first write."""
+
+    def write(self, data: bytes) -> None:
+        self.pause_writing()
+
+    def is_reusable(self, now: float) -> bool:
+        return True
+
+
+async def test_client_stays_paused_if_the_replica_does_not_read_the_kept_body() -> None:
+    """A transport asks for a pause only once, so the rest of the body would fill the memory."""
+    replica = ReplicaRoute("r1", "v1", "http://127.0.0.1:1", "", False)
+    endpoint = Endpoint(endpoint_route(replica))
+    endpoint.replicas["r1"].idle.append(FullConnection())
+    client = PausedClient()
+    headers = [(b"Content-Length", b"1000000")]
+    exchange = Exchange(GatewayServer(Routes()), client, Request(b"POST", b"/", headers, "1.1"))
+    exchange.endpoint = endpoint
+    exchange.request_body(b"x" * (limits.MAX_HELD_BYTES + 1))
+    assert client.is_paused
+    exchange.start(endpoint.replicas["r1"])
+    assert client.is_paused
+    exchange.resume_request()
+    assert not client.is_paused
+
+
+async def test_long_upload_does_not_make_a_replica_late(bed: Bed, upstream: Upstream) -> None:
+    reader, writer = await raw(bed, request("/wait", "Content-Length: 2\r\n") + b"x")
+    gateway = bed.gateways[0]
+    await wait_until_async(lambda: upstream.running, 5, "the request")
+    (token,) = gateway.routes.by_name[b"chat"].tokens.values()
+    (exchange,) = token.running
+    assert isinstance(exchange, Exchange)
+    exchange.deadline = 0  # the time is over
+    writer.write(b"x")
+    await wait_until_async(lambda: exchange.is_body_complete, 5, "the body")
+    gateway.sweep(time.monotonic())
+    upstream.release.set()
+    assert (await reader.readline()).split()[1] == b"200"

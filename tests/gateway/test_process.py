@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
 
+import pytest
 from aiohttp import ClientError
 
+from bai_services.gateway.app import OTHER_FILES, raise_open_files
+from bai_services.gateway.limits import MAX_CLIENT_CONNECTIONS
 from tests.testbed.wait import wait_until_async
 
 from .conftest import SECRET, Bed, endpoint_route
@@ -29,8 +33,23 @@ async def started(bed: Bed, folder: Path) -> tuple[asyncio.subprocess.Process, i
         sys.executable, "-m", "bai_services.gateway", env=environ, stderr=asyncio.subprocess.PIPE
     )
     assert process.stderr is not None
-    line = (await process.stderr.readline()).decode()
+    line = ""
+    while "listens" not in line:
+        line = (await process.stderr.readline()).decode()
+        assert line
     return process, int(line.rsplit(":", 1)[1])
+
+
+async def wait_until_served(bed: Bed, port: int) -> None:
+    async def is_served() -> bool:
+        url = f"http://127.0.0.1:{port}/services/bai-serve/chat/echo"
+        try:
+            async with bed.http.get(url) as response:
+                return response.status == 200
+        except ClientError:
+            return False
+
+    await wait_until_async(is_served, 10, "a response")
 
 
 async def test_killed_gateway_serves_again_from_the_managers_routes(
@@ -40,16 +59,7 @@ async def test_killed_gateway_serves_again_from_the_managers_routes(
     await bed.manager.set(endpoint_route(upstream.route()))
     for _ in range(2):
         process, port = await started(bed, tmp_path)
-
-        async def is_served(port: int = port) -> bool:
-            url = f"http://127.0.0.1:{port}/services/bai-serve/chat/echo"
-            try:
-                async with bed.http.get(url) as response:
-                    return response.status == 200
-            except ClientError:
-                return False
-
-        await wait_until_async(is_served, 10, "a response")
+        await wait_until_served(bed, port)
         process.kill()
         await process.wait()
 
@@ -59,12 +69,9 @@ async def test_stopped_gateway_ends_its_requests(bed: Bed, tmp_path: Path) -> No
     await bed.manager.set(endpoint_route(upstream.route()))
     process, port = await started(bed, tmp_path)
     url = f"http://127.0.0.1:{port}/services/bai-serve/chat"
+    await wait_until_served(bed, port)
     waiting = asyncio.create_task(bed.http.get(f"{url}/wait"))
-    await wait_until_async(lambda: upstream.running or waiting.done(), 10, "the request")
-    if waiting.done():
-        # It arrived before the routes.
-        waiting = asyncio.create_task(bed.http.get(f"{url}/wait"))
-        await wait_until_async(lambda: upstream.running, 10, "the request")
+    await wait_until_async(lambda: upstream.running, 10, "the request")
     process.send_signal(signal.SIGTERM)
 
     async def is_closed() -> bool:
@@ -79,6 +86,26 @@ async def test_stopped_gateway_ends_its_requests(bed: Bed, tmp_path: Path) -> No
     async with await waiting as response:
         assert response.status == 200
     assert await process.wait() == 0
+    # The last report has the requests that ended after the signal.
+    assert bed.manager.total("requests") == len(upstream.requests)
+
+
+async def test_gateway_raises_its_limit_of_open_files(bed: Bed, tmp_path: Path) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    process, _ = await started(bed, tmp_path)
+    soft, _ = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    assert soft >= min(hard, 2 * MAX_CLIENT_CONNECTIONS)
+    process.terminate()
+    assert await process.wait() == 0
+
+
+def test_connections_are_limited_by_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    raised: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
+    assert raise_open_files(20_000) == (4096 - OTHER_FILES) // 2
+    assert raised == [(4096, 4096)]
+    assert raise_open_files(100) == 100
 
 
 async def test_missing_settings_are_named(tmp_path: Path) -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections import Counter
 
+import pytest
+
+from bai_services.gateway import manager_link
+from bai_services.gateway.health import TIMEOUT_SECONDS
 from tests.testbed.wait import wait_until_async
 
 from .conftest import Bed, Upstream, endpoint_route
@@ -33,6 +38,28 @@ async def test_requests_wait_while_there_is_no_replica(bed: Bed) -> None:
     upstream = await bed.upstream()
     await bed.manager.set(endpoint_route(upstream.route(), max_queue=2))
     assert await asyncio.gather(*waiting) == [(200, "r1"), (200, "r1")]
+
+
+async def test_first_request_without_a_replica_is_reported_at_once(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager_link, "BUSY_SECONDS", 600.0)
+    await bed.manager.set(endpoint_route())
+    gateway = await bed.gateway()
+    await wait_until_async(
+        lambda: any(r["endpoints"] for r in bed.manager.reports), 5, "the first report"
+    )
+    waiting = [asyncio.create_task(get(bed, "/echo")) for _ in range(3)]
+    await wait_until_async(
+        lambda: any(e["queued"] for r in bed.manager.reports for e in r["endpoints"]),
+        5, "the report",
+    )  # fmt: skip
+    # The others wait for the next report.
+    endpoint = gateway.routes.by_name[b"chat"]
+    await wait_until_async(lambda: len(endpoint.queue) == 3, 5, "the queue")
+    assert len(bed.manager.reports) <= 3
+    gateway.sweep(time.monotonic() + 31)
+    assert await asyncio.gather(*waiting) == [(503, "unavailable")] * 3
 
 
 async def test_request_waits_no_longer_than_the_limit(bed: Bed) -> None:
@@ -116,6 +143,16 @@ async def test_unhealthy_replica_gets_no_requests(bed: Bed, upstream: Upstream) 
     assert await waiting == (200, "r2")
 
 
+async def test_replica_is_checked_as_its_revision_demands(bed: Bed) -> None:
+    old, new = await bed.upstream("r1"), await bed.upstream("r2")
+    new.is_healthy = False  # it has no /health
+    route = new.route(health_path="/ready", health_status=200)
+    await bed.manager.set(endpoint_route(old.route(), route))
+    await bed.gateway()
+    await bed.ready(2)
+    assert {await get(bed, "/echo") for _ in range(6)} == {(200, "r1"), (200, "r2")}
+
+
 async def test_drain_loses_no_request(bed: Bed) -> None:
     first, second = await bed.upstream("r1"), await bed.upstream("r2")
     await bed.manager.set(endpoint_route(first.route()))
@@ -158,6 +195,25 @@ async def test_report_without_an_answer_is_sent_again_with_the_same_id(
     assert max(ids.values()) == 2
 
 
+async def test_usage_that_a_replica_invents_does_not_stop_the_reports(
+    bed: Bed, upstream: Upstream
+) -> None:
+    """Three times 10⁹ tokens are more than a report may contain."""
+    bed.manager.lost_answers = 1  # so that the next report has all three
+    await asyncio.gather(*(get(bed, "/huge_usage") for _ in range(3)))
+    await wait_until_async(lambda: bed.manager.total("requests") == 3, 5, "the reports")
+    assert not bed.manager.refused
+
+
+async def test_report_that_the_manager_refuses_is_not_sent_again(
+    bed: Bed, upstream: Upstream
+) -> None:
+    bed.gateways[0].measures.request("e" * 100, "v1", 0.1, is_error=False)
+    await wait_until_async(lambda: bed.manager.refused, 5, "the refusal")
+    await get(bed, "/echo")
+    await wait_until_async(lambda: bed.manager.total("requests") == 1, 5, "the next report")
+
+
 async def test_gateway_serves_without_the_manager(bed: Bed, upstream: Upstream) -> None:
     await bed.manager.stop()
     assert await get(bed, "/echo") == (200, "r1")
@@ -165,3 +221,39 @@ async def test_gateway_serves_without_the_manager(bed: Bed, upstream: Upstream) 
     await bed.manager.set()
     await wait_until_async(lambda: not bed.gateways[0].routes.by_name, 10, "the new table")
     assert await get(bed, "/echo") == (404, "not-found")
+
+
+async def test_replicas_that_do_not_answer_do_not_delay_the_checks_of_others(bed: Bed) -> None:
+    # The kernel accepts the connections, but nobody reads from them.
+    silent = bed.stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=512))
+    url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+    upstream = await bed.upstream()
+    hanging = [upstream.route(id=f"h{number}", url=url) for number in range(60)]
+    await bed.manager.set(
+        endpoint_route(*hanging, id="e0", name="hanging"), endpoint_route(upstream.route())
+    )
+    await bed.gateway()
+    began = time.monotonic()
+    await bed.ready()
+    assert time.monotonic() - began < TIMEOUT_SECONDS / 2
+
+
+async def test_replica_that_returns_is_drained_only_after_its_former_requests(
+    bed: Bed, upstream: Upstream
+) -> None:
+    endpoint = bed.gateways[0].routes.by_name[b"chat"]
+    request = asyncio.create_task(get(bed, "/wait"))
+    await wait_until_async(lambda: upstream.running, 5, "the request")
+    # It failed its health check, then it passed again, and then it was drained.
+    await bed.manager.set(endpoint_route())
+    await wait_until_async(lambda: not endpoint.replicas, 5, "the table without it")
+    await bed.manager.set(endpoint_route(upstream.route(secret="s3cret")))
+    await bed.ready()
+    count = len(bed.manager.reports)
+    await bed.manager.set(endpoint_route(upstream.route(secret="s3cret", is_draining=True)))
+    await wait_until_async(lambda: endpoint.replicas["r1"].route.is_draining, 5, "draining")
+    await wait_until_async(lambda: len(bed.manager.reports) >= count + 2, 5, "reports")
+    assert not any(report["drained"] for report in bed.manager.reports)
+    upstream.release.set()
+    assert await request == (200, "r1")
+    await wait_until_async(lambda: bed.manager.reports[-1]["drained"] == ["r1"], 5, "drained")

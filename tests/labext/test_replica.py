@@ -70,6 +70,9 @@ def test_only_requests_with_the_secret_reach_the_server(tmp_path: Path) -> None:
             {"Authorization": "token"},
             {"Authorization": "Bearer replica-secret"},
             [("Authorization", "token replica-secret"), ("Authorization", "token wrong")],
+            # As through the Hub's proxy.
+            {**SECRET, "X-Forwarded-For": "192.0.2.1", "X-Forwarded-Port": "80"},
+            {**SECRET, "X-Forwarded-Host": "hub"},
         ):
             response = httpx.get(f"{url}/f.txt", headers=headers)
             assert (response.status_code, response.headers["Location"]) == (302, "/hub/home")

@@ -44,12 +44,19 @@ def manager(
 
 async def stop_between_writes(pid: int, database: Database) -> None:
     """Send SIGSTOP to a manager while it holds no lock of the database."""
+
+    async def write() -> None:
+        async with database.write():
+            pass
+
     for _ in range(20):
         os.kill(pid, signal.SIGSTOP)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1), database.write():
-                return
+        writing = asyncio.create_task(write())
+        done, _ = await asyncio.wait([writing], timeout=1)
+        if done:
+            return
         os.kill(pid, signal.SIGCONT)
+        await writing
     raise AssertionError("the manager held a lock at every attempt")
 
 

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
@@ -244,26 +243,27 @@ async def serving(world: World) -> AsyncIterator[Api]:
     socket, port = bind_unused_port()
     server.add_socket(socket)
     api = Api(world, f"http://127.0.0.1:{port}{world.manager.settings.base_url}")
-    before = asyncio.all_tasks()
     try:
         yield api
     finally:
         await api.close()
         server.stop()
         await server.close_all_connections()
-        await _end_tasks(before)
+        await _end_handlers()
 
 
-async def _end_tasks(kept: set[asyncio.Task[Any]]) -> None:
-    """Cancel all other tasks, such as the handlers of streams, and wait until they have ended.
+async def _end_handlers() -> None:
+    """Cancel the handlers of requests, such as those of streams, and wait until they have ended.
 
-    A task that is cancelled while it reads from the database starts a task that returns the
-    connection to the pool. At the end of the event loop, that task would be cancelled, too.
+    Otherwise the end of the event loop would cancel a handler that reads from the database together
+    with the task that returns its connection to the pool.
     """
-    current = asyncio.current_task()
-    left = asyncio.all_tasks() - kept - {current}
-    for task in left:
+    handlers = [
+        task
+        for task in asyncio.all_tasks()
+        if getattr(task.get_coro(), "__qualname__", "") == "RequestHandler._execute"
+    ]
+    for task in handlers:
         task.cancel()
-    while left:
-        await asyncio.wait(left, timeout=10)
-        left = asyncio.all_tasks() - kept - left - {current}
+    if handlers:
+        await asyncio.wait(handlers, timeout=10)

@@ -13,7 +13,9 @@ from ..sessions.bodies import MAX_MOUNTS, MAX_VARIABLES
 
 MAX_COMMAND = 16 * 1024
 MAX_DEFINITION = 64 * 1024
-MAX_NETWORKS = 100
+MAX_NETWORKS = 16
+# Each waiting request is a connection of the gateway, which all endpoints share.
+MAX_QUEUE = 10_000
 MAX_REPORTED = 10_000
 
 Replicas = Annotated[int, Field(ge=0, le=MAX_REPLICAS)]
@@ -38,7 +40,9 @@ class Rollout(Body):
     """How a revision replaces the former one. ``max_surge``, ``max_unavailable``: for rolling
     updates. ``canary_percent``: share of the requests before the promotion. ``is_automatic``: false
     makes blue-green and canary rollouts wait for a promotion. ``max_failures``: failed replicas
-    after which the former revision is restored.
+    after which the former revision is restored. ``max_error_percent``: the same for failed requests
+    (status 5xx or no response) of the new revision; ``min_requests``: for how many of its requests,
+    and when an automatic canary that is checked is promoted.
     """
 
     strategy: Literal["rolling", "blue-green", "canary"] = "rolling"
@@ -47,6 +51,8 @@ class Rollout(Body):
     canary_percent: int = Field(default=10, ge=1, le=99)
     is_automatic: bool = True
     max_failures: int = Field(default=3, ge=1, le=100)
+    max_error_percent: int | None = Field(default=None, ge=0, le=100)
+    min_requests: int = Field(default=100, ge=1, le=1_000_000)
 
 
 class ModelMount(Body):
@@ -87,16 +93,35 @@ class Settings(Body):
     rollout: Rollout | None = None
 
 
+class ScalingRule(Body):
+    """Sets the number of replicas by the requests that run and wait in all gateways.
+
+    A replica should have ``target`` times ``utilization`` of them, as a mean over
+    ``stable_seconds``, or in a burst over ``panic_seconds``. With a minimum of 0, the last replica
+    ends after ``idle_seconds`` without requests. Fields that are not given keep their values.
+    """
+
+    min_replicas: Replicas | None = None
+    max_replicas: int | None = Field(default=None, ge=1, le=MAX_REPLICAS)
+    target: float | None = Field(default=None, ge=0.01, le=1_000_000)
+    utilization: float | None = Field(default=None, ge=0.05, le=1)
+    stable_seconds: int | None = Field(default=None, ge=10, le=600)
+    panic_seconds: int | None = Field(default=None, ge=2, le=600)
+    idle_seconds: int | None = Field(default=None, ge=10, le=3600)
+
+
 class EndpointLimits(Body):
     """Limits of each gateway.
 
+    ``replicas``: a fixed number, which ends autoscaling. ``scaling``: a rule instead.
     ``max_queue``: requests that wait for a replica. ``queue_seconds``: how long they wait.
     ``request_seconds``: limit for the time to the first byte of a response, and between two parts.
     """
 
     replicas: Replicas | None = None
+    scaling: ScalingRule | None = None
     is_public: bool | None = None
-    max_queue: Count | None = None
+    max_queue: int | None = Field(default=None, ge=0, le=MAX_QUEUE)
     queue_seconds: int | None = Field(default=None, ge=0, le=3600)
     max_concurrent_per_replica: Limit | None = None
     request_seconds: int | None = Field(default=None, ge=1, le=86400)

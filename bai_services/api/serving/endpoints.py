@@ -17,10 +17,22 @@ from . import bodies
 _TAG = "serving"
 
 
+class ScalingRule(ResponseModel):
+    """The number of replicas follows the requests that run and wait in all gateways."""
+
+    min_replicas: int
+    max_replicas: int
+    target: float
+    utilization: float
+    stable_seconds: int
+    panic_seconds: int
+    idle_seconds: int
+
+
 class Endpoint(ResponseModel):
     """``url``: path on this installation. ``status``: ready, deploying, scaling, paused, failed or
     stopping. ``problem``: the last problem of the target revision. ``weights``: shares of the
-    requests by revision.
+    requests by revision. ``scaling``: the rule that sets ``replicas``; null: a fixed number.
     """
 
     id: str
@@ -39,6 +51,9 @@ class Endpoint(ResponseModel):
     is_public: bool
     is_paused: bool
     replicas: int
+    scaling: ScalingRule | None
+    scaling_reason: str
+    scaling_reason_coded: CodedText | None
     ready_replicas: int
     starting_replicas: int
     active_revision: int | None
@@ -55,7 +70,9 @@ class Endpoint(ResponseModel):
 
 
 class Revision(ResponseModel):
-    """``outcome``: completed, rolled-back or failed; null: the rollout has not ended."""
+    """``outcome``: completed, rolled-back or failed; null: the rollout has not ended.
+    ``requests``, ``errors``: during its last rollout, if a former revision existed.
+    """
 
     id: str
     created_at: datetime
@@ -64,6 +81,8 @@ class Revision(ResponseModel):
     outcome: str | None
     reason: str
     reason_coded: CodedText | None
+    requests: int
+    errors: int
     hidden_fields: list[str]
 
 
@@ -79,6 +98,17 @@ class Replica(ResponseModel):
     changed_at: datetime
     reason: str
     reason_coded: CodedText | None
+
+
+class Scaling(ResponseModel):
+    """A change of the number of replicas by the rule, from ``former`` to ``replicas``."""
+
+    id: str
+    created_at: datetime
+    former: int
+    replicas: int
+    reason: str
+    reason_coded: CodedText
 
 
 class Token(ResponseModel):
@@ -157,6 +187,7 @@ class EndpointsHandler(APIHandler):
         body=bodies.NewEndpoint,
         returns=Endpoint,
         status=HTTPStatus.CREATED,
+        is_expensive=True,
     )
     async def post(self, body: bodies.NewEndpoint) -> records.Endpoint:
         return await self.manager.serving.endpoints.create(self.caller, _given(body))
@@ -194,6 +225,7 @@ class RevisionsHandler(APIHandler):
         body=bodies.NewRevision,
         returns=Endpoint,
         status=HTTPStatus.CREATED,
+        is_expensive=True,
     )
     async def post(self, key: str, body: bodies.NewRevision) -> records.Endpoint:
         return await self.manager.serving.endpoints.deploy(self.caller, key, _given(body))
@@ -227,6 +259,17 @@ class ReplicasHandler(APIHandler):
     )
     async def get(self, key: str, query: ListQuery) -> Page[records.Replica]:
         return await self.manager.serving.endpoints.replicas(self.caller, key, query)
+
+
+class ScalingsHandler(APIHandler):
+    @operation(
+        "List the last changes of the number of replicas by the rule of an endpoint",
+        tag=_TAG,
+        returns=Scaling,
+        is_list=True,
+    )
+    async def get(self, key: str, query: ListQuery) -> Page[records.Scaling]:
+        return await self.manager.serving.endpoints.scalings(self.caller, key, query)
 
 
 class TokensHandler(APIHandler):
@@ -286,6 +329,7 @@ ROUTES = [
     (_ONE + "/rollback", RollbackHandler),
     (_ONE + "/promotion", PromotionHandler),
     (_ONE + "/replicas", ReplicasHandler),
+    (_ONE + "/scalings", ScalingsHandler),
     (_ONE + "/tokens", TokensHandler),
     (_ONE + r"/tokens/(?P<token>[^/]+)", TokenHandler),
     ("/runtime-variants", VariantsHandler),

@@ -23,6 +23,8 @@ class ReplicaRoute(ResponseModel):
     url: str
     secret: str
     is_draining: bool
+    health_path: str
+    health_status: int
 
 
 class TokenRoute(ResponseModel):

@@ -25,10 +25,12 @@ from ..command import (
     parse_pairs,
     segment,
 )
+from .scaling import given_scaling, rule_text, scaling_options
 
 COLUMNS = ("name", "status", "ready", "revision", "is_public", "owner", "project", "problem")
-_REVISION_COLUMNS = ("number", "created_at", "variant", "outcome", "reason")
+_REVISION_COLUMNS = ("number", "created_at", "variant", "outcome", "errors", "reason")
 _REPLICA_COLUMNS = ("id", "revision", "phase", "session_status", "agent", "changed_at", "reason")
+_SCALING_COLUMNS = ("created_at", "former", "replicas", "reason")
 _TOKEN_COLUMNS = ("name", "expires_at", "networks", "requests", "output_tokens", "last_used_at")
 _VARIANT_COLUMNS = ("name", "title", "port", "health_path", "is_tested")
 # Options that are limits of the endpoint, settings of a revision, fields of the replicas' sessions,
@@ -37,7 +39,10 @@ _LIMITS = ("max_queue", "queue_seconds", "max_concurrent_per_replica", "request_
 _SETTINGS = ("variant", "command", "port", "model_folder", "model_path")
 _REQUEST = ("image", "preset", "resource_group", "shared_memory")
 _HEALTH = {"health_path": "path", "start_seconds": "start_seconds"}
-_ROLLOUT = ("strategy", "max_surge", "max_unavailable", "canary_percent", "is_automatic")
+_ROLLOUT = (
+    "strategy", "max_surge", "max_unavailable", "canary_percent", "is_automatic",
+    "max_error_percent", "min_requests",
+)  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -115,6 +120,16 @@ def _settings_options(command: _Command) -> _Command:
             help="Share of the requests of a canary.",
         ),
         click.option(
+            "--max-error-percent",
+            type=click.IntRange(0, 100),
+            help="Share of failed requests above which the former revision is restored.",
+        ),
+        click.option(
+            "--min-requests",
+            type=click.IntRange(1, 1_000_000),
+            help="Requests of the new revision that this share needs. Default: 100.",
+        ),
+        click.option(
             "--automatic/--manual",
             "is_automatic",
             default=None,
@@ -131,7 +146,7 @@ def _limit_options(command: _Command) -> _Command:
         click.option(
             "--public/--private", "is_public", default=None, help="Call it without token."
         ),
-        click.option("--max-queue", type=click.IntRange(0), help="Requests that may wait."),
+        click.option("--max-queue", type=click.IntRange(0, 10_000), help="Requests that may wait."),
         click.option("--queue-seconds", type=click.IntRange(0, 3600), help="How long they wait."),
         click.option(
             "--max-concurrent",
@@ -156,11 +171,13 @@ def _limit_options(command: _Command) -> _Command:
         "--command 'python3 -m http.server $BAI_SERVICE_PORT' -r cpu=1 -r mem=1g",
         "bai service create llama --variant vllm --model-folder llama-3 -r cuda.device=1",
         "bai service create mine --definition model-definition.yaml --model-folder mine",
+        "bai service create chat --variant vllm --model-folder llama-3 --min 0 --max 4 --target 8",
     )
 )
 @click.argument("name")
 @click.option("--project", metavar="NAME", help="Project that is charged.")
 @click.option("--replicas", type=click.IntRange(0, MAX_REPLICAS), help="Default: 1.")
+@scaling_options
 @_settings_options
 @_limit_options
 @json_option
@@ -176,7 +193,7 @@ async def create(
 ) -> None:
     """Create an endpoint."""
     body = _given({"name": name, "project": project, "replicas": replicas})
-    body |= _limits(options) | _revision(options)
+    body |= _limits(options) | given_scaling(options) | _revision(options)
     made = await connection.client.post("/endpoints", body)
     output.print_done(f"endpoint {name} created: {made['url']}", made, as_json=as_json)
 
@@ -208,18 +225,32 @@ async def list_(
 @connected
 async def info(connection: Connection, name: str, *, as_json: bool) -> None:
     """Show an endpoint."""
-    output.print_fields(await connection.client.get(_path(name)), as_json=as_json)
+    found = await connection.client.get(_path(name))
+    if not as_json:
+        del found["problem_coded"], found["scaling_reason_coded"]
+        if found["scaling"] is not None:
+            found["scaling"] = rule_text(found["scaling"])
+    output.print_fields(found, as_json=as_json)
 
 
-@service.command(epilog=example("bai service update hello --command 'python3 server.py'"))
+@service.command(
+    epilog=example(
+        "bai service update hello --command 'python3 server.py'",
+        "bai service update hello --min 1 --max 4 --target 8",
+    )
+)
 @click.argument("name")
+@scaling_options
 @_settings_options
 @_limit_options
 @json_option
 @connected
 async def update(connection: Connection, name: str, *, as_json: bool, **options: Any) -> None:
-    """Change limits of an endpoint, or create a revision with other settings."""
-    limits, revision = _limits(options), _revision(options)
+    """Change limits or the autoscaling of an endpoint, or create a revision with other settings.
+
+    Options of the autoscaling that are not given keep their values.
+    """
+    limits, revision = _limits(options) | given_scaling(options), _revision(options)
     if not revision.keys() and not limits:
         raise click.UsageError("no option is given, so there is nothing to change")
     made: dict[str, Any] = {}
@@ -237,7 +268,7 @@ async def update(connection: Connection, name: str, *, as_json: bool, **options:
 @json_option
 @connected
 async def scale(connection: Connection, name: str, replicas: int, *, as_json: bool) -> None:
-    """Set the number of replicas."""
+    """Set a fixed number of replicas, which ends autoscaling."""
     made = await connection.client.patch(_path(name), {"replicas": replicas})
     output.print_done(f"endpoint {name} gets {replicas} replicas", made, as_json=as_json)
 
@@ -327,6 +358,26 @@ async def replicas(
     path = f"{_path(name)}/replicas"
     page = await connection.client.get(path, **page_query(sort, limit, offset))
     output.print_page(page, _REPLICA_COLUMNS, as_json=as_json, empty="no replicas")
+
+
+@service.command(epilog=example("bai service scalings hello"))
+@click.argument("name")
+@page_options
+@json_option
+@connected
+async def scalings(
+    connection: Connection,
+    name: str,
+    *,
+    limit: int,
+    offset: int,
+    sort: str | None,
+    as_json: bool,
+) -> None:
+    """List the last changes of the number of replicas by autoscaling, and their reasons."""
+    path = f"{_path(name)}/scalings"
+    page = await connection.client.get(path, **page_query(sort, limit, offset))
+    output.print_page(page, _SCALING_COLUMNS, as_json=as_json, empty="no changes yet")
 
 
 @service.command(epilog=example("bai service rm hello"))

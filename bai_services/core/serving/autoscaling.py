@@ -7,15 +7,17 @@ replica should have. A short panic window reacts to bursts. All functions are pu
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from enum import Enum, unique
 from itertools import accumulate, pairwise
 from math import ceil
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from bai_services.core.coded_text import CodedText, TextTemplate
+from bai_services.core.errors import InvalidRequest
 from bai_services.core.wall_clock import instant_of
 
 # A burst: the panic window needs at least this multiple of the ready replicas.
@@ -92,6 +94,38 @@ class ScalingRule:
         return self
 
 
+# What is stored of a rule; the other fields have their defaults.
+STORED_FIELDS = (
+    "min_replicas", "max_replicas", "target", "utilization", "stable_seconds", "panic_seconds",
+    "idle_seconds",
+)  # fmt: skip
+
+
+def rule_as_json(rule: ScalingRule) -> dict[str, Any]:
+    return {name: getattr(rule, name) for name in STORED_FIELDS}
+
+
+def rule_from_json(values: Mapping[str, Any]) -> ScalingRule:
+    """Return the rule of which ``rule_as_json`` has returned the values."""
+    return ScalingRule(**values)
+
+
+def check_rule(rule: ScalingRule, field: str) -> None:
+    """Check that the values of a rule fit together; ``field`` is that of errors.
+
+    Raises
+    ------
+    InvalidRequest
+        If they do not.
+    """
+    if rule.max_replicas < max(1, rule.min_replicas):
+        raise InvalidRequest("max must be at least 1, and at least min", field=field)
+    if rule.utilization > 1:
+        raise InvalidRequest("utilization must not exceed 1", field=field)
+    if rule.panic_seconds > rule.stable_seconds:
+        raise InvalidRequest("panic must not exceed stable", field=field)
+
+
 @dataclass(frozen=True, slots=True)
 class LoadSample:
     """Load of an endpoint from ``at`` until the next sample."""
@@ -132,6 +166,9 @@ def desired_replicas(
     panic = _needed(rule, panic_load)
     if before > 0 and stable == 0:
         return _clamped(rule, *_quiet(rule, known, before, now))
+    if before == 0 and known[-1].load > 0:
+        # The first request waits, so the window need not fill.
+        panic, panic_load = max(panic, 1), max(panic_load, known[-1].load)
     if panic >= PANIC_FACTOR * max(ready, 1) or (before == 0 and panic > 0):
         return _clamped(
             rule, max(panic, before, stable), _reason(TextTemplate.SCALING_BURST, panic_load)

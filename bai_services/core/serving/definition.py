@@ -8,11 +8,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
+from math import isfinite
 from typing import Any
 
 import yaml
 
 from ..bounded_yaml import BoundedLoader
+from ..cluster.image_labels import SERVER_PORT
 from ..errors import InvalidRequest
 from ..user_input import shown
 
@@ -22,8 +25,9 @@ MAX_NODES = 2000
 MAX_COMMAND_BYTES = 16 * 1024
 MAX_TEXT = 512
 MAX_ACTIONS = 20
-# Ports of the session's own programs.
-RESERVED_PORTS = (2000, 2001)
+# Ports of the session's own programs. On the last one, a replica forwards the gateway's requests: a
+# replica that forwards to itself would open connections without end.
+RESERVED_PORTS = (2000, 2001, SERVER_PORT)
 MAX_PORT = 65535
 MAX_START_SECONDS = 86400.0
 _COMMAND_ACTION = "run_command"
@@ -110,7 +114,7 @@ class _Section:
         nodes: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
             key_line = key.start_mark.line + 1
-            if not isinstance(key, yaml.ScalarNode):
+            if not isinstance(key, yaml.ScalarNode) or not _is_encodable(key.value):
                 raise _problem(key_line, f"a key of {name} is not a text")
             if key.value in nodes:
                 raise _problem(key_line, f"{name} has the key {shown(key.value)} twice")
@@ -174,7 +178,52 @@ def _text(node: yaml.ScalarNode, what: str, limit: int) -> str:
     text = str(node.value)
     if len(text.encode(errors="replace")) > limit or "\0" in text:
         raise _problem(node.start_mark.line + 1, f"{what} has more than {limit} bytes, or a NUL")
+    if not _is_encodable(text):
+        raise _problem(node.start_mark.line + 1, f"{what} has characters that are not valid")
     return text
+
+
+def _metadata(loader: BoundedLoader, node: yaml.Node | None) -> Mapping[str, Any]:
+    if node is None:
+        return {}
+    line = node.start_mark.line + 1
+    values = loader.construct_object(node, deep=True)
+    if not isinstance(values, dict):
+        raise _problem(line, "metadata must be a mapping")
+    try:
+        plain: Mapping[str, Any] = _plain(values)
+    except ValueError as error:
+        raise _problem(line, f"metadata contains {error}, which JSON does not allow") from None
+    return plain
+
+
+def _plain(value: object) -> Any:
+    """Return a value as JSON can represent it, with times as texts; raise ``ValueError`` if it
+    cannot.
+    """
+    if isinstance(value, dict):
+        return {_key(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, date):  # also a datetime
+        return value.isoformat()
+    if isinstance(value, str) and not _is_encodable(value):
+        raise ValueError("a character that is not valid")
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError("a number that is not finite")
+    if value is not None and not isinstance(value, str | int | float):
+        raise ValueError(f"a value of type {type(value).__name__}")
+    return value
+
+
+def _key(key: object) -> str:
+    key = _plain(key)
+    return key if isinstance(key, str) else str(key).lower()
+
+
+def _is_encodable(text: str) -> bool:
+    """Return whether a text has no halves of surrogate pairs, which UTF-8 cannot represent."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _definition(root: _Section) -> ModelDefinition:
@@ -188,10 +237,7 @@ def _definition(root: _Section) -> ModelDefinition:
         )
     model = _Section.of(root.loader, models.value[0], "a model")
     name, model_path = model.take_text("name"), model.take_text("model_path")
-    metadata = model.take("metadata")
-    if metadata is not None and not isinstance(metadata, yaml.MappingNode):
-        raise _problem(metadata.start_mark.line + 1, "metadata must be a mapping")
-    values = {} if metadata is None else root.loader.construct_object(metadata, deep=True)
+    values = _metadata(root.loader, model.take("metadata"))
     service = model.take_section("service")
     model.finish()
     if service is None:

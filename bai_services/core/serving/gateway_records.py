@@ -14,6 +14,9 @@ class ReplicaRoute:
     # Sent to the replica in the header `Authorization: token SECRET`; "" if it needs none.
     secret: str = field(repr=False)
     is_draining: bool  # gets no new request; reported when its last one has ended
+    # The health check of its revision: path, and expected status; "": that of the endpoint.
+    health_path: str = ""
+    health_status: int = 0  # 0: any below 400
 
 
 @dataclass(frozen=True, slots=True)

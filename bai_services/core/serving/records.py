@@ -13,8 +13,12 @@ REVISIONS_KEPT = 10
 # Ended replicas are shown for this time, and at most this number per endpoint.
 ENDED_REPLICAS_KEPT_FOR = timedelta(days=7)
 ENDED_REPLICAS_KEPT = 50
+# Changes by a scaling rule that are kept per endpoint.
+SCALINGS_KEPT = 50
 EXPIRED_TOKENS_KEPT_FOR = timedelta(days=30)
 MAX_TOKENS = 100
+# Gateways receive all tokens with their networks.
+MAX_TOKENS_PER_USER = 500
 MAX_ENDPOINTS_PER_USER = 100
 # A gateway that has not reported for this time counts as stopped.
 GATEWAY_TIMEOUT = timedelta(seconds=30)
@@ -43,7 +47,8 @@ class EndpointStatus(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """``problem``: the last problem of the target revision, "" if there is none.
-    ``ready_replicas``, ``starting_replicas``: of all revisions.
+    ``ready_replicas``, ``starting_replicas``: of all revisions. ``scaling``: the rule that sets
+    ``replicas``, None for a fixed number; ``scaling_reason`` is why it has set this number.
     """
 
     id: str
@@ -62,6 +67,9 @@ class Endpoint:
     is_public: bool
     is_paused: bool
     replicas: int
+    scaling: Mapping[str, Any] | None
+    scaling_reason: str
+    scaling_reason_coded: Mapping[str, Any] | None
     ready_replicas: int
     starting_replicas: int
     active_revision: int | None
@@ -80,7 +88,7 @@ class Endpoint:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
     """``settings`` lacks the environment and the command, see ``hidden_fields``, if the caller may
-    not read them.
+    not read them. ``requests``, ``errors``: during its last rollout.
     """
 
     id: str
@@ -90,6 +98,8 @@ class Revision:
     outcome: str | None
     reason: str
     reason_coded: Mapping[str, Any] | None
+    requests: int
+    errors: int
     hidden_fields: Sequence[str]
 
 
@@ -106,6 +116,18 @@ class Replica:
     changed_at: datetime
     reason: str
     reason_coded: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """A change of the number of replicas by the rule of the endpoint."""
+
+    id: str
+    created_at: datetime
+    former: int
+    replicas: int
+    reason: str
+    reason_coded: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,9 @@ class RolloutRules:
     ``max_surge``, ``max_unavailable``: only for rolling updates. ``canary_percent``: only for
     canaries. ``is_automatic``: without it, blue-green and canary rollouts wait for a promotion.
     ``max_failures``: failed replicas of the new revision after which it is given up.
+    ``max_error_percent``: share of failed requests of the new revision above which it is given up;
+    None: not checked. ``min_requests``: number of requests that this share needs, and after which
+    an automatic canary is promoted.
     """
 
     strategy: Strategy = Strategy.ROLLING
@@ -61,6 +64,8 @@ class RolloutRules:
     canary_percent: int = 10
     is_automatic: bool = True
     max_failures: int = 3
+    max_error_percent: int | None = None
+    min_requests: int = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +80,10 @@ class Situation:
     """The state of an endpoint.
 
     ``active``: the revision that served before the rollout, None before the first one. ``target``:
-    the desired revision; without a rollout in progress it is ``active``. ``failures``: failed
-    replicas of the target since the rollout began. ``is_stopped``: the endpoint is paused or being
-    deleted, so it has no replicas. ``may_create``: false during the pause after failures.
+    the desired revision; without a rollout in progress it is ``active``. ``replicas`` are in order
+    of creation. ``failures``: failed replicas of the target since the rollout began. ``requests``,
+    ``errors``: its requests since then. ``is_stopped``: the endpoint is paused or being deleted, so
+    it has no replicas. ``may_create``: false during the pause after failures.
     """
 
     desired: int
@@ -86,6 +92,8 @@ class Situation:
     replicas: Sequence[ReplicaState]
     rules: RolloutRules = RolloutRules()
     failures: int = 0
+    requests: int = 0
+    errors: int = 0
     is_promoted: bool = False
     is_stopped: bool = False
     may_create: bool = True
@@ -110,7 +118,7 @@ def plan(now: Situation) -> Plan:
         return _remove([each for each in now.replicas if each.phase in LIVE_PHASES])
     if now.active == now.target:
         return _steady(now)
-    if now.failures >= now.rules.max_failures:
+    if now.failures >= now.rules.max_failures or _has_too_many_errors(now):
         if now.active is None:
             return replace(_remove(_live(now, now.target)), outcome=Outcome.FAILED)
         return replace(_steady(replace(now, target=now.active)), outcome=Outcome.ROLLED_BACK)
@@ -167,7 +175,7 @@ def _switch(now: Situation, active: str) -> Plan:
     """
     rules = now.rules
     is_canary = rules.strategy is Strategy.CANARY
-    may_switch = rules.is_automatic or now.is_promoted
+    may_switch = now.is_promoted or (rules.is_automatic and _is_observed(now))
     wanted = now.desired if may_switch else canary_replicas(now.desired, rules)
     new, old, ready = _live(now, now.target), _live(now, active), _ready(now, now.target)
     if may_switch and len(ready) >= now.desired:
@@ -199,6 +207,21 @@ def canary_replicas(desired: int, rules: RolloutRules) -> int:
     return max(1, -(-desired * rules.canary_percent // ALL_REQUESTS))
 
 
+def _has_too_many_errors(now: Situation) -> bool:
+    """Return whether the target must be given up; a first revision has none to return to."""
+    percent = now.rules.max_error_percent
+    if percent is None or now.active is None:
+        return False
+    return now.errors * 100 > percent * max(now.requests, now.rules.min_requests)
+
+
+def _is_observed(now: Situation) -> bool:
+    """Return whether a canary has had enough requests to be promoted."""
+    rules = now.rules
+    is_checked = rules.strategy is Strategy.CANARY and rules.max_error_percent is not None
+    return not is_checked or now.requests >= rules.min_requests
+
+
 def _live(now: Situation, revision: str | None = None) -> list[ReplicaState]:
     return [
         each
@@ -212,8 +235,11 @@ def _ready(now: Situation, revision: str | None = None) -> list[ReplicaState]:
 
 
 def _surplus(live: Sequence[ReplicaState], wanted: int) -> list[ReplicaState]:
-    """Return the replicas beyond ``wanted``, first those that do not serve yet."""
-    ordered = sorted(live, key=lambda each: each.phase is Phase.READY)
+    """Return the replicas beyond ``wanted``: first those that do not serve yet, then the newest.
+
+    ``live`` are in order of creation.
+    """
+    ordered = sorted(reversed(live), key=lambda each: each.phase is Phase.READY)
     return ordered[: max(0, len(live) - wanted)]
 
 

@@ -15,7 +15,7 @@ from bai_services.core.durations import parse_duration
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.user_input import number_text, read_decimal, read_whole, shown
 
-from .autoscaling import LoadSample, ScalingRule, desired_replicas
+from .autoscaling import LoadSample, ScalingRule, check_rule, desired_replicas
 
 MAX_ARRIVALS = 1_000_000
 MAX_SPAN_SECONDS = 7 * 86400
@@ -64,10 +64,10 @@ def parse_scaling_rule(text: str) -> ScalingRule:
     values: dict[str, Any] = {}
     for part in text.split(","):
         name, _, value = part.strip().partition("=")
-        if name not in _RULE_FIELDS:
-            known = ", ".join(_RULE_FIELDS)
+        if name not in RULE_FIELDS:
+            known = ", ".join(RULE_FIELDS)
             raise InvalidRequest(f"{shown(name)!r} is not one of {known}", field="rule")
-        field = _RULE_FIELDS[name]
+        field = RULE_FIELDS[name]
         if field in ("min_replicas", "max_replicas"):
             whole = read_whole(value)
             if whole is None or whole > MAX_REPLICAS:
@@ -84,16 +84,12 @@ def parse_scaling_rule(text: str) -> ScalingRule:
                 raise _invalid(name, value, "a positive number")
             values[field] = float(number)
     rule = ScalingRule(**values)
-    if rule.max_replicas < max(1, rule.min_replicas):
-        raise InvalidRequest("max must be at least 1, and at least min", field="rule")
-    if rule.utilization > 1:
-        raise InvalidRequest("utilization must not exceed 1", field="rule")
-    if rule.panic_seconds > rule.stable_seconds:
-        raise InvalidRequest("panic must not exceed stable", field="rule")
+    check_rule(rule, "rule")
     return rule
 
 
-_RULE_FIELDS = {
+# Names in the text of a rule, and fields of ``ScalingRule``.
+RULE_FIELDS = {
     "min": "min_replicas", "max": "max_replicas", "target": "target", "utilization": "utilization",
     "stable": "stable_seconds", "panic": "panic_seconds", "idle": "idle_seconds",
 }  # fmt: skip

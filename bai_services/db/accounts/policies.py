@@ -23,6 +23,7 @@ from ..database import Database
 from ..integrity import delete_unused, raise_on_violation
 from ..listing import Listing
 from ..records import first_record
+from ..serving.routes_version import bump_routes
 from ..tables.accounts import (
     keypair_policies,
     keypairs,
@@ -100,6 +101,8 @@ class PolicyStore:
         async with self._db.write() as tx:
             if changes:
                 await tx.execute(self._table.update().where(is_policy).values(changes))
+            if "allows_public_endpoints" in changes:
+                await bump_routes(tx)
             rows = await tx.execute(sa.select(self._table).where(is_policy))
             policy = first_record(self._kind.make, rows)
             if policy is None:

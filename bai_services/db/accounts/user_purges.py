@@ -15,6 +15,7 @@ from bai_services.core.folders.vfolders import VfolderStatus
 from ..audit import record
 from ..database import Database
 from ..records import records
+from ..serving.routes_version import bump_routes
 from ..tables.accounts import keypairs, known_sign_in_addresses, memberships, users
 from ..tables.advance_reservations import advance_reservations
 from ..tables.apps import app_shares
@@ -139,6 +140,7 @@ class UserPurgeStore:
             username = await tx.scalar(sa.select(users.c.username).where(users.c.id == user_id))
             for column in _OWNED:
                 await tx.execute(sa.delete(column.table).where(column == user_id))
+            await bump_routes(tx)
             for table in (app_shares, session_secrets):
                 await tx.execute(table.delete().where(table.c.session_id.in_(own_sessions)))
             await _remove_name(tx, user_id, str(username), name)

@@ -30,6 +30,7 @@ from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..mails import enqueue
 from ..records import records
+from ..serving.routes_version import bump_routes
 from ..tables.accounts import domains, keypairs, memberships, projects, users
 from ..tables.apps import app_shares
 from ..tables.external_identities import external_identities
@@ -153,6 +154,9 @@ class UserStore:
             if columns:
                 with raise_on_violation(_missing(), _taken()):
                     await tx.execute(users.update().where(users.c.id == user_id).values(columns))
+            if columns.keys() & {"status", "resource_policy"}:
+                # Gateways refuse requests to endpoints of inactive owners.
+                await bump_routes(tx)
             if change.domain is not None:
                 excluded = await move_folders_of(tx, user_id, change.domain, audit.at)
                 await tx.execute(

@@ -37,6 +37,8 @@ class RevisionRow:
     settings: Mapping[str, Any]
     outcome: str | None
     reason: Mapping[str, Any] | None
+    requests: int
+    errors: int
 
 
 _LISTING = Listing(
@@ -199,7 +201,7 @@ class EndpointStore:
             await tx.execute(
                 sa.update(endpoint_revisions)
                 .where(endpoint_revisions.c.id == found)
-                .values(outcome=None, reason=None)
+                .values(outcome=None, reason=None, requests=0, errors=0)
             )
             await record(tx, audit)
             return await _one(tx, endpoint.id)

@@ -14,11 +14,13 @@ from bai_services.core.serving.rollout import Phase
 
 from ..database import Database
 from ..records import records
+from ..tables.accounts import user_policies, users
 from ..tables.serving import (
     endpoint_replicas,
     endpoint_revisions,
     endpoint_tokens,
     endpoints,
+    gateway_loads,
     gateways,
 )
 from .routes_version import read_routes_version
@@ -44,11 +46,22 @@ class EndpointCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class RevisionCounts:
+    id: str
+    requests: int
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
 class TokenCounts:
     id: str
     requests: int
     input_tokens: int
     output_tokens: int
+
+
+# Without the other settings, which can be large.
+_HEALTH_PATH = endpoint_revisions.c.settings["health", "path"].as_string()
 
 
 class GatewayStore:
@@ -61,27 +74,53 @@ class GatewayStore:
         async with self._db.read() as tx:
             return await read_routes_version(tx)
 
-    async def routes(self) -> RoutingRows:
+    async def routes(self, now: datetime) -> RoutingRows:
+        """Return the endpoints of active owners; ``is_public`` is false if the owner's policy does
+        not permit it any more.
+        """
+        is_public = endpoints.c.is_public & user_policies.c.allows_public_endpoints
         rows = (
-            sa.select(endpoints, endpoint_revisions.c.settings)
+            sa.select(
+                *(column for column in endpoints.columns if column.name != "is_public"),
+                is_public.label("is_public"),
+                _HEALTH_PATH.label("health_path"),
+            )
             .join_from(
                 endpoints,
                 endpoint_revisions,
                 endpoint_revisions.c.id
                 == sa.func.coalesce(endpoints.c.active_revision_id, endpoints.c.target_revision_id),
             )
-            .where(~endpoints.c.is_deleting)
+            .join(users, endpoints.c.owner_id == users.c.id)
+            .join(user_policies, users.c.resource_policy == user_policies.c.name)
+            .where(~endpoints.c.is_deleting, users.c.status == "active")
             .order_by(endpoints.c.name)
         )
         replicas = (
-            sa.select(endpoint_replicas)
+            sa.select(
+                endpoint_replicas,
+                _HEALTH_PATH.label("health_path"),
+                endpoint_revisions.c.settings["health", "expected_status"]
+                .as_integer()
+                .label("health_status"),
+            )
+            .outerjoin_from(
+                endpoint_replicas,
+                endpoint_revisions,
+                endpoint_replicas.c.revision_id == endpoint_revisions.c.id,
+            )
             .where(
                 endpoint_replicas.c.phase.in_([Phase.READY, Phase.DRAINING]),
                 endpoint_replicas.c.url != "",
             )
             .order_by(endpoint_replicas.c.created_at, endpoint_replicas.c.id)
         )
-        tokens = sa.select(endpoint_tokens).order_by(endpoint_tokens.c.id)
+        expires_at = endpoint_tokens.c.expires_at
+        tokens = (
+            sa.select(endpoint_tokens)
+            .where(expires_at.is_(None) | (expires_at > now))
+            .order_by(endpoint_tokens.c.id)
+        )
         async with self._db.read() as tx:
             # Read the version first: a change in between is then read again.
             version = await read_routes_version(tx)
@@ -100,8 +139,13 @@ class GatewayStore:
         counts: Sequence[EndpointCounts],
         tokens: Sequence[TokenCounts],
         drained: Sequence[str],
+        loads: Mapping[str, int],
+        revisions: Sequence[RevisionCounts],
     ) -> bool:
-        """Add the counts of a report; return False if this report was added before."""
+        """Add the counts of a report; return False if this report was added before.
+
+        ``loads`` are the requests in flight and queued by endpoint, without those of 0.
+        """
         async with self._db.write() as tx:
             if not await _is_new(tx, gateway_id, report_id, now):
                 return False
@@ -115,7 +159,8 @@ class GatewayStore:
                     ),
                     [
                         {"key": each.id, "more": each.requests, "failed": each.errors}
-                        for each in counts
+                        # Sorted, so that two gateways do not wait for each other's rows.
+                        for each in sorted(counts, key=lambda each: each.id)
                     ],
                 )
             if tokens:
@@ -135,10 +180,12 @@ class GatewayStore:
                             "read": each.input_tokens,
                             "written": each.output_tokens,
                         }
-                        for each in tokens
+                        for each in sorted(tokens, key=lambda each: each.id)
                     ],
                 )
             await _mark_drained(tx, gateway_id, drained)
+            await _replace_loads(tx, gateway_id, loads)
+            await _count_rollouts(tx, revisions)
             return True
 
 
@@ -157,6 +204,57 @@ async def _is_new(tx: AsyncConnection, gateway_id: str, report_id: str, now: dat
         .values(last_report_id=report_id, reported_at=now)
     )
     return bool(found != report_id)
+
+
+async def _count_rollouts(tx: AsyncConnection, counts: Sequence[RevisionCounts]) -> None:
+    """Add the requests of revisions that replace a former one."""
+    if not counts:
+        return
+    rows = await tx.scalars(
+        sa.select(endpoints.c.target_revision_id).where(
+            endpoints.c.active_revision_id != endpoints.c.target_revision_id
+        )
+    )
+    targets = set(rows)
+    new = [
+        {"key": each.id, "more": each.requests, "failed": each.errors}
+        for each in sorted(counts, key=lambda each: each.id)
+        if each.id in targets
+    ]
+    if new:
+        await tx.execute(
+            sa.update(endpoint_revisions)
+            .where(endpoint_revisions.c.id == sa.bindparam("key"))
+            .values(
+                requests=endpoint_revisions.c.requests + sa.bindparam("more"),
+                errors=endpoint_revisions.c.errors + sa.bindparam("failed"),
+            ),
+            new,
+        )
+
+
+async def _replace_loads(tx: AsyncConnection, gateway_id: str, loads: Mapping[str, int]) -> None:
+    """Store the loads of endpoints that have a scaling rule."""
+    stored = sa.select(gateway_loads.c.endpoint_id, gateway_loads.c.load).where(
+        gateway_loads.c.gateway_id == gateway_id
+    )
+    before = {row.endpoint_id: row.load for row in await tx.execute(stored)}
+    after: dict[str, int] = {}
+    if loads:
+        scaled = await tx.scalars(sa.select(endpoints.c.id).where(endpoints.c.scaling.is_not(None)))
+        after = {key: loads[key] for key in scaled if key in loads}
+    if after == before:
+        return
+    if before:
+        await tx.execute(sa.delete(gateway_loads).where(gateway_loads.c.gateway_id == gateway_id))
+    if after:
+        await tx.execute(
+            gateway_loads.insert(),
+            [
+                {"gateway_id": gateway_id, "endpoint_id": key, "load": load}
+                for key, load in after.items()
+            ],
+        )
 
 
 async def _mark_drained(tx: AsyncConnection, gateway_id: str, drained: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +23,6 @@ from ..tables.serving import (
     gateways,
 )
 from ..tables.sessions import sessions
-from .endpoints import RevisionRow
 from .routes_version import bump_routes
 from .rows import ROWS, EndpointRow, endpoint_row
 
@@ -44,6 +44,8 @@ class ReplicaRow:
     status: Status | None
     started_at: datetime | None
     status_info: str
+    # It is being preempted, and waits again when it has ended.
+    is_requeued_at_end: bool
 
     def is_drained(self, gateways: set[str]) -> bool:
         """Return whether it has no requests in any of the gateways."""
@@ -52,10 +54,9 @@ class ReplicaRow:
 
 @dataclass(frozen=True, slots=True)
 class EndpointState:
-    """An endpoint with its target and active revision and its replicas that have not ended."""
+    """An endpoint with its replicas that have not ended."""
 
     row: EndpointRow
-    revisions: Mapping[str, RevisionRow]
     replicas: Sequence[ReplicaRow]
 
 
@@ -89,33 +90,29 @@ class ReplicaStore:
                 sessions.c.status,
                 sessions.c.started_at,
                 sessions.c.status_info,
+                sessions.c.is_requeued_at_end,
             )
             .outerjoin_from(endpoint_replicas, sessions, endpoint_replicas.c.id == sessions.c.id)
             .where(_NOT_ENDED)
             .order_by(endpoint_replicas.c.created_at, endpoint_replicas.c.id)
         )
-        used = sa.select(endpoint_revisions).join_from(
-            endpoint_revisions,
-            endpoints,
-            sa.or_(
-                endpoints.c.active_revision_id == endpoint_revisions.c.id,
-                endpoints.c.target_revision_id == endpoint_revisions.c.id,
-            ),
-        )
         async with self._db.read() as tx:
             rows = records(endpoint_row, await tx.execute(ROWS.order_by(endpoints.c.created_at)))
             if not rows:
                 return []
-            revisions = records(RevisionRow, await tx.execute(used))
-            replicas = records(_replica, await tx.execute(live))
-        return [
-            EndpointState(
-                row,
-                {each.id: each for each in revisions if each.endpoint_id == row.id},
-                [each for each in replicas if each.endpoint_id == row.id],
-            )
-            for row in rows
-        ]
+            replicas = defaultdict[str, list[ReplicaRow]](list)
+            for replica in records(_replica, await tx.execute(live)):
+                replicas[replica.endpoint_id].append(replica)
+        return [EndpointState(row, replicas[row.id]) for row in rows]
+
+    async def settings(self, revision_id: str) -> Mapping[str, Any] | None:
+        """Return the settings of a revision; None if it was deleted."""
+        rows = sa.select(endpoint_revisions.c.settings).where(
+            endpoint_revisions.c.id == revision_id
+        )
+        async with self._db.read() as tx:
+            found: Mapping[str, Any] | None = await tx.scalar(rows)
+            return found
 
     async def open(self, new: Sequence[NewReplica], now: datetime) -> None:
         """Insert replicas; their sessions are created afterwards."""
@@ -136,6 +133,20 @@ class ReplicaStore:
                     }
                     for each in new
                 ],
+            )
+
+    async def discard(self, ids: Collection[str]) -> None:
+        """Delete replicas for which no session was created."""
+        if not ids:
+            return
+        is_created = sa.select(sessions.c.id).where(sessions.c.id == endpoint_replicas.c.id)
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.delete(endpoint_replicas).where(
+                    endpoint_replicas.c.id.in_(sorted(ids)),
+                    endpoint_replicas.c.phase == Phase.STARTING,
+                    ~is_created.exists(),
+                )
             )
 
     async def move(
@@ -353,8 +364,16 @@ class ReplicaStore:
             )
 
 
-def _replica(*, phase: str, status: str | None, status_info: str | None, **rest: Any) -> ReplicaRow:
+def _replica(
+    *,
+    phase: str,
+    status: str | None,
+    status_info: str | None,
+    is_requeued_at_end: bool | None,
+    **rest: Any,
+) -> ReplicaRow:
     return ReplicaRow(
+        is_requeued_at_end=bool(is_requeued_at_end),
         phase=Phase(phase),
         status=None if status is None else Status(status),
         status_info=status_info or "",

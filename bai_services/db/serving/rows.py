@@ -14,7 +14,7 @@ from bai_services.core.errors import NotFound
 from bai_services.core.serving.rollout import Outcome, Phase
 
 from ..accounts.owner_visibility import is_owner_visible
-from ..tables.accounts import projects, users
+from ..tables.accounts import domains, projects, users
 from ..tables.serving import endpoint_replicas, endpoint_revisions, endpoints
 
 
@@ -32,6 +32,8 @@ class EndpointRow:
     is_paused: bool
     is_deleting: bool
     replicas: int
+    scaling: Mapping[str, Any] | None
+    scaling_reason: Mapping[str, Any] | None
     active_revision_id: str | None
     target_revision_id: str
     is_promoted: bool
@@ -48,11 +50,15 @@ class EndpointRow:
     errors: int
     owner: str
     owner_role: Role
+    is_owner_active: bool
     domain: str
     project: str
     active_revision: int | None
     target_revision: int
     target_outcome: str | None
+    # Of the target revision since the beginning of its rollout.
+    target_requests: int
+    target_errors: int
     ready_replicas: int
     starting_replicas: int
 
@@ -76,11 +82,16 @@ def _count_in(phase: Phase) -> sa.ScalarSelect[int]:
     )
 
 
+# As ``refusal`` in ``manager/accounts/callers.py``.
+_IS_OWNER_ACTIVE = (users.c.status == "active") & (
+    domains.c.is_active | (users.c.role == Role.SUPERADMIN)
+)
 ROWS = (
     sa.select(
         *endpoints.columns,
         users.c.username.label("owner"),
         users.c.role.label("owner_role"),
+        _IS_OWNER_ACTIVE.label("is_owner_active"),
         projects.c.domain,
         projects.c.name.label("project"),
         _of_revision(endpoint_revisions.c.number, endpoints.c.active_revision_id).label(
@@ -92,29 +103,44 @@ ROWS = (
         _of_revision(endpoint_revisions.c.outcome, endpoints.c.target_revision_id).label(
             "target_outcome"
         ),
+        _of_revision(endpoint_revisions.c.requests, endpoints.c.target_revision_id).label(
+            "target_requests"
+        ),
+        _of_revision(endpoint_revisions.c.errors, endpoints.c.target_revision_id).label(
+            "target_errors"
+        ),
         _count_in(Phase.READY).label("ready_replicas"),
         _count_in(Phase.STARTING).label("starting_replicas"),
     )
     .join_from(endpoints, users, endpoints.c.owner_id == users.c.id)
     .join(projects, endpoints.c.project_id == projects.c.id)
+    .join(domains, users.c.domain == domains.c.name)
 )
 
 
-def endpoint_row(*, owner_role: str, **columns: Any) -> EndpointRow:
-    return EndpointRow(owner_role=Role(owner_role), **columns)
+def endpoint_row(*, owner_role: str, is_owner_active: bool, **columns: Any) -> EndpointRow:
+    return EndpointRow(
+        owner_role=Role(owner_role), is_owner_active=bool(is_owner_active), **columns
+    )
 
 
 def visible_rows(visible: Visibility) -> sa.Select[Any]:
-    rows = ROWS
+    """Return the query of the visible endpoints; those of ``visible.owner_id`` are always visible,
+    also after this user has left their project.
+    """
+    conditions: list[sa.ColumnElement[bool]] = []
     if visible.domain is not None:
-        rows = rows.where(projects.c.domain == visible.domain)
+        conditions.append(projects.c.domain == visible.domain)
     if visible.project_ids is not None:
-        rows = rows.where(endpoints.c.project_id.in_(sorted(visible.project_ids)))
-    if visible.owner_id is not None:
-        rows = rows.where(endpoints.c.owner_id == visible.owner_id)
+        conditions.append(endpoints.c.project_id.in_(sorted(visible.project_ids)))
     if visible.hidden_roles:
-        rows = rows.where(is_owner_visible(endpoints.c.owner_id, visible.hidden_roles))
-    return rows
+        conditions.append(is_owner_visible(endpoints.c.owner_id, visible.hidden_roles))
+    if not conditions:
+        return ROWS
+    others = sa.and_(*conditions)
+    if visible.owner_id is None:
+        return ROWS.where(others)
+    return ROWS.where(others | (endpoints.c.owner_id == visible.owner_id))
 
 
 def no_endpoint(key: str) -> NotFound:

@@ -11,12 +11,18 @@ import sqlalchemy as sa
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.serving.records import EXPIRED_TOKENS_KEPT_FOR, MAX_TOKENS, EndpointToken
+from bai_services.core.serving.records import (
+    EXPIRED_TOKENS_KEPT_FOR,
+    MAX_TOKENS,
+    MAX_TOKENS_PER_USER,
+    EndpointToken,
+)
 
 from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation
 from ..listing import Listing
+from ..tables.accounts import users
 from ..tables.serving import endpoint_tokens, endpoints
 from .routes_version import bump_routes
 
@@ -51,14 +57,15 @@ class TokenStore:
         AlreadyExists
             If the endpoint has a token with that name.
         QuotaExceeded
-            If the endpoint has too many tokens.
+            If the endpoint or its owner has too many tokens.
         """
         endpoint_id = values["endpoint_id"]
         async with self._db.write() as tx:
-            # Lock the endpoint: of two concurrent creations, the second must count the first.
+            # Lock the owner: of two concurrent creations, the second must count the first.
+            owner = sa.select(endpoints.c.owner_id).where(endpoints.c.id == endpoint_id)
             await tx.execute(
-                sa.select(endpoints.c.id)
-                .where(endpoints.c.id == endpoint_id)
+                sa.select(users.c.id)
+                .where(users.c.id == owner.scalar_subquery())
                 .with_for_update(key_share=True)
             )
             count = await tx.scalar(
@@ -68,6 +75,18 @@ class TokenStore:
                 raise QuotaExceeded(
                     f"an endpoint has at most {MAX_TOKENS} tokens; revoke one first",
                     limit=MAX_TOKENS,
+                )
+            total = await tx.scalar(
+                sa.select(sa.func.count())
+                .select_from(endpoint_tokens)
+                .join(endpoints, endpoint_tokens.c.endpoint_id == endpoints.c.id)
+                .where(endpoints.c.owner_id == owner.scalar_subquery())
+            )
+            if (total or 0) >= MAX_TOKENS_PER_USER:
+                raise QuotaExceeded(
+                    f"your endpoints have at most {MAX_TOKENS_PER_USER} tokens together; revoke "
+                    "one first",
+                    limit=MAX_TOKENS_PER_USER,
                 )
             with raise_on_violation(
                 AlreadyExists(f"the endpoint has a token named {values['name']}")

@@ -21,6 +21,10 @@ endpoints = sa.Table(
     # The endpoint is deleted when its last replica has ended.
     sa.Column("is_deleting", sa.Boolean, nullable=False),
     sa.Column("replicas", sa.Integer, nullable=False),
+    # The rule that sets ``replicas``, NULL for a fixed number (see ``rule_as_json``).
+    sa.Column("scaling", sa.JSON(none_as_null=True)),
+    # Why the rule has set this number (``CodedText``).
+    sa.Column("scaling_reason", sa.JSON(none_as_null=True)),
     # The revision that has completed its rollout last, NULL before the first one.
     sa.Column("active_revision_id", sa.String(64)),
     # Other than the active one during a rollout.
@@ -56,6 +60,9 @@ endpoint_revisions = sa.Table(
     # How its last rollout ended (see Outcome), NULL: not yet.
     sa.Column("outcome", sa.String(16)),
     sa.Column("reason", sa.JSON(none_as_null=True)),
+    # Requests since its last rollout began, and until it ended.
+    sa.Column("requests", sa.BigInteger, nullable=False, default=0, server_default="0"),
+    sa.Column("errors", sa.BigInteger, nullable=False, default=0, server_default="0"),
     sa.UniqueConstraint("endpoint_id", "number"),
 )
 
@@ -101,6 +108,19 @@ endpoint_tokens = sa.Table(
     sa.UniqueConstraint("endpoint_id", "name"),
 )
 
+# Changes of the number of replicas by a rule.
+endpoint_scalings = sa.Table(
+    "endpoint_scalings",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("endpoint_id", sa.ForeignKey("endpoints.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("former", sa.Integer, nullable=False),
+    sa.Column("replicas", sa.Integer, nullable=False),
+    sa.Column("reason", sa.JSON, nullable=False),  # CodedText
+    sa.Index("ix_endpoint_scalings_endpoint_id", "endpoint_id", "created_at"),
+)
+
 gateways = sa.Table(
     "gateways",
     metadata,
@@ -108,4 +128,14 @@ gateways = sa.Table(
     # A repeated report counts once.
     sa.Column("last_report_id", sa.String(64), nullable=False),
     sa.Column("reported_at", UtcDateTime, nullable=False),
+)
+
+# The last reported load of endpoints with a rule, if it is not 0. A row belongs to the last report
+# of its gateway, which replaces all of them, so a deleted endpoint needs no foreign key.
+gateway_loads = sa.Table(
+    "gateway_loads",
+    metadata,
+    sa.Column("gateway_id", sa.ForeignKey("gateways.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("endpoint_id", sa.String(64), primary_key=True),
+    sa.Column("load", sa.BigInteger, nullable=False),
 )

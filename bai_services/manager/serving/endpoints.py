@@ -11,9 +11,15 @@ from typing import Any
 from bai_services.core.accounts.roles import Caller, Owner, Target, Visibility, roles_above
 from bai_services.core.audit import AuditEntry
 from bai_services.core.coded_text import CodedText
-from bai_services.core.errors import Conflict, Forbidden
+from bai_services.core.errors import Conflict, Forbidden, InvalidRequest
 from bai_services.core.listing import ListQuery, Page, page_of
 from bai_services.core.record_fields import fields_of
+from bai_services.core.serving.autoscaling import (
+    ScalingRule,
+    check_rule,
+    rule_as_json,
+    rule_from_json,
+)
 from bai_services.core.serving.definition import ModelDefinition, parse_definition
 from bai_services.core.serving.names import check_endpoint_name
 from bai_services.core.serving.records import (
@@ -26,12 +32,14 @@ from bai_services.core.serving.records import (
     EndpointStatus,
     Replica,
     Revision,
+    Scaling,
 )
 from bai_services.core.serving.rollout import Strategy
 from bai_services.core.serving.settings import RevisionSettings, resolve_settings
 from bai_services.core.serving.variants import VARIANTS, Variant
 from bai_services.db.serving.endpoints import EndpointStore, RevisionRow
 from bai_services.db.serving.rows import EndpointRow, no_endpoint
+from bai_services.db.serving.scaling import ScalingStore
 
 from ..accounts import authorizer
 from ..context import ManagerContext
@@ -48,7 +56,7 @@ LIMITS: Mapping[str, int] = {
     "max_body_bytes": DEFAULT_MAX_BODY_BYTES,
 }
 # Fields that administrators may change, too.
-_MANAGED = frozenset({"replicas", "is_paused"})
+_MANAGED = frozenset({"replicas", "scaling", "is_paused"})
 # Fields of the settings that may contain secrets of the owner.
 _PRIVATE = ("command", "request")
 _URL_PREFIX = "/services/bai-serve"
@@ -65,12 +73,14 @@ class Endpoints:
         self,
         context: ManagerContext,
         store: EndpointStore,
+        scalings: ScalingStore,
         sessions: Sessions,
         hub_base_url: str,
         changed: Callable[[], None],
     ) -> None:
         """``changed`` wakes the loop that runs endpoints, and the gateways."""
         self._store = store
+        self._scalings = scalings
         self._sessions = sessions
         self._clock = context.clock
         self._audit = context.audit
@@ -101,6 +111,7 @@ class Endpoints:
         is_public = bool(spec.get("is_public"))
         if is_public:
             await self._require_public(caller.user_id or "")
+        scaling = _scaling(spec, None)
         settings = await self._settings(spec.get("settings") or {}, spec.get("definition"))
         resolved = await self._sessions.check_replica(
             caller, replica_spec(settings, spec.get("project"), None)
@@ -115,7 +126,10 @@ class Endpoints:
             "is_public": is_public,
             "is_paused": False,
             "is_deleting": False,
-            "replicas": spec.get("replicas", 1),
+            # With a rule, the first replica shows that the revision works.
+            "replicas": spec.get("replicas", max(1, scaling.min_replicas) if scaling else 1),
+            "scaling": rule_as_json(scaling) if scaling else None,
+            "scaling_reason": None,
             "active_revision_id": None,
             "target_revision_id": revision["id"],
             "is_promoted": False,
@@ -156,6 +170,13 @@ class Endpoints:
         _require_live(row)
         if values.get("is_public"):
             await self._require_public(row.owner_id)
+        if scaling := _scaling(values, row):
+            low, high = scaling.min_replicas, scaling.max_replicas
+            values["scaling"] = rule_as_json(scaling)
+            values["replicas"] = min(max(row.replicas, low), high)
+            values["scaling_reason"] = None
+        elif "replicas" in values:
+            values |= {"scaling": None, "scaling_reason": None}
         if values.get("is_paused") is False and row.is_paused:
             # The failures before the pause do not count after it.
             values |= {"failures": 0, "failed_at": None, "problem": None}
@@ -268,6 +289,11 @@ class Endpoints:
         row = await self.find(caller, key)
         return await self._store.replicas(row.id, query, _replica_record)
 
+    async def scalings(self, caller: Caller, key: str, query: ListQuery) -> Page[Scaling]:
+        """Return the last changes of the number of replicas by the rule, the newest first."""
+        row = await self.find(caller, key)
+        return await self._scalings.page(row.id, query, _scaling_record)
+
     def variants(self, caller: Caller, query: ListQuery) -> Page[Variant]:
         """Return the runtime variants."""
         authorizer.require(caller, "endpoint.read")
@@ -318,14 +344,18 @@ class Endpoints:
         values = fields_of(row)
         for name in ("owner_role", "is_deleting", "active_revision_id", "target_revision_id"):
             del values[name]
-        for name in ("failures", "failed_at", "target_outcome"):
+        for name in ("failures", "failed_at", "target_outcome", "is_owner_active"):
             del values[name]
-        problem = values.pop("problem")
+        for name in ("target_requests", "target_errors"):
+            del values[name]
+        problem, reason = values.pop("problem"), values.pop("scaling_reason")
         return Endpoint(
             **{
                 **values,
                 "url": f"{self._prefix}/{row.name}/",
                 "status": _status_of(row),
+                "scaling_reason": "" if reason is None else str(CodedText.from_json(reason)),
+                "scaling_reason_coded": reason,
                 "problem": "" if problem is None else str(CodedText.from_json(problem)),
                 "problem_coded": problem,
             }
@@ -348,14 +378,40 @@ def target(row: EndpointRow) -> Target:
 
 
 def _visible(caller: Caller) -> Visibility:
-    """Return which endpoints the caller may read: none of owners with a higher role."""
+    """Return which endpoints the caller may read: the own ones, and none of owners with a higher
+    role.
+    """
     visible = authorizer.visibility(caller, "endpoint.read")
-    return replace(visible, hidden_roles=roles_above(caller.role, "endpoint.read"))
+    hidden = roles_above(caller.role, "endpoint.read")
+    return replace(visible, owner_id=caller.user_id, hidden_roles=hidden)
 
 
 def _require_live(row: EndpointRow) -> None:
     if row.is_deleting:
         raise Conflict(f"endpoint {row.name} is being deleted")
+
+
+def _scaling(values: Mapping[str, Any], row: EndpointRow | None) -> ScalingRule | None:
+    """Return the given rule, completed with the one that an endpoint has already.
+
+    Raises
+    ------
+    InvalidRequest
+        If the values of the rule do not fit together, or a fixed number is given, too.
+    """
+    given = values.get("scaling")
+    if given is None:
+        return None
+    if "replicas" in values:
+        raise InvalidRequest(
+            "give either replicas, a fixed number, or scaling, a rule", field="replicas"
+        )
+    former = (row.scaling if row is not None else None) or {}
+    rule = rule_from_json({**former, **{n: v for n, v in given.items() if v is not None}})
+    check_rule(rule, "scaling")
+    if rule.idle_seconds < rule.stable_seconds:
+        raise InvalidRequest("idle must not be shorter than stable", field="scaling")
+    return rule
 
 
 def _status_of(row: EndpointRow) -> EndpointStatus:
@@ -381,8 +437,14 @@ def _revision_record(row: RevisionRow, is_owner: bool) -> Revision:
         outcome=row.outcome,
         reason="" if row.reason is None else str(CodedText.from_json(row.reason)),
         reason_coded=row.reason,
+        requests=row.requests,
+        errors=row.errors,
         hidden_fields=hidden,
     )
+
+
+def _scaling_record(*, reason: Mapping[str, Any], **columns: Any) -> Scaling:
+    return Scaling(**columns, reason=str(CodedText.from_json(reason)), reason_coded=reason)
 
 
 def _replica_record(*, reason: Mapping[str, Any] | None, **columns: Any) -> Replica:

@@ -7,6 +7,7 @@ passed a check of the manager, so a rollout does not depend on a running gateway
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
@@ -16,7 +17,9 @@ from bai_services.db.serving.replicas import ReplicaRow
 
 from .replica_launch import ReplicaSecrets
 
-MAX_CONCURRENT = 32
+MAX_CONCURRENT = 512
+# Checks may hang until their timeout: those of one owner must not delay those of others.
+MAX_PER_OWNER = 16
 
 
 class HealthProbes:
@@ -28,16 +31,24 @@ class HealthProbes:
         self._secrets = secrets
         self._passed = passed
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
+        self._running: Counter[str] = Counter()  # by owner
         self._session: ClientSession | None = None
 
-    def begin(self, replica: ReplicaRow, health: HealthCheck) -> None:
-        """Start a check of a replica unless one is running."""
-        if replica.id in self._tasks:
+    def begin(self, replica: ReplicaRow, owner_id: str, health: HealthCheck) -> None:
+        """Start a check of a replica unless one is running, or too many are running."""
+        is_full = len(self._tasks) >= MAX_CONCURRENT or self._running[owner_id] >= MAX_PER_OWNER
+        if replica.id in self._tasks or is_full:
             return
         task = asyncio.create_task(self._check(replica, health))
         self._tasks[replica.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(replica.id, None))
+        self._running[owner_id] += 1
+        task.add_done_callback(lambda _: self._ended(replica.id, owner_id))
+
+    def _ended(self, replica_id: str, owner_id: str) -> None:
+        del self._tasks[replica_id]
+        self._running[owner_id] -= 1
+        if not self._running[owner_id]:
+            del self._running[owner_id]
 
     async def finish(self) -> None:
         """Wait for the checks that are running."""
@@ -51,9 +62,8 @@ class HealthProbes:
             await self._session.close()
 
     async def _check(self, replica: ReplicaRow, health: HealthCheck) -> None:
-        async with self._slots:
-            if await self._is_healthy(replica, health):
-                await self._passed(replica)
+        if await self._is_healthy(replica, health):
+            await self._passed(replica)
 
     async def _is_healthy(self, replica: ReplicaRow, health: HealthCheck) -> bool:
         try:
@@ -72,7 +82,7 @@ class HealthProbes:
         if self._session is None:
             # Created at the first check, because it is bound to the running event loop.
             self._session = ClientSession(
-                connector=TCPConnector(force_close=True),
+                connector=TCPConnector(limit=MAX_CONCURRENT, force_close=True),
                 cookie_jar=DummyCookieJar(),
                 trust_env=False,
             )

@@ -15,10 +15,10 @@ from bai_services.core.serving.gateway_records import (
     TokenRoute,
 )
 from bai_services.core.serving.rollout import Phase
-from bai_services.core.serving.settings import RevisionSettings
 from bai_services.db.serving.gateways import (
     EndpointCounts,
     GatewayStore,
+    RevisionCounts,
     RoutingRows,
     TokenCounts,
 )
@@ -29,6 +29,10 @@ from ..clock import Clock
 from .replica_launch import ReplicaSecrets
 
 MAX_WAIT_SECONDS = 25.0
+# The table contains all endpoints. While changes follow each other closely, it is built in a third
+# of the time at most, and at least this often.
+BUILD_SHARE = 0.3
+MAX_BUILD_PAUSE_SECONDS = 2.0
 # Another manager may have made a change, so waiting requests read the version this often.
 POLL_SECONDS = 1.0
 
@@ -51,6 +55,8 @@ class GatewayRoutes:
         self._clock = clock
         self._wake = wake
         self._table: RoutingTable | None = None
+        self._building = asyncio.Lock()
+        self._next_build_at = 0.0
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
@@ -99,18 +105,39 @@ class GatewayRoutes:
                 for each in report["tokens"]
             ],
             report["drained"],
+            {
+                each["id"]: load
+                for each in report["endpoints"]
+                if (load := each["in_flight"] + each["queued"])
+            },
+            [
+                RevisionCounts(key, counts["requests"], counts["errors"])
+                for each in report["endpoints"]
+                for key, counts in each["revisions"].items()
+                if counts["requests"] or counts["errors"]
+            ],
         )
         if is_new and report["failed"]:
             await self._replicas.unhealthy(report["failed"], now)
             self.changed()
-        if report["failed"] or report["drained"]:
+        # Only a request that may wait for the first replica does not wait for the next step.
+        is_waiting = any(each["queued"] and not each["in_flight"] for each in report["endpoints"])
+        if report["failed"] or report["drained"] or is_waiting:
             self._wake()
 
     async def _current(self) -> RoutingTable:
-        table, version = self._table, str(await self._store.routes_version())
-        if table is None or table.version != version:
-            table = self._table = self._build(await self._store.routes())
-        return table
+        async with self._building:
+            table = self._table
+            if table is not None and table.version == str(await self._store.routes_version()):
+                return table
+            now = asyncio.get_running_loop().time
+            if (pause := self._next_build_at - now()) > 0:
+                await asyncio.sleep(pause)
+            began_at = now()
+            table = self._table = self._build(await self._store.routes(self._clock()))
+            pause = (now() - began_at) / BUILD_SHARE
+            self._next_build_at = now() + min(pause, MAX_BUILD_PAUSE_SECONDS)
+            return table
 
     def _build(self, rows: RoutingRows) -> RoutingTable:
         replicas: dict[str, list[ReplicaRoute]] = defaultdict(list)
@@ -122,6 +149,9 @@ class GatewayRoutes:
                     url=row["url"],
                     secret=self._secrets.of(row["id"]),
                     is_draining=row["phase"] == Phase.DRAINING,
+                    # None: the revision was deleted.
+                    health_path=row["health_path"] or "",
+                    health_status=row["health_status"] or 0,
                 )
             )
         tokens: dict[str, list[TokenRoute]] = defaultdict(list)
@@ -150,12 +180,12 @@ def _endpoint_route(
     return EndpointRoute(
         id=row["id"],
         name=row["name"],
-        is_public=row["is_public"],
+        is_public=bool(row["is_public"]),
         is_paused=row["is_paused"],
         weights=row["weights"],
         replicas=replicas,
         tokens=tokens,
-        health_path=RevisionSettings.from_json(row["settings"]).health.path,
+        health_path=row["health_path"],
         max_queue=row["max_queue"],
         queue_seconds=row["queue_seconds"],
         max_concurrent_per_replica=row["max_concurrent_per_replica"],

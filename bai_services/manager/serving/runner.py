@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -52,11 +53,16 @@ from ..sessions.sessions import Sessions
 from .probes import HealthProbes
 from .replica_launch import ReplicaSecrets
 from .requests import replica_name, replica_spec
+from .scaler import EndpointScaler, is_scaled
 
 TICK_SECONDS = 1.0
 # After a failure, the creation of replicas pauses: 5 s, then twice as long after each failure.
 FIRST_PAUSE = timedelta(seconds=5)
 MAX_PAUSE = timedelta(minutes=5)
+# The pause after a quota or missing resources have prevented a creation.
+POSTPONED_PAUSE = timedelta(seconds=30)
+# Sessions of one owner that are created or stopped in a step: other owners must not wait long.
+MAX_SESSIONS_PER_STEP = 20
 # Failures are forgotten when all replicas have been ready for this time.
 FAILURES_KEPT_FOR = timedelta(minutes=1)
 # A draining replica is stopped after this time although it has requests.
@@ -78,6 +84,7 @@ class EndpointRunner:
         sessions: Sessions,
         callers: Callers,
         secrets: ReplicaSecrets,
+        scaler: EndpointScaler,
         require_writable: Callable[[Role], None],
         *,
         lease: Lease,
@@ -91,12 +98,19 @@ class EndpointRunner:
         self._tokens = tokens
         self._sessions = sessions
         self._callers = callers
+        self.scaler = scaler
         self._clock = context.clock
         self._require_writable = require_writable
         self._lease = lease
         self._changed = changed
         self._monotonic = monotonic
         self._cleaned_at: float | None = None
+        # Settings of revisions in use; those of a revision never change.
+        self._settings: dict[str, RevisionSettings] = {}
+        self._changed_sessions: Counter[str] = Counter()  # in this step, by owner
+        # Owners for whom no session can be created in this step, for example during maintenance.
+        self._unavailable_to: set[str] = set()
+        self._has_more = False
         self.probes = HealthProbes(secrets, self._passed)
         self._loop = Loop("endpoints", self.step, TICK_SECONDS)
 
@@ -120,10 +134,16 @@ class EndpointRunner:
         if await self._lease.hold() is None:
             return
         now = self._clock()
+        self._changed_sessions.clear()
+        self._unavailable_to.clear()
+        self._has_more = False
         states = await self._store.states()
-        is_draining = any(each.phase is Phase.DRAINING for one in states for each in one.replicas)
-        since = now - GATEWAY_TIMEOUT
-        gateways = await self._store.live_gateways(since) if is_draining else set()
+        used = {id for state in states for id in _revisions(state.row)}
+        self._settings = {id: each for id, each in self._settings.items() if id in used}
+        gateways: set[str] = set()
+        if any(_needs_gateways(state) for state in states):
+            gateways = await self._store.live_gateways(now - GATEWAY_TIMEOUT)
+        states = await self.scaler.scale(states, gateways, now)
         for state in states:
             if await self._lease.hold() is None:
                 return
@@ -136,14 +156,22 @@ class EndpointRunner:
                 log.exception("endpoint %s could not be processed", state.row.name)
         await self._forget_failures(states, now)
         await self._clean_up(now)
+        if self._has_more:
+            self.wake()
 
     async def _advance(self, state: EndpointState, gateways: set[str], now: datetime) -> None:
         row, replicas, has_failed = state.row, [], False
+        discarded: list[str] = []
         for replica in state.replicas:
+            if has_failed and replica.phase is Phase.STARTING and replica.status is None:
+                # What prevented the creation of one replica would prevent those of the others.
+                discarded.append(replica.id)
+                continue
             phase = await self._observe(state, replica, gateways, now)
             has_failed |= phase is Phase.STOPPING and replica.phase in LIVE_PHASES
             if phase is not Phase.ENDED:
                 replicas.append(ReplicaState(replica.id, replica.revision_id, phase))
+        await self._store.discard(discarded)
         if has_failed:
             # The next step reads the failures.
             self.wake()
@@ -152,23 +180,26 @@ class EndpointRunner:
             await self._store.delete_endpoint(row.id)
             self._changed()
             return
+        rules = await self._rules(row)
         steps = plan(
             Situation(
                 desired=row.replicas,
                 active=row.active_revision_id,
                 target=row.target_revision_id,
                 replicas=replicas,
-                rules=_rules(state),
+                rules=rules,
                 failures=row.failures,
+                requests=row.target_requests,
+                errors=row.target_errors,
                 is_promoted=row.is_promoted,
-                is_stopped=row.is_paused or row.is_deleting or row.is_given_up,
+                is_stopped=_is_stopped(row),
                 may_create=_may_create(row, now),
             )
         )
         if steps.outcome is not None or dict(steps.weights) != row.weights:
             reason = None
             if steps.outcome in (Outcome.FAILED, Outcome.ROLLED_BACK):
-                reason = _given_up(row)
+                reason = _given_up(row, rules)
             is_unchanged = await self._store.advance(
                 row, weights=steps.weights, outcome=steps.outcome, reason=reason
             )
@@ -185,6 +216,9 @@ class EndpointRunner:
             for revision_id, count in steps.create.items()
             for _ in range(count)
         ]
+        if row.failed_at is not None:
+            # The last failure may repeat, so that each pause costs only one replica.
+            del new[1:]
         if new:
             await self._store.open(new, now)
         if new or steps.end or steps.drain or steps.outcome is not None:
@@ -199,29 +233,30 @@ class EndpointRunner:
             return await self._observe_removed(state.row, replica, gateways, now)
         if replica.status is None:
             return await self._create(state, replica, now)
-        if replica.status in (*ENDED, Status.TERMINATING, Status.SUSPENDED):
-            return await self._fail(
-                state.row,
-                replica,
-                TextTemplate.REPLICA_ENDED.text(message=replica.status_info[:_MAX_MESSAGE]),
-                now,
-            )
+        is_preempted = replica.status is Status.TERMINATING and replica.is_requeued_at_end
+        if replica.status in (*ENDED, Status.TERMINATING, Status.SUSPENDED) and not is_preempted:
+            text = TextTemplate.REPLICA_ENDED.text(message=replica.status_info[:_MAX_MESSAGE])
+            if _is_stopped(state.row):
+                # It would have been stopped anyway.
+                await self._store.move([replica.id], Phase.STOPPING, now, text.as_json())
+                return Phase.STOPPING
+            return await self._fail(state.row, replica, text, now)
         if replica.phase is Phase.READY:
             if replica.status is not Status.RUNNING:
-                # A preempted session starts again.
+                # A preempted session starts again; this is no failure of its revision.
                 await self._store.unhealthy([replica.id], now)
                 self._changed()
                 return Phase.STARTING
             return Phase.READY
         if replica.status is Status.RUNNING:
-            health = _health(state, replica)
+            health = await self._health(state.row, replica)
             limit, since = _start_limit(replica, health, now)
             if now - since > limit:
                 seconds = int(limit.total_seconds())
                 text = TextTemplate.REPLICA_NOT_READY.text(limit_seconds=seconds)
                 return await self._fail(state.row, replica, text, now)
             if replica.url:
-                self.probes.begin(replica, health)
+                self.probes.begin(replica, state.row.owner_id, health)
         return Phase.STARTING
 
     async def _observe_removed(
@@ -242,17 +277,21 @@ class EndpointRunner:
             self._changed()
         if replica.status is not Status.TERMINATING:
             text = TextTemplate.REPLICA_NOT_NEEDED.text(name=row.name)
-            await self._sessions.end(replica.id, text)
+            if self._may_change_session(row.owner_id):
+                await self._sessions.end(replica.id, text)
         return Phase.STOPPING
 
     async def _create(self, state: EndpointState, replica: ReplicaRow, now: datetime) -> Phase:
         """Create the session of a replica as its owner would; return the phase of the replica."""
-        row, revision = state.row, state.revisions.get(replica.revision_id)
-        if revision is None:
+        row = state.row
+        settings = await self._settings_of(row, replica.revision_id)
+        if settings is None:
             # Another revision has become the target before the session was created.
             await self._store.move([replica.id], Phase.STOPPING, now)
             return Phase.STOPPING
-        settings = RevisionSettings.from_json(revision.settings)
+        is_unavailable = row.owner_id in self._unavailable_to
+        if is_unavailable or not self._may_change_session(row.owner_id):
+            return Phase.STARTING
         spec = replica_spec(settings, row.project_id, replica_name(row.name, replica.id))
         try:
             caller = await self._callers.for_schedule(row.owner)
@@ -262,6 +301,7 @@ class EndpointRunner:
             )
         except Unavailable:
             # For example read-only maintenance: the next step tries again.
+            self._unavailable_to.add(row.owner_id)
             return Phase.STARTING
         except (QuotaExceeded, InsufficientResources) as error:
             # Not the fault of the revision: the other replicas continue to serve.
@@ -273,6 +313,35 @@ class EndpointRunner:
             text = TextTemplate.SCHEDULE_NAME_TAKEN.text(name=session.name)
             return await self._fail(row, replica, text, now)
         return Phase.STARTING
+
+    def _may_change_session(self, owner_id: str) -> bool:
+        """Count a session that is created or stopped; return False if the next step must do it."""
+        if self._changed_sessions[owner_id] >= MAX_SESSIONS_PER_STEP:
+            self._has_more = True
+            return False
+        self._changed_sessions[owner_id] += 1
+        return True
+
+    async def _settings_of(self, row: EndpointRow, revision_id: str) -> RevisionSettings | None:
+        """Return the settings of a revision of ``_revisions``; None for another one."""
+        if revision_id not in _revisions(row):
+            return None
+        if revision_id not in self._settings:
+            stored = await self._store.settings(revision_id)
+            if stored is None:
+                return None
+            self._settings[revision_id] = RevisionSettings.from_json(stored)
+        return self._settings[revision_id]
+
+    async def _rules(self, row: EndpointRow) -> RolloutRules:
+        if row.active_revision_id == row.target_revision_id:
+            return RolloutRules()  # not needed without a rollout
+        settings = await self._settings_of(row, row.target_revision_id)
+        return RolloutRules() if settings is None else settings.rollout
+
+    async def _health(self, row: EndpointRow, replica: ReplicaRow) -> HealthCheck:
+        settings = await self._settings_of(row, replica.revision_id)
+        return HealthCheck() if settings is None else settings.health
 
     async def _fail(
         self, row: EndpointRow, replica: ReplicaRow, text: CodedText, now: datetime
@@ -305,18 +374,24 @@ class EndpointRunner:
             self._cleaned_at = monotonic
             await self._store.clean_up(now, now - ENDED_REPLICAS_KEPT_FOR, ENDED_REPLICAS_KEPT)
             await self._tokens.clean_up(now)
+            await self.scaler.clean_up()
 
 
-def _rules(state: EndpointState) -> RolloutRules:
-    target = state.revisions.get(state.row.target_revision_id)
-    return RolloutRules() if target is None else RevisionSettings.from_json(target.settings).rollout
+def _needs_gateways(state: EndpointState) -> bool:
+    is_draining = any(each.phase is Phase.DRAINING for each in state.replicas)
+    return is_draining or is_scaled(state.row)
 
 
-def _health(state: EndpointState, replica: ReplicaRow) -> HealthCheck:
-    revision = state.revisions.get(replica.revision_id)
-    if revision is None:
-        return HealthCheck()
-    return RevisionSettings.from_json(revision.settings).health
+def _is_stopped(row: EndpointRow) -> bool:
+    is_ended = row.is_paused or row.is_deleting or row.is_given_up
+    # The sessions of an inactive owner end; a rollout must not fail because of that.
+    return is_ended or not row.is_owner_active
+
+
+def _revisions(row: EndpointRow) -> tuple[str, ...]:
+    """Return the revisions of which an endpoint may have new replicas."""
+    active = row.active_revision_id
+    return (row.target_revision_id,) if active is None else (row.target_revision_id, active)
 
 
 def _start_limit(
@@ -333,13 +408,18 @@ def _start_limit(
 def _may_create(row: EndpointRow, now: datetime) -> bool:
     if row.failed_at is None:
         return True
+    if not row.failures:
+        return now - row.failed_at >= POSTPONED_PAUSE
     # 2**6 first pauses are longer than the longest pause.
-    pauses: int = 2 ** min(max(row.failures - 1, 0), 6)
+    pauses: int = 2 ** min(row.failures - 1, 6)
     pause = min(FIRST_PAUSE * pauses, MAX_PAUSE)
     return now - row.failed_at >= pause
 
 
-def _given_up(row: EndpointRow) -> dict[str, object]:
+def _given_up(row: EndpointRow, rules: RolloutRules) -> dict[str, object]:
+    if row.failures < rules.max_failures:
+        counts = {"errors": row.target_errors, "requests": row.target_requests}
+        return TextTemplate.REVISION_ERRORS.text(**counts).as_json()
     message = "" if row.problem is None else str(CodedText.from_json(row.problem))
     return TextTemplate.REVISION_GIVEN_UP.text(failures=row.failures, message=message).as_json()
 

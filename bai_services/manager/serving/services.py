@@ -9,6 +9,7 @@ from bai_services.core.accounts.roles import Role
 from bai_services.db.serving.endpoints import EndpointStore
 from bai_services.db.serving.gateways import GatewayStore
 from bai_services.db.serving.replicas import ReplicaStore
+from bai_services.db.serving.scaling import ScalingStore
 from bai_services.db.serving.tokens import TokenStore
 
 from ..accounts.callers import Callers
@@ -21,6 +22,7 @@ from .endpoints import Endpoints
 from .replica_launch import ReplicaLaunches, ReplicaSecrets
 from .routes import GatewayRoutes
 from .runner import EndpointRunner
+from .scaler import EndpointScaler
 from .tokens import EndpointTokens
 
 
@@ -54,10 +56,11 @@ def serving_services(
 ) -> ServingServices:
     """Build the services and pass them their dependencies."""
     database = context.database
-    secrets, replicas, tokens = (
+    secrets, replicas, tokens, scalings = (
         ReplicaSecrets(settings.key),
         ReplicaStore(database),
         TokenStore(database),
+        ScalingStore(database),
     )
     routes = GatewayRoutes(
         GatewayStore(database), replicas, secrets, context.clock, lambda: runner.wake()
@@ -69,6 +72,7 @@ def serving_services(
         sessions,
         callers,
         secrets,
+        EndpointScaler(scalings),
         require_writable,
         lease=lease,
         changed=routes.changed,
@@ -79,7 +83,7 @@ def serving_services(
         routes.changed()
 
     endpoints = Endpoints(
-        context, EndpointStore(database), sessions, settings.hub_base_url, changed
+        context, EndpointStore(database), scalings, sessions, settings.hub_base_url, changed
     )
     lifecycle.listen(runner.session_changed)
     return ServingServices(

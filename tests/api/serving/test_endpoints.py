@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -25,9 +25,11 @@ from bai_services.core.errors import (
 from bai_services.core.serving.records import ENDED_REPLICAS_KEPT_FOR, REVISIONS_KEPT
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.lifecycle import Event
+from bai_services.db.serving.gateways import GatewayStore, RoutingRows
 from bai_services.db.serving.replicas import ReplicaStore
 from bai_services.db.serving.tokens import TokenStore
 from bai_services.manager.serving.replica_launch import SECRET_VARIABLE, ReplicaSecrets
+from bai_services.manager.serving.runner import MAX_SESSIONS_PER_STEP
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import HUB, KEY, Api
 
@@ -246,6 +248,29 @@ async def test_rolling_update_replaces_the_replica_after_the_new_one_is_ready(ap
     assert second["settings"]["request"] == first["settings"]["request"]
 
 
+async def test_gateways_check_a_replica_as_its_revision_demands(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user, settings={"health": {"path": "/a"}})
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url + "/..")
+        manager = api.world.manager
+        await ReplicaStore(manager.database).ready(old, url + "/..", api.world.clock())
+        await step(api, 2)
+        health = {"path": "/", "expected_status": 204}
+        await user.post("/endpoints/llm/revisions", {"settings": {"health": health}})
+        (endpoint,) = (await routes(api))["endpoints"]
+    (replica,) = endpoint["replicas"]
+    assert (endpoint["health_path"], replica["health_path"]) == ("/a", "/a")
+    assert replica["health_status"] == 200
+    async with server(lambda: 204) as (url, _):
+        (new,) = await ready(api, user, url)
+        (endpoint,) = (await routes(api))["endpoints"]
+    found = {
+        each["id"]: (each["health_path"], each["health_status"]) for each in endpoint["replicas"]
+    }
+    assert found == {old: ("/a", 200), new: ("/", 204)}
+
+
 async def test_revision_that_does_not_become_healthy_is_rolled_back(api: Api) -> None:
     user = await api.client("user")
     await make(api, user)
@@ -313,6 +338,33 @@ async def test_replica_that_a_gateway_cannot_use_must_pass_its_check_again(api: 
     assert [each["phase"] for each in await replicas(user)] == ["stopping"]
 
 
+async def test_refused_replicas_leave_one_row_for_each_pause(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    await make(api, user, replicas=50)
+    await admin.patch("/user-policies/default", {"max_pending_sessions": 3})
+    await step(api, 6)
+    phases = [each["phase"] for each in await replicas(user)]
+    assert sorted(phases) == ["ended", "starting", "starting", "starting"]
+    shown = await user.get("/endpoints/llm")
+    assert shown["problem_coded"]["code"] == "replica-refused"
+    for _ in range(4):
+        api.world.clock.advance(seconds=10)
+        await step(api, 4)
+    phases = [each["phase"] for each in await replicas(user)]
+    assert sorted(phases) == ["ended", "ended", "starting", "starting", "starting"]
+
+
+async def test_large_endpoint_does_not_delay_those_of_other_owners(api: Api) -> None:
+    user, user2 = await api.client("user"), await api.client("user2")
+    await make(api, user, replicas=50)
+    await make(api, user2, "other")
+    await step(api, 2)
+    assert len((await user.get("/sessions"))["items"]) == MAX_SESSIONS_PER_STEP
+    assert len((await user2.get("/sessions"))["items"]) == 1
+    await step(api, 2)
+    assert len((await user.get("/sessions"))["items"]) == 50
+
+
 async def test_crashed_replica_is_replaced_after_a_pause(api: Api) -> None:
     user = await api.client("user")
     await make(api, user)
@@ -329,6 +381,23 @@ async def test_crashed_replica_is_replaced_after_a_pause(api: Api) -> None:
         await step(api)
     assert new != old
     assert (await user.get("/endpoints/llm"))["problem"] == ""
+
+
+async def test_preempted_replica_waits_and_is_no_failure(api: Api) -> None:
+    user, manager = await api.client("user"), api.world.manager
+    await make(api, user)
+    async with server() as (url, _):
+        (only,) = await ready(api, user, url)
+        await manager.lifecycle.apply(only, Event.PREEMPTED, "preempted", is_requeued_at_end=True)
+        await step(api, 2)
+        assert (await routes(api))["endpoints"][0]["replicas"] == []
+        await manager.lifecycle.apply(only, Event.REQUEUED)
+        await step(api, 2)
+        assert [each["phase"] for each in await replicas(user)] == ["starting"]
+        assert (await user.get("/endpoints/llm"))["problem"] == ""
+        await run(api, only, url)
+        await step(api, 2)
+    assert [each["id"] for each in await replicas(user, "ready")] == [only]
 
 
 async def test_scaling_pause_and_deletion(api: Api) -> None:
@@ -371,7 +440,7 @@ async def test_quota_is_reported_and_the_other_replicas_serve(api: Api) -> None:
     shown = await user.get("/endpoints/llm")
     assert (shown["ready_replicas"], shown["problem_coded"]["code"]) == (1, "replica-refused")
     await admin.patch("/user-policies/default", {"max_pending_sessions": 10})
-    api.world.clock.advance(seconds=6)
+    api.world.clock.advance(seconds=31)
     await step(api, 2)
     assert len(await replicas(user, "starting")) == 1
 
@@ -393,6 +462,38 @@ async def test_blue_green_waits_for_its_promotion(api: Api) -> None:
         await step(api, 2)
         (endpoint,) = (await routes(api))["endpoints"]
     assert endpoint["weights"] == {revision_of[new]: 100}
+
+
+async def test_canary_with_many_errors_is_rolled_back(api: Api) -> None:
+    user = await api.client("user")
+    made = await make(api, user)
+    rollout = {"strategy": "canary", "max_error_percent": 10, "min_requests": 20}
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        await user.post("/endpoints/llm/revisions", {"settings": {"rollout": rollout}})
+        await ready(api, user, url)
+        newest = (await user.get("/endpoints/llm/revisions"))["items"][0]
+        former = (await routes(api))["endpoints"][0]["replicas"][0]["revision_id"]
+        for number, outcome in ((1, None), (1, None), (2, "rolled-back")):
+            counts = {
+                newest["id"]: {"requests": 4, "errors": 2},
+                former: {"requests": 9, "errors": 9},
+            }
+            report = {"id": made["id"], "revisions": counts}
+            await api.gateway.post(
+                "/gateway/reports",
+                {"gateway_id": "g", "report_id": str(number), "endpoints": [report]},
+            )
+            await step(api)
+            shown = (await user.get("/endpoints/llm/revisions"))["items"][0]
+            assert shown["outcome"] == outcome
+        assert (shown["requests"], shown["errors"]) == (8, 4)
+        assert shown["reason"] == "given up after 4 failed of 8 requests"
+        # A new try begins with new counts.
+        await user.post("/endpoints/llm/rollback", {"revision": 2})
+        shown = (await user.get("/endpoints/llm/revisions"))["items"][0]
+    assert (shown["outcome"], shown["requests"], shown["errors"]) == (None, 0, 0)
+    assert [each["id"] for each in await replicas(user, "ready")] == [old]
 
 
 async def test_old_revisions_are_deleted(api: Api) -> None:
@@ -447,7 +548,79 @@ async def test_public_endpoints_need_the_permission_of_the_policy(api: Api) -> N
         await user.patch("/endpoints/llm", {"is_public": True})
     await admin.patch("/user-policies/default", {"allows_public_endpoints": True})
     assert (await user.patch("/endpoints/llm", {"is_public": True}))["is_public"]
-    assert (await routes(api))["endpoints"][0]["is_public"]
+    table = await routes(api)
+    assert table["endpoints"][0]["is_public"]
+    # Without the permission, the endpoint needs tokens again.
+    await admin.patch("/user-policies/default", {"allows_public_endpoints": False})
+    changed = await routes(api, version=table["version"])
+    assert not changed["endpoints"][0]["is_public"]
+
+
+async def test_owner_who_has_left_the_project_can_delete_an_endpoint(api: Api) -> None:
+    user, user2, admin = [await api.client(name) for name in ("user", "user2", "admin")]
+    made = await make(api, user)
+    await step(api, 2)
+    await admin.delete(f"/projects/{made['project_id']}/members/user")
+    assert [each["name"] for each in (await user.get("/endpoints"))["items"]] == ["llm"]
+    with pytest.raises(BaiError):
+        await user.post("/endpoints/llm/revisions", {"settings": {"command": "other"}})
+    await user.delete("/endpoints/llm")
+    await step(api, 4)
+    assert (await user.get("/endpoints"))["items"] == []
+    assert (await user2.get("/endpoints"))["items"] == []
+
+
+async def test_gateways_share_one_build_of_the_table(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, calls = GatewayStore.routes, 0
+
+    async def count(store: GatewayStore, now: datetime) -> RoutingRows:
+        nonlocal calls
+        calls += 1
+        return await read(store, now)
+
+    monkeypatch.setattr(GatewayStore, "routes", count)
+    await make(api, await api.client("user"))
+    await asyncio.gather(*(routes(api) for _ in range(5)))
+    assert calls == 1
+
+
+async def test_endpoints_of_inactive_owners_get_no_requests(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    await make(api, user)
+    await step(api, 2)
+    (first,) = await replicas(user, "starting")
+    version = (await routes(api))["version"]
+    await admin.patch("/users/user", {"status": "inactive"})
+    changed = await routes(api, version=version)
+    assert changed["endpoints"] == []
+    await admin.delete(f"/sessions/{first['id']}")
+    await step(api, 4)
+    assert await replicas(admin, "starting", "ready") == []
+    await admin.patch("/users/user", {"status": "active"})
+    await step(api, 2)
+    assert len(await replicas(admin, "starting")) == 1
+    assert (await admin.get("/endpoints/llm"))["problem"] == ""
+
+
+async def test_tokens_of_one_owner_are_limited(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bai_services.db.serving.tokens.MAX_TOKENS_PER_USER", 2)
+    user = await api.client("user")
+    for name in ("one", "two"):
+        await make(api, user, name)
+        await user.post(f"/endpoints/{name}/tokens", {"name": "app"})
+    with pytest.raises(QuotaExceeded):
+        await user.post("/endpoints/one/tokens", {"name": "more"})
+    expires_at = api.world.clock() + timedelta(minutes=1)
+    await user.delete("/endpoints/one/tokens/app")
+    await user.post("/endpoints/one/tokens", {"name": "a", "expires_at": expires_at.isoformat()})
+    version = (await routes(api))["version"]
+    api.world.clock.advance(seconds=61)
+    await user.patch("/endpoints/one", {"max_queue": 1})
+    # An expired token is not sent to the gateways.
+    changed = await routes(api, version=version)
+    assert [len(each["tokens"]) for each in changed["endpoints"]] == [0, 1]
 
 
 async def test_only_the_owner_defines_an_endpoint(api: Api) -> None:

@@ -55,6 +55,36 @@ def test_full_definition() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("2026-01-31", "2026-01-31"),
+        ("{1: true, a: null}", {"1": True, "a": None}),
+        ("!!binary aGVsbG8=", None),
+        ("!!set {a}", None),
+        (".nan", None),
+        ("[1, [.inf]]", None),
+        ('"\\uD800"', None),
+        ("{.inf: 1}", None),
+        ('{"\\uD800": 1}', None),
+    ],
+)
+def test_metadata_is_what_json_can_represent(value: str, expected: object) -> None:
+    text = f"models:\n- name: a\n  metadata:\n    key: {value}\n"
+    if expected is not None:
+        assert parse_definition(text).metadata == {"key": expected}
+        return
+    with pytest.raises(InvalidRequest, match="metadata contains"):
+        parse_definition(text)
+
+
+@pytest.mark.parametrize("key", ["name", "model_path"])
+def test_halves_of_surrogate_pairs_are_rejected(key: str) -> None:
+    for text in (f'models:\n- {key}: "\\uD800"\n', f'models:\n- "{key}\\uD800": x\n'):
+        with pytest.raises(InvalidRequest):
+            parse_definition(text)
+
+
 def test_health_check_that_is_not_enabled_is_ignored() -> None:
     text = "models:\n- name: a\n  service:\n    command: serve\n    health_check: {path: /x}\n"
     assert parse_definition(text).health_check is None
@@ -130,6 +160,7 @@ def test_variants_need_no_command(name: str) -> None:
         ({"variant": "cmd", "command": "a\0"}, "command"),
         ({"variant": "cmd", "command": "a" * 20000}, "command"),
         ({"variant": "cmd", "command": "a", "port": 2001}, "port"),
+        ({"variant": "cmd", "command": "a", "port": 8888}, "port"),
         ({"variant": "cmd", "command": "a", "health": {"path": "x"}}, "health"),
         ({"variant": "cmd", "command": "a", "model_path": "../x"}, "model_path"),
         ({"variant": "cmd", "command": "a", "request": {"type": "batch"}}, "type"),

@@ -136,7 +136,8 @@ def test_bounds_hold_for_every_order_of_events(
         one.carry_out(plan(one.now))
         # A plan never takes ready replicas below the promised number.
         assert one.number(Phase.READY) >= min(ready, desired - unavailable)
-        assert one.number(Phase.STARTING, Phase.READY) <= max(limit, ready)
+        if Outcome.ROLLED_BACK not in one.outcomes:
+            assert one.number(Phase.STARTING, Phase.READY) <= max(limit, ready)
         assert set(one.weights) <= {OLD, NEW}
         event = data.draw(st.sampled_from(["ready", "fail", "drained"]))
         starting = [each for each in one.now.replicas if each.phase is Phase.STARTING]
@@ -216,15 +217,43 @@ def test_stopped_endpoint_has_no_replicas() -> None:
     assert dict(plan(one.now).create) == {}
 
 
-def test_scaling_down_first_ends_replicas_that_do_not_serve() -> None:
+def test_scaling_down_ends_replicas_that_do_not_serve_and_then_the_newest() -> None:
     replicas = [
         ReplicaState("a", OLD, Phase.READY),
         ReplicaState("b", OLD, Phase.STARTING),
         ReplicaState("c", OLD, Phase.READY),
     ]
     steps = plan(Situation(1, OLD, OLD, replicas))
-    assert (steps.end, steps.drain) == (("b",), ("a",))
+    assert (steps.end, steps.drain) == (("b",), ("c",))
 
 
 def test_nothing_is_created_during_the_pause_after_failures() -> None:
     assert dict(plan(Situation(2, OLD, OLD, [], may_create=False)).create) == {}
+
+
+def test_errors_restore_the_former_revision_and_requests_promote_a_canary() -> None:
+    rules = RolloutRules(Strategy.CANARY, canary_percent=20, max_error_percent=5, min_requests=100)
+    one = fleet(2, rules)
+    settle(one)
+    # The canary waits for its requests.
+    assert (one.weights, one.outcomes) == ({NEW: 20, OLD: 80}, [])
+    # 5 errors may be 5 % of 100 requests, 6 cannot.
+    for requests, errors, outcome in (
+        (9, 5, None), (9, 6, Outcome.ROLLED_BACK), (100, 5, Outcome.COMPLETED),
+        (1000, 51, Outcome.ROLLED_BACK),
+    ):  # fmt: skip
+        other = fleet(2, rules)
+        settle(other)
+        other.now = replace(other.now, requests=requests, errors=errors)
+        settle(other)
+        assert other.outcomes == ([] if outcome is None else [outcome])
+    # A promotion need not wait, and other strategies roll back, too.
+    one.now = replace(one.now, is_promoted=True)
+    settle(one)
+    assert one.outcomes == [Outcome.COMPLETED]
+    rolling = fleet(2, replace(rules, strategy=Strategy.ROLLING))
+    rolling.now = replace(rolling.now, requests=9, errors=6)
+    assert plan(rolling.now).outcome is Outcome.ROLLED_BACK
+    first = fleet(2, rules, active=None)
+    first.now = replace(first.now, requests=9, errors=9)
+    assert plan(first.now).outcome is None

@@ -31,6 +31,7 @@ from bai_services.core.sessions.spec import SessionSpec
 from bai_services.core.user_input import shown
 from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 from bai_services.db.sessions.requests import (
+    AdmissionFacts,
     GroupFacts,
     ImageFacts,
     Offer,
@@ -45,6 +46,7 @@ from ...accounts import authorizer
 from ...clock import Clock
 from ...scheduling.admission_checks import (
     FittingAgents,
+    GroupAgents,
     PlacementOptions,
     check_caps,
     placement_options,
@@ -327,14 +329,8 @@ class Requests:
         target: _Target,
     ) -> _Resources:
         """Return the image and resources; raise if they could never fit in the group."""
-        group, scopes = target.group, target.scopes
-        agents = await cache.get_or_read(
-            ("agents", group.name), lambda: self._agents.of(group.name)
-        )
-        facts = await cache.get_or_read(
-            ("admission", *scopes, group.name),
-            lambda: self._store.admission_facts(agents.states, scopes, group.name),
-        )
+        group = target.group
+        agents, facts = await self._admission(cache, target)
         served = {agent.architecture for agent in facts.agents}
         image = choose_image(offer.images, image_name, served)
         preset = choose_preset(offer.presets, request.preset, group.name)
@@ -356,6 +352,18 @@ class Requests:
         await self._check_fit(cache, request, target, image, slots)
         return _Resources(image, slots, shared_memory_bytes, elasticity)
 
+    async def _admission(
+        self, cache: _RequestCache, target: _Target
+    ) -> tuple[GroupAgents, AdmissionFacts]:
+        """Return the agents of the group, and what limits sessions of the scopes there."""
+        group, scopes = target.group.name, target.scopes
+        agents = await cache.get_or_read(("agents", group), lambda: self._agents.of(group))
+        facts = await cache.get_or_read(
+            ("admission", *scopes, group),
+            lambda: self._store.admission_facts(agents.states, scopes, group),
+        )
+        return agents, facts
+
     async def _check_fit(
         self,
         cache: _RequestCache,
@@ -365,18 +373,10 @@ class Requests:
         slots: ResourceSlots,
     ) -> None:
         """Raise if the resources exceed a quota, or could never fit in the group."""
-        group, scopes = target.group, target.scopes
-        agents = await cache.get_or_read(
-            ("agents", group.name), lambda: self._agents.of(group.name)
-        )
-        facts = await cache.get_or_read(
-            ("admission", *scopes, group.name),
-            lambda: self._store.admission_facts(agents.states, scopes, group.name),
-        )
+        agents, facts = await self._admission(cache, target)
         check_caps(facts, slots, request)
-        await self._agents.check(
-            agents, slots, (group, image.architecture), request, target.options
-        )
+        served_by = (target.group, image.architecture)
+        await self._agents.check(agents, slots, served_by, request, target.options)
 
     async def _check_subpaths(self, group: str, mounts: Sequence[ResolvedMount]) -> None:
         has_subpath = any(mount.subpath for mount in mounts)

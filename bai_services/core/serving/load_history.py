@@ -1,0 +1,73 @@
+"""Samples of an endpoint's load that the manager keeps in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
+
+from .autoscaling import SAMPLE_SECONDS, LoadSample, ScalingRule
+
+# Samples of a shorter time are merged.
+MERGED_SECONDS = 0.5
+# Older samples matter only for the idle period, so at most two per minute are kept.
+EXACT_SECONDS = 600
+_MINUTE = 60
+
+
+class LoadHistory:
+    """A history that starts, or continues after a gap, assumes that the load of the stable window
+    was the one that ``wanted`` replicas need. So a manager that takes over changes nothing at once.
+    """
+
+    def __init__(self) -> None:
+        self._samples: list[LoadSample] = []
+
+    @property
+    def samples(self) -> Sequence[LoadSample]:
+        return self._samples
+
+    def add(self, rule: ScalingRule, now: float, load: float, wanted: int) -> None:
+        """Add the load at ``now``, and drop samples that the rule does not need any more."""
+        last = self._samples[-1] if self._samples else None
+        if last is None or not last.at <= now <= last.at + SAMPLE_SECONDS:
+            start = LoadSample(now - rule.stable_seconds, wanted * rule.load_per_replica)
+            self._samples = [start, LoadSample(now, load)]
+            return
+        if now - last.at < MERGED_SECONDS:
+            self._samples[-1] = LoadSample(last.at, max(last.load, load))
+        elif load == last.load and len(self._samples) > 1 and self._samples[-2].load == load:
+            # Only the first and the last sample of equal ones are kept.
+            self._samples[-1] = LoadSample(now, load)
+        else:
+            self._samples.append(LoadSample(now, load))
+        self._drop_before(now - rule.window_seconds)
+        self._thin(now - max(EXACT_SECONDS, rule.stable_seconds))
+
+    def begin_idle_period(self, start: float) -> None:
+        """Let the idle period begin not before ``start``."""
+        self._drop_before(start)
+        if self._samples and self._samples[0].at < start:
+            self._samples[0] = LoadSample(start, self._samples[0].load)
+
+    def _drop_before(self, start: float) -> None:
+        """Drop samples before ``start``, except the last one of them, which holds at ``start``."""
+        dropped = sum(1 for _, following in pairwise(self._samples) if following.at <= start)
+        del self._samples[:dropped]
+
+    def _thin(self, before: float) -> None:
+        old = [sample for sample in self._samples if sample.at < before]
+        if len(old) > 1:
+            self._samples[: len(old)] = _per_minute(old)
+
+
+def _per_minute(samples: Iterable[LoadSample]) -> list[LoadSample]:
+    """Return at most two samples for each minute: the largest load from its first sample on, and
+    the last sample, which may hold for a long time.
+    """
+    kept: list[LoadSample] = []
+    for _, group in groupby(samples, key=lambda sample: sample.at // _MINUTE):
+        found = list(group)
+        kept.append(LoadSample(found[0].at, max(sample.load for sample in found)))
+        if len(found) > 1:
+            kept.append(found[-1])
+    return kept

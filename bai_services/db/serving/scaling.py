@@ -1,0 +1,121 @@
+"""Store of the loads that gateways have reported, and of what the scaling rules have set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.serving.records import SCALINGS_KEPT, Scaling
+
+from ..database import Database
+from ..listing import Listing
+from ..tables.serving import endpoint_scalings, endpoints, gateway_loads, gateways
+
+_LISTING = Listing(
+    columns={
+        name: endpoint_scalings.c[name] for name in ("id", "created_at", "former", "replicas")
+    },
+    default_sort=("-created_at", "id"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewScaling:
+    """A number of replicas for the endpoint that had ``version`` and ``former`` replicas."""
+
+    id: str
+    endpoint_id: str
+    version: int
+    former: int
+    replicas: int
+    reason: Mapping[str, Any]
+
+
+class ScalingStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def loads(self, since: datetime) -> dict[str, int]:
+        """Return the loads by endpoint of the gateways that have reported since then; without those
+        of 0.
+        """
+        rows = (
+            sa.select(gateway_loads.c.endpoint_id, sa.func.sum(gateway_loads.c.load).label("load"))
+            .join_from(gateway_loads, gateways, gateway_loads.c.gateway_id == gateways.c.id)
+            .where(gateways.c.reported_at >= since)
+            .group_by(gateway_loads.c.endpoint_id)
+        )
+        async with self._db.read() as tx:
+            return {row.endpoint_id: int(row.load) for row in await tx.execute(rows)}
+
+    async def set(self, changes: Sequence[NewScaling], now: datetime) -> set[str]:
+        """Set the numbers of replicas and their reasons; return the ids of the endpoints.
+
+        An endpoint that has changed since it was read is omitted.
+        """
+        found = (
+            sa.select(endpoints.c.id, endpoints.c.version)
+            .where(endpoints.c.id.in_(sorted(each.endpoint_id for each in changes)))
+            # The order in which reports lock endpoints, too.
+            .order_by(endpoints.c.id)
+            .with_for_update()
+        )
+        async with self._db.write() as tx:
+            versions = {row.id: row.version for row in await tx.execute(found)}
+            valid = [each for each in changes if versions.get(each.endpoint_id) == each.version]
+            if not valid:
+                return set()
+            await tx.execute(
+                sa.update(endpoints)
+                .where(endpoints.c.id == sa.bindparam("key"))
+                .values(replicas=sa.bindparam("count"), scaling_reason=sa.bindparam("why")),
+                [
+                    {"key": each.endpoint_id, "count": each.replicas, "why": each.reason}
+                    for each in valid
+                ],
+            )
+            history = [
+                {
+                    "id": each.id,
+                    "created_at": now,
+                    "endpoint_id": each.endpoint_id,
+                    "former": each.former,
+                    "replicas": each.replicas,
+                    "reason": each.reason,
+                }
+                for each in valid
+                if each.replicas != each.former
+            ]
+            if history:
+                await tx.execute(endpoint_scalings.insert(), history)
+            return {each.endpoint_id for each in valid}
+
+    async def page(
+        self, endpoint_id: str, query: ListQuery, make: Callable[..., Scaling]
+    ) -> Page[Scaling]:
+        shown = [column for column in endpoint_scalings.columns if column.name != "endpoint_id"]
+        rows = sa.select(*shown).where(endpoint_scalings.c.endpoint_id == endpoint_id)
+        async with self._db.read() as tx:
+            return await _LISTING.page(tx, rows, query, make)
+
+    async def clean_up(self, kept: int = SCALINGS_KEPT) -> None:
+        """Delete all but the ``kept`` last changes of each endpoint."""
+        numbered = sa.select(
+            endpoint_scalings.c.id,
+            sa.func.row_number()
+            .over(
+                partition_by=endpoint_scalings.c.endpoint_id,
+                order_by=endpoint_scalings.c.created_at.desc(),
+            )
+            .label("number"),
+        ).subquery()
+        old = sa.select(numbered.c.id).where(numbered.c.number > kept)
+        async with self._db.write() as tx:
+            await tx.execute(sa.delete(endpoint_scalings).where(endpoint_scalings.c.id.in_(old)))

@@ -1,0 +1,146 @@
+"""Set the numbers of replicas of endpoints by their scaling rules.
+
+Any manager stores the loads that gateways report. Only the holder of the lease reads them, at each
+step, and keeps their history in memory; a new holder begins a new history.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from bai_services.core.coded_text import TextTemplate
+from bai_services.core.serving.autoscaling import (
+    ScalingDecision,
+    ScalingRule,
+    desired_replicas,
+    rule_from_json,
+)
+from bai_services.core.serving.load_history import LoadHistory
+from bai_services.core.serving.records import GATEWAY_TIMEOUT
+from bai_services.core.serving.rollout import Phase
+from bai_services.core.sessions.lifecycle import Status
+from bai_services.db.serving.replicas import EndpointState
+from bai_services.db.serving.rows import EndpointRow
+from bai_services.db.serving.scaling import NewScaling, ScalingStore
+
+# After a refused replica, a rule does not ask for more replicas for this time.
+REFUSED_FOR = timedelta(minutes=1)
+
+log = logging.getLogger(__name__)
+
+
+class EndpointScaler:
+    def __init__(self, store: ScalingStore) -> None:
+        self._store = store
+        self._histories: dict[str, LoadHistory] = {}
+
+    async def scale(
+        self, states: Sequence[EndpointState], gateways: set[str], now: datetime
+    ) -> list[EndpointState]:
+        """Evaluate the rules, and return the endpoints with their numbers of replicas.
+
+        ``gateways`` are those that report. Without any, the loads are unknown.
+        """
+        scaled = [each for each in states if is_scaled(each.row)]
+        histories, self._histories = self._histories, {}
+        if not scaled:
+            return list(states)
+        loads = await self._store.loads(now - GATEWAY_TIMEOUT) if gateways else None
+        changes = []
+        for state in scaled:
+            history = histories.get(state.row.id) or LoadHistory()
+            self._histories[state.row.id] = history
+            try:
+                decision = _decide(state, history, loads, now)
+            except Exception:
+                # The other endpoints must not wait for this one.
+                log.exception("endpoint %s could not be scaled", state.row.name)
+                continue
+            if _is_new(state.row, decision):
+                changes.append(_change(state.row, decision))
+        stored = await self._store.set(changes, now) if changes else set()
+        new = {each.endpoint_id: each for each in changes if each.endpoint_id in stored}
+        return [_with(state, new.get(state.row.id)) for state in states]
+
+    async def clean_up(self) -> None:
+        await self._store.clean_up()
+
+
+def is_scaled(row: EndpointRow) -> bool:
+    """Return whether a rule sets the number of replicas now."""
+    is_stopped = row.is_paused or row.is_deleting or row.is_given_up
+    return row.scaling is not None and not is_stopped
+
+
+def _decide(
+    state: EndpointState, history: LoadHistory, loads: Mapping[str, int] | None, now: datetime
+) -> ScalingDecision:
+    row, at = state.row, now.timestamp()
+    rule = _rule(row)
+    if loads is not None:
+        history.add(rule, at, loads.get(row.id, 0), row.replicas)
+    if _is_first_replica_starting(state):
+        # It may need more time than the idle period.
+        history.begin_idle_period(at - rule.stable_seconds)
+    decision = desired_replicas(rule, history.samples, row.ready_replicas, at, row.replicas)
+    is_refused = (
+        row.problem is not None
+        and row.problem["code"] == TextTemplate.REPLICA_REFUSED.code
+        and row.failed_at is not None
+        and now - row.failed_at < REFUSED_FOR
+    )
+    limit = max(row.ready_replicas + row.starting_replicas, rule.min_replicas, 1)
+    if is_refused and decision.replicas > limit:
+        text = TextTemplate.SCALING_REFUSED.text(decision.reason, count=limit)
+        return ScalingDecision(limit, text)
+    return decision
+
+
+def _rule(row: EndpointRow) -> ScalingRule:
+    assert row.scaling is not None
+    rule = rule_from_json(row.scaling)
+    if row.active_revision_id == row.target_revision_id:
+        return rule
+    # Without a replica, a rollout could not show that its revision works.
+    return replace(rule, min_replicas=max(1, rule.min_replicas))
+
+
+def _is_first_replica_starting(state: EndpointState) -> bool:
+    phases = {each.phase for each in state.replicas}
+    return Phase.READY not in phases and any(
+        each.phase is Phase.STARTING and each.status is Status.RUNNING for each in state.replicas
+    )
+
+
+def _is_new(row: EndpointRow, decision: ScalingDecision) -> bool:
+    """Return whether the number, or the kind of its reason, differs from what is stored."""
+    if decision.replicas != row.replicas or row.scaling_reason is None:
+        return True
+    return _codes(decision.reason.as_json()) != _codes(row.scaling_reason)
+
+
+def _codes(text: Mapping[str, Any]) -> list[str]:
+    return [text["code"], *(part["code"] for part in text["parts"])]
+
+
+def _change(row: EndpointRow, decision: ScalingDecision) -> NewScaling:
+    return NewScaling(
+        id=str(uuid.uuid4()),
+        endpoint_id=row.id,
+        version=row.version,
+        former=row.replicas,
+        replicas=decision.replicas,
+        reason=decision.reason.as_json(),
+    )
+
+
+def _with(state: EndpointState, change: NewScaling | None) -> EndpointState:
+    if change is None:
+        return state
+    row = replace(state.row, replicas=change.replicas, scaling_reason=change.reason)
+    return replace(state, row=row)
