@@ -292,7 +292,7 @@ class BaiAuthenticator(Authenticator):
             found += signed_tokens.HANDLERS
         if self.self_service.account_deletion:
             found += account_deletion.HANDLERS
-        if isinstance(app, JupyterHub):
+        if isinstance(app, JupyterHub) and _is_event_loop_running():
             self._report_settings(app)
         return found
 
@@ -544,3 +544,12 @@ def _default_roles(handler: BaseHandler) -> list[Model]:
         {"name": role.name, "description": role.description, "scopes": list(role.scopes)}
         for role in roles
     ]
+
+
+def _is_event_loop_running() -> bool:
+    """Return True in the Hub, and False in a program that only lists the routes."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -108,11 +108,12 @@ async def test_members_that_cannot_be_read_are_not_shown_as_an_empty_list(
 
     await ui.page.route("**/members?*", fail)
     await ui.show("research")
-    await ui.drawer.get_by_text("unreadable").wait_for()
-    assert await ui.drawer.locator(".ant-empty").count() == 0
+    members = ui.drawer.get_by_role("region", name="Members")
+    await members.get_by_text("unreadable").wait_for()
+    assert await members.locator(".ant-empty").count() == 0
     await ui.page.unroute("**/members?*")
-    await ui.drawer.get_by_role("button", name="Try again").click()
-    await ui.drawer.get_by_text("unreadable").wait_for(state="detached")
+    await members.get_by_role("button", name="Try again").click()
+    await members.get_by_text("unreadable").wait_for(state="detached")
 
 
 @pytest.mark.checklist("USR-11")

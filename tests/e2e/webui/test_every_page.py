@@ -37,11 +37,11 @@ THEMES: tuple[tuple[Literal["light", "dark"], dict[str, Any]], ...] = (
 )
 
 
-async def page_names(ui: Shell) -> list[str]:
-    """Return the paths of an administrator's pages, also of those without a link in the sidebar."""
+async def page_names(ui: Shell, *, is_admin: bool = True) -> list[str]:
+    """Return the paths of a user's pages, also of those without a link in the sidebar."""
     links = ui.page.locator("nav a")
     # The pages of administrators appear when the role is known.
-    await links.filter(has_text="Users").wait_for()
+    await links.filter(has_text="Users" if is_admin else "Sessions").first.wait_for()
     hrefs = [await link.get_attribute("href") for link in await links.all()]
     # Two views of one page are never neighbours, because only another page has another heading.
     others = ["settings?tab=notifications", "notifications", "scheduler?view=try", "settings"]
@@ -64,9 +64,9 @@ async def navigate(ui: Shell, name: str) -> None:
     await has_loaded(ui)
 
 
-async def every_page(ui: Shell, part: slice = ALL) -> AsyncIterator[str]:
+async def every_page(ui: Shell, part: slice = ALL, *, is_admin: bool = True) -> AsyncIterator[str]:
     """Show each page of ``page_names``, or a ``part`` of them; yield its path."""
-    names = (await page_names(ui))[part]
+    names = (await page_names(ui, is_admin=is_admin))[part]
     await visit(ui, names[-1])
     for name in names:
         await navigate(ui, name)

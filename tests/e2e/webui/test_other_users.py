@@ -23,7 +23,6 @@ from .pages import Shell
 if TYPE_CHECKING:
     from playwright.async_api import Route
 
-FOLDER = "webui-handed-over"
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -72,7 +71,7 @@ async def test_admin_creates_a_session_for_a_user_and_purges_the_user(
     wait_for(admin, session["id"], "TERMINATED", "CANCELLED")
 
     with hub.rest(name) as user:
-        checked(user.post("/vfolders", json={"name": FOLDER}), 201)
+        checked(user.post("/vfolders", json={"name": f"{name}-data"}), 201)
     shell: Shell = await opened(Shell, name, "/start")
     await shell.page.get_by_role("button", name=f"Account: {name}").wait_for()
     checked(admin.patch(f"/users/{name}", json={"need_password_change": True}), 200)
@@ -106,7 +105,7 @@ async def test_admin_creates_a_session_for_a_user_and_purges_the_user(
     await users.row(name).wait_for(state="detached")
     # The drawer of the user closes.
     await users.drawer.wait_for(state="detached")
-    folders = checked(admin.get("/vfolders", params={"name": FOLDER}), 200)["items"]
+    folders = checked(admin.get("/vfolders", params={"name": f"{name}-data"}), 200)["items"]
     assert [folder["owner"] for folder in folders if folder["owner"] == "admin"] == ["admin"]
     for folder in folders:
         admin.delete(f"/vfolders/{folder['id']}")

@@ -192,7 +192,7 @@ async def test_markup_is_shown_as_text_on_every_page(opened: Opener[Any], hub: R
     try:
         for username in ("admin", "user2"):
             ui = await opened(Shell, username, "/start")
-            async for page in every_page(ui):
+            async for page in every_page(ui, is_admin=username == "admin"):
                 await assert_nothing_injected(ui, page)
         admin = await opened(Entities, "admin", f'/projects?filters={{"name":"{name}"}}')
         await admin.show(name)

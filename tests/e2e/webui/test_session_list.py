@@ -31,6 +31,7 @@ STATUSES = {
     Status.PREPARING: "Preparing",
     Status.PREPARED: "Prepared",
     Status.RUNNING: "Running",
+    Status.SUSPENDED: "Suspended",
     Status.TERMINATING: "Stopping",
     Status.TERMINATED: "Ended",
     Status.CANCELLED: "Cancelled",

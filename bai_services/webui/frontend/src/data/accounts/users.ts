@@ -87,6 +87,9 @@ export function usePurgeUsers() {
       }
       return failures;
     },
-    onSettled: () => queries.invalidateQueries({ queryKey: ['entities'] })
+    // Not awaited: the caller closes the drawer of a removed user before the user is read again.
+    onSettled: () => {
+      void queries.invalidateQueries({ queryKey: ['entities'] });
+    }
   });
 }

@@ -29,7 +29,7 @@ export function Members({ project }: { project: string }) {
       }
     );
   return (
-    <>
+    <section aria-label={t('projects.members')}>
       <Typography.Title level={5}>{t('projects.members')}</Typography.Title>
       {isWriter && (
         <Flex gap="small">
@@ -81,6 +81,6 @@ export function Members({ project }: { project: string }) {
           </List.Item>
         )}
       />
-    </>
+    </section>
   );
 }
