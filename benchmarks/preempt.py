@@ -192,7 +192,7 @@ def _parser() -> argparse.ArgumentParser:
         "--running", type=int, default=10_000, help="number of running sessions (%(default)s)"
     )
     parser.add_argument(
-        "--rounds", type=int, default=5, help="number of measured decisions (%(default)s)"
+        "--rounds", type=int, default=15, help="number of measured decisions (%(default)s)"
     )
     return parser
 

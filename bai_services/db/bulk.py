@@ -31,21 +31,17 @@ class RowUpdate:
         self._source = _Source(kinds)
         self._at_once = statement(self._source.rows.c)
         # SQLAlchemy would use a parameter with the name of a column as the column's new value.
-        self._keys = [f"v_{name}" for name in kinds]
-        self._each = statement(
-            {name: sa.bindparam(f"v_{name}", type_=kind) for name, kind in kinds.items()}
-        )
+        keys = {name: f"v_{name}" for name in kinds}
+        values = {name: sa.bindparam(keys[name], type_=kind) for name, kind in kinds.items()}
+        self._each = _ForEachRow(statement(values), list(keys.values()))
 
     async def run(self, tx: AsyncConnection, rows: Sequence[Row]) -> int:
         """Run the UPDATE; return the number of updated rows of the table."""
         if not rows:
             return 0
         if tx.dialect.name == "postgresql":
-            result = await tx.execute(self._at_once, self._source.values(rows))
-        else:
-            each = [dict(zip(self._keys, row, strict=True)) for row in rows]
-            result = await tx.execute(self._each, each)
-        return result.rowcount
+            return (await tx.execute(self._at_once, self._source.values(rows))).rowcount
+        return await self._each.run(tx, rows)
 
 
 class RowLock:
@@ -82,15 +78,17 @@ class RowInsert:
     def __init__(
         self, table: sa.Table, names: Sequence[str], same: Sequence[str] = (), ignores: bool = False
     ) -> None:
-        self._names = names
+        self._same = same
         self._source = _Source({name: table.c[name].type for name in names})
         shared = [sa.bindparam(f"same_{name}", type_=table.c[name].type) for name in same]
         at_once = postgresql.insert(table).from_select(
             [*names, *same], sa.select(*self._source.rows.c, *shared)
         )
-        each = sqlite.insert(table)
+        each = sqlite.insert(table).values({name: sa.bindparam(name) for name in [*names, *same]})
         self._at_once = at_once.on_conflict_do_nothing() if ignores else at_once
-        self._each = each.on_conflict_do_nothing() if ignores else each
+        self._each = _ForEachRow(
+            each.on_conflict_do_nothing() if ignores else each, [*names, *same]
+        )
 
     async def run(self, tx: AsyncConnection, rows: Sequence[Row], **same: Any) -> None:
         if not rows:
@@ -99,9 +97,8 @@ class RowInsert:
             once = {f"same_{name}": value for name, value in same.items()}
             await tx.execute(self._at_once, self._source.values(rows) | once)
         else:
-            names, shared = (*self._names, *same), tuple(same.values())
-            each = [dict(zip(names, row + shared, strict=True)) for row in rows]
-            await tx.execute(self._each, each)
+            shared = tuple(same[name] for name in self._same)
+            await self._each.run(tx, [row + shared for row in rows])
 
 
 class Among(FunctionElement[bool]):
@@ -132,6 +129,68 @@ def _as_list(element: Among, compiler: Any, **more: Any) -> str:
 @compiles(Among, "postgresql")
 def _as_array(element: Among, compiler: Any, **more: Any) -> str:
     return str(compiler.process(element.clauses.clauses[1], **more))
+
+
+class Likely(FunctionElement[bool]):
+    """A condition that most rows meet that the other conditions select.
+
+    SQLite assumes that few rows have a given status, and would find the rows of a list of ids by
+    reading all rows with this status. The hint prevents that. PostgreSQL has statistics instead.
+    """
+
+    inherit_cache = True
+
+    def __init__(self, condition: sa.ColumnElement[bool]) -> None:
+        super().__init__(condition)
+
+
+@compiles(Likely)
+def _with_hint(element: Likely, compiler: Any, **more: Any) -> str:
+    return f"likely({compiler.process(element.clauses.clauses[0], **more)})"
+
+
+@compiles(Likely, "postgresql")
+def _without_hint(element: Likely, compiler: Any, **more: Any) -> str:
+    return str(compiler.process(element.clauses.clauses[0], **more))
+
+
+class _ForEachRow:
+    """A statement that SQLite runs once per row of values.
+
+    The values are converted here, because SQLAlchemy takes longer for a row than SQLite.
+    ``names`` are the parameters with the values of a row, in order.
+    """
+
+    def __init__(self, statement: sa.Insert | sa.Update, names: Sequence[str]) -> None:
+        self._statement = statement
+        self._names = names
+        self._compiled: tuple[str, Callable[[Row], Row]] | None = None
+
+    async def run(self, tx: AsyncConnection, rows: Sequence[Row]) -> int:
+        """Return the number of changed rows of the table."""
+        if self._compiled is None:
+            self._compiled = self._compile(tx.dialect)
+        text, convert = self._compiled
+        return (await tx.exec_driver_sql(text, [convert(row) for row in rows])).rowcount
+
+    def _compile(self, dialect: sa.Dialect) -> tuple[str, Callable[[Row], Row]]:
+        """Return the SQL text, and a function from a row to its positional parameters."""
+        compiled: Any = self._statement.compile(dialect=dialect)
+        parameters = [compiled.binds[name] for name in compiled.positiontup]
+        converters = [one.type.dialect_impl(dialect).bind_processor(dialect) for one in parameters]
+        # The parameters that no row contains, such as ``Status.PENDING`` in a condition, follow it.
+        constants = [one for one in parameters if one.key not in self._names]
+        keys = [*self._names, *(one.key for one in constants)]
+        same = tuple(one.effective_value for one in constants)
+        columns = [
+            (keys.index(one.key), to) for one, to in zip(parameters, converters, strict=True)
+        ]
+
+        def convert(row: Row) -> Row:
+            row += same
+            return tuple([row[at] if to is None else to(row[at]) for at, to in columns])
+
+        return str(compiled), convert
 
 
 class _Source:

@@ -10,6 +10,8 @@ import sqlalchemy as sa
 
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.listing import ListQuery
+from bai_services.core.scheduling.queue import run_pass
+from bai_services.core.sessions.lifecycle import Event
 
 from .world import World, make_world
 
@@ -82,6 +84,38 @@ async def test_live_sessions_are_read_from_small_index(world: World) -> None:
     assert mine == "SEARCH sessions USING INDEX ix_sessions_live_owner (owner_id=?)"
     every = await plan_of_page(world, query, Visibility())
     assert every == "SCAN sessions USING INDEX ix_sessions_live"
+
+
+async def test_rows_of_placed_sessions_are_found_by_id(world: World) -> None:
+    """A placement must not read all pending sessions or all live allocations."""
+    await world.add_agent("large", cpu=64, mem=512, gpus=0)
+    slots = {"cpu": "1", "mem": "1g"}
+    news = [world.new_session(f"lab{number}", slots) for number in range(30)]
+    rows = await world.sessions.enqueue_all(news, world.advance())
+    decisions = run_pass(await world.queue.snapshot(world.now)).decisions
+    assert len(decisions) == len(news)
+    statements = []
+
+    def record(_: object, __: object, text: str, values: object, *___: object) -> None:
+        if " IN (" in text or "allocations" in text:
+            statements.append((text, values))
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", record)
+    try:
+        await world.queue.commit(decisions, world.now, token=None)
+        await world.sessions.move(rows[0][0].id, Event.FAILED, world.advance())
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", record)
+    used = set()
+    async with world.database.read() as tx:
+        for text, values in statements:
+            if not text.startswith("INSERT INTO allocations"):
+                plan = await tx.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)
+                used |= {row.detail for row in plan}
+    assert {line for line in used if " sessions " in line or " allocations " in line} == {
+        "SEARCH allocations USING INDEX ix_allocations_session_id (session_id=?)",
+        "SEARCH sessions USING INDEX sqlite_autoindex_sessions_1 (id=?)",
+    }
 
 
 async def plan_of_page(world: World, query: ListQuery, visible: Visibility) -> str:

@@ -252,6 +252,7 @@ _STATES = bulk.RowUpdate(
 _IS_BUDGET_SPENT = sa.exists().where(
     project_budgets.c.project_id == sessions.c.project_id, project_budgets.c.blocked_at.is_not(None)
 )
+_IS_PENDING = bulk.Likely(sessions.c.status == Status.PENDING)
 _LOCK_PENDING = (
     sa.select(
         sessions.c.id,
@@ -263,7 +264,7 @@ _LOCK_PENDING = (
     )
     .where(
         bulk.Among(sessions.c.id, "ids"),
-        sessions.c.status == Status.PENDING,
+        _IS_PENDING,
         ~_IS_BUDGET_SPENT,
     )
     .order_by(sessions.c.id)
@@ -276,7 +277,7 @@ _KERNELS_OF = (
 )
 _MOVE_PENDING = (
     sa.update(sessions)
-    .where(bulk.Among(sessions.c.id, "ids"), sessions.c.status == Status.PENDING)
+    .where(bulk.Among(sessions.c.id, "ids"), _IS_PENDING)
     .values(
         status=next_status(Status.PENDING, Event.PLACED),
         status_changed_at=sa.bindparam("at"),

@@ -11,6 +11,10 @@ from .base import Slots, UtcDateTime, created_at, identity, metadata
 # Condition of an index that contains only live sessions.
 _IS_LIVE = sa.text("live_name IS NOT NULL")
 _IF_LIVE: dict[str, Any] = {"sqlite_where": _IS_LIVE, "postgresql_where": _IS_LIVE}
+# Conditions of indexes that contain only resources that are in use, and only released ones.
+_IS_HELD, _IS_FREED = sa.text("freed_at IS NULL"), sa.text("freed_at IS NOT NULL")
+_IF_HELD: dict[str, Any] = {"sqlite_where": _IS_HELD, "postgresql_where": _IS_HELD}
+_IF_FREED: dict[str, Any] = {"sqlite_where": _IS_FREED, "postgresql_where": _IS_FREED}
 
 sessions = sa.Table(
     "sessions",
@@ -163,8 +167,10 @@ allocations = sa.Table(
     sa.Column("amount", sa.BigInteger, nullable=False),
     sa.Column("allocated_at", UtcDateTime, nullable=False),
     sa.Column("freed_at", UtcDateTime),
-    sa.Index("ix_allocations_live", "agent_id", "freed_at"),
-    sa.Index("ix_allocations_freed_at", "freed_at"),
+    # Live and released rows have separate indexes. With one index of all ``freed_at``, SQLite reads
+    # all live rows to find those of one session.
+    sa.Index("ix_allocations_live", "agent_id", **_IF_HELD),
+    sa.Index("ix_allocations_freed_at", "freed_at", **_IF_FREED),
 )
 
 # Usage of each scope; the slot "sessions" is the number of sessions.
