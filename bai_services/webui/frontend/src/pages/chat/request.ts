@@ -96,7 +96,7 @@ export function pythonValue(value: unknown, indent = ''): string {
   }
   if (value !== null && typeof value === 'object') {
     const items = Object.entries(value).map(([key, item]) => {
-      return `${JSON.stringify(key)}: ${pythonValue(item, inner)}`;
+      return `${JSON.stringify(key)}: ${pythonValue(item, indent)}`;
     });
     return `{${items.join(', ')}}`;
   }
