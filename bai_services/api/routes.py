@@ -26,7 +26,7 @@ from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .notifications import notifications, webhooks
 from .operations import announcements, component_settings, configuration, maintenances, system
 from .scheduling import counter_audit, preemptions, reservations
-from .serving import endpoints, gateways
+from .serving import chats, endpoints, gateways
 from .sessions import (
     idle_checkers,
     launch,
@@ -102,4 +102,5 @@ ROUTES: list[Route] = [
     *budgets.ROUTES,
     *endpoints.ROUTES,
     *gateways.ROUTES,
+    *chats.ROUTES,
 ]

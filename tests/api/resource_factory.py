@@ -82,6 +82,9 @@ class ResourceFactory:
         body = {"name": await self.fresh(), "settings": settings}
         return str((await self._user.post("/endpoints", body))["id"])
 
+    async def chat(self) -> str:
+        return str((await self._user.post("/chats", {"cards": [{}]}))["id"])
+
     async def domain(self) -> str:
         return await self._named("/domains", {})
 

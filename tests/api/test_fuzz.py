@@ -78,6 +78,7 @@ CREATORS = {
     "session-templates": "template",
     "schedules": "schedule",
     "endpoints": "endpoint",
+    "chats": "chat",
 }
 
 

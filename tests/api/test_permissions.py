@@ -708,7 +708,15 @@ TABLE = [
         {"name": "{fresh}"},
     ),
     Row("DELETE /endpoints/{endpoint}/tokens/nothing", "404 404 404 404 403 404 403 403 403"),
+    # Members of the project may chat with its endpoints.
+    Row("POST /endpoints/{endpoint}/chat-token", "ok ok 404 ok ok 404 403 403 403"),
     Row("DELETE /endpoints/{endpoint}", "ok ok 404 ok 403 404 403 403 403"),
+    # Only the user who has created a chat may read it.
+    Row("GET /chats", "ok ok ok ok ok ok ok 403 403"),
+    Row("POST /chats", "ok ok ok ok ok ok ok 403 403", {"cards": [{}]}),
+    Row("GET /chats/{chat}", "404 404 404 ok 404 404 404 403 403"),
+    Row("PATCH /chats/{chat}", "404 404 404 ok 404 404 404 403 403", {"title": "x"}),
+    Row("DELETE /chats/{chat}", "404 404 404 ok 404 404 404 403 403"),
     Row("GET /runtime-variants", "ok ok ok ok ok ok ok 403 403"),
     Row(
         "POST /model-definitions/check",

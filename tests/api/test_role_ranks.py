@@ -56,6 +56,7 @@ OWNED = {
     "session",
     "schedule",
     "endpoint",
+    "chat",
     "template",
     "user_scope",
 }
@@ -75,6 +76,7 @@ LISTS = {
     "/quota-scopes",
     "/schedules",
     "/endpoints",
+    "/chats",
     "/session-dependencies",
     "/session-templates",
     "/sessions",
@@ -154,16 +156,19 @@ ALWAYS_REJECTED = {
     "DELETE /projects/{project}/members/{owner}",
     "DELETE /sessions/{session}/app-shares/nothing",
     "DELETE /endpoints/{endpoint}/tokens/nothing",
+    "DELETE /chats/{chat}",
     "DELETE /users/{owner}/authenticator",
     "DELETE /vfolders/{upload_folder}/uploads/{upload}",
     "DELETE /auth/accounts/{owner}/identities/nothing",
     "DELETE /users/{owner}/identities/nothing",
     "GET /auth/accounts/{owner}",
     "GET /auth/accounts/{owner}/identities",
+    "GET /chats/{chat}",
     "GET /keypairs/{keypair}/callback-secret",
     "GET /sessions/{session}/suspension",
     "HEAD /vfolders/{upload_folder}/uploads/{upload}",
     "PATCH /vfolders/{upload_folder}/uploads/{upload}",
+    "PATCH /chats/{chat}",
     "POST /app-visits",
     "POST /endpoints/{endpoint}/promotion",
     "POST /endpoints/{endpoint}/revisions",
@@ -196,8 +201,11 @@ ALWAYS_REJECTED = {
 }
 
 
-# Resources that the members of their project may read.
-PROJECT_READS = re.compile(r"/endpoints/\{endpoint\}(/revisions|/replicas|/scalings)?")
+# Requests that the members of the project of a resource may send.
+PROJECT_USES = re.compile(
+    r"GET /endpoints/\{endpoint\}(/revisions|/replicas|/scalings)?"
+    r"|POST /endpoints/\{endpoint\}/chat-token"
+)
 
 
 @dataclass(frozen=True)
@@ -295,6 +303,10 @@ class OwnedResources(ReusedResources):
         body = {"name": await self.fresh(), "start": "daily 08:00", "request": request}
         return str((await self._user.post("/schedules", body))["id"])
 
+    async def chat(self) -> str:
+        messages = [{"role": "user", "text": PRIVATE}]
+        return str((await self._user.post("/chats", {"cards": [{"messages": messages}]}))["id"])
+
     async def endpoint(self) -> str:
         request = {"environ": {"PRIVATE": PRIVATE}}
         settings = {"variant": "cmd", "command": f"echo {PRIVATE}", "request": request}
@@ -371,9 +383,11 @@ def is_allowed(caller: Account, owner: Account, row: Row) -> bool:
         return False
     if caller.role == "superadmin":
         return True
-    if method == "GET" and PROJECT_READS.fullmatch(path) and caller.domain == owner.domain:
+    if PROJECT_USES.fullmatch(row.request) and caller.domain == owner.domain:
         # All owners and callers of a domain, except monitors, are members of one project.
-        return RANKS[owner.role] <= RANKS[caller.role] or caller.role == "monitor"
+        if caller.role == "monitor":
+            return method == "GET"
+        return RANKS[owner.role] <= RANKS[caller.role]
     if caller.role == "monitor":
         return method == "GET"
     if caller.role == "admin" and caller.domain == owner.domain:

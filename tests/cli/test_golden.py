@@ -49,6 +49,7 @@ SCREENS = {
     "budget-empty": "budget",
     "service-list-empty": "service list",
     "service-variants": "service variants",
+    "chat-ls-empty": "chat ls",
     "announcements-empty": "announcements",
     "notification-events": "notification events",
     "notification-settings": "notification settings",

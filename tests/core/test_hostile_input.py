@@ -49,7 +49,7 @@ from bai_services.core.folders import vfolders as vfolder
 from bai_services.core.notifications import timing
 from bai_services.core.operations.configuration import CHANGEABLE
 from bai_services.core.scheduling.replay import history, openb, policies, swf, workload
-from bai_services.core.serving import definition, scaling_replay
+from bai_services.core.serving import chats, definition, scaling_replay
 from bai_services.core.serving import settings as serving_settings
 from bai_services.core.serving.names import check_endpoint_name
 from bai_services.core.sessions import (
@@ -287,6 +287,11 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: parse_rule(f"{t} 8 * * 1-5", "start"),
     ],
     "bounded_yaml.load_yaml": [yaml_of],
+    "serving.chats.chat_size": [lambda t: chats.chat_size([{"messages": [{"text": t}]}])],
+    "serving.chats.message_count": [lambda t: chats.message_count([{"messages": t}])],
+    "serving.chats.title_of": [
+        lambda t: chats.title_of([{"messages": [{"role": "user", "text": t}]}])
+    ],
     "serving.definition.is_valid_path": [definition.is_valid_path],
     "serving.definition.parse_definition": [
         definition.parse_definition,

@@ -198,6 +198,10 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "endpoint.write": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},
     # Pause, scale, undo a rollout, revoke tokens or delete.
     "endpoint.manage": _reaches(R.OWN, R.DOMAIN, R.NONE),
+    # Call an endpoint of one's projects from the chat page.
+    "endpoint.chat": {**_reaches(R.PROJECT, R.PROJECT, R.NONE), Role.SUPERADMIN: R.PROJECT},
+    # Users read and change only their own chats.
+    "chat.use-own": _EVERYONE,
     "gateway.read-routes": _GATEWAY,
     "gateway.report": _GATEWAY,
     "allocation.read": _OWN_READS,

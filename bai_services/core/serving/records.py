@@ -17,6 +17,10 @@ ENDED_REPLICAS_KEPT = 50
 SCALINGS_KEPT = 50
 EXPIRED_TOKENS_KEPT_FOR = timedelta(days=30)
 MAX_TOKENS = 100
+# Tokens of the chat page of one user for one endpoint that have not expired.
+MAX_CHAT_TOKENS = 20
+# Their usage may still be reported after they have expired.
+EXPIRED_CHAT_TOKENS_KEPT_FOR = timedelta(hours=1)
 # Gateways receive all tokens with their networks.
 MAX_TOKENS_PER_USER = 500
 MAX_ENDPOINTS_PER_USER = 100
@@ -154,3 +158,11 @@ class NewToken:
     name: str
     token: str = field(repr=False)
     expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatToken:
+    """A token for the chat page of one user."""
+
+    token: str = field(repr=False)
+    expires_at: datetime

@@ -19,6 +19,7 @@ from ..serving.routes_version import bump_routes
 from ..tables.accounts import keypairs, known_sign_in_addresses, memberships, users
 from ..tables.advance_reservations import advance_reservations
 from ..tables.apps import app_shares
+from ..tables.chats import chats
 from ..tables.cluster import image_pulls
 from ..tables.external_identities import external_identities
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
@@ -41,7 +42,7 @@ from ..tables.operations import (
 from ..tables.resizes import session_resizes
 from ..tables.schedules import session_schedules
 from ..tables.self_service import password_resets
-from ..tables.serving import endpoints
+from ..tables.serving import endpoint_tokens, endpoints
 from ..tables.sessions import kernels, session_templates, sessions, status_history
 from ..tables.setups import session_secrets, setups
 from ..tables.ssh_keys import ssh_keys
@@ -66,6 +67,8 @@ _OWNED = (
     setups.c.user_id,
     session_schedules.c.owner_id,
     endpoints.c.owner_id,
+    endpoint_tokens.c.user_id,
+    chats.c.user_id,
     notification_mails.c.user_id,
     notification_settings.c.user_id,
     notifications.c.user_id,

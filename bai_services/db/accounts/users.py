@@ -154,8 +154,9 @@ class UserStore:
             if columns:
                 with raise_on_violation(_missing(), _taken()):
                     await tx.execute(users.update().where(users.c.id == user_id).values(columns))
-            if columns.keys() & {"status", "resource_policy"}:
-                # Gateways refuse requests to endpoints of inactive owners.
+            if columns.keys() & {"status", "resource_policy"} or change.projects is not None:
+                # Gateways refuse requests to endpoints of inactive owners, and tokens of the chat
+                # page whose user is not a member of the project any more.
                 await bump_routes(tx)
             if change.domain is not None:
                 excluded = await move_folders_of(tx, user_id, change.domain, audit.at)

@@ -14,7 +14,7 @@ from bai_services.core.serving.rollout import Phase
 
 from ..database import Database
 from ..records import records
-from ..tables.accounts import user_policies, users
+from ..tables.accounts import memberships, user_policies, users
 from ..tables.serving import (
     endpoint_replicas,
     endpoint_revisions,
@@ -62,6 +62,19 @@ class TokenCounts:
 
 # Without the other settings, which can be large.
 _HEALTH_PATH = endpoint_revisions.c.settings["health", "path"].as_string()
+
+
+# The user of a token of the chat page is active and still a member of the endpoint's project, or
+# owns the endpoint.
+_MAY_BE_USED = endpoint_tokens.c.user_id.is_(None) | sa.exists().where(
+    users.c.id == endpoint_tokens.c.user_id,
+    users.c.status == "active",
+    endpoints.c.id == endpoint_tokens.c.endpoint_id,
+    (endpoints.c.owner_id == users.c.id)
+    | sa.exists().where(
+        memberships.c.user_id == users.c.id, memberships.c.project_id == endpoints.c.project_id
+    ),
+)
 
 
 class GatewayStore:
@@ -118,7 +131,7 @@ class GatewayStore:
         expires_at = endpoint_tokens.c.expires_at
         tokens = (
             sa.select(endpoint_tokens)
-            .where(expires_at.is_(None) | (expires_at > now))
+            .where(expires_at.is_(None) | (expires_at > now), _MAY_BE_USED)
             .order_by(endpoint_tokens.c.id)
         )
         async with self._db.read() as tx:

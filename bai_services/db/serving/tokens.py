@@ -9,10 +9,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from bai_services.core.audit import AuditEntry
-from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
+from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded, RateLimited
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.serving.records import (
+    EXPIRED_CHAT_TOKENS_KEPT_FOR,
     EXPIRED_TOKENS_KEPT_FOR,
+    MAX_CHAT_TOKENS,
     MAX_TOKENS,
     MAX_TOKENS_PER_USER,
     EndpointToken,
@@ -27,8 +29,12 @@ from ..tables.serving import endpoint_tokens, endpoints
 from .routes_version import bump_routes
 
 _SHOWN = [
-    column for column in endpoint_tokens.columns if column.name not in ("digest", "endpoint_id")
+    column
+    for column in endpoint_tokens.columns
+    if column.name not in ("digest", "endpoint_id", "user_id")
 ]
+# Tokens of the chat page are not listed, and do not count for the limits of owners.
+_IS_LISTED = endpoint_tokens.c.user_id.is_(None)
 _LISTING = Listing(
     columns={
         name: endpoint_tokens.c[name]
@@ -45,7 +51,7 @@ class TokenStore:
         self._db = database
 
     async def page(self, endpoint_id: str, query: ListQuery) -> Page[EndpointToken]:
-        rows = sa.select(*_SHOWN).where(endpoint_tokens.c.endpoint_id == endpoint_id)
+        rows = sa.select(*_SHOWN).where(endpoint_tokens.c.endpoint_id == endpoint_id, _IS_LISTED)
         async with self._db.read() as tx:
             return await _LISTING.page(tx, rows, query, EndpointToken)
 
@@ -69,7 +75,9 @@ class TokenStore:
                 .with_for_update(key_share=True)
             )
             count = await tx.scalar(
-                sa.select(sa.func.count()).where(endpoint_tokens.c.endpoint_id == endpoint_id)
+                sa.select(sa.func.count()).where(
+                    endpoint_tokens.c.endpoint_id == endpoint_id, _IS_LISTED
+                )
             )
             if (count or 0) >= MAX_TOKENS:
                 raise QuotaExceeded(
@@ -80,7 +88,7 @@ class TokenStore:
                 sa.select(sa.func.count())
                 .select_from(endpoint_tokens)
                 .join(endpoints, endpoint_tokens.c.endpoint_id == endpoints.c.id)
-                .where(endpoints.c.owner_id == owner.scalar_subquery())
+                .where(endpoints.c.owner_id == owner.scalar_subquery(), _IS_LISTED)
             )
             if (total or 0) >= MAX_TOKENS_PER_USER:
                 raise QuotaExceeded(
@@ -91,6 +99,40 @@ class TokenStore:
             with raise_on_violation(
                 AlreadyExists(f"the endpoint has a token named {values['name']}")
             ):
+                await tx.execute(endpoint_tokens.insert().values(values))
+            await bump_routes(tx)
+            await record(tx, audit)
+
+    async def create_for_chat(
+        self, values: Mapping[str, Any], now: datetime, audit: AuditEntry
+    ) -> None:
+        """Insert a token of the chat page.
+
+        Raises
+        ------
+        RateLimited
+            If the user has too many of these tokens for this endpoint.
+        """
+        user_id, endpoint_id = values["user_id"], values["endpoint_id"]
+        async with self._db.write() as tx:
+            # Lock the user: of two concurrent creations, the second must count the first.
+            await tx.execute(
+                sa.select(users.c.id).where(users.c.id == user_id).with_for_update(key_share=True)
+            )
+            count = await tx.scalar(
+                sa.select(sa.func.count()).where(
+                    endpoint_tokens.c.user_id == user_id,
+                    endpoint_tokens.c.endpoint_id == endpoint_id,
+                    endpoint_tokens.c.expires_at > now,
+                )
+            )
+            if (count or 0) >= MAX_CHAT_TOKENS:
+                raise RateLimited(
+                    "you have opened too many chats with this endpoint in the last minutes; try "
+                    "again later",
+                    limit=MAX_CHAT_TOKENS,
+                )
+            with raise_on_violation(NotFound("the endpoint was deleted")):
                 await tx.execute(endpoint_tokens.insert().values(values))
             await bump_routes(tx)
             await record(tx, audit)
@@ -107,6 +149,7 @@ class TokenStore:
             deleted = await tx.execute(
                 sa.delete(endpoint_tokens).where(
                     endpoint_tokens.c.endpoint_id == endpoint_id,
+                    _IS_LISTED,
                     (endpoint_tokens.c.id == key) | (endpoint_tokens.c.name == key),
                 )
             )
@@ -120,6 +163,10 @@ class TokenStore:
         async with self._db.write() as tx:
             await tx.execute(
                 sa.delete(endpoint_tokens).where(
-                    endpoint_tokens.c.expires_at < now - EXPIRED_TOKENS_KEPT_FOR
+                    (endpoint_tokens.c.expires_at < now - EXPIRED_TOKENS_KEPT_FOR)
+                    | (
+                        endpoint_tokens.c.user_id.is_not(None)
+                        & (endpoint_tokens.c.expires_at < now - EXPIRED_CHAT_TOKENS_KEPT_FOR)
+                    )
                 )
             )

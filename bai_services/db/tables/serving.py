@@ -101,11 +101,14 @@ endpoint_tokens = sa.Table(
     sa.Column("requests_per_minute", sa.Integer),
     sa.Column("max_concurrent", sa.Integer),
     sa.Column("author", sa.String(64), nullable=False),
+    # For whose chat page it was created; NULL: a token that the owner has created.
+    sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE")),
     sa.Column("requests", sa.BigInteger, nullable=False),
     sa.Column("input_tokens", sa.BigInteger, nullable=False),
     sa.Column("output_tokens", sa.BigInteger, nullable=False),
     sa.Column("last_used_at", UtcDateTime),
     sa.UniqueConstraint("endpoint_id", "name"),
+    sa.Index("ix_endpoint_tokens_user_id", "user_id", "endpoint_id"),
 )
 
 # Changes of the number of replicas by a rule.

@@ -39,6 +39,7 @@ from bai_services.core.serving.rollout import (
 )
 from bai_services.core.serving.settings import RevisionSettings
 from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
+from bai_services.db.serving.chats import ChatStore
 from bai_services.db.serving.replicas import EndpointState, NewReplica, ReplicaRow, ReplicaStore
 from bai_services.db.serving.rows import EndpointRow
 from bai_services.db.serving.tokens import TokenStore
@@ -81,6 +82,7 @@ class EndpointRunner:
         context: ManagerContext,
         store: ReplicaStore,
         tokens: TokenStore,
+        chats: ChatStore,
         sessions: Sessions,
         callers: Callers,
         secrets: ReplicaSecrets,
@@ -96,6 +98,7 @@ class EndpointRunner:
         """
         self._store = store
         self._tokens = tokens
+        self._chats = chats
         self._sessions = sessions
         self._callers = callers
         self.scaler = scaler
@@ -374,6 +377,7 @@ class EndpointRunner:
             self._cleaned_at = monotonic
             await self._store.clean_up(now, now - ENDED_REPLICAS_KEPT_FOR, ENDED_REPLICAS_KEPT)
             await self._tokens.clean_up(now)
+            await self._chats.clean_up(now)
             await self.scaler.clean_up()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bai_services.core.accounts.roles import Role
+from bai_services.db.serving.chats import ChatStore
 from bai_services.db.serving.endpoints import EndpointStore
 from bai_services.db.serving.gateways import GatewayStore
 from bai_services.db.serving.replicas import ReplicaStore
@@ -18,6 +19,7 @@ from ..scheduling.lease import Lease
 from ..sessions.lifecycle import Lifecycle
 from ..sessions.sessions import Sessions
 from ..settings import Settings
+from .chats import Chats
 from .endpoints import Endpoints
 from .replica_launch import ReplicaLaunches, ReplicaSecrets
 from .routes import GatewayRoutes
@@ -32,6 +34,7 @@ class ServingServices:
 
     endpoints: Endpoints
     tokens: EndpointTokens
+    chats: Chats
     runner: EndpointRunner
     routes: GatewayRoutes
 
@@ -56,11 +59,12 @@ def serving_services(
 ) -> ServingServices:
     """Build the services and pass them their dependencies."""
     database = context.database
-    secrets, replicas, tokens, scalings = (
+    secrets, replicas, tokens, scalings, chats = (
         ReplicaSecrets(settings.key),
         ReplicaStore(database),
         TokenStore(database),
         ScalingStore(database),
+        ChatStore(database),
     )
     routes = GatewayRoutes(
         GatewayStore(database), replicas, secrets, context.clock, lambda: runner.wake()
@@ -69,6 +73,7 @@ def serving_services(
         context,
         replicas,
         tokens,
+        chats,
         sessions,
         callers,
         secrets,
@@ -89,6 +94,7 @@ def serving_services(
     return ServingServices(
         endpoints=endpoints,
         tokens=EndpointTokens(context, tokens, endpoints, routes.changed),
+        chats=Chats(context, chats, tokens, endpoints, routes.changed),
         runner=runner,
         routes=routes,
     )

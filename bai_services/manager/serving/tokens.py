@@ -22,7 +22,7 @@ from .endpoints import Endpoints, target
 
 # The prefix lets secret scanners recognize tokens.
 TOKEN_PREFIX = "bais_"
-_TOKEN_BYTES = 32
+TOKEN_BYTES = 32
 
 
 class EndpointTokens:
@@ -63,7 +63,7 @@ class EndpointTokens:
         name, expires_at = check_slug("token", spec["name"]), spec.get("expires_at")
         if expires_at is not None and expires_at <= now:
             raise InvalidRequest("expires_at is in the past", field="expires_at")
-        token = TOKEN_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+        token = TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
         values: dict[str, Any] = {
             "id": str(uuid.uuid4()),
             "created_at": now,

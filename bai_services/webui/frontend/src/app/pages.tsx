@@ -16,6 +16,7 @@ import {
   HomeOutlined,
   InfoCircleOutlined,
   KeyOutlined,
+  MessageOutlined,
   NotificationOutlined,
   PlusCircleOutlined,
   ProjectOutlined,
@@ -39,6 +40,7 @@ export type PagePath =
   | '/launch'
   | '/schedules'
   | '/endpoints'
+  | '/chat'
   | '/data'
   | '/statistics'
   | '/reservations'
@@ -126,6 +128,12 @@ export const PAGES: readonly Page[] = [
     title: 'pages.endpoints',
     icon: <RocketOutlined />,
     chapter: 'user-guide.html#serve-a-model'
+  },
+  {
+    path: '/chat',
+    title: 'pages.chat',
+    icon: <MessageOutlined />,
+    chapter: 'user-guide.html#chat'
   },
   {
     path: '/data',

@@ -11,6 +11,7 @@ import { config } from '../config';
 import { currentPreferences } from '../data/accounts/preferences';
 import { loadScript } from '../data/scripts';
 import { PageError } from '../pages/missing/PageError';
+import { readChatSearch } from '../pages/chat/search';
 import { readDashboardSearch } from '../pages/dashboard/search';
 import { readDataSearch } from '../pages/data/search';
 import { readEndpointsSearch } from '../pages/endpoints/search';
@@ -226,6 +227,16 @@ const endpoints = createRoute({
   validateSearch: readEndpointsSearch
 });
 
+const chat = createRoute({
+  getParentRoute: () => root,
+  path: '/chat',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/chat/ChatPage')),
+    'ChatPage'
+  ),
+  validateSearch: readChatSearch
+});
+
 const announcements = createRoute({
   getParentRoute: () => root,
   path: '/announcements',
@@ -329,6 +340,7 @@ export const router = createRouter({
     storage,
     schedules,
     endpoints,
+    chat,
     announcements,
     maintenance,
     reservations,

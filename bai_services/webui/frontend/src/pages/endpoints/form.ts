@@ -47,7 +47,7 @@ const variablesToText = (variables: unknown) =>
     .join('\n');
 
 /** Quote a word for a shell if it has special characters. */
-const quoted = (word: string) =>
+export const quoted = (word: string) =>
   /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
 
 /** The command of a variant with arguments; undefined if there are no arguments. */

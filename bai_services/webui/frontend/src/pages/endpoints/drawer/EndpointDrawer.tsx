@@ -1,7 +1,10 @@
 import { Drawer, Grid, Skeleton, Tabs } from 'antd';
 import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
+import { useIsReadOnly } from '../../../data/accounts/me';
+import { isServing } from '../../../data/serving/chat/chats';
 import { endpointQuery } from '../../../data/serving/endpoints';
 import { useRights } from '../rights';
 import type { EndpointsSearch } from '../search';
@@ -46,11 +49,28 @@ export function EndpointDrawer({ search, onChange, onClose }: EndpointDrawerProp
       {!shown && !error && <Skeleton active />}
       {shown && !error && (
         <>
+          <TestInChat endpoint={shown} />
           <EndpointActions endpoint={shown} onChange={onChange} onClose={onClose} />
           <EndpointTabs key={shown.id} endpoint={shown} search={search} onChange={onChange} />
         </>
       )}
     </Drawer>
+  );
+}
+
+/** Link to the chat page with an endpoint that serves. */
+function TestInChat({ endpoint }: { endpoint: Endpoint }) {
+  const { t } = useTranslation();
+  const isReadOnly = useIsReadOnly();
+  return (
+    isReadOnly === false &&
+    isServing(endpoint) && (
+      <p>
+        <Link to="/chat" search={{ endpoint: endpoint.name }}>
+          {t('chat.test')}
+        </Link>
+      </p>
+    )
   );
 }
 

@@ -1,0 +1,69 @@
+"""Chats of the web UI with endpoints: their limits and records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..errors import TooLarge
+
+# The oldest chats of a user beyond this number are deleted.
+MAX_CHATS_PER_USER = 100
+# A chat that has not changed for this time is deleted.
+CHATS_KEPT_FOR = timedelta(days=90)
+MAX_CHAT_BYTES = 512 * 1024
+MAX_TITLE = 100
+UNTITLED = "Chat"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSummary:
+    """``size``: bytes of the cards as JSON."""
+
+    id: str
+    created_at: datetime
+    updated_at: datetime
+    version: int
+    title: str
+    messages: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat(ChatSummary):
+    """``cards`` are shown side by side; see ``ChatCard`` in ``api/serving/chat_bodies.py``."""
+
+    cards: Sequence[Mapping[str, Any]]
+
+
+def chat_size(cards: Sequence[Mapping[str, Any]]) -> int:
+    """Return the number of bytes of the cards as JSON.
+
+    Raises
+    ------
+    TooLarge
+        If there are more than ``MAX_CHAT_BYTES``.
+    """
+    size = len(json.dumps(cards, ensure_ascii=False).encode("utf-8", "replace"))
+    if size > MAX_CHAT_BYTES:
+        raise TooLarge(
+            f"the chat has {size} bytes; the maximum is {MAX_CHAT_BYTES}: begin a new chat",
+            limit=MAX_CHAT_BYTES,
+        )
+    return size
+
+
+def message_count(cards: Iterable[Mapping[str, Any]]) -> int:
+    return sum(len(card["messages"]) for card in cards)
+
+
+def title_of(cards: Iterable[Mapping[str, Any]]) -> str:
+    """Return the first words that the user has written, as the title of a chat."""
+    texts = (m["text"] for card in cards for m in card["messages"] if m["role"] == "user")
+    words = " ".join(next(texts, "")[: 4 * MAX_TITLE].split())
+    if len(words) > MAX_TITLE:
+        words = words[: MAX_TITLE - 1].rstrip() + "…"
+    return words or UNTITLED

@@ -1,0 +1,198 @@
+import { api, ApiError, unreachable, unwrap } from '../../client';
+import type { Endpoint } from '../endpoints';
+import { answerPartOf, errorOf, modelsOf, type AnswerPart } from './completion';
+import { EventParser } from './eventStream';
+
+/**
+ * An older token is replaced. It is valid for twice this time, because its end would also end the
+ * answer that arrives.
+ */
+const MAX_AGE_MILLIS = 10 * 60_000;
+/** Gateways know a new token after this time at the latest. */
+const SETTLE_MILLIS = 8_000;
+const PAUSE_MILLIS = 200;
+/** Maximum number of characters of a response that is read as a whole. */
+const MAX_BODY = 1_000_000;
+
+interface ChatToken {
+  token: string;
+  /** Time of its creation, as `performance.now()`. */
+  createdAt: number;
+}
+
+type Called = Pick<Endpoint, 'id' | 'url'>;
+
+/** Tokens by endpoint. They are only in memory. */
+const tokens = new Map<string, Promise<ChatToken>>();
+
+async function createToken(id: string): Promise<ChatToken> {
+  const params = { path: { key: id } };
+  const { token } = await unwrap(api.POST('/endpoints/{key}/chat-token', { params }));
+  return { token, createdAt: performance.now() };
+}
+
+const ageOf = ({ createdAt }: ChatToken) => performance.now() - createdAt;
+
+/** The token for an endpoint; all cards use the same one. */
+function tokenOf(id: string): Promise<ChatToken> {
+  const create = () => createToken(id);
+  const known = tokens.get(id);
+  const token = known
+    ? known.then(found => (ageOf(found) < MAX_AGE_MILLIS ? found : create()), create)
+    : create();
+  tokens.set(id, token);
+  return token;
+}
+
+/**
+ * The address of a path of an endpoint.
+ *
+ * @throws ApiError if it is not below the endpoint: its token must not be sent to another address
+ */
+export function addressOf({ url }: Pick<Endpoint, 'url'>, path: string): string {
+  const base = new URL(url, location.href);
+  const address = new URL(path.replace(/^\/+/, ''), base);
+  if (base.origin !== location.origin || !address.href.startsWith(base.href)) {
+    throw new ApiError(0, 'invalid-path', path);
+  }
+  return address.href;
+}
+
+const pause = (signal: AbortSignal) =>
+  new Promise<void>((resolve, reject) => {
+    const end = () => {
+      clearTimeout(timer);
+      reject(signal.reason as Error);
+    };
+    const timer = setTimeout(() => {
+      signal.removeEventListener('abort', end);
+      resolve();
+    }, PAUSE_MILLIS);
+    signal.addEventListener('abort', end, { once: true });
+  });
+
+interface CallInit {
+  method?: string;
+  body?: string;
+  headers?: Record<string, string>;
+}
+
+/**
+ * Call an endpoint with a token of the chat page.
+ *
+ * @throws ApiError if there is no response, or it is an error
+ */
+async function call(endpoint: Called, path: string, init: CallInit, signal: AbortSignal) {
+  const address = addressOf(endpoint, path);
+  let token = await tokenOf(endpoint.id);
+  let isRenewed = false;
+  for (;;) {
+    const response = await fetch(address, {
+      ...init,
+      signal,
+      headers: { ...init.headers, Authorization: `Bearer ${token.token}` },
+      // A response of a model server must not lead to another address.
+      redirect: 'error',
+      credentials: 'omit',
+      cache: 'no-store',
+      referrerPolicy: 'no-referrer'
+    }).catch((error: unknown) => {
+      throw signal.aborted ? error : unreachable();
+    });
+    if (response.ok) {
+      return response;
+    }
+    const body = await boundedText(response);
+    if (response.status !== 401) {
+      const message = errorOf(body) ?? `${response.status} ${response.statusText}`.trim();
+      throw new ApiError(response.status, 'endpoint', message);
+    }
+    if (ageOf(token) < SETTLE_MILLIS) {
+      await pause(signal);
+    } else if (!isRenewed) {
+      // The clock of the page stands still while the computer sleeps.
+      tokens.delete(endpoint.id);
+      token = await tokenOf(endpoint.id);
+      isRenewed = true;
+    } else {
+      throw new ApiError(401, 'endpoint', errorOf(body) ?? response.statusText);
+    }
+  }
+}
+
+/** The pieces of a response as text. */
+async function* piecesOf(response: Response): AsyncGenerator<string> {
+  const reader = response.body?.getReader();
+  const decoder = new TextDecoder();
+  try {
+    for (;;) {
+      const read = await reader?.read();
+      if (!read || read.done) {
+        return;
+      }
+      yield decoder.decode(read.value, { stream: true });
+    }
+  } finally {
+    void reader?.cancel().catch(() => undefined);
+  }
+}
+
+/** The beginning of a response as text. */
+async function boundedText(response: Response): Promise<string> {
+  let text = '';
+  for await (const piece of piecesOf(response)) {
+    text += piece;
+    if (text.length > MAX_BODY) {
+      break;
+    }
+  }
+  return text.slice(0, MAX_BODY);
+}
+
+/**
+ * The names of the models of an endpoint.
+ *
+ * @throws ApiError if the endpoint does not respond with a list of models
+ */
+export async function readModels(
+  endpoint: Called,
+  basePath: string,
+  signal: AbortSignal
+): Promise<string[]> {
+  const response = await call(endpoint, `${basePath}/models`, {}, signal);
+  const models = modelsOf(await boundedText(response));
+  if (models === undefined) {
+    throw new ApiError(response.status, 'no-models', '');
+  }
+  return models;
+}
+
+/**
+ * Send messages to a model and yield the parts of its answer as they arrive.
+ *
+ * @throws ApiError if there is no answer
+ */
+export async function* streamAnswer(
+  endpoint: Called,
+  basePath: string,
+  body: object,
+  signal: AbortSignal
+): AsyncGenerator<AnswerPart> {
+  const headers = { 'Content-Type': 'application/json', Accept: 'text/event-stream' };
+  const init = { method: 'POST', body: JSON.stringify(body), headers };
+  const response = await call(endpoint, `${basePath}/chat/completions`, init, signal);
+  if (!response.headers.get('Content-Type')?.startsWith('text/event-stream')) {
+    yield answerPartOf(await boundedText(response));
+    return;
+  }
+  const parser = new EventParser();
+  for await (const piece of piecesOf(response)) {
+    for (const event of parser.push(piece)) {
+      const part = answerPartOf(event);
+      yield part;
+      if (part.isLast) {
+        return;
+      }
+    }
+  }
+}

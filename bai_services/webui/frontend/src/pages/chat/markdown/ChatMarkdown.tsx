@@ -1,0 +1,101 @@
+import { useEffect, useState, type ComponentProps } from 'react';
+import type { Root } from 'hast';
+import { toJsxRuntime } from 'hast-util-to-jsx-runtime';
+import { Fragment, jsx, jsxs } from 'react/jsx-runtime';
+import { useLatest } from '../../../components/useLatest';
+import { visible } from '../../../i18n/userText';
+import { CodeBlock } from './CodeBlock';
+import { MarkdownParser } from './MarkdownParser';
+
+/** While an answer arrives, its Markdown is parsed this often. */
+const PARSE_MILLIS = 250;
+const WEB_ADDRESS = /^https?:\/\//i;
+
+const parser = new MarkdownParser(
+  () => new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' })
+);
+
+const COMPONENTS = {
+  // Images are omitted: the page must not load anything that a model names.
+  img: ({ alt }: ComponentProps<'img'>) => <em>{alt}</em>,
+  // Headings would be part of the page's structure.
+  ...Object.fromEntries(
+    ['h1', 'h2', 'h3', 'h4', 'h5', 'h6'].map(name => [
+      name,
+      ({ children }: ComponentProps<'p'>) => (
+        <p>
+          <strong>{children}</strong>
+        </p>
+      )
+    ])
+  ),
+  a: ({ href, children }: ComponentProps<'a'>) =>
+    href && WEB_ADDRESS.test(href) ? (
+      <a href={href} target="_blank" rel="noopener noreferrer" title={href}>
+        {children}
+      </a>
+    ) : (
+      <span>{children}</span>
+    ),
+  // The element of a block of code is its only child.
+  pre: ({ children }: ComponentProps<'pre'>) => <>{children}</>,
+  code: ({ className, children }: ComponentProps<'code'>) => {
+    const text = typeof children === 'string' ? children : '';
+    // Only a block of code ends with a line break.
+    return text.endsWith('\n') ? (
+      <CodeBlock text={text.slice(0, -1)} language={/language-(\S+)/.exec(className ?? '')?.[1]} />
+    ) : (
+      <code>{children}</code>
+    );
+  }
+};
+
+/** The Markdown of a model, without HTML, images, and links to anything but web pages. */
+export function ChatMarkdown({ text }: { text: string }) {
+  const parsed = useTree(text);
+  if (!parsed) {
+    return <div className="bai-chat-plain">{visible(text)}</div>;
+  }
+  return (
+    <div className="bai-markdown">
+      {toJsxRuntime(parsed, {
+        Fragment,
+        jsx,
+        jsxs,
+        components: COMPONENTS,
+        ignoreInvalidStyle: true
+      })}
+    </div>
+  );
+}
+
+/** The tree of the text, or of a former text of the same message; null if there is none. */
+function useTree(text: string): Root | null {
+  const parsedText = useThrottled(text);
+  const [tree, setTree] = useState<Root | null>(null);
+  useEffect(() => {
+    const control = new AbortController();
+    void parser.parse(parsedText, control.signal).then(parsed => {
+      if (!control.signal.aborted) {
+        setTree(parsed);
+      }
+    });
+    return () => control.abort();
+  }, [parsedText]);
+  return tree;
+}
+
+/** The latest value, at most every `PARSE_MILLIS`. */
+function useThrottled(value: string): string {
+  const [shown, setShown] = useState(value);
+  const latest = useLatest(() => value);
+  const isBehind = shown !== value;
+  useEffect(() => {
+    if (!isBehind) {
+      return;
+    }
+    const timer = setInterval(() => setShown(latest()), PARSE_MILLIS);
+    return () => clearInterval(timer);
+  }, [isBehind, latest]);
+  return shown;
+}

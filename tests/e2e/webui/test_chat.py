@@ -1,0 +1,232 @@
+"""The chat page with a real endpoint, whose model server is a small server of this test."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.sessions import checked
+from tests.hub import RunningHub
+from tests.testbed.wait import wait_until, wait_until_async
+
+from .conftest import Opener
+from .entities_page import Entities
+from .test_every_page import violations_in_both_themes
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+OWNER, MEMBER = "user", "user2"
+START_SECONDS = 180
+# An OpenAI-compatible server. It answers with the messages that it has received. After the word
+# "wait", its answer has no end. The hostile parts of an answer must not become elements.
+SERVER = r"""
+import http.server, json, os, threading
+
+HOSTILE = ("# Head\n\n**bold** <img src=x onerror=alert(1)> ![p](https://example.com/p.png) "
+           "[bad](javascript:alert(1)) [good](https://example.com/)\n\n```python\nx = 1\n```\n")
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def head(self, kind):
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+
+    def do_GET(self):
+        self.head("application/json")
+        models = [{"id": name} for name in ("echo-1", "echo-2")]
+        self.wfile.write(json.dumps({"data": models}).encode())
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        sent = body["messages"]
+        text = sent[-1]["content"]
+        self.head("text/event-stream")
+        said = [m["role"] + ": " + json.dumps(m["content"]) for m in sent]
+        self.event(" | ".join([body["model"], *said]) + f" t={body.get('temperature')}\n\n")
+        if "wait" in text:
+            threading.Event().wait(60)
+        self.event(HOSTILE)
+        self.write({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 12}})
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def event(self, text):
+        self.write({"choices": [{"delta": {"content": text}}]})
+
+    def write(self, event):
+        self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+
+address = ("127.0.0.1", int(os.environ["BAI_SERVICE_PORT"]))
+http.server.ThreadingHTTPServer(address, Handler).serve_forever()
+"""
+COMMAND = f"exec python3 - <<'END_OF_SERVER'\n{SERVER}\nEND_OF_SERVER"
+
+
+class Chat(Entities):
+    """The page `/chat`."""
+
+    def card(self, number: int) -> Locator:
+        return self.page.get_by_role("region", name=f"Chat {number}", exact=True)
+
+    async def select(self, *names: str) -> None:
+        """Select the endpoint and the model of the last card."""
+        card = self.page.locator(".bai-chat-card").last
+        for label, name in zip(("Endpoint", "Model"), names, strict=False):
+            await card.get_by_role("combobox", name=label, exact=True).click()
+            option = self.page.locator(".ant-select-dropdown:visible .ant-select-item-option")
+            await option.filter(has_text=name).first.click()
+
+    async def send(self, text: str) -> None:
+        await self.page.get_by_label("Message", exact=True).fill(text)
+        await self.page.get_by_label("Message", exact=True).press("Enter")
+
+    def answers(self, number: int = 1) -> Locator:
+        return self.card(number).get_by_role("article", name="Answer")
+
+    async def more(self, item: str) -> None:
+        await self.card(1).get_by_role("button", name="More actions").click()
+        await self.page.get_by_role("menuitem", name=item).click()
+
+    async def press(self, name: str) -> None:
+        await self.page.get_by_role("button", name=name, exact=True).last.click()
+
+
+@contextmanager
+def endpoint(hub: RunningHub) -> Iterator[dict[str, Any]]:
+    """An endpoint of OWNER that serves."""
+    name = f"chat-{secrets.token_hex(3)}"
+    settings = {
+        "variant": "cmd",
+        "command": COMMAND,
+        "health": {"path": "/v1/models"},
+        "request": {"resources": {"cpu": "1", "mem": "256m"}},
+    }
+    with hub.rest(OWNER) as rest:
+        made = checked(rest.post("/endpoints", json={"name": name, "settings": settings}), 201)
+        try:
+            wait_until(
+                lambda: checked(rest.get(f"/endpoints/{name}"), 200)["ready_replicas"],
+                START_SECONDS,
+                "the replica",
+            )
+            yield made
+        finally:
+            rest.delete(f"/endpoints/{name}")
+
+
+@pytest.mark.checklist("CHAT-01", "CHAT-02", "CHAT-03", "CHAT-05", "CHAT-06")
+async def test_member_of_the_project_chats_with_an_endpoint(
+    hub: RunningHub, opened: Opener[Chat]
+) -> None:
+    with endpoint(hub) as served, hub.rest(MEMBER) as rest:
+        ui = await opened(Chat, MEMBER, f"/endpoints?item={served['id']}")
+        ui.page.on("dialog", lambda dialog: pytest.fail("a script of the answer ran"))
+        await ui.page.get_by_role("link", name="Test in chat").click()
+        await converse(ui, served["name"])
+        await stop_an_answer(ui)
+        await compare(ui)
+        assert await violations_in_both_themes(ui.page) == []
+        await ui.page.emulate_media(color_scheme="light")
+        await copy(ui, served["name"])
+        await use_history(ui)
+        # The tokens of the page are not listed, and no other user sees the chats.
+        with hub.rest(OWNER) as owner:
+            tokens = checked(owner.get(f"/endpoints/{served['name']}/tokens"), 200)
+            assert tokens["total"] == 0
+            assert "echo-1" not in owner.get("/chats").text
+            wait_until(
+                lambda: checked(owner.get(f"/endpoints/{served['name']}"), 200)["requests"] >= 4,
+                30,
+                "the count of the requests",
+            )
+        assert checked(rest.get("/chats"), 200)["items"] == []
+
+
+async def converse(ui: Chat, name: str) -> None:
+    """Send messages with a system prompt; the answer is rendered without anything dangerous."""
+    await ui.page.get_by_text("Try a served model here").wait_for()
+    await ui.press("Close")
+    assert name in await ui.card(1).inner_text()
+    await ui.card(1).get_by_text("echo-1").wait_for()
+    await ui.press("Settings of the card")
+    await ui.page.get_by_label("System prompt").fill("Be short.")
+    await ui.page.get_by_label("Temperature").fill("0.5")
+    await ui.press("Save")
+    await ui.send("Hello")
+    answer = ui.answers().first
+    text = 'echo-1 | system: "Be short." | user: "Hello" t=0.5'
+    await answer.get_by_text(text).wait_for()
+    await answer.get_by_text("7 input tokens · 12 output tokens").wait_for()
+    await answer.locator(".bai-code .tok-number").wait_for()
+    assert await answer.locator("img, h1, script").count() == 0
+    await answer.get_by_text("<img src=x onerror=alert(1)>").wait_for()
+    links = answer.get_by_role("link")
+    assert await links.count() == 1
+    assert await links.get_attribute("href") == "https://example.com/"
+    assert "noopener" in (await links.get_attribute("rel") or "")
+    await ui.page.wait_for_url("**/chat?chat=*")
+
+
+async def stop_an_answer(ui: Chat) -> None:
+    """Stop an answer that has no end; what has arrived is kept."""
+    await ui.send("wait")
+    answer = ui.answers().nth(1)
+    await answer.get_by_text('user: "wait"').wait_for()
+    await ui.press("Stop")
+    await answer.get_by_text("Stopped").wait_for()
+    assert 'user: "wait"' in await answer.inner_text()
+
+
+async def compare(ui: Chat) -> None:
+    """Send one message to two models."""
+    await ui.press("Add a card")
+    await ui.card(2).get_by_role("combobox", name="Model", exact=True).click()
+    await ui.page.get_by_text("echo-2").last.click()
+    await ui.send("Both")
+    await ui.answers(1).nth(2).get_by_text('user: "Both"').wait_for()
+    await ui.answers(2).first.get_by_text('echo-2 | system: "Be short." | user: "Both"').wait_for()
+    await ui.answers(2).first.get_by_text("7 input tokens").wait_for()
+
+
+async def copy(ui: Chat, name: str) -> None:
+    """The examples have a placeholder for the token."""
+    await ui.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    for item, text in (("Copy as curl", "curl -N"), ("Copy as Python", "from openai import")):
+        await ui.more(item)
+        copied = ""
+
+        async def is_copied(text: str = text) -> bool:
+            nonlocal copied
+            copied = await ui.page.evaluate("navigator.clipboard.readText()")
+            return text in copied
+
+        await wait_until_async(is_copied, 10, text)
+        assert f"/services/bai-serve/{name}/v1" in copied
+        assert "BAI_TOKEN" in copied and "bais_" not in copied
+
+
+async def use_history(ui: Chat) -> None:
+    """Open a stored chat after a reload, rename it and delete it."""
+    await ui.page.reload()
+    await ui.answers(2).first.get_by_text('user: "Both"').wait_for()
+    assert await ui.answers(1).count() == 3
+    await ui.press("New chat")
+    await ui.answers(1).first.wait_for(state="detached")
+    await ui.press("History")
+    await ui.press("Rename Hello")
+    await ui.page.get_by_label("Title", exact=True).fill("Renamed")
+    await ui.press("Save")
+    await ui.page.get_by_role("button", name="Renamed", exact=True).click()
+    await ui.answers(2).first.get_by_text('user: "Both"').wait_for()
+    await ui.page.get_by_role("heading", name="Renamed").wait_for()
+    await ui.press("History")
+    await ui.press("Delete Renamed")
+    await ui.confirm("Delete")
+    await ui.answers(1).first.wait_for(state="detached")
+    await ui.page.get_by_text("No chats").wait_for()
