@@ -23,6 +23,8 @@ from .apps import shares as app_shares
 from .base import APIHandler
 from .cluster import agents, devices, image_pulls, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
+from .models import imports as model_imports
+from .models import models
 from .notifications import notifications, webhooks
 from .operations import announcements, component_settings, configuration, maintenances, system
 from .scheduling import counter_audit, preemptions, reservations
@@ -102,4 +104,6 @@ ROUTES: list[Route] = [
     *budgets.ROUTES,
     *endpoints.ROUTES,
     *gateways.ROUTES,
+    *models.ROUTES,
+    *model_imports.ROUTES,
 ]

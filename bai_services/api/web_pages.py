@@ -41,6 +41,7 @@ PAGE_NAMES = frozenset(
         "scheduler",
         "schedules",
         "endpoints",
+        "models",
         "announcements",
         "maintenance",
         "audit",

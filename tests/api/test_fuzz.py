@@ -78,6 +78,8 @@ CREATORS = {
     "session-templates": "template",
     "schedules": "schedule",
     "endpoints": "endpoint",
+    "models": "model",
+    "model-imports": "model_import",
 }
 
 

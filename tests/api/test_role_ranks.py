@@ -56,6 +56,7 @@ OWNED = {
     "session",
     "schedule",
     "endpoint",
+    "model_import",
     "template",
     "user_scope",
 }
@@ -75,6 +76,7 @@ LISTS = {
     "/quota-scopes",
     "/schedules",
     "/endpoints",
+    "/model-imports",
     "/session-dependencies",
     "/session-templates",
     "/sessions",
@@ -131,6 +133,7 @@ UNOWNED_RESOURCES = (
     "notification-settings",
     "webhooks",
     "runtime-variants",
+    "models",
     "model-definitions",
     "gateway",
     "sign-up-invitations",
@@ -256,6 +259,7 @@ class OwnedResources(ReusedResources):
     def __init__(self, api: Api, admin: Client, user: Client, owner: Account) -> None:
         super().__init__(api, admin, user)
         self._owner = owner
+        self.member = owner.name
 
     async def owner(self) -> str:
         return self._owner.name

@@ -198,6 +198,14 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "endpoint.write": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},
     # Pause, scale, undo a rollout, revoke tokens or delete.
     "endpoint.manage": _reaches(R.OWN, R.DOMAIN, R.NONE),
+    # Models of projects of type model-store, which their members may see.
+    "model.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
+    "model.refresh": _reaches(R.PROJECT, R.DOMAIN, R.NONE),
+    "model-import.read": _OWN_READS,
+    # Imports that members of a store request begin after an approval.
+    "model-import.request": _reaches(R.PROJECT, R.DOMAIN, R.NONE),
+    "model-import.approve": _DOMAIN_WRITES,
+    "model-import.cancel": _reaches(R.OWN, R.DOMAIN, R.NONE),
     "gateway.read-routes": _GATEWAY,
     "gateway.report": _GATEWAY,
     "allocation.read": _OWN_READS,
