@@ -60,6 +60,7 @@ COMMANDS: Mapping[str, DeferredCommand] = {
         "sessions.schedules", "schedule", "Start and stop sessions at set times."
     ),
     "service": DeferredCommand("serving.services", "service", "Serve models with endpoints."),
+    "model": DeferredCommand("models.models", "model", "Use, deploy and import models."),
     "vfolder": DeferredCommand("folders.vfolders", "vfolder", "Store, share and transfer files."),
     "image": DeferredCommand("cluster.images", "image", "List the images that sessions can run."),
     "preset": DeferredCommand(

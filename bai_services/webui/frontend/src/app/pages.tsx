@@ -11,6 +11,7 @@ import {
   DashboardOutlined,
   DatabaseOutlined,
   DeploymentUnitOutlined,
+  ExperimentOutlined,
   FieldTimeOutlined,
   FolderOutlined,
   HomeOutlined,
@@ -39,6 +40,7 @@ export type PagePath =
   | '/launch'
   | '/schedules'
   | '/endpoints'
+  | '/models'
   | '/data'
   | '/statistics'
   | '/reservations'
@@ -126,6 +128,12 @@ export const PAGES: readonly Page[] = [
     title: 'pages.endpoints',
     icon: <RocketOutlined />,
     chapter: 'user-guide.html#serve-a-model'
+  },
+  {
+    path: '/models',
+    title: 'pages.models',
+    icon: <ExperimentOutlined />,
+    chapter: 'user-guide.html#model-stores'
   },
   {
     path: '/data',

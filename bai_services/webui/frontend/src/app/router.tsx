@@ -15,6 +15,7 @@ import { readDashboardSearch } from '../pages/dashboard/search';
 import { readDataSearch } from '../pages/data/search';
 import { readEndpointsSearch } from '../pages/endpoints/search';
 import { readLauncherSearch } from '../pages/launcher/search';
+import { readModelsSearch } from '../pages/models/search';
 import { readSessionsSearch } from '../pages/sessions/search';
 import { readSchedulerSearch } from '../pages/scheduler/search';
 import { readSettingsSearch } from '../pages/settings/search';
@@ -226,6 +227,16 @@ const endpoints = createRoute({
   validateSearch: readEndpointsSearch
 });
 
+const models = createRoute({
+  getParentRoute: () => root,
+  path: '/models',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/models/ModelsPage')),
+    'ModelsPage'
+  ),
+  validateSearch: readModelsSearch
+});
+
 const announcements = createRoute({
   getParentRoute: () => root,
   path: '/announcements',
@@ -329,6 +340,7 @@ export const router = createRouter({
     storage,
     schedules,
     endpoints,
+    models,
     announcements,
     maintenance,
     reservations,
