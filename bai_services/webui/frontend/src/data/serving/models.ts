@@ -16,8 +16,7 @@ const CLONE_REFRESH_MILLIS = 2_000;
 const keyOf = (key: string, part: string) => ['entities', '/models', key, part];
 const at = (key: string) => ({ params: { path: { key } } });
 
-export const refreshModels = () =>
-  queries.invalidateQueries({ queryKey: ['entities', '/models'] });
+export const refreshModels = () => queries.invalidateQueries({ queryKey: ['entities', '/models'] });
 const refreshImports = () =>
   queries.invalidateQueries({ queryKey: ['entities', '/model-imports'] });
 
@@ -69,7 +68,8 @@ export const cloneQuery = (id: string) =>
   queryOptions({
     queryKey: ['model-clone', id],
     queryFn: ({ signal }) => unwrap(api.GET('/vfolders/{key}', { signal, ...at(id) })),
-    refetchInterval: ({ state }) => (state.data?.status === 'cloning' ? CLONE_REFRESH_MILLIS : false)
+    refetchInterval: ({ state }) =>
+      state.data?.status === 'cloning' ? CLONE_REFRESH_MILLIS : false
   });
 
 export function useRefreshModel(key: string) {

@@ -107,7 +107,9 @@ export function DeployModel({ model, onClose }: DeployModelProps) {
           <AutoComplete
             allowClear
             showSearch={{ filterOption: (text, option) => option?.value.includes(text) ?? false }}
-            options={[...new Set(options?.images.map(({ name }) => name))].map(value => ({ value }))}
+            options={[...new Set(options?.images.map(({ name }) => name))].map(value => ({
+              value
+            }))}
           />
         </Form.Item>
         <Form.Item name="preset" label={t('models.preset')} extra={t('models.preset-help')}>

@@ -45,7 +45,9 @@ export function ImportModel({ stores, onClose, onDone }: ImportModelProps) {
   };
   const submit = ({ patterns, ...values }: ImportValues) => {
     const words = patterns?.split(/\s+/).filter(word => word !== '') ?? [];
-    const given = Object.entries(values).filter(([, value]) => Boolean(value?.trim()));
+    const given = Object.entries(values as Record<string, string | undefined>).filter(([, value]) =>
+      Boolean(value?.trim())
+    );
     const body: NewModelImport = Object.fromEntries(given);
     create.mutate(words.length > 0 ? { ...body, patterns: words } : body, { onSuccess: onDone });
   };

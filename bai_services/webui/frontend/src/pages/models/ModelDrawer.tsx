@@ -118,7 +118,12 @@ function Problem({ model }: ModelProps) {
         />
       )}
       {model.is_fitting === false && (
-        <Alert type="warning" showIcon style={{ marginBottom: 12 }} title={t('models.large-help')} />
+        <Alert
+          type="warning"
+          showIcon
+          style={{ marginBottom: 12 }}
+          title={t('models.large-help')}
+        />
       )}
     </>
   );

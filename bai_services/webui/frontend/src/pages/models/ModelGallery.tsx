@@ -77,7 +77,9 @@ export function ModelGallery({ search, onChange, stores, tools }: ModelGalleryPr
           {tools}
           <Select
             value={query.sort}
-            onChange={sort => onChange({ sort: sort === 'title' ? undefined : sort, page: undefined })}
+            onChange={sort =>
+              onChange({ sort: sort === 'title' ? undefined : sort, page: undefined })
+            }
             options={SORTS.map(value => ({ value, label: t(`models.sort-${value}`) }))}
             aria-label={t('models.sort')}
             style={{ minWidth: 170 }}

@@ -60,14 +60,15 @@ const COLORS = ['#1668dc', '#389e0d', '#d46b08', '#c41d7f', '#531dab', '#08979c'
 
 /** The first letter of the title on a colour that depends on the title. */
 function ModelIcon({ title }: { title: string }) {
-  const sum = [...title].reduce((total, letter) => total + (letter.codePointAt(0) ?? 0), 0);
+  const letters = Array.from(title);
+  const sum = letters.reduce((total, letter) => total + (letter.codePointAt(0) ?? 0), 0);
   return (
     <span
       aria-hidden
       className="bai-model-icon"
       style={{ background: COLORS[sum % COLORS.length] }}
     >
-      {[...title][0]?.toUpperCase() ?? '?'}
+      {letters[0]?.toUpperCase() ?? '?'}
     </span>
   );
 }

@@ -40,7 +40,12 @@ export function ModelsPage() {
             key: 'models',
             label: t('pages.models'),
             children: (
-              <ModelGallery search={search} onChange={change} stores={stores} tools={importButton} />
+              <ModelGallery
+                search={search}
+                onChange={change}
+                stores={stores}
+                tools={importButton}
+              />
             )
           },
           {
