@@ -12,6 +12,7 @@ from bai_services.branding import read_brand
 from bai_services.core.accounts.one_time_codes import CodeRules
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.operations.configuration import CHANGEABLE, ChangeableSetting, configured
+from bai_services.core.resources import MEM, parse_amount
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.core.user_input import shown
 from bai_services.home import Home
@@ -49,7 +50,13 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         optional["storage_hosts"] = _storage_hosts(storage_hosts)
     optional["brand"] = read_brand(environ)
     optional["mail"] = read_mail_server(environ)
-    optional["callback_reach"] = _callback_reach(environ)
+    optional["callback_reach"] = _targets(environ, "BAI_CALLBACK_HOSTS", "BAI_CALLBACK_NETWORKS")
+    optional["import_reach"] = _targets(environ, "BAI_IMPORT_HOSTS", "BAI_IMPORT_NETWORKS")
+    optional["model_hub_token"] = _optional_secret(environ, "BAI_MODEL_HUB_TOKEN_FILE")
+    if text := environ.get("BAI_MODEL_HUB_URL"):
+        optional["model_hub_url"] = _base_url("BAI_MODEL_HUB_URL", text)
+    if text := environ.get("BAI_IMPORT_MAX_BYTES"):
+        optional["import_max_bytes"] = _size("BAI_IMPORT_MAX_BYTES", text)
     optional["public_origin"] = _public_origin(environ)
     if scopes:
         optional["hub_access_scopes"] = _scopes("JUPYTERHUB_OAUTH_ACCESS_SCOPES", scopes)
@@ -108,6 +115,11 @@ def _public_origin(environ: Mapping[str, str]) -> str:
     text = environ.get("BAI_PUBLIC_URL") or environ.get("JUPYTERHUB_PUBLIC_HUB_URL") or ""
     if not text:
         return ""
+    parts = urlsplit(_base_url("BAI_PUBLIC_URL", text))
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _base_url(variable: str, text: str) -> str:
     try:
         parts = urlsplit(text)
         is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -115,20 +127,39 @@ def _public_origin(environ: Mapping[str, str]) -> str:
         is_valid = False
     if not is_valid or "@" in parts.netloc:
         raise SystemExit(
-            f"BAI_PUBLIC_URL must be a URL such as https://hub.example.org/, not {shown(text)!r}"
+            f"{variable} must be a URL such as https://hub.example.org/, not {shown(text)!r}"
         )
-    return f"{parts.scheme}://{parts.netloc}"
+    return text
 
 
-def _callback_reach(environ: Mapping[str, str]) -> AllowedTargets:
-    hosts = environ.get("BAI_CALLBACK_HOSTS", "")
-    networks = environ.get("BAI_CALLBACK_NETWORKS", "")
+def _size(variable: str, text: str) -> int:
     try:
-        return AllowedTargets.parse(hosts, networks)
+        return parse_amount(MEM, text)
+    except InvalidRequest:
+        raise SystemExit(f"{variable} must be a size such as 500g, not {shown(text)!r}") from None
+
+
+def _optional_secret(environ: Mapping[str, str], variable: str) -> str:
+    """Return the text of a file, "" if the variable is not set."""
+    name = environ.get(variable)
+    if not name:
+        return ""
+    try:
+        text = Path(name).read_text().strip()
+    except OSError as error:
+        raise SystemExit(f"{variable}: {name} cannot be read: {error.strerror}") from None
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise SystemExit(f"{variable}: {name} does not contain a token")
+    return text
+
+
+def _targets(environ: Mapping[str, str], hosts: str, networks: str) -> AllowedTargets:
+    try:
+        return AllowedTargets.parse(environ.get(hosts, ""), environ.get(networks, ""))
     except ValueError as error:
         raise SystemExit(
-            f"BAI_CALLBACK_HOSTS, BAI_CALLBACK_NETWORKS: {error}; for example "
-            "BAI_CALLBACK_HOSTS=*.example.org BAI_CALLBACK_NETWORKS=10.1.0.0/16"
+            f"{hosts}, {networks}: {error}; for example {hosts}=*.example.org "
+            f"{networks}=10.1.0.0/16"
         ) from None
 
 

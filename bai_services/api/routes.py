@@ -23,6 +23,8 @@ from .apps import shares as app_shares
 from .base import APIHandler
 from .cluster import agents, devices, image_pulls, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
+from .models import imports as model_imports
+from .models import models
 from .notifications import notifications, webhooks
 from .operations import announcements, component_settings, configuration, maintenances, system
 from .scheduling import counter_audit, preemptions, reservations
@@ -103,4 +105,6 @@ ROUTES: list[Route] = [
     *endpoints.ROUTES,
     *gateways.ROUTES,
     *chats.ROUTES,
+    *models.ROUTES,
+    *model_imports.ROUTES,
 ]

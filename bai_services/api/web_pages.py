@@ -42,6 +42,7 @@ PAGE_NAMES = frozenset(
         "schedules",
         "endpoints",
         "chat",
+        "models",
         "announcements",
         "maintenance",
         "audit",

@@ -24,6 +24,7 @@ from .hub.services import server_services
 from .mail.mails import Mails
 from .metrics import Metrics
 from .metrics_endpoint import MetricsEndpoint
+from .models.services import model_services
 from .notifications.services import notification_services
 from .operations.read_only import ReadOnlyPeriods
 from .operations.services import operation_services
@@ -123,6 +124,16 @@ class Manager:
             context, self.accounts.projects, self.lifecycle, self.scheduling.lease
         )
         self.cluster = cluster_services(context, settings, self.sessions, self.scheduling)
+        self.models = model_services(
+            context,
+            settings,
+            projects=self.accounts.projects,
+            folders=self.folders,
+            endpoints=self.serving.endpoints,
+            options=self.sessions.options,
+            presets=self.cluster.presets,
+            lease=self.scheduling.lease,
+        )
         self.dashboards = Dashboards(
             self.sessions.sessions, self.sessions.options, self.folders.quotas, self.cluster.agents
         )
@@ -155,9 +166,11 @@ class Manager:
         self.audit_chain.start()
         self.notifications.start()
         self.read_only.start()
+        self.models.start()
 
     async def stop(self) -> None:
         """Stop the loops, wait for them, and close the connections to the Hub and the database."""
+        await self.models.stop()
         await self.read_only.stop()
         await self.notifications.stop()
         await self.audit_chain.stop()

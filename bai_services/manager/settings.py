@@ -108,6 +108,12 @@ class Settings:
     max_file_bytes: int = 16 * 2**30
     # Addresses that callbacks of sessions may reach.
     callback_reach: AllowedTargets = AllowedTargets()
+    # The hub from which models are imported, a token for it ("" without one), the addresses that
+    # imports may reach, and the maximum size of one import.
+    model_hub_url: str = "https://huggingface.co"
+    model_hub_token: str = field(default="", repr=False)
+    import_reach: AllowedTargets = AllowedTargets()
+    import_max_bytes: int = 500 * 2**30
     cli_token_seconds: int = 30 * 24 * 3600
     heartbeat_deadline_seconds: int = 40
     # Another manager takes over if the lease is not renewed for this time.

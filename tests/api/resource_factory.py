@@ -26,6 +26,9 @@ class ResourceFactory:
     ``fresh``, ``yesterday`` and ``upload`` only return a value.
     """
 
+    # The user who becomes a member of new projects.
+    member = "user"
+
     def __init__(self, api: Api, admin: Client, user: Client) -> None:
         self._api = api
         self._admin = admin
@@ -84,6 +87,25 @@ class ResourceFactory:
 
     async def chat(self) -> str:
         return str((await self._user.post("/chats", {"cards": [{}]}))["id"])
+
+    async def store(self) -> str:
+        """A model store of domain ``default``; ``user`` is a member."""
+        spec = {"name": await self.fresh(), "domain": "default", "type": "model-store"}
+        key = str((await self._admin.post("/projects", spec))["id"])
+        await self._admin.put(f"/projects/{key}/members/{self.member}")
+        return key
+
+    async def model(self) -> str:
+        """A cloneable folder of a model store, without a definition."""
+        spec = {"name": await self.fresh(), "project": await self.store(), "cloneable": True}
+        key = str((await self._admin.post("/vfolders", spec))["id"])
+        await self._admin.post(f"/models/{key}/refresh", {})
+        return key
+
+    async def model_import(self) -> str:
+        """An import that ``user`` has requested."""
+        body = {"repository": "org/tiny", "project": await self.store(), "folder": "tiny"}
+        return str((await self._user.post("/model-imports", body))["id"])
 
     async def domain(self) -> str:
         return await self._named("/domains", {})

@@ -79,6 +79,8 @@ CREATORS = {
     "schedules": "schedule",
     "endpoints": "endpoint",
     "chats": "chat",
+    "models": "model",
+    "model-imports": "model_import",
 }
 
 

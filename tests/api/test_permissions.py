@@ -723,6 +723,28 @@ TABLE = [
         "ok ok ok ok ok ok ok 403 403",
         {"definition": "models: [{name: a}]"},
     ),
+    # Members of a model store see its models, and may request imports.
+    Row("GET /models", "ok ok ok ok ok ok ok 403 403"),
+    Row("GET /models/{model}", "ok ok 404 ok 404 404 ok 403 403"),
+    Row("GET /models/{model}/readme", "ok ok 404 ok 404 404 ok 403 403"),
+    Row("GET /models/{model}/versions", "ok ok 404 ok 404 404 ok 403 403"),
+    Row("POST /models/{model}/refresh", "ok ok 404 ok 404 404 403 403 403", {}),
+    Row("POST /models/{model}/clone", "ok ok 404 ok 404 404 403 403 403", {"name": "{fresh}"}),
+    # The folder has no model definition.
+    Row(
+        "POST /models/{model}/deployment",
+        "invalid-request invalid-request 404 invalid-request 404 404 403 403 403",
+        {},
+    ),
+    Row("GET /model-imports", "ok ok ok ok ok ok ok 403 403"),
+    Row(
+        "POST /model-imports",
+        "ok ok 404 ok 404 404 403 403 403",
+        {"repository": "org/tiny", "project": "{store}", "folder": "{fresh}"},
+    ),
+    Row("GET /model-imports/{model_import}", "ok ok 404 ok 404 404 ok 403 403"),
+    Row("POST /model-imports/{model_import}/approval", "ok ok 404 403 404 404 403 403 403", {}),
+    Row("DELETE /model-imports/{model_import}", "ok ok 404 ok 404 404 403 403 403"),
     Row("GET /gateway/routes", "403 403 403 403 403 403 403 403 403"),
     Row(
         "POST /gateway/reports",

@@ -57,6 +57,7 @@ OWNED = {
     "schedule",
     "endpoint",
     "chat",
+    "model_import",
     "template",
     "user_scope",
 }
@@ -77,6 +78,7 @@ LISTS = {
     "/schedules",
     "/endpoints",
     "/chats",
+    "/model-imports",
     "/session-dependencies",
     "/session-templates",
     "/sessions",
@@ -133,6 +135,7 @@ UNOWNED_RESOURCES = (
     "notification-settings",
     "webhooks",
     "runtime-variants",
+    "models",
     "model-definitions",
     "gateway",
     "sign-up-invitations",
@@ -264,6 +267,7 @@ class OwnedResources(ReusedResources):
     def __init__(self, api: Api, admin: Client, user: Client, owner: Account) -> None:
         super().__init__(api, admin, user)
         self._owner = owner
+        self.member = owner.name
 
     async def owner(self) -> str:
         return self._owner.name

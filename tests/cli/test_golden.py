@@ -47,6 +47,7 @@ SCREENS = {
     "usage-empty": "usage --slot cuda.device",
     "schedule-ls-empty": "schedule ls",
     "budget-empty": "budget",
+    "model-list-empty": "model list",
     "service-list-empty": "service list",
     "service-variants": "service variants",
     "chat-ls-empty": "chat ls",

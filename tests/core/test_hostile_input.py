@@ -46,6 +46,7 @@ from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.folders import mounts
 from bai_services.core.folders import storage_hosts as hosts
 from bai_services.core.folders import vfolders as vfolder
+from bai_services.core.models import cards, imports
 from bai_services.core.notifications import timing
 from bai_services.core.operations.configuration import CHANGEABLE
 from bai_services.core.scheduling.replay import history, openb, policies, swf, workload
@@ -286,6 +287,36 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: parse_rule(f"mon {t}", "start"),
         lambda t: parse_rule(f"{t} 8 * * 1-5", "start"),
     ],
+    "models.cards.card_content": [
+        lambda t: cards.card_content(t, t),
+        lambda t: cards.card_content(f"models: [{{metadata: {{title: {t}}}}}]", ""),
+        lambda t: cards.card_content(f"models: [{{metadata: {{min_resource: {t}}}}}]", ""),
+    ],
+    "models.cards.version_key": [cards.version_key],
+    "models.cards.latest": [lambda t: cards.latest({"a": t, "b": "1"})],
+    "models.imports.check_source": [
+        lambda t: imports.check_source({"repository": t}, callbacks.AllowedTargets()),
+        lambda t: imports.check_source({"url": t}, callbacks.AllowedTargets()),
+        lambda t: imports.check_source({"url": f"https://a.org/{t}"}, callbacks.AllowedTargets()),
+        lambda t: imports.check_source(
+            {"repository": "a/b", "revision": t, "patterns": [t]}, callbacks.AllowedTargets()
+        ),
+        lambda t: imports.check_source(
+            {"url": "https://a.org/x", "sha256": t}, callbacks.AllowedTargets()
+        ),
+    ],
+    "models.imports.checksum_of_etag": [imports.checksum_of_etag],
+    "models.imports.chosen_files": [
+        lambda t: imports.chosen_files([imports.RemoteFile("x" * 500)], [t[: imports.MAX_PATH]], 1)
+    ],
+    "models.imports.host_of": [imports.host_of],
+    "models.imports.is_safe_path": [imports.is_safe_path],
+    "models.imports.parse_info": [
+        lambda t: imports.parse_info({"sha": t}),
+        lambda t: imports.parse_info({"sha": "a" * 40, "siblings": [{"rfilename": t}]}),
+        lambda t: imports.parse_info({"sha": "a" * 40, "siblings": [], "tags": [t], "author": t}),
+    ],
+    "models.imports.path_of": [imports.path_of],
     "bounded_yaml.load_yaml": [yaml_of],
     "serving.chats.chat_size": [lambda t: chats.chat_size([{"messages": [{"text": t}]}])],
     "serving.chats.message_count": [lambda t: chats.message_count([{"messages": t}])],
@@ -317,6 +348,12 @@ PARSERS: dict[str, list[Parser]] = {
 # parsed.
 NOT_FROM_USERS = {
     "bounded_yaml.BoundedLoader.compose_node",
+    # Values that were checked when they were stored.
+    "models.cards.fitting",
+    "models.cards.holds",
+    "models.cards.resources_text",
+    "models.cards.smallest",
+    "models.imports.definition_of",
     "serving.autoscaling.check_rule",
     "serving.autoscaling.rule_from_json",
     "serving.settings.RevisionSettings.from_json",

@@ -202,6 +202,14 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "endpoint.chat": {**_reaches(R.PROJECT, R.PROJECT, R.NONE), Role.SUPERADMIN: R.PROJECT},
     # Users read and change only their own chats.
     "chat.use-own": _EVERYONE,
+    # Models of projects of type model-store, which their members may see.
+    "model.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
+    "model.refresh": _reaches(R.PROJECT, R.DOMAIN, R.NONE),
+    "model-import.read": _OWN_READS,
+    # Imports that members of a store request begin after an approval.
+    "model-import.request": _reaches(R.PROJECT, R.DOMAIN, R.NONE),
+    "model-import.approve": _DOMAIN_WRITES,
+    "model-import.cancel": _reaches(R.OWN, R.DOMAIN, R.NONE),
     "gateway.read-routes": _GATEWAY,
     "gateway.report": _GATEWAY,
     "allocation.read": _OWN_READS,

@@ -136,11 +136,18 @@ _User = str | sa.BindParameter[str] | None
 
 @functools.cache
 def select_mountable(has_project: bool, has_keys: bool) -> sa.Select[Any]:
-    """Return the query for mountable folders; cached, because each new session runs it."""
+    """Return the query for mountable folders; cached, because each new session runs it.
+
+    Folders of the user's model stores can be mounted in sessions of every project.
+    """
     user: sa.BindParameter[str] = sa.bindparam("of_user")
     project_ids = sa.select(memberships.c.project_id).where(memberships.c.user_id == user)
     if has_project:
-        project_ids = project_ids.where(memberships.c.project_id == sa.bindparam("of_project"))
+        stores = sa.select(projects.c.id).where(projects.c.type == "model-store")
+        project_ids = project_ids.where(
+            (memberships.c.project_id == sa.bindparam("of_project"))
+            | memberships.c.project_id.in_(stores)
+        )
     select = select_folders(user).where(
         vfolders.c.status.in_(sa.bindparam("statuses", expanding=True)),
         sa.or_(

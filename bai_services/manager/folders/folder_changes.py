@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.rows import VfolderRow
@@ -27,8 +27,13 @@ class FolderChanges:
     def __init__(self, context: ManagerContext) -> None:
         self._store = GrantStore(context.database)
         self._events = context.events
+        self._listeners: list[Callable[[VfolderRow], None]] = []
         self._changed: dict[str, VfolderRow] = {}
         self._task: asyncio.Task[None] | None = None
+
+    def listen(self, listener: Callable[[VfolderRow], None]) -> None:
+        """Call ``listener`` after each change of a folder or its files; it must not block."""
+        self._listeners.append(listener)
 
     async def stop(self) -> None:
         """Discard the events that have not been sent yet."""
@@ -38,6 +43,8 @@ class FolderChanges:
 
     async def folder_changed(self, row: VfolderRow) -> None:
         """Notify about a change of the folder itself: its name, permissions or status."""
+        for listener in self._listeners:
+            listener(row)
         await self._publish(row, FOLDER)
 
     def folder_withdrawn(self, user_ids: Collection[str]) -> None:
@@ -47,6 +54,8 @@ class FolderChanges:
 
     def files_changed(self, row: VfolderRow) -> None:
         """Notify about changed files; changes within ``COALESCE_SECONDS`` cause one event."""
+        for listener in self._listeners:
+            listener(row)
         if not self._events.is_followed:
             return
         self._changed[row.id] = row

@@ -255,6 +255,11 @@ class Writer:
         if self._hash is not None:
             self._hash.update(chunk)
 
+    def restart(self) -> None:
+        """Remove all bytes, for a source that cannot continue where it has stopped."""
+        os.ftruncate(self.file, 0)
+        self.size = 0
+
     def sync(self) -> None:
         """Verify the checksum and flush to the disk; afterwards the chunk may be acknowledged.
 

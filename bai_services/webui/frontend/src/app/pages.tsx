@@ -11,6 +11,7 @@ import {
   DashboardOutlined,
   DatabaseOutlined,
   DeploymentUnitOutlined,
+  ExperimentOutlined,
   FieldTimeOutlined,
   FolderOutlined,
   HomeOutlined,
@@ -41,6 +42,7 @@ export type PagePath =
   | '/schedules'
   | '/endpoints'
   | '/chat'
+  | '/models'
   | '/data'
   | '/statistics'
   | '/reservations'
@@ -134,6 +136,12 @@ export const PAGES: readonly Page[] = [
     title: 'pages.chat',
     icon: <MessageOutlined />,
     chapter: 'user-guide.html#chat'
+  },
+  {
+    path: '/models',
+    title: 'pages.models',
+    icon: <ExperimentOutlined />,
+    chapter: 'user-guide.html#model-stores'
   },
   {
     path: '/data',

@@ -16,6 +16,7 @@ import { readDashboardSearch } from '../pages/dashboard/search';
 import { readDataSearch } from '../pages/data/search';
 import { readEndpointsSearch } from '../pages/endpoints/search';
 import { readLauncherSearch } from '../pages/launcher/search';
+import { readModelsSearch } from '../pages/models/search';
 import { readSessionsSearch } from '../pages/sessions/search';
 import { readSchedulerSearch } from '../pages/scheduler/search';
 import { readSettingsSearch } from '../pages/settings/search';
@@ -237,6 +238,16 @@ const chat = createRoute({
   validateSearch: readChatSearch
 });
 
+const models = createRoute({
+  getParentRoute: () => root,
+  path: '/models',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/models/ModelsPage')),
+    'ModelsPage'
+  ),
+  validateSearch: readModelsSearch
+});
+
 const announcements = createRoute({
   getParentRoute: () => root,
   path: '/announcements',
@@ -341,6 +352,7 @@ export const router = createRouter({
     schedules,
     endpoints,
     chat,
+    models,
     announcements,
     maintenance,
     reservations,

@@ -40,6 +40,8 @@ export type EntityPath =
   | '/notifications'
   | '/webhooks'
   | `/webhooks/${string}/deliveries`
+  | '/models'
+  | '/model-imports'
   | '/endpoints'
   | `/endpoints/${string}/replicas`
   | `/endpoints/${string}/tokens`;

@@ -1,0 +1,1 @@
+"""Model store: models, and imports of models."""

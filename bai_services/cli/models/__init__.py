@@ -1,0 +1,1 @@
+"""`bai model`: models of model stores."""

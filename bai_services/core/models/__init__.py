@@ -1,0 +1,1 @@
+"""Model store: cards of models, and imports of models from other sites."""

@@ -1,0 +1,94 @@
+"""Model cards and imports as shown to callers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from .imports import ImportStatus, SourceKind
+
+# Ended imports are shown for this time.
+IMPORTS_KEPT_FOR = timedelta(days=30)
+MAX_OPEN_IMPORTS_PER_USER = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """A model of a project of type model-store; the id is that of its folder.
+
+    ``is_latest``: whether it has the highest version among the models of its project with the same
+    name. ``size_bytes``: None before the first count. ``problem``: why its definition is not valid,
+    "" if it is. ``is_fitting``: whether the caller's quotas and the largest agent permit a replica;
+    None if the caller can create no session.
+    """
+
+    id: str
+    created_at: datetime
+    refreshed_at: datetime
+    folder: str
+    host: str
+    domain: str
+    project: str
+    project_id: str
+    name: str
+    title: str
+    version: str
+    is_latest: bool
+    author: str
+    description: str
+    task: str
+    category: str
+    architecture: str
+    license: str
+    created: str
+    last_modified: str
+    frameworks: Sequence[str]
+    labels: Sequence[str]
+    min_resources: Mapping[str, str]
+    has_command: bool
+    cloneable: bool
+    size_bytes: int | None
+    problem: str
+    problem_line: int | None
+    is_fitting: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReadme:
+    """The text of a README.md without its YAML block; "" if the folder has none."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelImport:
+    """An import of a model into a new folder of a project.
+
+    ``source``: name of the model at the hub, or the URL of a file. ``revision``: as requested;
+    ``commit_id``: what it was when the import began. ``folder_id``: None until it is approved.
+    ``problem``: why it has failed, "" if it has not.
+    """
+
+    id: str
+    created_at: datetime
+    changed_at: datetime
+    kind: SourceKind
+    source: str
+    revision: str
+    commit_id: str
+    patterns: Sequence[str]
+    folder: str
+    folder_id: str | None
+    domain: str
+    project: str
+    project_id: str
+    owner: str
+    owner_id: str
+    status: ImportStatus
+    files: int
+    total_files: int
+    bytes: int
+    total_bytes: int
+    problem: str

@@ -1,0 +1,1 @@
+"""Stores of model cards and of imports of models."""

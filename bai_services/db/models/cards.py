@@ -1,0 +1,274 @@
+"""Store of the model cards of folders in projects of type model-store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.roles import Visibility
+from bai_services.core.folders.vfolders import VfolderStatus
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.models.cards import CardContent, latest, resources_text
+from bai_services.core.resources import ResourceSlots
+
+from ..database import Database
+from ..listing import Listing
+from ..records import records
+from ..tables.accounts import projects
+from ..tables.folders import vfolders
+from ..tables.models import model_cards
+
+STORE = "model-store"
+# Distinct minimum resources for which a filter by quota is evaluated.
+MAX_RESOURCES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardRow:
+    """A card with the facts of its folder; ``readme`` is read separately."""
+
+    id: str
+    created_at: datetime
+    refreshed_at: datetime
+    folder: str
+    host: str
+    domain: str
+    project: str
+    project_id: str
+    name: str
+    title: str
+    version: str
+    is_latest: bool
+    author: str
+    description: str
+    task: str
+    category: str
+    architecture: str
+    license: str
+    created: str
+    last_modified: str
+    frameworks: str
+    labels: str
+    min_resources: str
+    has_command: bool
+    cloneable: bool
+    size_bytes: int | None
+    problem: str
+    problem_line: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFolder:
+    """A ready folder of a store; ``etag`` is that of its card, None without a card."""
+
+    id: str
+    name: str
+    domain: str
+    project_id: str
+    etag: str | None
+
+
+_HIDDEN = {"vfolder_id", "etag", "readme"}
+_FOLDER_COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
+    "id": vfolders.c.id,
+    "created_at": vfolders.c.created_at,
+    "folder": vfolders.c.name,
+    "host": vfolders.c.host,
+    "domain": vfolders.c.domain,
+    "cloneable": vfolders.c.cloneable,
+    "size_bytes": vfolders.c.used_bytes,
+    "project_id": vfolders.c.project_id,
+    "project": projects.c.name,
+}
+_CARD_COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
+    column.name: column for column in model_cards.columns if column.name not in _HIDDEN
+}
+_SEARCHED = ("name", "title", "description", "author", "task", "labels")
+# What the filter ``text__contains`` searches.
+_TEXT: sa.ColumnElement[str] = vfolders.c.name.concat("")
+for _name in _SEARCHED:
+    _TEXT = _TEXT.concat(" ").concat(model_cards.c[_name])
+_LISTING = Listing(
+    columns={**_FOLDER_COLUMNS, **_CARD_COLUMNS, "text": _TEXT},
+    default_sort=("title", "id"),
+)
+_IS_IN_STORE = (projects.c.type == STORE) & (vfolders.c.status == VfolderStatus.READY)
+
+
+def _cards(visible: Visibility) -> sa.Select[Any]:
+    columns = {**_FOLDER_COLUMNS, **_CARD_COLUMNS}
+    rows = (
+        sa.select(*(column.label(name) for name, column in columns.items()))
+        .join_from(model_cards, vfolders, model_cards.c.vfolder_id == vfolders.c.id)
+        .join(projects, vfolders.c.project_id == projects.c.id)
+        .where(_IS_IN_STORE)
+    )
+    return rows.where(*_conditions(visible))
+
+
+def _conditions(visible: Visibility) -> list[sa.ColumnElement[bool]]:
+    conditions: list[sa.ColumnElement[bool]] = []
+    if visible.domain is not None:
+        conditions.append(vfolders.c.domain == visible.domain)
+    if visible.project_ids is not None:
+        conditions.append(vfolders.c.project_id.in_(sorted(visible.project_ids)))
+    return conditions
+
+
+def _folders() -> sa.Select[Any]:
+    return (
+        sa.select(
+            vfolders.c.id,
+            vfolders.c.name,
+            vfolders.c.domain,
+            vfolders.c.project_id,
+            model_cards.c.etag,
+        )
+        .join_from(vfolders, projects, vfolders.c.project_id == projects.c.id)
+        .outerjoin(model_cards, model_cards.c.vfolder_id == vfolders.c.id)
+        .where(_IS_IN_STORE)
+    )
+
+
+class CardStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(
+        self, query: ListQuery, visible: Visibility, resources: Collection[str] | None = None
+    ) -> Page[CardRow]:
+        """Return a page of the visible cards; ``resources`` restricts their minimum resources."""
+        rows = _cards(visible)
+        if resources is not None:
+            rows = rows.where(model_cards.c.min_resources.in_(sorted(resources)))
+        async with self._db.read() as tx:
+            return await _LISTING.page(tx, rows, query, CardRow)
+
+    async def resources(self, visible: Visibility) -> list[str]:
+        """Return the distinct minimum resources of the visible cards, at most MAX_RESOURCES."""
+        rows = _cards(visible).with_only_columns(
+            model_cards.c.min_resources, maintain_column_froms=True
+        )
+        async with self._db.read() as tx:
+            return list(
+                await tx.scalars(rows.distinct().order_by(sa.text("1")).limit(MAX_RESOURCES))
+            )
+
+    async def named(self, key: str, visible: Visibility) -> list[CardRow]:
+        """Return the visible card with the id ``key``, else those of folders with that name."""
+        matching = _cards(visible).where((vfolders.c.id == key) | (vfolders.c.name == key))
+        async with self._db.read() as tx:
+            found = records(CardRow, await tx.execute(matching.order_by(vfolders.c.id)))
+        return [card for card in found if card.id == key] or found
+
+    async def folders_named(self, key: str, visible: Visibility) -> list[StoreFolder]:
+        """Return the visible folders of stores as ``named`` does, also those without a card."""
+        matching = _folders().where(
+            (vfolders.c.id == key) | (vfolders.c.name == key), *_conditions(visible)
+        )
+        async with self._db.read() as tx:
+            found = records(StoreFolder, await tx.execute(matching.order_by(vfolders.c.id)))
+        return [folder for folder in found if folder.id == key] or found
+
+    async def readme(self, vfolder_id: str) -> str:
+        """Return the README of a card, "" if there is no such card."""
+        rows = sa.select(model_cards.c.readme).where(model_cards.c.vfolder_id == vfolder_id)
+        async with self._db.read() as tx:
+            return str(await tx.scalar(rows) or "")
+
+    async def folders(self, ids: Collection[str] | None = None) -> list[StoreFolder]:
+        """Return the ready folders of all stores; ``ids`` restricts them."""
+        rows = _folders()
+        if ids is not None:
+            rows = rows.where(vfolders.c.id.in_(sorted(ids)))
+        async with self._db.read() as tx:
+            return records(StoreFolder, await tx.execute(rows.order_by(vfolders.c.id)))
+
+    async def put(self, vfolder_id: str, etag: str, content: CardContent, now: datetime) -> None:
+        """Store the card of a folder; nothing happens if the folder is no longer in a store."""
+        values = _values(etag, content, now)
+        async with self._db.write() as tx:
+            # Lock the folder: two refreshes of it must not both insert a card.
+            locked = await tx.execute(
+                sa.select(vfolders.c.project_id)
+                .where(vfolders.c.id == vfolder_id)
+                .with_for_update()
+            )
+            project_id = locked.scalar_one_or_none()
+            if project_id is None:
+                return
+            one = model_cards.c.vfolder_id == vfolder_id
+            former = await tx.scalar(sa.select(model_cards.c.name).where(one))
+            if former is None:
+                await tx.execute(
+                    model_cards.insert().values(vfolder_id=vfolder_id, is_latest=False, **values)
+                )
+            else:
+                await tx.execute(model_cards.update().where(one).values(values))
+            for name in {content.name, former} - {None}:
+                await _mark_latest(tx, project_id, str(name))
+
+    async def clean_up(self) -> None:
+        """Delete the cards of folders that are no longer in a store."""
+        purged = sa.select(vfolders.c.id).where(
+            vfolders.c.project_id.is_(None)
+            | (vfolders.c.status == VfolderStatus.DELETE_COMPLETE)
+            | vfolders.c.project_id.in_(sa.select(projects.c.id).where(projects.c.type != STORE))
+        )
+        async with self._db.write() as tx:
+            await tx.execute(sa.delete(model_cards).where(model_cards.c.vfolder_id.in_(purged)))
+
+
+async def _mark_latest(tx: AsyncConnection, project_id: str, name: str) -> None:
+    """Set ``is_latest`` of the cards of a project with a name; cards without a name are always the
+    latest.
+    """
+    members = sa.select(vfolders.c.id).where(
+        vfolders.c.project_id == project_id, vfolders.c.status == VfolderStatus.READY
+    )
+    same = (model_cards.c.name == name) & model_cards.c.vfolder_id.in_(members)
+    if not name:
+        await tx.execute(model_cards.update().where(same).values(is_latest=True))
+        return
+    rows = await tx.execute(sa.select(model_cards.c.vfolder_id, model_cards.c.version).where(same))
+    newest = latest({row.vfolder_id: row.version for row in rows})
+    is_newest = model_cards.c.vfolder_id == newest
+    await tx.execute(model_cards.update().where(same).values(is_latest=is_newest))
+
+
+def _values(etag: str, content: CardContent, now: datetime) -> dict[str, Any]:
+    names = (
+        "name", "title", "version", "author", "description", "task", "category", "architecture",
+        "license", "created", "last_modified", "has_command", "readme", "problem", "problem_line",
+    )  # fmt: skip
+    return {
+        **{name: getattr(content, name) for name in names},
+        "etag": etag,
+        "refreshed_at": now,
+        "frameworks": joined(content.frameworks),
+        "labels": joined(content.labels),
+        "min_resources": resources_text(content.min_resources),
+    }
+
+
+def joined(tags: Sequence[str]) -> str:
+    """Return tags as they are stored: with commas between them and around them."""
+    return f",{','.join(tags)}," if tags else ""
+
+
+def separated(text: str) -> list[str]:
+    """Return the tags of a stored text."""
+    return [tag for tag in text.split(",") if tag]
+
+
+def needs_of(row: CardRow) -> ResourceSlots:
+    """Return the minimum resources of a card."""
+    return ResourceSlots.parse(json.loads(row.min_resources))

@@ -1,0 +1,1 @@
+"""Model store: cards of models, their deployment, and imports of models."""

@@ -1,0 +1,480 @@
+"""HTTP client for imports: the protocol of the Hugging Face hub, and files at URLs.
+
+Its methods block, so call them in threads. They connect only to addresses that ``AllowedTargets``
+allows, also after redirects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import json
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import quote, urljoin, urlsplit
+
+from bai_services.core.errors import Conflict
+from bai_services.core.ip_addresses import parse_address
+from bai_services.core.models.imports import (
+    MAX_INFO_BYTES,
+    ModelInfo,
+    RemoteFile,
+    checksum_of_etag,
+    parse_info,
+)
+from bai_services.core.sessions.callbacks import AllowedTargets
+
+from ..sessions.callback_calls import Lookup, look_up
+
+T = TypeVar("T")
+
+TIMEOUT_SECONDS = 60.0
+# Time limit of one file.
+MAX_FILE_SECONDS = 24 * 3600.0
+MAX_REDIRECTS = 5
+# Failed attempts in a row without a received byte.
+MAX_ATTEMPTS = 5
+FIRST_DELAY_SECONDS = 1.0
+MAX_DELAY_SECONDS = 30.0
+CHUNK_BYTES = 2**20
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18})", re.ASCII)
+
+
+class SourceError(Exception):
+    """A source that cannot be read; the message is for users and contains no secret."""
+
+
+class _Retry(SourceError):
+    """A failure that another attempt may not have."""
+
+
+class Transfer:
+    """Progress of an import, for the thread that downloads and the loop that observes it."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        # Bytes of complete files, and of the file that is being received.
+        self.complete_bytes = 0
+        self.partial_bytes = 0
+        self._cancelled = threading.Event()
+
+    @property
+    def bytes(self) -> int:
+        return self.complete_bytes + self.partial_bytes
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    def check(self) -> None:
+        """Raise ``Conflict`` if the import was cancelled."""
+        if self.is_cancelled:
+            raise Conflict("the import was cancelled")
+
+    def wait(self, seconds: float) -> None:
+        """Wait, but at most until the import is cancelled."""
+        self._cancelled.wait(seconds)
+        self.check()
+
+    def file_complete(self, size_bytes: int) -> None:
+        self.files += 1
+        self.complete_bytes += size_bytes
+        self.partial_bytes = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The last response of a chain of redirects; ``etag`` and ``size`` are those of the file."""
+
+    response: http.client.HTTPResponse
+    start: int
+    size: int | None
+    etag: str
+
+
+class HubClient:
+    """Reads models of one hub, and files at URLs. The token is sent only to the hub itself."""
+
+    def __init__(
+        self,
+        base_url: str,
+        token: str,
+        targets: AllowedTargets,
+        lookup: Lookup = look_up,
+        first_delay_seconds: float = FIRST_DELAY_SECONDS,
+    ) -> None:
+        self.targets = targets
+        self._base = base_url.rstrip("/")
+        self._token = token
+        self._lookup = lookup
+        self._first_delay = first_delay_seconds
+        self._tls = ssl.create_default_context()
+
+    def anonymous(self) -> HubClient:
+        """Return a client without the token, for URLs that users give."""
+        return HubClient(self._base, "", self.targets, self._lookup, self._first_delay)
+
+    def info(self, repository: str, revision: str, transfer: Transfer) -> ModelInfo:
+        """Return a revision of a model.
+
+        Raises
+        ------
+        SourceError
+            If the hub cannot be reached, refuses access, or does not follow the protocol.
+        """
+        path = f"/api/models/{quote(repository)}/revision/{quote(revision, safe='')}?blobs=true"
+
+        def read() -> bytes:
+            with self.opened(self._base + path) as answer:
+                return answer.response.read(MAX_INFO_BYTES + 1)
+
+        body = self._repeated(read, transfer)
+        if len(body) > MAX_INFO_BYTES:
+            raise SourceError("the description of the model is too long")
+        try:
+            return parse_info(json.loads(body))
+        except json.JSONDecodeError:
+            problem = "no valid JSON"
+        except (ValueError, RecursionError) as error:
+            problem = str(error)
+        raise SourceError(f"the hub does not follow the protocol: {problem}")
+
+    def file_url(self, repository: str, commit: str, path: str) -> str:
+        return f"{self._base}/{quote(repository)}/resolve/{quote(commit, safe='')}/{quote(path)}"
+
+    def size_of(self, url: str, transfer: Transfer) -> int:
+        """Return the size of a file.
+
+        Raises
+        ------
+        SourceError
+            If the file cannot be read, or the server does not report its size.
+        """
+
+        def read() -> int | None:
+            with self.opened(url) as answer:
+                return answer.size
+
+        size = self._repeated(read, transfer)
+        if size is None:
+            raise SourceError("the server does not report the size of the file")
+        return size
+
+    def download(
+        self,
+        url: str,
+        file: RemoteFile,
+        *,
+        write: Callable[[bytes], None],
+        restart: Callable[[], None],
+        transfer: Transfer,
+    ) -> str:
+        """Pass the content of a file to ``write``; return its SHA-256.
+
+        An interrupted download continues where it has stopped. If the server does not support this,
+        ``restart`` removes what was written.
+
+        Raises
+        ------
+        SourceError
+            If the file cannot be read, or differs from its size or checksum.
+        Conflict
+            If the transfer was cancelled.
+        """
+        download = _Download(self, url, file, write, restart, transfer)
+        return download.run(self._delays)
+
+    def _delays(self) -> Iterator[float]:
+        delay = self._first_delay
+        for _ in range(MAX_ATTEMPTS):
+            yield delay
+            delay = min(2 * delay, MAX_DELAY_SECONDS)
+
+    def _repeated(self, read: Callable[[], T], transfer: Transfer) -> T:
+        """Return the result of ``read``, which is repeated after failures of the network."""
+        failure = SourceError("the server cannot be reached")
+        for delay in self._delays():
+            try:
+                with _network_errors():
+                    return read()
+            except _Retry as error:
+                failure = error
+            transfer.wait(delay)
+        raise SourceError(str(failure))
+
+    @contextlib.contextmanager
+    def opened(self, url: str, start: int = 0) -> Iterator[_Answer]:
+        """Request a URL from the byte ``start``, follow redirects, and yield the response.
+
+        Raises
+        ------
+        SourceError
+            If an address is not allowed, or the server responds with an error.
+        """
+        linked: dict[str, str] = {}
+        for _ in range(MAX_REDIRECTS + 1):
+            connection = self._connection(url)
+            try:
+                response = self._request(connection, url, start)
+                for name in ("X-Linked-ETag", "X-Linked-Size"):
+                    if value := response.headers.get(name):
+                        linked.setdefault(name, value)
+                if response.status not in _REDIRECTS:
+                    yield _answer(response, start, linked)
+                    return
+                url = _redirected(url, response.headers.get("Location"))
+            finally:
+                connection.close()
+        raise SourceError(f"the server redirects more than {MAX_REDIRECTS} times")
+
+    def _request(
+        self, connection: http.client.HTTPConnection, url: str, start: int
+    ) -> http.client.HTTPResponse:
+        parts = urlsplit(url)
+        headers = {"User-Agent": "bai-hub", "Accept-Encoding": "identity"}
+        if start:
+            headers["Range"] = f"bytes={start}-"
+        if self._token and _origin(url) == _origin(self._base):
+            headers["Authorization"] = f"Bearer {self._token}"
+        path = parts.path or "/"
+        connection.request("GET", f"{path}?{parts.query}" if parts.query else path, None, headers)
+        return connection.getresponse()
+
+    def _connection(self, url: str) -> http.client.HTTPConnection:
+        """Connect to an allowed address of the URL's host.
+
+        Raises
+        ------
+        SourceError
+            If the host or its addresses are not allowed.
+        """
+        scheme, host, port = _origin(url)
+        if self.targets.is_off or not self.targets.allows_name(host):
+            raise SourceError(f"imports from {host} are not allowed")
+        if parse_address(host) is not None:
+            addresses = [host]
+        else:
+            try:
+                addresses = self._lookup(host, port)
+            except OSError:
+                raise _Retry(f"the host name {host} cannot be resolved") from None
+        allowed = [address for address in addresses if self.targets.allows_address(address)]
+        if not allowed:
+            raise SourceError(
+                f"{host} has no public address; an administrator can allow its network"
+            )
+        connection: http.client.HTTPConnection
+        if scheme == "https":
+            connection = http.client.HTTPSConnection(host, port, context=self._tls)
+        else:
+            connection = http.client.HTTPConnection(host, port)
+        connection.auto_open = 0
+        # Connect to the address that was checked: a second lookup could return another one.
+        connected = _connect(allowed, port)
+        if scheme == "https":
+            try:
+                connected = self._tls.wrap_socket(connected, server_hostname=host)
+            except BaseException:
+                connected.close()
+                raise
+        connection.sock = connected
+        return connection
+
+
+class _Download:
+    """The attempts to receive one file."""
+
+    def __init__(
+        self,
+        client: HubClient,
+        url: str,
+        file: RemoteFile,
+        write: Callable[[bytes], None],
+        restart: Callable[[], None],
+        transfer: Transfer,
+    ) -> None:
+        self._client = client
+        self._url = url
+        self._file = file
+        self._write = write
+        self._restart = restart
+        self._transfer = transfer
+        self._digest = hashlib.sha256()
+        self._received = 0
+        self._size = file.size
+        self._etag = ""
+        self._deadline = time.monotonic() + MAX_FILE_SECONDS
+
+    def run(self, delays: Callable[[], Iterator[float]]) -> str:
+        left = delays()
+        failure = SourceError("the file cannot be read")
+        while (delay := next(left, None)) is not None:
+            before = self._received
+            try:
+                return self._attempt()
+            except _Retry as error:
+                failure = error
+            if self._received > before:
+                left = delays()  # the attempts that fail in a row begin again
+            self._transfer.wait(delay)
+        raise SourceError(f"{self._file.path}: {failure}")
+
+    def _attempt(self) -> str:
+        self._transfer.check()
+        with _network_errors(), self._client.opened(self._url, self._received) as answer:
+            self._check(answer)
+            if answer.start != self._received:
+                self._begin_again()
+            while chunk := answer.response.read1(CHUNK_BYTES):
+                self._receive(chunk)
+        if self._size is not None and self._received < self._size:
+            raise _Retry("the connection was closed before the end of the file")
+        found = self._digest.hexdigest()
+        expected = self._file.sha256 or checksum_of_etag(self._etag)
+        if expected and found != expected:
+            raise SourceError(f"{self._file.path} does not match its checksum")
+        return found
+
+    def _check(self, answer: _Answer) -> None:
+        """Check that the response belongs to the same version of the file."""
+        size = self._size if answer.size is None else answer.size
+        if size is None:
+            raise SourceError("the server does not report the size of the file")
+        if self._size not in (None, size):
+            raise SourceError(f"{self._file.path} does not have the size that was announced")
+        self._size = size
+        if self._received and answer.etag != self._etag:
+            raise SourceError(f"{self._file.path} has changed during the import")
+        self._etag = answer.etag
+
+    def _begin_again(self) -> None:
+        _write(self._restart)
+        self._received = self._transfer.partial_bytes = 0
+        self._digest = hashlib.sha256()
+
+    def _receive(self, chunk: bytes) -> None:
+        self._transfer.check()
+        if time.monotonic() > self._deadline:
+            raise SourceError(f"{self._file.path} takes more than {MAX_FILE_SECONDS:g} s")
+        if self._received + len(chunk) > (self._size or 0):
+            raise SourceError(f"{self._file.path} is longer than announced")
+        _write(self._write, chunk)
+        self._digest.update(chunk)
+        self._received += len(chunk)
+        self._transfer.partial_bytes = self._received
+
+
+class _StorageFailure(Exception):
+    """An ``OSError`` of the storage host, as opposed to one of the network."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _write(work: Callable[..., None], *arguments: bytes) -> None:
+    try:
+        work(*arguments)
+    except OSError as error:
+        raise _StorageFailure(error) from error
+
+
+@contextlib.contextmanager
+def _network_errors() -> Iterator[None]:
+    """Raise ``_Retry`` for errors of the network, and the original error of the storage host."""
+    try:
+        yield
+    except _StorageFailure as failure:
+        raise failure.error from None
+    except (OSError, http.client.HTTPException) as error:
+        raise _Retry(_reason(error)) from None
+
+
+def _origin(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port of a URL.
+
+    Raises
+    ------
+    SourceError
+        If the URL is not a valid URL of HTTP or HTTPS.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise SourceError("the server redirects to an invalid URL") from None
+    if parts.scheme not in ("http", "https") or not host or port == 0 or "@" in parts.netloc:
+        raise SourceError("the server redirects to an invalid URL")
+    return parts.scheme, host, port or (443 if parts.scheme == "https" else 80)
+
+
+def _redirected(url: str, location: str | None) -> str:
+    try:
+        target = urljoin(url, location or "")
+    except ValueError:
+        raise SourceError("the server redirects to an invalid URL") from None
+    if _origin(url)[0] == "https" and _origin(target)[0] != "https":
+        raise SourceError("the server redirects from https to http")
+    if not location or not target.isascii() or not target.isprintable() or " " in target:
+        raise SourceError("the server redirects to an invalid URL")
+    return target
+
+
+def _connect(addresses: list[str], port: int) -> socket.socket:
+    """Connect to the first address that accepts; raise ``OSError`` if none does."""
+    failure: OSError = OSError("no address")
+    for address in addresses:
+        try:
+            return socket.create_connection((address, port), TIMEOUT_SECONDS)
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+def _answer(response: http.client.HTTPResponse, start: int, linked: dict[str, str]) -> _Answer:
+    status = response.status
+    if status in (401, 403):
+        raise SourceError(
+            f"access is refused (status {status}): the model needs a token, or its terms have not "
+            "been accepted"
+        )
+    if status == 404:
+        raise SourceError("there is no such model, revision or file (status 404)")
+    if status == 429 or status >= 500:
+        raise _Retry(f"the server responded with status {status}")
+    if status not in (200, 206):
+        raise SourceError(f"the server responded with status {status}")
+    etag = linked.get("X-Linked-ETag") or response.headers.get("ETag") or ""
+    size = _number(linked.get("X-Linked-Size")) if "X-Linked-Size" in linked else None
+    if status == 206:
+        found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range") or "")
+        if found is None or int(found[1]) != start:
+            raise SourceError("the server does not return the requested part of the file")
+        return _Answer(response, start, int(found[2]) if size is None else size, etag)
+    if size is None:
+        size = _number(response.headers.get("Content-Length"))
+    return _Answer(response, 0, size, etag)
+
+
+def _number(text: str | None) -> int | None:
+    is_number = text is not None and text.isascii() and text.isdigit() and len(text) <= 18
+    return int(text) if text is not None and is_number else None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "the server did not respond in time"
+    if isinstance(error, ssl.SSLError):
+        return "the certificate of the server is not valid, or it does not use TLS"
+    return f"the server cannot be reached ({type(error).__name__})"

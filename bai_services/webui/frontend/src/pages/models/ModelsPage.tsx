@@ -1,0 +1,75 @@
+import { Button, Tabs } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { getRouteApi } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import { EntityList } from '../../components/entities/EntityList';
+import { PageTitle } from '../../components/PageTitle';
+import { useIsReadOnly } from '../../data/accounts/me';
+import { storesQuery } from '../../data/serving/models';
+import { ImportModel } from './ImportModel';
+import { IMPORTS } from './imports';
+import { ModelDrawer } from './ModelDrawer';
+import { ModelGallery } from './ModelGallery';
+import { readModelsSearch } from './search';
+
+const route = getRouteApi('/models');
+
+/** The models of model stores, and imports of models. */
+export function ModelsPage() {
+  const { t } = useTranslation();
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const isReadOnly = useIsReadOnly();
+  const { data: stores } = useQuery(storesQuery);
+  const change = (changes: Record<string, unknown>) =>
+    void navigate({ search: old => readModelsSearch({ ...old, ...changes }) });
+  // The two lists have different filters and orders.
+  const changeTab = (tab: string) => void navigate({ search: readModelsSearch({ tab }) });
+  const importButton = isReadOnly === false && (stores?.length ?? 0) > 0 && (
+    <Button onClick={() => change({ form: 'import' })}>{t('models.import')}</Button>
+  );
+  return (
+    <>
+      <PageTitle>{t('pages.models')}</PageTitle>
+      <Tabs
+        activeKey={search.tab ?? 'models'}
+        onChange={changeTab}
+        destroyOnHidden
+        items={[
+          {
+            key: 'models',
+            label: t('pages.models'),
+            children: (
+              <ModelGallery
+                search={search}
+                onChange={change}
+                stores={stores}
+                tools={importButton}
+              />
+            )
+          },
+          {
+            key: 'imports',
+            label: t('model-imports.title'),
+            children: (
+              <EntityList
+                entity={IMPORTS}
+                search={search}
+                onSearch={changes => change({ ...changes })}
+                tools={importButton}
+              />
+            )
+          }
+        ]}
+      />
+      <ModelDrawer search={search} onChange={change} />
+      {search.form === 'import' && isReadOnly === false && stores && (
+        <ImportModel
+          stores={stores}
+          onClose={() => change({ form: undefined })}
+          onDone={() => changeTab('imports')}
+        />
+      )}
+    </>
+  );
+}

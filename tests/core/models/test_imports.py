@@ -1,0 +1,142 @@
+"""Imports of models: states, sources and files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bai_services.core.errors import InvalidRequest, InvalidTransition, TooLarge
+from bai_services.core.models.cards import card_content
+from bai_services.core.models.imports import (
+    ENDED,
+    TRANSITIONS,
+    ImportEvent,
+    ImportStatus,
+    RemoteFile,
+    Source,
+    SourceKind,
+    check_source,
+    checksum_of_etag,
+    chosen_files,
+    definition_of,
+    is_safe_path,
+    next_status,
+    parse_info,
+    valid_statuses,
+)
+from bai_services.core.sessions.callbacks import AllowedTargets
+
+SHA = "a" * 40
+ALL = AllowedTargets()
+
+
+def test_ended_imports_have_no_way_out_and_all_others_can_be_cancelled() -> None:
+    assert not {status for status, _ in TRANSITIONS} & ENDED
+    assert valid_statuses(ImportEvent.CANCELLED) == set(ImportStatus) - ENDED
+    with pytest.raises(InvalidTransition):
+        next_status(ImportStatus.DONE, ImportEvent.CANCELLED)
+
+
+def test_source_of_a_request() -> None:
+    model = check_source({"repository": "google/gemma-2-2b", "patterns": ["*.json"]}, ALL)
+    assert model == Source(SourceKind.HUGGINGFACE, "google/gemma-2-2b", "main", ("*.json",))
+    assert model.folder == "gemma-2-2b"
+    file = check_source({"url": "https://example.org/a/b%20c.gguf?x=1", "sha256": "A" * 64}, ALL)
+    assert (file.kind, file.sha256, file.folder) == (SourceKind.URL, "a" * 64, "b-c.gguf")
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        pytest.param({}, "repository", id="nothing"),
+        pytest.param({"repository": "a/b", "url": "https://a.org/b"}, "repository", id="both"),
+        pytest.param({"repository": "a/../b"}, "repository", id="parent"),
+        pytest.param({"repository": "a/b/c"}, "repository", id="three parts"),
+        pytest.param({"repository": "a/b", "revision": "x?y"}, "revision", id="revision"),
+        pytest.param({"repository": "a/b", "patterns": [""]}, "patterns", id="empty pattern"),
+        pytest.param({"url": "https://127.0.0.1/x"}, "url", id="private address"),
+        pytest.param({"url": "https://[::1/x"}, "url", id="no URL"),
+        pytest.param({"url": "https://user:secret@example.org/x"}, "url", id="password"),
+        pytest.param({"url": "https://example.org/"}, "url", id="no file name"),
+        pytest.param({"url": "https://example.org/%2e%2e"}, "url", id="parent as file name"),
+        pytest.param({"url": "https://example.org/x", "sha256": "12"}, "sha256", id="short hash"),
+    ],
+)
+def test_wrong_source_is_rejected(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        check_source(given, ALL)
+    assert caught.value.details["field"] == field
+
+
+def test_source_can_be_restricted() -> None:
+    only = AllowedTargets.parse("hub.example.org", "10.0.0.0/8")
+    assert check_source({"url": "http://10.1.2.3/m.bin"}, only).name == "http://10.1.2.3/m.bin"
+    for targets in (only, AllowedTargets.parse("none", "")):
+        with pytest.raises(InvalidRequest, match="imports"):
+            check_source({"url": "https://example.org/x"}, targets)
+
+
+def answer(**fields: Any) -> dict[str, Any]:
+    return {"sha": SHA, "siblings": [{"rfilename": "config.json", "size": 2}], **fields}
+
+
+def test_description_of_a_model() -> None:
+    info = parse_info(
+        answer(
+            siblings=[
+                {"rfilename": "w/a.safetensors", "lfs": {"sha256": "b" * 64, "size": 9}},
+                {"rfilename": "config.json"},
+            ],
+            pipeline_tag="text-generation",
+            library_name="transformers",
+            tags=["llama", "license:mit", 5],
+            cardData={"license": "mit"},
+            author="a\u202eb",
+        )
+    )
+    assert info.files == [RemoteFile("w/a.safetensors", 9, "b" * 64), RemoteFile("config.json")]
+    text = definition_of(
+        Source(SourceKind.HUGGINGFACE, "org/name"), "name", info.commit, info.metadata
+    )
+    card = card_content(text, "")
+    assert (card.problem, card.name, card.title, card.version) == ("", "name", "org/name", SHA[:12])
+    assert (card.task, card.frameworks, card.labels) == (
+        "text-generation", ("transformers",), ("llama",),
+    )  # fmt: skip
+    assert (card.license, card.author) == ("mit", "")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        answer(sha="main"),
+        answer(siblings=None),
+        answer(siblings=[{"rfilename": "../x"}]),
+        answer(siblings=[{"rfilename": "/x"}]),
+        answer(siblings=[{"rfilename": "a\\b"}]),
+        answer(siblings=[{"rfilename": "\ud800"}]),
+        answer(siblings=[{"rfilename": "x", "size": -1}]),
+        answer(siblings=[{"rfilename": f"f{n}"} for n in range(2001)]),
+    ],
+)
+def test_wrong_description_is_rejected(wrong: object) -> None:
+    with pytest.raises(ValueError, match=r"answer|file|model"):
+        parse_info(wrong)
+
+
+def test_files_are_chosen_by_patterns_and_limited() -> None:
+    files = [RemoteFile("b.bin", 5), RemoteFile("a.json", 1), RemoteFile("x/c.json", 1)]
+    assert [file.path for file in chosen_files(files, (), 7)] == ["a.json", "b.bin", "x/c.json"]
+    assert [file.path for file in chosen_files(files, ("*.json",), 2)] == ["a.json", "x/c.json"]
+    with pytest.raises(TooLarge):
+        chosen_files(files, (), 6)
+    with pytest.raises(InvalidRequest):
+        chosen_files(files, ("nothing",), 7)
+
+
+def test_etags_and_paths() -> None:
+    assert checksum_of_etag(f'W/"{"C" * 64}"') == "c" * 64
+    assert checksum_of_etag('"12-abc"') == ""
+    assert is_safe_path("a/b.c") and not is_safe_path("a//b") and not is_safe_path("x" * 300)

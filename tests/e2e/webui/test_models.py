@@ -1,0 +1,130 @@
+"""The page of models: a model of a store is found, read, cloned and deployed."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.sessions import checked
+from tests.hub import RunningHub
+
+from .conftest import Opener
+from .entities_page import Entities
+
+if TYPE_CHECKING:
+    import httpx
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+USER = "user2"
+DEFINITION = """\
+models:
+- name: echo
+  service: {{start_command: "exec python3 -m http.server $BAI_SERVICE_PORT", port: 8000}}
+  metadata:
+    title: Echo {tag}
+    version: "1.2"
+    author: Ann Author
+    description: It answers with its input.
+    task: echo
+    framework: [python]
+    label: [small]
+    license: MIT
+    min_resource: {{cpu: {cpu}, mem: 256m}}
+"""
+
+
+@contextmanager
+def models(admin: httpx.Client, tag: str) -> Iterator[None]:
+    """A store of which *user2* is a member, with one model and one that is too large."""
+    spec = {"name": f"store-{tag}", "domain": "default", "type": "model-store"}
+    store = checked(admin.post("/projects", json=spec), 201)["id"]
+    checked(admin.put(f"/projects/{store}/members/{USER}"), 200, 201, 204)
+    folders = []
+    try:
+        for name, cpu in ((f"echo-{tag}", "1"), (f"large-{tag}", "4000")):
+            folder = {"name": name, "project": store, "permission": "ro", "cloneable": True}
+            key = checked(admin.post("/vfolders", json=folder), 201)["id"]
+            folders.append(key)
+            path = f"/vfolders/{key}/content"
+            text = DEFINITION.format(tag=tag if cpu == "1" else f"large {tag}", cpu=cpu)
+            files = {"model-definition.yaml": text, "README.md": "# Use of the model\n<b>x</b>\n"}
+            for file, content in files.items():
+                checked(admin.put(path, params={"path": file}, content=content.encode()), 200, 201)
+            checked(admin.post(f"/models/{key}/refresh", json={}), 200)
+        yield
+    finally:
+        for key in folders:
+            admin.delete(f"/vfolders/{key}")
+            admin.post(f"/vfolders/{key}/purge")
+        admin.delete(f"/projects/{store}/members/{USER}")
+        admin.patch(f"/projects/{store}", json={"is_active": False})
+
+
+@pytest.mark.checklist("MS-01", "MS-02", "MS-03", "MS-04")
+async def test_model_is_found_cloned_and_deployed(
+    hub: RunningHub, opened: Opener[Entities]
+) -> None:
+    tag = secrets.token_hex(3)
+    with hub.rest("admin") as admin, hub.rest(USER) as rest, models(admin, tag):
+        ui = await opened(Entities, USER, "/models")
+        try:
+            search = ui.page.get_by_placeholder("Search models")
+            await search.fill("no such model")
+            await search.press("Enter")
+            await ui.page.get_by_text("No model matches the filters.").wait_for()
+            await search.fill(tag)
+            await search.press("Enter")
+            large = ui.page.get_by_role("button", name=f"Echo large {tag}")
+            await large.get_by_text("Too large").wait_for()
+            await ui.filter_by("Within my quotas", "Yes")
+            await large.wait_for(state="detached")
+            await ui.page.get_by_role("button", name=f"Echo {tag}").click()
+            readme = ui.drawer.get_by_role("region", name="README")
+            await readme.get_by_role("heading", name="Use of the model").wait_for()
+            assert "<b>x</b>" in await readme.inner_text()
+            for text in ("Ann Author", "MIT", "1.2", "python", "small"):
+                await ui.drawer.get_by_text(text, exact=True).first.wait_for()
+            await clone(ui, f"clone-{tag}")
+            await ui.drawer.get_by_role("button", name="Deploy", exact=True).click()
+            dialog = ui.page.get_by_role("dialog", name=f"Deploy Echo {tag}")
+            await dialog.get_by_role("button", name="Deploy", exact=True).click()
+            await ui.page.get_by_role("tab", name="Overview").wait_for()
+            (revision,) = checked(rest.get(f"/endpoints/echo-{tag}/revisions"), 200)["items"]
+            assert revision["settings"]["request"]["preset"] == "cpu-small"
+        finally:
+            rest.delete(f"/endpoints/echo-{tag}")
+            rest.delete(f"/vfolders/clone-{tag}")
+
+
+async def clone(ui: Entities, name: str) -> None:
+    """Clone the model in the drawer, and wait until its files are copied."""
+    await ui.drawer.get_by_role("button", name="Clone", exact=True).click()
+    await ui.fill(Name_of_the_new_folder=name)
+    await ui.drawer.get_by_role("button", name="Clone", exact=True).click()
+    await ui.drawer.get_by_role("link", name=name).wait_for()
+    await ui.drawer.get_by_role("button", name="Close", exact=True).last.click()
+
+
+@pytest.mark.checklist("MS-01")
+async def test_imports_of_a_member_wait_for_an_approval(
+    hub: RunningHub, opened: Opener[Entities]
+) -> None:
+    tag = secrets.token_hex(3)
+    with hub.rest("admin") as admin, models(admin, tag):
+        ui = await opened(Entities, USER, "/models?tab=imports")
+        await ui.page.get_by_role("button", name="Import a model").click()
+        await ui.fill(Model="not a name", Folder=f"import-{tag}")
+        button = ui.drawer.get_by_role("button", name="Import a model")
+        await button.click()
+        await ui.drawer.get_by_text("is not the name of a model").wait_for()
+        await ui.fill(Model="org/tiny")
+        await button.click()
+        row = ui.page.get_by_role("row").filter(has_text=f"import-{tag}")
+        await row.get_by_text("Waits for approval").wait_for()
+        await row.get_by_role("button", name="Cancel").click()
+        await row.get_by_text("Cancelled").wait_for()

@@ -1,0 +1,138 @@
+"""Client of model hubs, against a server with the same protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bai_services.core.errors import Conflict
+from bai_services.core.models.imports import RemoteFile
+from bai_services.core.sessions.callbacks import AllowedTargets
+from bai_services.manager.models.hub_client import HubClient, SourceError, Transfer
+from tests.testbed.model_hub import COMMIT, TOKEN, ModelHub, serve_model_hub
+
+LARGE = bytes(range(256)) * 4096
+LOCAL = AllowedTargets.parse("", "127.0.0.0/8")
+
+
+@pytest.fixture
+async def hub() -> AsyncIterator[ModelHub]:
+    async with serve_model_hub(ModelHub({"config.json": b"{}", "w/model.bin": LARGE})) as hub:
+        yield hub
+
+
+def client_of(hub: ModelHub, targets: AllowedTargets = LOCAL, token: str = TOKEN) -> HubClient:
+    return HubClient(hub.url, token, targets, first_delay_seconds=0.001)
+
+
+async def download(
+    hub: ModelHub,
+    path: str = "w/model.bin",
+    client: HubClient | None = None,
+    transfer: Transfer | None = None,
+) -> bytes:
+    found = bytearray()
+    client = client or client_of(hub)
+    url = client.file_url(hub.repository, COMMIT, path)
+    await asyncio.to_thread(
+        client.download,
+        url,
+        RemoteFile(path, len(hub.files.get(path, b""))),
+        write=found.extend,
+        restart=found.clear,
+        transfer=transfer or Transfer(),
+    )
+    return bytes(found)
+
+
+async def test_model_is_described_and_downloaded(hub: ModelHub) -> None:
+    hub.failures = [503, 429]
+    info = await asyncio.to_thread(client_of(hub).info, "org/tiny", "main", Transfer())
+    digest = hashlib.sha256(LARGE).hexdigest()
+    assert info.commit == COMMIT
+    assert info.files == [
+        RemoteFile("config.json", 2),
+        RemoteFile("w/model.bin", len(LARGE), digest),
+    ]
+    assert await download(hub, "config.json") == b"{}"
+    assert await download(hub) == LARGE
+
+
+async def test_token_is_sent_only_to_the_hub(hub: ModelHub) -> None:
+    async with serve_model_hub(ModelHub(hub.files)) as other:
+        hub.redirect = f"{other.url}/cdn/w/model.bin"
+        assert await download(hub) == LARGE
+    assert hub.tokens["resolve"] == {f"Bearer {TOKEN}"}
+    assert other.tokens["cdn"] == {None}
+
+
+@pytest.mark.parametrize("has_ranges", [True, False])
+async def test_interrupted_download_continues(hub: ModelHub, has_ranges: bool) -> None:
+    hub.cut_after, hub.has_ranges = [100_000, 50_000], has_ranges
+    transfer = Transfer()
+    assert await download(hub, transfer=transfer) == LARGE
+    assert transfer.bytes == len(LARGE)
+    assert hub.ranges
+
+
+async def test_endless_failures_are_given_up(hub: ModelHub) -> None:
+    hub.cut_after = [0] * 20
+    with pytest.raises(SourceError, match="closed before the end"):
+        await download(hub)
+
+
+async def test_wrong_content_is_rejected(hub: ModelHub) -> None:
+    hub.wrong = {"w/model.bin"}
+    with pytest.raises(SourceError, match="does not match its checksum"):
+        await download(hub)
+
+
+async def test_missing_and_refused_models_are_reported(hub: ModelHub) -> None:
+    hub.need_token = True
+    without = client_of(hub, token="")
+    with pytest.raises(SourceError, match="access is refused"):
+        await asyncio.to_thread(without.info, "org/tiny", "main", Transfer())
+    with pytest.raises(SourceError, match="no such model"):
+        await asyncio.to_thread(client_of(hub).info, "org/other", "main", Transfer())
+    with pytest.raises(SourceError, match="no such model"):
+        await download(hub, "missing")
+
+
+async def test_private_addresses_are_not_reached(hub: ModelHub) -> None:
+    with pytest.raises(SourceError, match="no public address"):
+        await download(hub, client=client_of(hub, AllowedTargets()))
+    assert not hub.requests
+    # A name that resolves to a private address, and a redirect to one.
+    by_name = HubClient("http://hub.example.org", "", AllowedTargets(), lambda *_: ["10.0.0.1"])
+    with pytest.raises(SourceError, match="no public address"):
+        await asyncio.to_thread(by_name.info, "org/tiny", "main", Transfer())
+    hub.redirect = "http://169.254.169.254/latest"
+    with pytest.raises(SourceError, match="no public address"):
+        await download(hub)
+    hub.redirect = "file:///etc/passwd"
+    with pytest.raises(SourceError, match="invalid URL"):
+        await download(hub)
+
+
+async def test_messages_have_no_secret(hub: ModelHub) -> None:
+    hub.cut_after = [0] * 20
+    with pytest.raises(SourceError) as caught:
+        await download(hub)
+    assert "secret" not in str(caught.value) and TOKEN not in str(caught.value)
+    assert TOKEN not in repr(client_of(hub))
+
+
+async def test_cancelled_download_ends(hub: ModelHub) -> None:
+    transfer = Transfer()
+    transfer.cancel()
+    with pytest.raises(Conflict, match="cancelled"):
+        await download(hub, transfer=transfer)
+
+
+async def test_endless_redirects_are_given_up(hub: ModelHub) -> None:
+    hub.redirect = f"{hub.url}/org/tiny/resolve/{COMMIT}/w/model.bin"
+    with pytest.raises(SourceError, match="redirects more than"):
+        await download(hub)

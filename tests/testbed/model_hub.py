@@ -1,0 +1,122 @@
+"""A server with the protocol of the Hugging Face hub, with faults."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+COMMIT = "c0ffee" + "0" * 34
+TOKEN = "hub-token"
+
+
+@dataclass
+class ModelHub:
+    """One model with ``files``; large files are served by another path after a redirect.
+
+    ``cut_after``: the connection is closed after this number of bytes of a response, once for each
+    entry. ``has_ranges``: whether ranges are supported. ``wrong``: files with another content than
+    their checksum. ``redirect``: where the content of files is, instead of ``/cdn``.
+    """
+
+    files: dict[str, bytes]
+    repository: str = "org/tiny"
+    description: Mapping[str, Any] = field(default_factory=dict)
+    cut_after: list[int] = field(default_factory=list)
+    has_ranges: bool = True
+    wrong: set[str] = field(default_factory=set)
+    failures: list[int] = field(default_factory=list)
+    redirect: str | None = None
+    need_token: bool = False
+    url: str = ""
+    requests: Counter[str] = field(default_factory=Counter)
+    ranges: list[str] = field(default_factory=list)
+    tokens: dict[str, set[str | None]] = field(default_factory=dict)
+
+    def _note(self, request: web.Request, kind: str) -> None:
+        self.requests[kind] += 1
+        self.tokens.setdefault(kind, set()).add(request.headers.get("Authorization"))
+
+    async def info(self, request: web.Request) -> web.Response:
+        self._note(request, "info")
+        if self.failures:
+            return web.Response(status=self.failures.pop(0))
+        if self.need_token and request.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return web.Response(status=401)
+        if request.match_info["name"] != self.repository:
+            return web.Response(status=404)
+        siblings = [
+            {
+                "rfilename": name,
+                "size": len(content),
+                "lfs": {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)},
+            }
+            if len(content) > 1000
+            else {"rfilename": name, "size": len(content)}
+            for name, content in self.files.items()
+        ]
+        return web.json_response({"sha": COMMIT, "siblings": siblings, **self.description})
+
+    async def resolve(self, request: web.Request) -> web.StreamResponse:
+        self._note(request, "resolve")
+        name = request.match_info["path"]
+        content = self.files.get(name)
+        if content is None:
+            return web.Response(status=404)
+        if len(content) <= 1000:
+            return await self._send(request, name, content)
+        headers = {
+            "Location": self.redirect or f"/cdn/{name}?signature=secret",
+            "X-Linked-Size": str(len(content)),
+            "X-Linked-ETag": f'"{hashlib.sha256(content).hexdigest()}"',
+        }
+        return web.Response(status=302, headers=headers)
+
+    async def cdn(self, request: web.Request) -> web.StreamResponse:
+        self._note(request, "cdn")
+        name = request.match_info["path"]
+        return await self._send(request, name, self.files[name])
+
+    async def _send(self, request: web.Request, name: str, content: bytes) -> web.StreamResponse:
+        if name in self.wrong:
+            content = content[:-1] + b"?"
+        start, wanted = 0, request.headers.get("Range")
+        answer = web.StreamResponse(headers={"ETag": f'"{len(content)}"'})
+        if wanted is not None:
+            self.ranges.append(wanted)
+            if self.has_ranges:
+                start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+                answer.set_status(206)
+                last = len(content) - 1
+                answer.headers["Content-Range"] = f"bytes {start}-{last}/{len(content)}"
+        answer.content_length = len(content) - start
+        await answer.prepare(request)
+        if self.cut_after:
+            await answer.write(content[start : start + self.cut_after.pop(0)])
+            assert request.transport is not None
+            request.transport.close()
+            return answer
+        await answer.write(content[start:])
+        return answer
+
+
+@asynccontextmanager
+async def serve_model_hub(hub: ModelHub) -> AsyncIterator[ModelHub]:
+    app = web.Application()
+    app.router.add_get("/api/models/{name:.+}/revision/{revision}", hub.info)
+    app.router.add_get("/cdn/{path:.+}", hub.cdn)
+    app.router.add_get("/{name:.+}/resolve/{revision}/{path:.+}", hub.resolve)
+    runner = web.AppRunner(app, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    hub.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield hub
+    finally:
+        await runner.cleanup()
