@@ -25,10 +25,18 @@ from ..command import (
     parse_pairs,
     segment,
 )
-from .scaling import given_scaling, rule_text, scaling_options
+from .scaling import (
+    given_scaling,
+    measure_text,
+    rule_text,
+    scaling_options,
+    schedule_text,
+)
 
 COLUMNS = ("name", "status", "ready", "revision", "is_public", "owner", "project", "problem")
-_REVISION_COLUMNS = ("number", "created_at", "variant", "outcome", "errors", "reason")
+_REVISION_COLUMNS = (
+    "number", "created_at", "variant", "outcome", "requests", "errors", "p99_ms", "reason",
+)  # fmt: skip
 _REPLICA_COLUMNS = ("id", "revision", "phase", "session_status", "agent", "changed_at", "reason")
 _SCALING_COLUMNS = ("created_at", "former", "replicas", "reason")
 _TOKEN_COLUMNS = ("name", "expires_at", "networks", "requests", "output_tokens", "last_used_at")
@@ -41,7 +49,7 @@ _REQUEST = ("image", "preset", "resource_group", "shared_memory")
 _HEALTH = {"health_path": "path", "start_seconds": "start_seconds"}
 _ROLLOUT = (
     "strategy", "max_surge", "max_unavailable", "canary_percent", "is_automatic",
-    "max_error_percent", "min_requests",
+    "max_error_percent", "min_requests", "max_p99_ms", "min_seconds",
 )  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -61,6 +69,12 @@ def _settings_options(command: _Command) -> _Command:
             "--definition",
             type=click.Path(dir_okay=False, path_type=Path),
             help="A model-definition.yaml, for the variant custom.",
+        ),
+        click.option(
+            "--definition-file",
+            metavar="PATH",
+            help="Path of the definition in the model folder; its service-definition.toml sets the "
+            "image and the resources.",
         ),
         click.option(
             "--variant", metavar="NAME", help="Runtime variant; see `bai service variants`."
@@ -127,7 +141,17 @@ def _settings_options(command: _Command) -> _Command:
         click.option(
             "--min-requests",
             type=click.IntRange(1, 1_000_000),
-            help="Requests of the new revision that this share needs. Default: 100.",
+            help="Requests of the new revision that these checks need. Default: 100.",
+        ),
+        click.option(
+            "--max-p99-ms",
+            type=click.IntRange(1, 3_600_000),
+            help="Latency of 99 % of the requests above which the former revision is restored.",
+        ),
+        click.option(
+            "--min-seconds",
+            type=click.IntRange(0, 7 * 86400),
+            help="How long a canary is observed before it is promoted. Default: 0.",
         ),
         click.option(
             "--automatic/--manual",
@@ -229,7 +253,10 @@ async def info(connection: Connection, name: str, *, as_json: bool) -> None:
     if not as_json:
         del found["problem_coded"], found["scaling_reason_coded"]
         if found["scaling"] is not None:
-            found["scaling"] = rule_text(found["scaling"])
+            rule = found["scaling"]
+            found |= {"scaling": rule_text(rule), "measure": measure_text(rule)}
+            if rule["schedule"]:
+                found["schedule"] = schedule_text(rule)
     output.print_fields(found, as_json=as_json)
 
 
@@ -507,6 +534,8 @@ def _revision(options: dict[str, Any]) -> dict[str, Any]:
     body: dict[str, Any] = {"settings": settings} if settings else {}
     if options["definition"] is not None:
         body["definition"] = _read(options["definition"])
+    if options["definition_file"] is not None:
+        body["definition_file"] = options["definition_file"]
     return body
 
 
