@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,6 +52,9 @@ _ROLLOUT = (
     "strategy", "max_surge", "max_unavailable", "canary_percent", "is_automatic",
     "max_error_percent", "min_requests", "max_p99_ms", "min_seconds",
 )  # fmt: skip
+
+# The state of a trial is read this often.
+POLL_SECONDS = 1.0
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -438,6 +442,46 @@ async def check(connection: Connection, file: Path, *, as_json: bool) -> None:
     body = {"definition": _read(file)}
     found = await connection.client.post("/model-definitions/check", body)
     output.print_fields(found, as_json=as_json)
+
+
+@service.command(
+    "try",
+    epilog=example(
+        "bai service try --variant cmd --command 'python3 server.py' -r cpu=1 -r mem=1g",
+        "bai service try --model-folder mine --definition-file model-definition.yaml",
+    ),
+)
+@click.option("--project", metavar="NAME", help="Project that is charged.")
+@_settings_options
+@json_option
+@connected
+async def try_(
+    connection: Connection, *, project: str | None, as_json: bool, **options: Any
+) -> None:
+    """Start one replica that no client can call, and explain why it does not become healthy.
+
+    The replica ends after its first successful health check, or after --start-seconds.
+    """
+    body = _given({"project": project}) | _revision(options)
+    trial = await connection.client.post("/endpoint-trials", body)
+    path = f"/endpoint-trials/{trial['id']}"
+    shown = ""
+    try:
+        while trial["ended_at"] is None:
+            if trial["state"] != shown and not as_json:
+                shown = trial["state"]
+                output.note(shown)
+            await asyncio.sleep(POLL_SECONDS)
+            trial = await connection.client.get(path)
+    except BaseException:
+        # Without this command, nobody waits for the result.
+        await connection.client.delete(path)
+        raise
+    if not as_json and trial["log"]:
+        output.print_log(trial["log"].rstrip() + "\n")
+    output.print_done(trial["state"], trial, as_json=as_json)
+    if not trial["is_healthy"]:
+        click.get_current_context().exit(1)
 
 
 @service.group()

@@ -42,6 +42,7 @@ export type EntityPath =
   | `/webhooks/${string}/deliveries`
   | '/endpoints'
   | `/endpoints/${string}/replicas`
+  | `/endpoints/${string}/scalings`
   | `/endpoints/${string}/tokens`;
 
 export interface ItemPage {
