@@ -129,6 +129,14 @@ os.environ.setdefault("BAI_AGENT_ID", f"{platform.node().split('.')[0][:40]}-{ho
 environment = {name: text for name, text in os.environ.items() if name.startswith(PASSED)}
 # Only the creation of the demo needs this variable, and the demo has already been created.
 environment.pop("BAI_DEMO_PASSWORD", None)
+# The gateway handles requests of strangers, so it gets none of the other variables and secrets.
+FOR_GATEWAY = (
+    "BAI_GATEWAY_", "BAI_MANAGER_URL", "BAI_TRUSTED_PROXIES", "HOME", "TMPDIR", "LD_LIBRARY_PATH",
+    "SSL_CERT_",
+)  # fmt: skip
+gateway_environment = {
+    name: text for name, text in environment.items() if name.startswith(FOR_GATEWAY)
+}
 # The supervisor restarts a killed service at once; the Hub checks services only every 30 seconds.
 supervised = [sys.executable, "-m", "bai_services.system.supervisor"]
 c.JupyterHub.services = [
@@ -154,7 +162,7 @@ c.JupyterHub.services = [
         "name": "bai-serve",
         "url": f"http://127.0.0.1:{ports['gateway']}",
         "command": [*supervised, "bai_services:gateway"],
-        "environment": environment,
+        "environment": gateway_environment,
         "timeout": 60,
         "display": False,
     },

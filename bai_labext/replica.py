@@ -27,6 +27,9 @@ MAX_HEAD_BYTES = 64 * 1024
 HEAD_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 5.0
 CHUNK_BYTES = 64 * 1024
+# In requests of the manager for a trial: on which other ports does the replica listen?
+EXPLAIN_HEADER = b"x-bai-explain: 1"
+MAX_PORTS = 5
 # The Hub's proxy adds these headers, and gateways send none of them. Clients to whom the model's
 # server has shown the secret, for example in an echo of the request, cannot bypass the gateway.
 OF_PROXIES = frozenset({b"x-forwarded-host", b"x-forwarded-port"})
@@ -139,9 +142,13 @@ class ForwardServer:
                     "127.0.0.1", self._target
                 )
         except OSError:
+            more = b""
+            if b"\r\n" + EXPLAIN_HEADER in head.lower():
+                ports = ",".join(map(str, await asyncio.to_thread(listening_ports)))
+                more = b"X-Bai-Listening: %b\r\n" % ports.encode()
             writer.write(
                 b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
-                b"Retry-After: 1\r\nConnection: close\r\n\r\n"
+                b"Retry-After: 1\r\n%bConnection: close\r\n\r\n" % more
             )
             await writer.drain()
             return
@@ -154,6 +161,22 @@ class ForwardServer:
             pass  # one of the two has closed the connection
         finally:
             server_writer.close()
+
+
+def listening_ports() -> list[int]:
+    """Return the ports on which the processes of the replica listen; empty if they are unknown."""
+    # Imported only for trials: its import time would delay every replica.
+    import psutil
+
+    found: set[int] = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            found |= {
+                connection.laddr.port
+                for connection in process.net_connections("tcp")
+                if connection.status == psutil.CONN_LISTEN
+            }
+    return sorted(found)[:MAX_PORTS]
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

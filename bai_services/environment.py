@@ -58,6 +58,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     if text := environ.get("BAI_IMPORT_MAX_BYTES"):
         optional["import_max_bytes"] = _size("BAI_IMPORT_MAX_BYTES", text)
     optional["public_origin"] = _public_origin(environ)
+    optional["prometheus_url"] = _prometheus_url(environ)
     if scopes:
         optional["hub_access_scopes"] = _scopes("JUPYTERHUB_OAUTH_ACCESS_SCOPES", scopes)
     database_url = environ.get("BAI_DATABASE_URL") or sqlite
@@ -120,16 +121,26 @@ def _public_origin(environ: Mapping[str, str]) -> str:
 
 
 def _base_url(variable: str, text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_valid = False
-    if not is_valid or "@" in parts.netloc:
+    if not _is_http_url(text) or "@" in urlsplit(text).netloc:
         raise SystemExit(
             f"{variable} must be a URL such as https://hub.example.org/, not {shown(text)!r}"
         )
     return text
+
+
+def _prometheus_url(environ: Mapping[str, str]) -> str:
+    text = environ.get("BAI_PROMETHEUS_URL", "").strip()
+    if text and not (_is_http_url(text) and urlsplit(text).query == ""):
+        raise SystemExit("BAI_PROMETHEUS_URL must be a URL such as http://prometheus.example:9090")
+    return text
+
+
+def _is_http_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _size(variable: str, text: str) -> int:

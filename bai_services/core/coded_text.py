@@ -337,11 +337,55 @@ class TextTemplate(Enum):
     SCHEDULE_REFUSED = "the session was not created: {message}"
     # Replicas of endpoints
     REPLICA_NOT_NEEDED = "endpoint {name} no longer needs this replica"
+    REPLICA_PREEMPTED = "its session will be preempted"
     REPLICA_REFUSED = "the replica was not created: {message}"
     REPLICA_ENDED = "the session of the replica has ended: {message}"
     REPLICA_NOT_READY = "the replica did not pass its health check within {limit_seconds}"
     REVISION_GIVEN_UP = "given up after {failures:failed replica}; the last one: {message}"
     REVISION_ERRORS = "given up after {errors} failed of {requests:request}"
+    # Instead of those with a message, for users who may not read it
+    REPLICA_REFUSED_BRIEF = "the replica was not created; the owner of the endpoint sees why"
+    REPLICA_ENDED_BRIEF = "the session of the replica has ended; the owner of the endpoint sees why"
+    REVISION_GIVEN_UP_BRIEF = (
+        "given up after {failures:failed replica}; the owner of the endpoint sees why"
+    )
+    REVISION_SLOW = (
+        "given up after {requests:request}: 99% of them took up to {p99_ms} ms, more than "
+        "{limit_ms} ms"
+    )
+    # States of trials of definitions
+    TRIAL_LOST = "the session of the trial does not exist any more"
+    TRIAL_PENDING = "the session waits for resources: {message}"
+    TRIAL_NO_RESOURCES = "no resources within {limit_seconds}: {message}"
+    TRIAL_STARTING = "the session is starting"
+    TRIAL_NOT_STARTED = "the session could not be started: {message}"
+    TRIAL_NO_IMAGE = "the image could not be pulled: {message}"
+    TRIAL_HEALTHY = "healthy after {start_seconds}"
+    TRIAL_ENDED = "the trial of the definition has ended"
+    TRIAL_NO_HTTP = "the server closed the connection, or does not speak HTTP"
+    TRIAL_UNREACHABLE = "the replica cannot be reached"
+    TRIAL_SLOW = "the health check {path} was not answered within {timeout_seconds}"
+    TRIAL_OTHER_PORT = (
+        "the server listens on port {names}, but not on $BAI_SERVICE_PORT: pass it the port from "
+        "this variable"
+    )
+    TRIAL_NOT_LISTENING = (
+        "no program listens on $BAI_SERVICE_PORT after {start_seconds} of {limit_seconds}"
+    )
+    TRIAL_NO_PATH = "the server has no {path} (status 404): set the health path to one that it has"
+    TRIAL_STATUS = "the health check {path} returned status {status} instead of {expected}"
+    TRIAL_OUT_OF_MEMORY = "the server was killed for exceeding its memory: request more memory"
+    TRIAL_COMMAND_NOT_FOUND = (
+        "the command, or one in it, was not found (exit code 127): check its name and the image"
+    )
+    TRIAL_NOT_EXECUTABLE = (
+        "the command could not be executed (exit code 126): check the permissions of the file"
+    )
+    TRIAL_EXITED_AT_ONCE = (
+        "the command ended without an error: it must run as long as the server, not in the "
+        "background"
+    )
+    TRIAL_EXITED = "the command ended with exit code {code}; the log shows why"
     # Why an endpoint has its number of replicas; the part is the reason without the bound
     SCALING_LOAD = "mean load of {load}"
     SCALING_BURST = "burst with a load of {load}"
@@ -349,6 +393,9 @@ class TextTemplate(Enum):
     SCALING_QUIET = "no load; the last replica is kept for {idle_seconds}"
     SCALING_IDLE = "no load for {idle_seconds}"
     SCALING_UNKNOWN = "the load is unknown; nothing is changed"
+    SCALING_NO_METRIC = "no replica reports the metric {metric}; nothing is changed"
+    SCALING_NO_CPU = "the CPU usage of the replicas is unknown; nothing is changed"
+    SCALING_QUERY_FAILED = "the Prometheus query failed ({message}); nothing is changed"
     SCALING_MAXIMUM = "{parts}; the maximum is {count:replica}"
     SCALING_REFUSED = "{parts}; a quota or a lack of resources permits only {count:replica} now"
     SCALING_MINIMUM = "{parts}; the minimum is {count:replica}"

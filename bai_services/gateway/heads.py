@@ -92,7 +92,7 @@ class Refusal(Exception):
         self.retry_after = retry_after
 
     def response(self, *, closes: bool, has_body: bool = True) -> bytes:
-        body: dict[str, Any] = {"code": self.code, "message": self.message}
+        body: dict[str, Any] = {"error": self.code, "message": self.message, "details": {}}
         more: dict[str, str] = {}
         if self.retry_after is not None:
             more["Retry-After"] = str(max(1, round(self.retry_after)))

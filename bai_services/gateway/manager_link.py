@@ -6,6 +6,8 @@ import asyncio
 import logging
 import secrets
 import time
+from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +28,14 @@ FIRST_RETRY_SECONDS = 0.25
 MAX_RETRY_SECONDS = 3.0
 BUSY_SECONDS = 1.0
 QUIET_SECONDS = 10.0
+
+# Requests in flight, and queued.
+Load = tuple[int, int]
+NO_LOAD: Load = (0, 0)
+
+
+def _load_of(endpoint: Mapping[str, Any]) -> Load:
+    return endpoint["in_flight"], endpoint["queued"]
 
 
 class RouteUpdates:
@@ -62,7 +72,8 @@ class Reports:
 
     Counters of a report that was not answered are sent again with the same id; the manager counts
     an id once. A report that the manager refuses as invalid is dropped, because it would be refused
-    again.
+    again. A report contains the endpoints whose counters or load have changed; after another
+    routing table or a failure, it contains all, because the manager may need their loads.
     """
 
     def __init__(
@@ -79,6 +90,10 @@ class Reports:
         self._measures = measures
         self._health = health
         self._unsent: dict[str, Any] | None = None
+        # Loads that the manager has (None: perhaps another one), and the routing table with which
+        # they were reported.
+        self._loads: dict[str, Load | None] = {}
+        self._loads_version = ""
         self._wake = asyncio.Event()
         self._waited_at = -BUSY_SECONDS
 
@@ -114,12 +129,26 @@ class Reports:
         """Send a report; one that was not answered first."""
         if self._unsent is not None:
             await self._send_unsent()
+        if self._loads_version != self._routes.version:
+            # An endpoint may have a new scaling rule.
+            self._loads_version = self._routes.version
+            self._forget_loads()
         self._unsent = self.document(secrets.token_hex(16))
         await self._send_unsent()
 
+    def _forget_loads(self) -> None:
+        self._loads = dict.fromkeys(self._loads)
+
     async def _send_unsent(self) -> None:
+        assert self._unsent is not None
+        loads = self._loads | {each["id"]: _load_of(each) for each in self._unsent["endpoints"]}
+        self._forget_loads()
         try:
             await self._client.post("/gateway/reports", self._unsent)
+            live = {endpoint.route.id for endpoint in self._routes.by_name.values()}
+            self._loads = {
+                key: load for key, load in loads.items() if key in live or load != NO_LOAD
+            }
         except (InvalidRequest, TooLarge) as error:
             log.error("the manager refuses a report: %s", error)
         self._unsent = None
@@ -141,21 +170,22 @@ class Reports:
         """Return the next report; its counters start from zero."""
         taken = self._measures.take()
         live = {endpoint.route.id: endpoint for endpoint in self._routes.by_name.values()}
+        revisions: dict[str, dict[str, Any]] = defaultdict(dict)
+        for (owner, revision), requests in taken.revisions.items():
+            revisions[owner][revision] = requests.as_json()
         endpoints = []
-        for name in {**live, **taken.endpoints}:
+        for name in {**live, **taken.endpoints, **self._loads}:
             endpoint = live.get(name)
-            revisions = {
-                revision: requests.as_json()
-                for (owner, revision), requests in taken.revisions.items()
-                if owner == name
-            }
+            load = NO_LOAD if endpoint is None else (endpoint.in_flight, len(endpoint.queue))
+            if name not in taken.endpoints and load == self._loads.get(name):
+                continue
             endpoints.append(
                 {
                     "id": name,
-                    "in_flight": endpoint.in_flight if endpoint is not None else 0,
-                    "queued": len(endpoint.queue) if endpoint is not None else 0,
+                    "in_flight": load[0],
+                    "queued": load[1],
                     **taken.endpoints.get(name, Requests()).as_json(),
-                    "revisions": revisions,
+                    "revisions": revisions[name],
                 }
             )
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bai_services.core.coded_text import TextTemplate
 from bai_services.db.database import Database
 from bai_services.db.sessions.store import SessionStore
 
@@ -97,14 +98,17 @@ class Manager:
             context,
             settings,
             sessions=self.sessions.sessions,
+            files=self.folders.files,
+            usage=self.sessions.usage_sampling,
             lifecycle=self.lifecycle,
             callers=self.accounts.callers,
             lease=self.scheduling.lease,
             require_writable=self.read_only.require_writable,
         )
         suspensions = self.sessions.suspensions
-        self.scheduling.preemptions.prepare_stop = suspensions.prepare_for_preemption
+        self.scheduling.preemptions.prepare_stop = self._prepare_for_preemption
         self.scheduling.preemptions.cancel_stop = suspensions.cancel_preparation
+        self.sessions.sessions.drain_replica = self.serving.runner.drain
         self.servers = server_services(
             context,
             self.hub,
@@ -184,6 +188,12 @@ class Manager:
         await self.hub.close()
         await self.database.close()
 
+    async def _prepare_for_preemption(self, session_id: str, seconds: float) -> None:
+        """Let a replica finish its requests, and another session save its state."""
+        reason = TextTemplate.REPLICA_PREEMPTED.text()
+        if not await self.serving.runner.drain(session_id, reason):
+            await self.sessions.suspensions.prepare_for_preemption(session_id, seconds)
+
     def start_session_loops(self) -> None:
         """Start the loops that process sessions."""
         self.scheduling.scheduler.start()
@@ -202,9 +212,11 @@ class Manager:
         self.sessions.stored_logs.start()
         self.sessions.suspensions.start()
         self.serving.runner.start()
+        self.serving.trials.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
+        await self.serving.trials.stop()
         await self.serving.runner.stop()
         await self.scheduling.preemptions.stop()
         await self.usage.budget_watch.stop()

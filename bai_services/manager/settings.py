@@ -106,6 +106,9 @@ class Settings:
     # Maximum size of one uploaded file, and of all files from one uploaded archive. Sessions may
     # write larger files.
     max_file_bytes: int = 16 * 2**30
+    # Server of the queries in scaling rules of endpoints; empty: none. Owners of endpoints can
+    # query everything that it stores.
+    prometheus_url: str = field(default="", repr=False)  # may contain a password
     # Addresses that callbacks of sessions may reach.
     callback_reach: AllowedTargets = AllowedTargets()
     # The hub from which models are imported, a token for it ("" without one), the addresses that

@@ -197,7 +197,7 @@ async def test_replica_that_breaks_off(bed: Bed, upstream: Upstream) -> None:
     await wait_until_async(lambda: upstream.running, 5, "the request")
     await upstream.stop()
     async with await waiting as response:
-        assert (response.status, (await response.json())["code"]) == (502, "unavailable")
+        assert (response.status, (await response.json())["error"]) == (502, "unavailable")
 
 
 async def test_replica_that_does_not_answer_in_time(bed: Bed, upstream: Upstream) -> None:

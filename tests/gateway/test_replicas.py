@@ -19,7 +19,7 @@ from .conftest import Bed, Upstream, endpoint_route
 async def get(bed: Bed, path: str, gateway: int = 0) -> tuple[int, str]:
     async with bed.http.get(bed.url(path, gateway)) as response:
         document = await response.json()
-        return response.status, document.get("replica", document.get("code"))
+        return response.status, document.get("replica", document.get("error"))
 
 
 async def test_requests_wait_while_there_is_no_replica(bed: Bed) -> None:
@@ -60,6 +60,38 @@ async def test_first_request_without_a_replica_is_reported_at_once(
     assert len(bed.manager.reports) <= 3
     gateway.sweep(time.monotonic() + 31)
     assert await asyncio.gather(*waiting) == [(503, "unavailable")] * 3
+
+
+async def test_reports_contain_only_endpoints_with_changes(
+    bed: Bed, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager_link, "BUSY_SECONDS", 0.02)
+    monkeypatch.setattr(manager_link, "QUIET_SECONDS", 0.02)
+
+    def reported() -> list[int]:
+        """Return the running requests of the endpoint in the reports that contain it."""
+        return [e["in_flight"] for r in bed.manager.reports for e in r["endpoints"]]
+
+    async def more(count: int) -> None:
+        wanted = len(bed.manager.reports) + count
+        await wait_until_async(lambda: len(bed.manager.reports) >= wanted, 5, "reports")
+
+    waiting = asyncio.create_task(get(bed, "/wait"))
+    await wait_until_async(lambda: 1 in reported(), 5, "the running request")
+    await more(3)
+    before = reported()
+    await more(3)
+    assert reported() == before
+    # With another table, the manager may need the load; also after a lost answer.
+    await bed.manager.set(endpoint_route(upstream.route(), max_queue=7))
+    await wait_until_async(lambda: reported() == [*before, 1], 5, "the load again")
+    bed.manager.lost_answers = 1
+    await wait_until_async(lambda: reported() == [*before, 1, 1], 5, "the load again")
+    upstream.release.set()
+    await waiting
+    await wait_until_async(lambda: reported()[-1] == 0, 5, "the end")
+    await more(2)
+    assert reported()[len(before) :] == [1, 1, 0]
 
 
 async def test_request_waits_no_longer_than_the_limit(bed: Bed) -> None:

@@ -66,7 +66,7 @@ async def test_request_without_a_valid_token_is_refused(
     bed: Bed, upstream: Upstream, authorization: str, status: int, code: str
 ) -> None:
     async with bed.http.get(bed.url("/echo"), headers={"Authorization": authorization}) as response:
-        assert (response.status, (await response.json())["code"]) == (status, code)
+        assert (response.status, (await response.json())["error"]) == (status, code)
         assert response.headers["WWW-Authenticate"] == "Bearer"
     assert upstream.requests == []
 
@@ -74,7 +74,7 @@ async def test_request_without_a_valid_token_is_refused(
 @pytest.mark.parametrize("path", ["/", "/services/bai-serve", "/services/bai-serve/other/x", "/x"])
 async def test_unknown_address_is_refused(bed: Bed, upstream: Upstream, path: str) -> None:
     async with bed.http.get(f"http://127.0.0.1:{bed.gateways[0].port}{path}") as response:
-        assert (response.status, (await response.json())["code"]) == (404, "not-found")
+        assert (response.status, (await response.json())["error"]) == (404, "not-found")
 
 
 async def test_limits_of_tokens(bed: Bed, upstream: Upstream) -> None:
@@ -121,7 +121,7 @@ async def test_paused_endpoint_and_large_body_are_refused(bed: Bed, upstream: Up
 
     for data in (b"x" * 1001, pieces()):
         async with bed.http.post(bed.url("/echo"), data=data) as response:
-            assert (response.status, (await response.json())["code"]) == (413, "too-large")
+            assert (response.status, (await response.json())["error"]) == (413, "too-large")
     await bed.manager.set(endpoint_route(upstream.route(), is_paused=True))
     await wait_until_async(lambda: routes.by_name[b"chat"].route.is_paused, 5, "pause")
     async with bed.http.get(bed.url("/echo")) as response:

@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from bai_services.core.serving.autoscaling import MAX_PERIODS
 from bai_services.core.serving.settings import MAX_REPLICAS
 
-from ..fields import Body, Count, Instant, NameText, ShortText, SlotsInput
+from ..fields import Body, Count, Instant, LongText, NameText, ShortText, SlotsInput
 from ..sessions.bodies import MAX_MOUNTS, MAX_VARIABLES
 
 MAX_COMMAND = 16 * 1024
@@ -41,8 +42,10 @@ class Rollout(Body):
     updates. ``canary_percent``: share of the requests before the promotion. ``is_automatic``: false
     makes blue-green and canary rollouts wait for a promotion. ``max_failures``: failed replicas
     after which the former revision is restored. ``max_error_percent``: the same for failed requests
-    (status 5xx or no response) of the new revision; ``min_requests``: for how many of its requests,
-    and when an automatic canary that is checked is promoted.
+    (status 5xx or no response) of the new revision; ``max_p99_ms``: the same for the latency that
+    99 % of its requests do not exceed. ``min_requests``: requests of the new revision that these
+    checks need, and after which an automatic canary that is checked is promoted. ``min_seconds``:
+    how long an automatic canary is observed, from its first request.
     """
 
     strategy: Literal["rolling", "blue-green", "canary"] = "rolling"
@@ -53,6 +56,8 @@ class Rollout(Body):
     max_failures: int = Field(default=3, ge=1, le=100)
     max_error_percent: int | None = Field(default=None, ge=0, le=100)
     min_requests: int = Field(default=100, ge=1, le=1_000_000)
+    max_p99_ms: int | None = Field(default=None, ge=1, le=3_600_000)
+    min_seconds: int = Field(default=0, ge=0, le=7 * 86400)
 
 
 class ModelMount(Body):
@@ -93,16 +98,38 @@ class Settings(Body):
     rollout: Rollout | None = None
 
 
-class ScalingRule(Body):
-    """Sets the number of replicas by the requests that run and wait in all gateways.
+class ScheduledBounds(Body):
+    """Bounds at times of the week. ``days``: such as ``mon-fri`` or ``sat,sun``. ``starts``,
+    ``ends``: such as ``08:00``; a period that ends before it starts ends on the next day.
+    """
 
-    A replica should have ``target`` times ``utilization`` of them, as a mean over
-    ``stable_seconds``, or in a burst over ``panic_seconds``. With a minimum of 0, the last replica
-    ends after ``idle_seconds`` without requests. Fields that are not given keep their values.
+    days: ShortText
+    starts: ShortText
+    ends: ShortText
+    zone: ShortText = "UTC"
+    min_replicas: Replicas
+    max_replicas: int = Field(ge=1, le=MAX_REPLICAS)
+
+
+class ScalingRule(Body):
+    """Sets the number of replicas by the load of the endpoint.
+
+    ``measure``: ``requests`` (requests that run and wait in all gateways), ``cpu`` (used share of
+    the requested CPU cores in percent), ``metric-total`` or ``metric-mean`` (the sum or the mean
+    over the replicas of ``metric``, a Prometheus metric of the runtime), or ``query`` (the result
+    of the Prometheus query ``query``). A replica should have a load of ``target`` times
+    ``utilization``, as a mean over ``stable_seconds``, or in a burst over ``panic_seconds``. With a
+    minimum of 0, the last replica ends after ``idle_seconds`` without load. ``schedule``: the first
+    period that contains the current time replaces the bounds. Fields that are not given keep their
+    values.
     """
 
     min_replicas: Replicas | None = None
     max_replicas: int | None = Field(default=None, ge=1, le=MAX_REPLICAS)
+    measure: Literal["requests", "cpu", "metric-total", "metric-mean", "query"] | None = None
+    metric: ShortText | None = None
+    query: LongText | None = None
+    schedule: list[ScheduledBounds] | None = Field(default=None, max_length=MAX_PERIODS)
     target: float | None = Field(default=None, ge=0.01, le=1_000_000)
     utilization: float | None = Field(default=None, ge=0.05, le=1)
     stable_seconds: int | None = Field(default=None, ge=10, le=600)
@@ -129,12 +156,25 @@ class EndpointLimits(Body):
 
 
 class NewEndpoint(EndpointLimits):
-    """``definition``: text of a ``model-definition.yaml``, for the variant ``custom``."""
+    """``definition``: text of a ``model-definition.yaml``, for the variant ``custom``.
+    ``definition_file``: its path in the model folder instead; the folder's
+    ``service-definition.toml`` then sets the image and the resources that are not given.
+    """
 
     name: NameText
     project: ShortText | None = None
     settings: Settings = Settings()
     definition: Definition | None = None
+    definition_file: ShortText | None = None
+
+
+class NewTrial(Body):
+    """What a replica of an endpoint would run; fields as in ``POST /endpoints``."""
+
+    project: ShortText | None = None
+    settings: Settings = Settings()
+    definition: Definition | None = None
+    definition_file: ShortText | None = None
 
 
 class EndpointChange(EndpointLimits):
@@ -149,6 +189,7 @@ class NewRevision(Body):
 
     settings: Settings = Settings()
     definition: Definition | None = None
+    definition_file: ShortText | None = None
 
 
 class Rollback(Body):

@@ -17,16 +17,33 @@ from . import bodies
 _TAG = "serving"
 
 
+class ScheduledBounds(ResponseModel):
+    """Bounds that apply on ``days`` from ``starts`` to ``ends`` in ``zone``."""
+
+    days: str
+    starts: str
+    ends: str
+    zone: str
+    min_replicas: int
+    max_replicas: int
+
+
 class ScalingRule(ResponseModel):
-    """The number of replicas follows the requests that run and wait in all gateways."""
+    """The number of replicas follows the load. ``measure``: requests (those that run and wait in
+    all gateways), cpu, metric-total, metric-mean or query.
+    """
 
     min_replicas: int
     max_replicas: int
+    measure: str
+    metric: str
+    query: str
     target: float
     utilization: float
     stable_seconds: int
     panic_seconds: int
     idle_seconds: int
+    schedule: list[ScheduledBounds]
 
 
 class Endpoint(ResponseModel):
@@ -71,7 +88,8 @@ class Endpoint(ResponseModel):
 
 class Revision(ResponseModel):
     """``outcome``: completed, rolled-back or failed; null: the rollout has not ended.
-    ``requests``, ``errors``: during its last rollout, if a former revision existed.
+    ``requests``, ``errors``: during its last rollout, if a former revision existed; ``p99_ms``: the
+    latency that 99 % of these requests did not exceed.
     """
 
     id: str
@@ -83,6 +101,7 @@ class Revision(ResponseModel):
     reason_coded: CodedText | None
     requests: int
     errors: int
+    p99_ms: int | None
     hidden_fields: list[str]
 
 
@@ -111,6 +130,25 @@ class Scaling(ResponseModel):
     reason_coded: CodedText
 
 
+class LoadPoint(ResponseModel):
+    """``load``: that of all replicas, null while it is unknown. ``replicas``: the desired
+    number.
+    """
+
+    at: datetime
+    load: float | None
+    replicas: int
+    ready: int
+
+
+class LoadHistory(ResponseModel):
+    """``load_per_replica``: the load that one replica should have."""
+
+    interval_seconds: int
+    load_per_replica: float | None
+    points: list[LoadPoint]
+
+
 class Token(ResponseModel):
     id: str
     created_at: datetime
@@ -135,6 +173,22 @@ class CreatedToken(ResponseModel):
     expires_at: datetime | None
 
 
+class Trial(ResponseModel):
+    """``state``: what is known of the trial, in words. ``is_healthy``: null until it has ended.
+    ``log``: the last lines of its output, after its end. ``session``: id of its session.
+    """
+
+    id: str
+    created_at: datetime
+    session: str
+    session_status: str | None
+    state: str
+    state_coded: CodedText
+    is_healthy: bool | None
+    ended_at: datetime | None
+    log: str
+
+
 class Argument(ResponseModel):
     option: str
     kind: str
@@ -142,7 +196,9 @@ class Argument(ResponseModel):
 
 
 class Variant(ResponseModel):
-    """``is_tested``: false if the variant has not been run with bai-hub."""
+    """``metrics``: names of its metrics by meaning. ``metrics_path``: "" if scaling rules cannot
+    read them. ``is_tested``: false if the variant has not been run with bai-hub.
+    """
 
     name: str
     title: str
@@ -152,6 +208,7 @@ class Variant(ResponseModel):
     start_seconds: int
     arguments: list[Argument]
     metrics: dict[str, str] | None
+    metrics_path: str
     uses_definition: bool
     is_tested: bool
 
@@ -272,6 +329,16 @@ class ScalingsHandler(APIHandler):
         return await self.manager.serving.endpoints.scalings(self.caller, key, query)
 
 
+class LoadHandler(APIHandler):
+    @operation(
+        "Read the load and the replicas of an endpoint with a rule in the last hour",
+        tag=_TAG,
+        returns=LoadHistory,
+    )
+    async def get(self, key: str) -> records.LoadHistory:
+        return await self.manager.serving.endpoints.load(self.caller, key)
+
+
 class TokensHandler(APIHandler):
     @operation("List the tokens of an endpoint", tag=_TAG, returns=Token, is_list=True)
     async def get(self, key: str, query: ListQuery) -> Page[records.EndpointToken]:
@@ -294,6 +361,29 @@ class TokenHandler(APIHandler):
         await self.manager.serving.tokens.revoke(self.caller, key, token)
 
 
+class TrialsHandler(APIHandler):
+    @operation(
+        "Try a definition: start one replica, which no gateway uses, and explain its state",
+        tag=_TAG,
+        body=bodies.NewTrial,
+        returns=Trial,
+        status=HTTPStatus.CREATED,
+        is_expensive=True,
+    )
+    async def post(self, body: bodies.NewTrial) -> records.Trial:
+        return await self.manager.serving.trials.create(self.caller, _given(body))
+
+
+class TrialHandler(APIHandler):
+    @operation("Read a trial of the caller", tag=_TAG, returns=Trial)
+    async def get(self, key: str) -> records.Trial:
+        return await self.manager.serving.trials.get(self.caller, key)
+
+    @operation("End a trial of the caller", tag=_TAG, returns=Trial)
+    async def delete(self, key: str) -> records.Trial:
+        return await self.manager.serving.trials.end(self.caller, key)
+
+
 class VariantsHandler(APIHandler):
     @operation("List the runtime variants", tag=_TAG, returns=Variant, is_list=True)
     async def get(self, query: ListQuery) -> Page[variants.Variant]:
@@ -314,7 +404,7 @@ class DefinitionCheckHandler(APIHandler):
         return await endpoints.check_definition(self.caller, body.definition)
 
 
-def _given(body: bodies.NewEndpoint | bodies.NewRevision) -> dict[str, Any]:
+def _given(body: bodies.NewEndpoint | bodies.NewRevision | bodies.NewTrial) -> dict[str, Any]:
     """Return the given fields; fields that are null count as not given."""
     given = body.model_dump(exclude_unset=True, exclude_none=True)
     settings = given.get("settings") or {}
@@ -330,8 +420,11 @@ ROUTES = [
     (_ONE + "/promotion", PromotionHandler),
     (_ONE + "/replicas", ReplicasHandler),
     (_ONE + "/scalings", ScalingsHandler),
+    (_ONE + "/load", LoadHandler),
     (_ONE + "/tokens", TokensHandler),
     (_ONE + r"/tokens/(?P<token>[^/]+)", TokenHandler),
+    ("/endpoint-trials", TrialsHandler),
+    (r"/endpoint-trials/(?P<key>[^/]+)", TrialHandler),
     ("/runtime-variants", VariantsHandler),
     ("/model-definitions/check", DefinitionCheckHandler),
 ]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
 from bai_services.core.durations import format_duration, parse_duration
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.serving.autoscaling import Measure
 from bai_services.core.serving.scaling_replay import RULE_FIELDS
 from bai_services.core.serving.settings import MAX_REPLICAS
 
-_OPTIONS = ("min_replicas", "max_replicas", "target", "utilization")
+from ..command import Choice
+
+_OPTIONS = (
+    "min_replicas", "max_replicas", "measure", "metric", "query", "target", "utilization",
+)  # fmt: skip
+_PERIOD = re.compile(r"(\S+) ([0-9:]+)-([0-9:]+)(?: (\S+))? ([0-9]+)-([0-9]+)")
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -31,9 +39,25 @@ def scaling_options(command: _Command) -> _Command:
             help="Autoscaling: most replicas. Default: 1.",
         ),
         click.option(
+            "--measure",
+            type=Choice([each.value for each in Measure]),
+            help="Autoscaling: what the load is. Default: requests, those that run and wait.",
+        ),
+        click.option(
+            "--metric",
+            metavar="NAME",
+            help="Autoscaling: metric of the runtime, for the measures metric-total and "
+            "metric-mean; see `bai service variants --json`.",
+        ),
+        click.option(
+            "--query",
+            metavar="PROMQL",
+            help="Autoscaling: Prometheus query, for the measure query.",
+        ),
+        click.option(
             "--target",
             type=click.FloatRange(0.01, 1_000_000),
-            help="Autoscaling: running and waiting requests per replica. Default: 10.",
+            help="Autoscaling: load per replica; cpu: percent. Default: 10.",
         ),
         click.option(
             "--utilization",
@@ -44,6 +68,14 @@ def scaling_options(command: _Command) -> _Command:
             "--idle",
             metavar="DURATION",
             help="Autoscaling: time without requests until the last replica ends. Default: 5min.",
+        ),
+        click.option(
+            "--period",
+            "periods",
+            multiple=True,
+            metavar="PERIOD",
+            help="Autoscaling: other bounds at times of the week, such as "
+            "'mon-fri 08:00-20:00 Asia/Seoul 2-6'; '' for none. Repeat it for several periods.",
         ),
     )
     for option in reversed(options):
@@ -57,7 +89,34 @@ def given_scaling(options: Mapping[str, Any]) -> dict[str, Any]:
     if options["idle"] is not None:
         rule["idle_seconds"] = parse_duration(options["idle"], "--idle")
     rule = {name: value for name, value in rule.items() if value is not None}
+    if options["periods"]:
+        rule["schedule"] = [_period(text) for text in options["periods"] if text]
     return {"scaling": rule} if rule else {}
+
+
+def _period(text: str) -> dict[str, Any]:
+    found = _PERIOD.fullmatch(text)
+    if found is None:
+        raise InvalidRequest(
+            f"--period: {text!r} is not DAYS START-END [TIME-ZONE] MIN-MAX, such as "
+            "'mon-fri 08:00-20:00 Asia/Seoul 2-6'"
+        )
+    days, starts, ends, zone, low, high = found.groups()
+    period = {"days": days, "starts": starts, "ends": ends}
+    return {**period, "zone": zone or "UTC", "min_replicas": int(low), "max_replicas": int(high)}
+
+
+def measure_text(rule: Mapping[str, Any]) -> str:
+    """Return what the load of a rule is."""
+    return " ".join(part for part in (rule["measure"], rule["metric"], rule["query"]) if part)
+
+
+def schedule_text(rule: Mapping[str, Any]) -> str:
+    """Return the periods of a rule as the option `--period` reads them."""
+    return ", ".join(
+        "{days} {starts}-{ends} {zone} {min_replicas}-{max_replicas}".format_map(period)
+        for period in rule["schedule"]
+    )
 
 
 def rule_text(rule: Mapping[str, Any]) -> str:

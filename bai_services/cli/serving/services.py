@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,10 +26,18 @@ from ..command import (
     parse_pairs,
     segment,
 )
-from .scaling import given_scaling, rule_text, scaling_options
+from .scaling import (
+    given_scaling,
+    measure_text,
+    rule_text,
+    scaling_options,
+    schedule_text,
+)
 
 COLUMNS = ("name", "status", "ready", "revision", "is_public", "owner", "project", "problem")
-_REVISION_COLUMNS = ("number", "created_at", "variant", "outcome", "errors", "reason")
+_REVISION_COLUMNS = (
+    "number", "created_at", "variant", "outcome", "requests", "errors", "p99_ms", "reason",
+)  # fmt: skip
 _REPLICA_COLUMNS = ("id", "revision", "phase", "session_status", "agent", "changed_at", "reason")
 _SCALING_COLUMNS = ("created_at", "former", "replicas", "reason")
 _TOKEN_COLUMNS = ("name", "expires_at", "networks", "requests", "output_tokens", "last_used_at")
@@ -41,8 +50,11 @@ _REQUEST = ("image", "preset", "resource_group", "shared_memory")
 _HEALTH = {"health_path": "path", "start_seconds": "start_seconds"}
 _ROLLOUT = (
     "strategy", "max_surge", "max_unavailable", "canary_percent", "is_automatic",
-    "max_error_percent", "min_requests",
+    "max_error_percent", "min_requests", "max_p99_ms", "min_seconds",
 )  # fmt: skip
+
+# The state of a trial is read this often.
+POLL_SECONDS = 1.0
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -61,6 +73,12 @@ def _settings_options(command: _Command) -> _Command:
             "--definition",
             type=click.Path(dir_okay=False, path_type=Path),
             help="A model-definition.yaml, for the variant custom.",
+        ),
+        click.option(
+            "--definition-file",
+            metavar="PATH",
+            help="Path of the definition in the model folder; its service-definition.toml sets the "
+            "image and the resources.",
         ),
         click.option(
             "--variant", metavar="NAME", help="Runtime variant; see `bai service variants`."
@@ -127,7 +145,17 @@ def _settings_options(command: _Command) -> _Command:
         click.option(
             "--min-requests",
             type=click.IntRange(1, 1_000_000),
-            help="Requests of the new revision that this share needs. Default: 100.",
+            help="Requests of the new revision that these checks need. Default: 100.",
+        ),
+        click.option(
+            "--max-p99-ms",
+            type=click.IntRange(1, 3_600_000),
+            help="Latency of 99 % of the requests above which the former revision is restored.",
+        ),
+        click.option(
+            "--min-seconds",
+            type=click.IntRange(0, 7 * 86400),
+            help="How long a canary is observed before it is promoted. Default: 0.",
         ),
         click.option(
             "--automatic/--manual",
@@ -229,7 +257,10 @@ async def info(connection: Connection, name: str, *, as_json: bool) -> None:
     if not as_json:
         del found["problem_coded"], found["scaling_reason_coded"]
         if found["scaling"] is not None:
-            found["scaling"] = rule_text(found["scaling"])
+            rule = found["scaling"]
+            found |= {"scaling": rule_text(rule), "measure": measure_text(rule)}
+            if rule["schedule"]:
+                found["schedule"] = schedule_text(rule)
     output.print_fields(found, as_json=as_json)
 
 
@@ -413,6 +444,46 @@ async def check(connection: Connection, file: Path, *, as_json: bool) -> None:
     output.print_fields(found, as_json=as_json)
 
 
+@service.command(
+    "try",
+    epilog=example(
+        "bai service try --variant cmd --command 'python3 server.py' -r cpu=1 -r mem=1g",
+        "bai service try --model-folder mine --definition-file model-definition.yaml",
+    ),
+)
+@click.option("--project", metavar="NAME", help="Project that is charged.")
+@_settings_options
+@json_option
+@connected
+async def try_(
+    connection: Connection, *, project: str | None, as_json: bool, **options: Any
+) -> None:
+    """Start one replica that no client can call, and explain why it does not become healthy.
+
+    The replica ends after its first successful health check, or after --start-seconds.
+    """
+    body = _given({"project": project}) | _revision(options)
+    trial = await connection.client.post("/endpoint-trials", body)
+    path = f"/endpoint-trials/{trial['id']}"
+    shown = ""
+    try:
+        while trial["ended_at"] is None:
+            if trial["state"] != shown and not as_json:
+                shown = trial["state"]
+                output.note(shown)
+            await asyncio.sleep(POLL_SECONDS)
+            trial = await connection.client.get(path)
+    except BaseException:
+        # Without this command, nobody waits for the result.
+        await connection.client.delete(path)
+        raise
+    if not as_json and trial["log"]:
+        output.print_log(trial["log"].rstrip() + "\n")
+    output.print_done(trial["state"], trial, as_json=as_json)
+    if not trial["is_healthy"]:
+        click.get_current_context().exit(1)
+
+
 @service.group()
 def token() -> None:
     """Tokens with which clients call an endpoint."""
@@ -507,6 +578,8 @@ def _revision(options: dict[str, Any]) -> dict[str, Any]:
     body: dict[str, Any] = {"settings": settings} if settings else {}
     if options["definition"] is not None:
         body["definition"] = _read(options["definition"])
+    if options["definition_file"] is not None:
+        body["definition_file"] = options["definition_file"]
     return body
 
 

@@ -124,6 +124,7 @@ _SECRETS = (
     "BAI_KEY_FILE",
     "BAI_MAIL_PASSWORD_FILE",
     "BAI_METRICS_TOKEN_FILE",
+    "BAI_PROMETHEUS_URL",
 )
 SETTINGS: Sequence[SettingDefinition] = (
     *CHANGEABLE,

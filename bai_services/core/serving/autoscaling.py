@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, time, timedelta
-from enum import Enum, unique
+from enum import StrEnum, unique
 from itertools import accumulate, pairwise
 from math import ceil
 from typing import Any
@@ -18,21 +18,39 @@ from zoneinfo import ZoneInfo
 
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import InvalidRequest
+from bai_services.core.sessions.schedules.rules import WEEKDAYS, parse_rule
+from bai_services.core.usage.periods import zone_of
 from bai_services.core.wall_clock import instant_of
 
 # A burst: the panic window needs at least this multiple of the ready replicas.
 PANIC_FACTOR = 2
 # Without a sample for this time, the load is unknown. Gateways report at least every 10 s.
 SAMPLE_SECONDS = 30
+UNKNOWN = TextTemplate.SCALING_UNKNOWN.text()
 # Values that differ only by rounding errors need the same number of replicas.
 _ROUNDING = 1e-9
 
 
 @unique
-class Measure(Enum):
-    REQUESTS = "requests"  # requests in flight and queued, in all gateways
-    METRIC_TOTAL = "metric-total"  # a runtime metric summed over replicas, such as tokens/s
-    METRIC_MEAN = "metric-mean"  # its mean over the replicas, such as the use of the KV cache
+class Measure(StrEnum):
+    """What the load of an endpoint is.
+
+    ``requests``: requests in flight and queued, in all gateways. ``cpu``: used share of the
+    requested CPU cores, in percent. ``metric-total``, ``metric-mean``: a metric of the runtime; the
+    target of one replica is a part of the sum, such as tokens/s, or the mean over the replicas,
+    such as the use of the KV cache. ``query``: result of a Prometheus query for all replicas.
+    """
+
+    REQUESTS = "requests"
+    CPU = "cpu"
+    METRIC_TOTAL = "metric-total"
+    METRIC_MEAN = "metric-mean"
+    QUERY = "query"
+
+
+# Their values come from replicas, so that the load is unknown while there is none.
+MEASURED_IN_REPLICAS = (Measure.CPU, Measure.METRIC_TOTAL, Measure.METRIC_MEAN)
+MAX_PERIODS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +79,53 @@ class ScheduledBounds:
                 return True
         return False
 
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "days": ",".join(WEEKDAYS[day] for day in sorted(self.days)),
+            "starts": self.starts.strftime("%H:%M"),
+            "ends": self.ends.strftime("%H:%M"),
+            "zone": self.zone,
+            "min_replicas": self.min_replicas,
+            "max_replicas": self.max_replicas,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> ScheduledBounds:
+        """Return the period of which ``as_json`` has returned the values.
+
+        Raises
+        ------
+        InvalidRequest
+            If the days, the times or the time zone are not valid.
+        """
+        (starts, days), (ends, _) = (
+            _daily_time(f"{values['days']} {values[name]}") for name in ("starts", "ends")
+        )
+        return cls(
+            days,
+            starts,
+            ends,
+            zone_of(values["zone"]).key,
+            values["min_replicas"],
+            values["max_replicas"],
+        )
+
+
+def _daily_time(text: str) -> tuple[time, frozenset[int]]:
+    """Return the time of day and the days of a text such as ``mon-fri 08:00``."""
+    rule = parse_rule(text, "schedule")
+    if len(rule.times) != 1 or len(text.split()) != 2:
+        raise InvalidRequest(f"{text!r} is not one time per day", field="schedule")
+    return time(*divmod(rule.times[0], 60)), rule.weekdays
+
 
 @dataclass(frozen=True, slots=True)
 class ScalingRule:
     min_replicas: int = 1
     max_replicas: int = 1
     measure: Measure = Measure.REQUESTS
+    metric: str = ""  # name of the metric, or its meaning in the runtime variant
+    query: str = ""  # PromQL
     target: float = 10.0  # load of one replica
     utilization: float = 0.7  # share of the target that is used, so that bursts find room
     stable_seconds: int = 60
@@ -94,20 +153,33 @@ class ScalingRule:
         return self
 
 
-# What is stored of a rule; the other fields have their defaults.
-STORED_FIELDS = (
-    "min_replicas", "max_replicas", "target", "utilization", "stable_seconds", "panic_seconds",
-    "idle_seconds",
-)  # fmt: skip
+def defaults_of(measure: Measure) -> dict[str, Any]:
+    """Return the default values of a rule that depend on what it measures."""
+    if measure is Measure.REQUESTS:
+        return {}
+    defaults = {"measure": measure, "utilization": 1.0}
+    return {**defaults, "target": 70.0} if measure is Measure.CPU else defaults
 
 
 def rule_as_json(rule: ScalingRule) -> dict[str, Any]:
-    return {name: getattr(rule, name) for name in STORED_FIELDS}
+    values = {each.name: getattr(rule, each.name) for each in fields(rule)}
+    return {**values, "schedule": [each.as_json() for each in rule.schedule]}
 
 
 def rule_from_json(values: Mapping[str, Any]) -> ScalingRule:
-    """Return the rule of which ``rule_as_json`` has returned the values."""
-    return ScalingRule(**values)
+    """Return the rule of which ``rule_as_json`` has returned the values; others have their
+    defaults.
+
+    Raises
+    ------
+    InvalidRequest
+        If a period of the schedule is not valid.
+    """
+    given = dict(values)
+    if "measure" in given:
+        given["measure"] = Measure(given["measure"])
+    given["schedule"] = tuple(map(ScheduledBounds.from_json, given.get("schedule", ())))
+    return ScalingRule(**given)
 
 
 def check_rule(rule: ScalingRule, field: str) -> None:
@@ -118,8 +190,22 @@ def check_rule(rule: ScalingRule, field: str) -> None:
     InvalidRequest
         If they do not.
     """
-    if rule.max_replicas < max(1, rule.min_replicas):
-        raise InvalidRequest("max must be at least 1, and at least min", field=field)
+    own = (rule.min_replicas, rule.max_replicas)
+    for low, high in (own, *((each.min_replicas, each.max_replicas) for each in rule.schedule)):
+        if high < max(1, low):
+            raise InvalidRequest("max must be at least 1, and at least min", field=field)
+        if rule.measure in MEASURED_IN_REPLICAS and low < 1:
+            raise InvalidRequest(
+                f"min must be at least 1 with the measure {rule.measure}: without a replica, "
+                "nothing can be measured",
+                field=field,
+            )
+    if len(rule.schedule) > MAX_PERIODS:
+        raise InvalidRequest(f"the schedule has more than {MAX_PERIODS} periods", field=field)
+    if rule.measure in (Measure.METRIC_TOTAL, Measure.METRIC_MEAN) and not rule.metric:
+        raise InvalidRequest(f"the measure {rule.measure} needs a metric", field=field)
+    if rule.measure is Measure.QUERY and not rule.query.strip():
+        raise InvalidRequest("the measure query needs a query", field=field)
     if rule.utilization > 1:
         raise InvalidRequest("utilization must not exceed 1", field=field)
     if rule.panic_seconds > rule.stable_seconds:
@@ -146,20 +232,20 @@ def desired_replicas(
     ready: int,
     now: float,
     wanted: int | None = None,
+    unknown: CodedText = UNKNOWN,
 ) -> ScalingDecision:
     """Return the number of replicas that the load needs, within the bounds of the rule.
 
     ``samples`` are in order of time and reach back ``rule.window_seconds``, or to the first one.
     ``ready`` is the number of replicas that serve requests. ``wanted`` is the result of the
     previous call, which also counts replicas that are starting; without it, ``ready`` is used.
+    ``unknown`` is the reason if there is no recent sample; then ``wanted`` stays.
     """
     rule = rule.at(now)
     before = ready if wanted is None else wanted
     known = [sample for sample in samples if sample.at <= now]
     if not known or known[-1].at < now - SAMPLE_SECONDS:
-        return _clamped(rule, before, TextTemplate.SCALING_UNKNOWN.text())
-    if rule.measure is Measure.METRIC_MEAN:
-        known = [LoadSample(sample.at, sample.load * ready) for sample in known]
+        return _clamped(rule, before, unknown)
     stable_load = mean_load(known, now - rule.stable_seconds, now)
     stable = _needed(rule, stable_load)
     panic_load = mean_load(known, now - rule.panic_seconds, now)
@@ -182,6 +268,13 @@ def desired_replicas(
     if peak > stable:
         return _clamped(rule, peak, _reason(TextTemplate.SCALING_RECENT_BURST, peak_load))
     return _clamped(rule, stable, _reason(TextTemplate.SCALING_LOAD, stable_load))
+
+
+def total_load(values: Sequence[float], ready: int) -> float | None:
+    """Return the load of ``ready`` replicas, of which some have reported ``values``; None if none
+    has.
+    """
+    return sum(values) / len(values) * ready if values and ready else None
 
 
 def mean_load(samples: Sequence[LoadSample], start: float, end: float) -> float:

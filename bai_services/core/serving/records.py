@@ -15,6 +15,13 @@ ENDED_REPLICAS_KEPT_FOR = timedelta(days=7)
 ENDED_REPLICAS_KEPT = 50
 # Changes by a scaling rule that are kept per endpoint.
 SCALINGS_KEPT = 50
+# Samples of the load of endpoints with a rule.
+LOAD_INTERVAL_SECONDS = 15
+LOADS_KEPT_FOR = timedelta(hours=1)
+MAX_LIVE_TRIALS = 3
+# Ended trials are shown for this time, and at most this number per user.
+TRIALS_KEPT_FOR = timedelta(days=7)
+TRIALS_KEPT = 20
 EXPIRED_TOKENS_KEPT_FOR = timedelta(days=30)
 MAX_TOKENS = 100
 # Tokens of the chat page of one user for one endpoint that have not expired.
@@ -92,7 +99,8 @@ class Endpoint:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
     """``settings`` lacks the environment and the command, see ``hidden_fields``, if the caller may
-    not read them. ``requests``, ``errors``: during its last rollout.
+    not read them. ``requests``, ``errors``: during its last rollout, with the latency ``p99_ms``
+    that 99 % of them did not exceed (None: unknown).
     """
 
     id: str
@@ -104,6 +112,7 @@ class Revision:
     reason_coded: Mapping[str, Any] | None
     requests: int
     errors: int
+    p99_ms: int | None
     hidden_fields: Sequence[str]
 
 
@@ -132,6 +141,46 @@ class Scaling:
     replicas: int
     reason: str
     reason_coded: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPoint:
+    """A sample of an endpoint with a rule. ``load``: that of all replicas, None while it is
+    unknown. ``replicas``: the desired number.
+    """
+
+    at: datetime
+    load: float | None
+    replicas: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadHistory:
+    """``load_per_replica``: the load that one replica should have, None without a rule."""
+
+    interval_seconds: int
+    load_per_replica: float | None
+    points: Sequence[LoadPoint]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A trial replica of a definition, to which no gateway forwards requests.
+
+    ``state``: what is known of it, in words. ``is_healthy``: None until it has ended. ``log``: the
+    last lines of its output, after its end. ``session``: its session.
+    """
+
+    id: str
+    created_at: datetime
+    session: str
+    session_status: str | None
+    state: str
+    state_coded: Mapping[str, Any]
+    is_healthy: bool | None
+    ended_at: datetime | None
+    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

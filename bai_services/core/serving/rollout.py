@@ -54,8 +54,10 @@ class RolloutRules:
     canaries. ``is_automatic``: without it, blue-green and canary rollouts wait for a promotion.
     ``max_failures``: failed replicas of the new revision after which it is given up.
     ``max_error_percent``: share of failed requests of the new revision above which it is given up;
-    None: not checked. ``min_requests``: number of requests that this share needs, and after which
-    an automatic canary is promoted.
+    None: not checked. ``max_p99_ms``: the same for the latency that 99 % of its requests do not
+    exceed. ``min_requests``: number of requests that these checks need, and after which an
+    automatic canary that is checked is promoted. ``min_seconds``: how long an automatic canary is
+    observed, from its first request.
     """
 
     strategy: Strategy = Strategy.ROLLING
@@ -66,6 +68,8 @@ class RolloutRules:
     max_failures: int = 3
     max_error_percent: int | None = None
     min_requests: int = 100
+    max_p99_ms: int | None = None
+    min_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,9 @@ class Situation:
     ``active``: the revision that served before the rollout, None before the first one. ``target``:
     the desired revision; without a rollout in progress it is ``active``. ``replicas`` are in order
     of creation. ``failures``: failed replicas of the target since the rollout began. ``requests``,
-    ``errors``: its requests since then. ``is_stopped``: the endpoint is paused or being deleted, so
-    it has no replicas. ``may_create``: false during the pause after failures.
+    ``errors``: its requests since then, with the latency ``p99_ms`` (None: unknown).
+    ``observed_seconds``: time since the first of them. ``is_stopped``: the endpoint is paused or
+    being deleted, so it has no replicas. ``may_create``: false during the pause after failures.
     """
 
     desired: int
@@ -94,6 +99,8 @@ class Situation:
     failures: int = 0
     requests: int = 0
     errors: int = 0
+    p99_ms: float | None = None
+    observed_seconds: float = 0.0
     is_promoted: bool = False
     is_stopped: bool = False
     may_create: bool = True
@@ -118,7 +125,7 @@ def plan(now: Situation) -> Plan:
         return _remove([each for each in now.replicas if each.phase in LIVE_PHASES])
     if now.active == now.target:
         return _steady(now)
-    if now.failures >= now.rules.max_failures or _has_too_many_errors(now):
+    if now.failures >= now.rules.max_failures or is_out_of_bounds(now):
         if now.active is None:
             return replace(_remove(_live(now, now.target)), outcome=Outcome.FAILED)
         return replace(_steady(replace(now, target=now.active)), outcome=Outcome.ROLLED_BACK)
@@ -207,19 +214,35 @@ def canary_replicas(desired: int, rules: RolloutRules) -> int:
     return max(1, -(-desired * rules.canary_percent // ALL_REQUESTS))
 
 
-def _has_too_many_errors(now: Situation) -> bool:
+def is_out_of_bounds(now: Situation) -> bool:
     """Return whether the target must be given up; a first revision has none to return to."""
+    return now.active is not None and (_has_too_many_errors(now) or is_too_slow(now))
+
+
+def _has_too_many_errors(now: Situation) -> bool:
     percent = now.rules.max_error_percent
-    if percent is None or now.active is None:
+    if percent is None:
         return False
     return now.errors * 100 > percent * max(now.requests, now.rules.min_requests)
 
 
+def is_too_slow(now: Situation) -> bool:
+    """Return whether enough requests of the target had a latency above the limit."""
+    limit, p99 = now.rules.max_p99_ms, now.p99_ms
+    if limit is None or p99 is None or now.requests < now.rules.min_requests:
+        return False
+    return p99 > limit
+
+
 def _is_observed(now: Situation) -> bool:
-    """Return whether a canary has had enough requests to be promoted."""
+    """Return whether a canary has been observed for long enough to be promoted."""
     rules = now.rules
-    is_checked = rules.strategy is Strategy.CANARY and rules.max_error_percent is not None
-    return not is_checked or now.requests >= rules.min_requests
+    if rules.strategy is not Strategy.CANARY:
+        return True
+    is_checked = rules.max_error_percent is not None or rules.max_p99_ms is not None
+    if is_checked and now.requests < rules.min_requests:
+        return False
+    return now.observed_seconds >= rules.min_seconds
 
 
 def _live(now: Situation, revision: str | None = None) -> list[ReplicaState]:

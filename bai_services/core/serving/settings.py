@@ -121,6 +121,15 @@ def resolve_settings(
     return settings
 
 
+def with_defaults(request: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request with the defaults that it does not set; maps are joined."""
+    joined = dict(request)
+    for name, value in defaults.items():
+        given = request.get(name)
+        joined[name] = {**value, **(given or {})} if isinstance(value, Mapping) else given or value
+    return joined
+
+
 def relative_path(path: str) -> str:
     """Return a path in the model folder; ``/models`` stands for the folder itself.
 

@@ -27,8 +27,9 @@ class Argument:
 class Variant:
     """A runtime variant.
 
-    ``command``: "" if the endpoint must set it. ``metrics``: names of the runtime's own metrics by
-    meaning. ``is_tested``: false if the variant has not been run with bai-hub.
+    ``command``: "" if the endpoint must set it. ``metrics_path``: path of the runtime's own metrics
+    in Prometheus's text format, "" if its port has none. ``metrics``: their names by meaning.
+    ``is_tested``: false if the variant has not been run with bai-hub.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Variant:
     start_seconds: int
     arguments: tuple[Argument, ...] = ()
     metrics: Mapping[str, str] | None = None
+    metrics_path: str = "/metrics"
     uses_definition: bool = False
     is_tested: bool = False
 
@@ -114,6 +116,7 @@ VARIANTS: Mapping[str, Variant] = {
             8000,
             "/v1/health/ready",
             _LLM_START_SECONDS,
+            metrics_path="/v1/metrics",
         ),
         Variant(
             "llama-cpp",
@@ -138,6 +141,8 @@ VARIANTS: Mapping[str, Variant] = {
             "/v2/health/ready",
             600,
             metrics={"running": "nv_inference_pending_request_count"},
+            # On another port.
+            metrics_path="",
         ),
         Variant(
             "modular-max",
@@ -147,6 +152,8 @@ VARIANTS: Mapping[str, Variant] = {
             "/health",
             _LLM_START_SECONDS,
             (Argument("--max-length", "number", "Maximum length of the context in tokens"),),
+            # On another port.
+            metrics_path="",
         ),
     )
 }

@@ -39,6 +39,8 @@ class RevisionRow:
     reason: Mapping[str, Any] | None
     requests: int
     errors: int
+    latency_ms: Mapping[str, int] | None
+    observed_at: datetime | None
 
 
 _LISTING = Listing(
@@ -201,7 +203,14 @@ class EndpointStore:
             await tx.execute(
                 sa.update(endpoint_revisions)
                 .where(endpoint_revisions.c.id == found)
-                .values(outcome=None, reason=None, requests=0, errors=0)
+                .values(
+                    outcome=None,
+                    reason=None,
+                    requests=0,
+                    errors=0,
+                    latency_ms=None,
+                    observed_at=None,
+                )
             )
             await record(tx, audit)
             return await _one(tx, endpoint.id)

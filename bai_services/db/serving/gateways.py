@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.serving.latency import merged
 from bai_services.core.serving.rollout import Phase
 
 from ..database import Database
@@ -50,6 +51,7 @@ class RevisionCounts:
     id: str
     requests: int
     errors: int
+    latency_ms: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ class GatewayStore:
     ) -> bool:
         """Add the counts of a report; return False if this report was added before.
 
-        ``loads`` are the requests in flight and queued by endpoint, without those of 0.
+        ``loads`` are the requests in flight and queued by endpoint; those of others are unchanged.
         """
         async with self._db.write() as tx:
             if not await _is_new(tx, gateway_id, report_id, now):
@@ -197,8 +199,8 @@ class GatewayStore:
                     ],
                 )
             await _mark_drained(tx, gateway_id, drained)
-            await _replace_loads(tx, gateway_id, loads)
-            await _count_rollouts(tx, revisions)
+            await _store_loads(tx, gateway_id, loads)
+            await _count_rollouts(tx, revisions, now)
             return True
 
 
@@ -219,20 +221,32 @@ async def _is_new(tx: AsyncConnection, gateway_id: str, report_id: str, now: dat
     return bool(found != report_id)
 
 
-async def _count_rollouts(tx: AsyncConnection, counts: Sequence[RevisionCounts]) -> None:
+async def _count_rollouts(
+    tx: AsyncConnection, counts: Sequence[RevisionCounts], now: datetime
+) -> None:
     """Add the requests of revisions that replace a former one."""
     if not counts:
         return
-    rows = await tx.scalars(
-        sa.select(endpoints.c.target_revision_id).where(
-            endpoints.c.active_revision_id != endpoints.c.target_revision_id
-        )
+    in_rollout = sa.select(endpoints.c.target_revision_id).where(
+        endpoints.c.active_revision_id != endpoints.c.target_revision_id
     )
-    targets = set(rows)
+    found = (
+        sa.select(endpoint_revisions.c.id, endpoint_revisions.c.latency_ms)
+        .where(endpoint_revisions.c.id.in_(in_rollout))
+        # Sorted, so that two gateways do not wait for each other's rows.
+        .order_by(endpoint_revisions.c.id)
+        .with_for_update()
+    )
+    reported = {each.id: each for each in counts}
+    rows = [row for row in await tx.execute(found) if row.id in reported]
     new = [
-        {"key": each.id, "more": each.requests, "failed": each.errors}
-        for each in sorted(counts, key=lambda each: each.id)
-        if each.id in targets
+        {
+            "key": row.id,
+            "more": reported[row.id].requests,
+            "failed": reported[row.id].errors,
+            "latencies": merged(row.latency_ms or {}, reported[row.id].latency_ms),
+        }
+        for row in rows
     ]
     if new:
         await tx.execute(
@@ -241,32 +255,34 @@ async def _count_rollouts(tx: AsyncConnection, counts: Sequence[RevisionCounts])
             .values(
                 requests=endpoint_revisions.c.requests + sa.bindparam("more"),
                 errors=endpoint_revisions.c.errors + sa.bindparam("failed"),
+                latency_ms=sa.bindparam("latencies"),
+                observed_at=sa.func.coalesce(endpoint_revisions.c.observed_at, now),
             ),
             new,
         )
 
 
-async def _replace_loads(tx: AsyncConnection, gateway_id: str, loads: Mapping[str, int]) -> None:
-    """Store the loads of endpoints that have a scaling rule."""
+async def _store_loads(tx: AsyncConnection, gateway_id: str, loads: Mapping[str, int]) -> None:
+    """Store the loads of endpoints that have a scaling rule; those of 0 are not stored."""
     stored = sa.select(gateway_loads.c.endpoint_id, gateway_loads.c.load).where(
         gateway_loads.c.gateway_id == gateway_id
     )
     before = {row.endpoint_id: row.load for row in await tx.execute(stored)}
     after: dict[str, int] = {}
-    if loads:
+    if any(loads.values()):
         scaled = await tx.scalars(sa.select(endpoints.c.id).where(endpoints.c.scaling.is_not(None)))
-        after = {key: loads[key] for key in scaled if key in loads}
-    if after == before:
-        return
-    if before:
-        await tx.execute(sa.delete(gateway_loads).where(gateway_loads.c.gateway_id == gateway_id))
-    if after:
+        after = {key: loads[key] for key in scaled if loads.get(key)}
+    changed = {key for key in loads if before.get(key) != after.get(key)}
+    if old := sorted(changed & before.keys()):
+        await tx.execute(
+            sa.delete(gateway_loads).where(
+                gateway_loads.c.gateway_id == gateway_id, gateway_loads.c.endpoint_id.in_(old)
+            )
+        )
+    if new := sorted(changed & after.keys()):
         await tx.execute(
             gateway_loads.insert(),
-            [
-                {"gateway_id": gateway_id, "endpoint_id": key, "load": load}
-                for key, load in after.items()
-            ],
+            [{"gateway_id": gateway_id, "endpoint_id": key, "load": after[key]} for key in new],
         )
 
 

@@ -41,6 +41,8 @@ class ReplicaRow:
     url: str
     changed_at: datetime
     drained_by: Sequence[str]
+    # Why it is ending.
+    reason: Mapping[str, Any] | None
     status: Status | None
     started_at: datetime | None
     status_info: str
@@ -87,6 +89,7 @@ class ReplicaStore:
                 endpoint_replicas.c.url,
                 endpoint_replicas.c.changed_at,
                 endpoint_replicas.c.drained_by,
+                endpoint_replicas.c.reason,
                 sessions.c.status,
                 sessions.c.started_at,
                 sessions.c.status_info,
@@ -169,6 +172,21 @@ class ReplicaStore:
                 .values(values)
             )
             await bump_routes(tx)
+
+    async def drain(self, replica_id: str, reason: Mapping[str, Any], now: datetime) -> bool:
+        """Let a replica end when it has no more requests; return False if it does not serve."""
+        async with self._db.write() as tx:
+            changed = await tx.execute(
+                sa.update(endpoint_replicas)
+                .where(
+                    endpoint_replicas.c.id == replica_id,
+                    endpoint_replicas.c.phase == Phase.READY,
+                )
+                .values(phase=Phase.DRAINING, changed_at=now, reason=reason)
+            )
+            if changed.rowcount:
+                await bump_routes(tx)
+            return bool(changed.rowcount)
 
     async def ready(self, replica_id: str, url: str, now: datetime) -> None:
         """Record that a replica passed its health check at ``url``, and forget former failures."""

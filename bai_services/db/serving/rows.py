@@ -59,6 +59,8 @@ class EndpointRow:
     # Of the target revision since the beginning of its rollout.
     target_requests: int
     target_errors: int
+    target_latency_ms: Mapping[str, int] | None
+    target_observed_at: datetime | None
     ready_replicas: int
     starting_replicas: int
 
@@ -108,6 +110,12 @@ ROWS = (
         ),
         _of_revision(endpoint_revisions.c.errors, endpoints.c.target_revision_id).label(
             "target_errors"
+        ),
+        _of_revision(endpoint_revisions.c.latency_ms, endpoints.c.target_revision_id).label(
+            "target_latency_ms"
+        ),
+        _of_revision(endpoint_revisions.c.observed_at, endpoints.c.target_revision_id).label(
+            "target_observed_at"
         ),
         _count_in(Phase.READY).label("ready_replicas"),
         _count_in(Phase.STARTING).label("starting_replicas"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,11 +10,20 @@ from typing import Any
 import sqlalchemy as sa
 
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.serving.records import SCALINGS_KEPT, Scaling
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.serving.records import SCALINGS_KEPT, LoadPoint, Scaling
 
 from ..database import Database
 from ..listing import Listing
-from ..tables.serving import endpoint_scalings, endpoints, gateway_loads, gateways
+from ..records import records
+from ..tables.serving import (
+    endpoint_loads,
+    endpoint_scalings,
+    endpoints,
+    gateway_loads,
+    gateways,
+)
+from ..tables.sessions import kernels, sessions
 
 _LISTING = Listing(
     columns={
@@ -34,6 +43,25 @@ class NewScaling:
     former: int
     replicas: int
     reason: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NewLoad:
+    """A sample of the load of an endpoint with a rule; ``load`` is None while it is unknown."""
+
+    endpoint_id: str
+    load: float | None
+    replicas: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaKernel:
+    """The kernel of a replica, with the resources that it requested."""
+
+    kernel_id: str
+    session_id: str
+    requested_slots: ResourceSlots
 
 
 class ScalingStore:
@@ -104,6 +132,55 @@ class ScalingStore:
         rows = sa.select(*shown).where(endpoint_scalings.c.endpoint_id == endpoint_id)
         async with self._db.read() as tx:
             return await _LISTING.page(tx, rows, query, make)
+
+    async def add_loads(self, samples: Sequence[NewLoad], at: datetime, before: datetime) -> None:
+        """Store samples of the load, and delete those from before ``before``.
+
+        A sample that another manager has stored at the same time stays.
+        """
+        ids = sorted(each.endpoint_id for each in samples)
+        existing = sa.select(endpoints.c.id).where(endpoints.c.id.in_(ids)).with_for_update()
+        stored = sa.select(endpoint_loads.c.endpoint_id).where(endpoint_loads.c.at == at)
+        async with self._db.write() as tx:
+            left = set(await tx.scalars(existing.order_by(endpoints.c.id)))
+            left -= set(await tx.scalars(stored))
+            new = [
+                {
+                    "endpoint_id": each.endpoint_id,
+                    "at": at,
+                    "load": each.load,
+                    "replicas": each.replicas,
+                    "ready": each.ready,
+                }
+                for each in samples
+                if each.endpoint_id in left
+            ]
+            if new:
+                await tx.execute(endpoint_loads.insert(), new)
+            await tx.execute(sa.delete(endpoint_loads).where(endpoint_loads.c.at < before))
+
+    async def load_points(self, endpoint_id: str, since: datetime) -> list[LoadPoint]:
+        """Return the samples of an endpoint since then, the oldest first."""
+        shown = [column for column in endpoint_loads.columns if column.name != "endpoint_id"]
+        rows = (
+            sa.select(*shown)
+            .where(endpoint_loads.c.endpoint_id == endpoint_id, endpoint_loads.c.at >= since)
+            .order_by(endpoint_loads.c.at)
+        )
+        async with self._db.read() as tx:
+            return records(LoadPoint, await tx.execute(rows))
+
+    async def kernels_of(self, session_ids: Collection[str]) -> list[ReplicaKernel]:
+        """Return the kernels of replicas."""
+        rows = (
+            sa.select(
+                kernels.c.id.label("kernel_id"), kernels.c.session_id, sessions.c.requested_slots
+            )
+            .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+            .where(kernels.c.session_id.in_(sorted(session_ids)))
+        )
+        async with self._db.read() as tx:
+            return records(ReplicaKernel, await tx.execute(rows))
 
     async def clean_up(self, kept: int = SCALINGS_KEPT) -> None:
         """Delete all but the ``kept`` last changes of each endpoint."""

@@ -63,6 +63,9 @@ endpoint_revisions = sa.Table(
     # Requests since its last rollout began, and until it ended.
     sa.Column("requests", sa.BigInteger, nullable=False, default=0, server_default="0"),
     sa.Column("errors", sa.BigInteger, nullable=False, default=0, server_default="0"),
+    # Of the same requests, see ``core/serving/latency.py``; and when the first ones were reported.
+    sa.Column("latency_ms", sa.JSON(none_as_null=True)),
+    sa.Column("observed_at", UtcDateTime),
     sa.UniqueConstraint("endpoint_id", "number"),
 )
 
@@ -124,6 +127,38 @@ endpoint_scalings = sa.Table(
     sa.Index("ix_endpoint_scalings_endpoint_id", "endpoint_id", "created_at"),
 )
 
+# Samples of endpoints with a rule. ``load`` is NULL while it is unknown.
+endpoint_loads = sa.Table(
+    "endpoint_loads",
+    metadata,
+    sa.Column("endpoint_id", sa.ForeignKey("endpoints.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("at", UtcDateTime, primary_key=True),
+    sa.Column("load", sa.Float),
+    sa.Column("replicas", sa.Integer, nullable=False),
+    sa.Column("ready", sa.Integer, nullable=False),
+    sa.Index("ix_endpoint_loads_at", "at"),
+)
+
+# A trial has a session of its own id, to which no gateway forwards requests.
+endpoint_trials = sa.Table(
+    "endpoint_trials",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("settings", sa.JSON, nullable=False),  # see RevisionSettings
+    # URL at which its server listens, empty before the start.
+    sa.Column("url", sa.String(255), nullable=False),
+    # What is known of it, in words (``CodedText``).
+    sa.Column("state", sa.JSON, nullable=False),
+    sa.Column("is_healthy", sa.Boolean),  # NULL until it ends
+    sa.Column("ended_at", UtcDateTime),
+    # The last lines of its output, after its end.
+    sa.Column("log", sa.Text, nullable=False),
+    sa.Index("ix_endpoint_trials_owner_id", "owner_id"),
+    sa.Index("ix_endpoint_trials_ended_at", "ended_at"),
+)
+
 gateways = sa.Table(
     "gateways",
     metadata,
@@ -133,8 +168,8 @@ gateways = sa.Table(
     sa.Column("reported_at", UtcDateTime, nullable=False),
 )
 
-# The last reported load of endpoints with a rule, if it is not 0. A row belongs to the last report
-# of its gateway, which replaces all of them, so a deleted endpoint needs no foreign key.
+# The last reported load of endpoints with a rule, if it is not 0. Gateways report the load 0 of a
+# deleted endpoint, so that it needs no foreign key.
 gateway_loads = sa.Table(
     "gateway_loads",
     metadata,

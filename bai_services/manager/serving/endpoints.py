@@ -6,37 +6,52 @@ import asyncio
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from math import ceil
 from typing import Any
 
-from bai_services.core.accounts.roles import Caller, Owner, Target, Visibility, roles_above
+from bai_services.core.accounts.roles import Caller, Owner, Role, Target, Visibility, roles_above
 from bai_services.core.audit import AuditEntry
 from bai_services.core.coded_text import CodedText
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest
 from bai_services.core.listing import ListQuery, Page, page_of
 from bai_services.core.record_fields import fields_of
 from bai_services.core.serving.autoscaling import (
+    Measure,
     ScalingRule,
     check_rule,
+    defaults_of,
     rule_as_json,
     rule_from_json,
 )
 from bai_services.core.serving.definition import ModelDefinition, parse_definition
+from bai_services.core.serving.latency import quantile
 from bai_services.core.serving.names import check_endpoint_name
+from bai_services.core.serving.problems import brief
 from bai_services.core.serving.records import (
     DEFAULT_MAX_BODY_BYTES,
     DEFAULT_MAX_CONCURRENT,
     DEFAULT_MAX_QUEUE,
     DEFAULT_QUEUE_SECONDS,
     DEFAULT_REQUEST_SECONDS,
+    LOAD_INTERVAL_SECONDS,
+    LOADS_KEPT_FOR,
     Endpoint,
     EndpointStatus,
+    LoadHistory,
     Replica,
     Revision,
     Scaling,
 )
 from bai_services.core.serving.rollout import Strategy
-from bai_services.core.serving.settings import RevisionSettings, resolve_settings
+from bai_services.core.serving.runtime_metrics import METRIC_NAME
+from bai_services.core.serving.settings import (
+    RevisionSettings,
+    resolve_settings,
+    with_defaults,
+)
 from bai_services.core.serving.variants import VARIANTS, Variant
+from bai_services.core.user_input import shown
 from bai_services.db.serving.endpoints import EndpointStore, RevisionRow
 from bai_services.db.serving.rows import EndpointRow, no_endpoint
 from bai_services.db.serving.scaling import ScalingStore
@@ -45,6 +60,7 @@ from ..accounts import authorizer
 from ..context import ManagerContext
 from ..sessions.requests.templates import check_stored_request
 from ..sessions.sessions import Sessions
+from .definition_files import DefinitionFiles
 from .requests import replica_spec
 
 # Fields of an endpoint that are not settings of its revisions, with their defaults.
@@ -59,6 +75,16 @@ LIMITS: Mapping[str, int] = {
 _MANAGED = frozenset({"replicas", "scaling", "is_paused"})
 # Fields of the settings that may contain secrets of the owner.
 _PRIVATE = ("command", "request")
+# Fields of a rule that stay when it measures something else.
+_KEPT = (
+    "min_replicas",
+    "max_replicas",
+    "stable_seconds",
+    "panic_seconds",
+    "idle_seconds",
+    "schedule",
+)
+_DEFINITIONS = ("definition", "definition_file")
 _URL_PREFIX = "/services/bai-serve"
 
 
@@ -75,24 +101,29 @@ class Endpoints:
         store: EndpointStore,
         scalings: ScalingStore,
         sessions: Sessions,
+        files: DefinitionFiles,
         hub_base_url: str,
         changed: Callable[[], None],
+        *,
+        has_prometheus: bool = False,
     ) -> None:
         """``changed`` wakes the loop that runs endpoints, and the gateways."""
         self._store = store
         self._scalings = scalings
         self._sessions = sessions
+        self._files = files
         self._clock = context.clock
         self._audit = context.audit
         self._prefix = hub_base_url.rstrip("/") + _URL_PREFIX
         self._changed = changed
+        self._has_prometheus = has_prometheus
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Endpoint]:
         page = await self._store.page(query, _visible(caller))
-        return page.with_items([self._record(row) for row in page.items])
+        return page.with_items([self._shown(caller, row) for row in page.items])
 
     async def get(self, caller: Caller, key: str) -> Endpoint:
-        return self._record(await self.find(caller, key))
+        return self._shown(caller, await self.find(caller, key))
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Endpoint:
         """Create an endpoint of the caller with its first revision.
@@ -111,8 +142,8 @@ class Endpoints:
         is_public = bool(spec.get("is_public"))
         if is_public:
             await self._require_public(caller.user_id or "")
-        scaling = _scaling(spec, None)
-        settings = await self._settings(spec.get("settings") or {}, spec.get("definition"))
+        scaling = self._scaling(spec, None)
+        settings = await self.settings_of(caller, spec)
         resolved = await self._sessions.check_replica(
             caller, replica_spec(settings, spec.get("project"), None)
         )
@@ -170,7 +201,7 @@ class Endpoints:
         _require_live(row)
         if values.get("is_public"):
             await self._require_public(row.owner_id)
-        if scaling := _scaling(values, row):
+        if scaling := self._scaling(values, row):
             low, high = scaling.min_replicas, scaling.max_replicas
             values["scaling"] = rule_as_json(scaling)
             values["replicas"] = min(max(row.replicas, low), high)
@@ -205,11 +236,15 @@ class Endpoints:
         _require_live(row)
         former = (await self._store.revision(row.target_revision_id)).settings
         given = spec.get("settings") or {}
-        definition = spec.get("definition")
+        has_definition = any(spec.get(name) is not None for name in _DEFINITIONS)
         base = former
-        if definition is not None or given.get("variant", former["variant"]) != former["variant"]:
+        if has_definition or given.get("variant", former["variant"]) != former["variant"]:
             # The definition or the variant determines the command, the port and the health check.
             base = {n: v for n, v in former.items() if n not in ("command", "port", "health")}
+        if spec.get("definition_file") is not None:
+            # The same for the image and the resources.
+            kept = {n: v for n, v in former["request"].items() if n not in ("image", "resources")}
+            base = {**base, "request": kept}
         merged = {
             **base,
             **given,
@@ -218,7 +253,7 @@ class Endpoints:
                 for name in ("health", "rollout", "request")
             },
         }
-        settings = await self._settings(merged, definition)
+        settings = await self._settings(caller, merged, spec)
         await self._sessions.check_replica(caller, replica_spec(settings, row.project_id, None))
         revision = self._revision(row.id, settings)
         entry = self._entry(caller, "deploy", row, revision=row.target_revision + 1)
@@ -281,18 +316,34 @@ class Endpoints:
         """Return the last revisions of an endpoint, the newest first."""
         row = await self.find(caller, key)
         page = await self._store.revisions(row.id, query)
-        is_owner = row.owner_id == caller.user_id
-        return page.with_items([_revision_record(each, is_owner) for each in page.items])
+        is_owner, is_brief = row.owner_id == caller.user_id, _is_brief(caller, row)
+        return page.with_items(
+            [_revision_record(each, is_owner, is_brief=is_brief) for each in page.items]
+        )
 
     async def replicas(self, caller: Caller, key: str, query: ListQuery) -> Page[Replica]:
         """Return the replicas of an endpoint, also those that have ended recently."""
         row = await self.find(caller, key)
-        return await self._store.replicas(row.id, query, _replica_record)
+        make = partial(_replica_record, is_brief=_is_brief(caller, row))
+        return await self._store.replicas(row.id, query, make)
 
     async def scalings(self, caller: Caller, key: str, query: ListQuery) -> Page[Scaling]:
         """Return the last changes of the number of replicas by the rule, the newest first."""
         row = await self.find(caller, key)
         return await self._scalings.page(row.id, query, _scaling_record)
+
+    async def load(self, caller: Caller, key: str) -> LoadHistory:
+        """Return the load, the desired and the ready replicas of the last hour; empty if no rule
+        was in force.
+        """
+        row = await self.find(caller, key)
+        points = await self._scalings.load_points(row.id, self._clock() - LOADS_KEPT_FOR)
+        rule = None if row.scaling is None else rule_from_json(row.scaling)
+        return LoadHistory(
+            interval_seconds=LOAD_INTERVAL_SECONDS,
+            load_per_replica=None if rule is None else rule.load_per_replica,
+            points=points,
+        )
 
     def variants(self, caller: Caller, query: ListQuery) -> Page[Variant]:
         """Return the runtime variants."""
@@ -325,12 +376,97 @@ class Endpoints:
                 field="is_public",
             )
 
-    async def _settings(self, given: Mapping[str, Any], definition: str | None) -> RevisionSettings:
+    async def settings_of(self, caller: Caller, spec: Mapping[str, Any]) -> RevisionSettings:
+        """Return the complete settings of a request for a first revision, and store nothing.
+
+        Raises
+        ------
+        InvalidRequest
+            If the definition or a setting is not valid.
+        """
+        return await self._settings(caller, spec.get("settings") or {}, spec)
+
+    async def _settings(
+        self, caller: Caller, given: Mapping[str, Any], spec: Mapping[str, Any]
+    ) -> RevisionSettings:
+        """Return complete settings; ``spec`` may have a definition, or name its file in the model
+        folder.
+        """
         check_stored_request(given.get("request") or {}, "revision")
+        text, path = (spec.get(name) for name in _DEFINITIONS)
+        if text is not None and path is not None:
+            raise InvalidRequest(
+                "give either definition, a text, or definition_file, a file in the model folder",
+                field="definition_file",
+            )
         parsed = None
-        if definition is not None:
-            parsed = await asyncio.to_thread(parse_definition, definition)
+        if text is not None:
+            parsed = await asyncio.to_thread(parse_definition, text)
+        elif path is not None:
+            given, parsed = await self._from_folder(caller, given, path)
         return resolve_settings(given, parsed)
+
+    async def _from_folder(
+        self, caller: Caller, given: Mapping[str, Any], path: str
+    ) -> tuple[Mapping[str, Any], ModelDefinition | None]:
+        """Return the settings with the defaults in the model folder, and its definition if the
+        variant uses one.
+        """
+        folder = given.get("model_folder")
+        if not folder:
+            raise InvalidRequest("definition_file needs a model folder", field="model_folder")
+        variant = VARIANTS.get(str(given.get("variant") or "custom"))
+        parsed = None
+        if variant is None or variant.uses_definition:
+            parsed = await self._files.model_definition(caller, folder, path)
+        defaults = await self._files.request_defaults(
+            caller, folder, path, variant.name if variant else ""
+        )
+        request = with_defaults(given.get("request") or {}, defaults)
+        check_stored_request(request, "revision")
+        return {**given, "request": request}, parsed
+
+    def _scaling(self, spec: Mapping[str, Any], row: EndpointRow | None) -> ScalingRule | None:
+        """Return the given rule, completed with the one that an endpoint has already.
+
+        Raises
+        ------
+        InvalidRequest
+            If the values of the rule do not fit together, or a fixed number is given, too.
+        """
+        given = spec.get("scaling")
+        if given is None:
+            return None
+        if "replicas" in spec:
+            raise InvalidRequest(
+                "give either replicas, a fixed number, or scaling, a rule", field="replicas"
+            )
+        former = (row.scaling if row is not None else None) or {}
+        if given.get("measure") not in (None, former.get("measure", Measure.REQUESTS)):
+            # The target has another unit.
+            former = {name: value for name, value in former.items() if name in _KEPT}
+        values = {**former, **{name: value for name, value in given.items() if value is not None}}
+        measure = Measure(values.get("measure", Measure.REQUESTS))
+        values = {**defaults_of(measure), **values}
+        if "target" not in values and measure is not Measure.REQUESTS:
+            raise InvalidRequest(
+                f"the measure {measure} needs a target, the load of one replica", field="target"
+            )
+        rule = rule_from_json(values)
+        check_rule(rule, "scaling")
+        if rule.metric and not METRIC_NAME.fullmatch(rule.metric):
+            raise InvalidRequest(
+                f"{shown(rule.metric)!r} is not the name of a metric", field="metric"
+            )
+        if rule.measure is Measure.QUERY and not self._has_prometheus:
+            raise InvalidRequest(
+                "no Prometheus server is configured; ask an administrator to set "
+                "BAI_PROMETHEUS_URL",
+                field="measure",
+            )
+        if rule.idle_seconds < rule.stable_seconds:
+            raise InvalidRequest("idle must not be shorter than stable", field="scaling")
+        return rule
 
     def _revision(self, endpoint_id: str, settings: RevisionSettings) -> dict[str, Any]:
         return {
@@ -340,14 +476,20 @@ class Endpoints:
             "settings": settings.as_json(),
         }
 
+    def _shown(self, caller: Caller, row: EndpointRow) -> Endpoint:
+        """Return an endpoint as the caller may read it."""
+        if not _is_brief(caller, row):
+            return self._record(row)
+        return self._record(replace(row, problem=brief(row.problem)))
+
     def _record(self, row: EndpointRow) -> Endpoint:
         values = fields_of(row)
         for name in ("owner_role", "is_deleting", "active_revision_id", "target_revision_id"):
             del values[name]
         for name in ("failures", "failed_at", "target_outcome", "is_owner_active"):
             del values[name]
-        for name in ("target_requests", "target_errors"):
-            del values[name]
+        for name in ("requests", "errors", "latency_ms", "observed_at"):
+            del values[f"target_{name}"]
         problem, reason = values.pop("problem"), values.pop("scaling_reason")
         return Endpoint(
             **{
@@ -391,29 +533,6 @@ def _require_live(row: EndpointRow) -> None:
         raise Conflict(f"endpoint {row.name} is being deleted")
 
 
-def _scaling(values: Mapping[str, Any], row: EndpointRow | None) -> ScalingRule | None:
-    """Return the given rule, completed with the one that an endpoint has already.
-
-    Raises
-    ------
-    InvalidRequest
-        If the values of the rule do not fit together, or a fixed number is given, too.
-    """
-    given = values.get("scaling")
-    if given is None:
-        return None
-    if "replicas" in values:
-        raise InvalidRequest(
-            "give either replicas, a fixed number, or scaling, a rule", field="replicas"
-        )
-    former = (row.scaling if row is not None else None) or {}
-    rule = rule_from_json({**former, **{n: v for n, v in given.items() if v is not None}})
-    check_rule(rule, "scaling")
-    if rule.idle_seconds < rule.stable_seconds:
-        raise InvalidRequest("idle must not be shorter than stable", field="scaling")
-    return rule
-
-
 def _status_of(row: EndpointRow) -> EndpointStatus:
     if row.is_deleting:
         return EndpointStatus.STOPPING
@@ -427,18 +546,26 @@ def _status_of(row: EndpointRow) -> EndpointStatus:
     return EndpointStatus.READY if is_complete else EndpointStatus.SCALING
 
 
-def _revision_record(row: RevisionRow, is_owner: bool) -> Revision:
+def _is_brief(caller: Caller, row: EndpointRow) -> bool:
+    """Return whether the caller sees the problems of an endpoint without their messages."""
+    return caller.role is Role.USER and caller.user_id != row.owner_id
+
+
+def _revision_record(row: RevisionRow, is_owner: bool, *, is_brief: bool) -> Revision:
     hidden = [] if is_owner else list(_PRIVATE)
+    p99 = quantile(row.latency_ms or {}, 0.99)
+    reason = brief(row.reason) if is_brief else row.reason
     return Revision(
         id=row.id,
         created_at=row.created_at,
         number=row.number,
         settings={name: value for name, value in row.settings.items() if name not in hidden},
         outcome=row.outcome,
-        reason="" if row.reason is None else str(CodedText.from_json(row.reason)),
-        reason_coded=row.reason,
+        reason="" if reason is None else str(CodedText.from_json(reason)),
+        reason_coded=reason,
         requests=row.requests,
         errors=row.errors,
+        p99_ms=None if p99 is None else ceil(p99),
         hidden_fields=hidden,
     )
 
@@ -447,7 +574,8 @@ def _scaling_record(*, reason: Mapping[str, Any], **columns: Any) -> Scaling:
     return Scaling(**columns, reason=str(CodedText.from_json(reason)), reason_coded=reason)
 
 
-def _replica_record(*, reason: Mapping[str, Any] | None, **columns: Any) -> Replica:
+def _replica_record(*, reason: Mapping[str, Any] | None, is_brief: bool, **columns: Any) -> Replica:
+    reason = brief(reason) if is_brief else reason
     return Replica(
         **columns,
         reason="" if reason is None else str(CodedText.from_json(reason)),

@@ -6,8 +6,6 @@ passed a check of the manager, so a rollout does not depend on a running gateway
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
@@ -15,6 +13,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, T
 from bai_services.core.serving.definition import HealthCheck
 from bai_services.db.serving.replicas import ReplicaRow
 
+from .background import BackgroundCalls
 from .replica_launch import ReplicaSecrets
 
 MAX_CONCURRENT = 512
@@ -30,34 +29,20 @@ class HealthProbes:
     ) -> None:
         self._secrets = secrets
         self._passed = passed
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._running: Counter[str] = Counter()  # by owner
+        self._calls = BackgroundCalls(MAX_CONCURRENT, MAX_PER_OWNER)
         self._session: ClientSession | None = None
 
     def begin(self, replica: ReplicaRow, owner_id: str, health: HealthCheck) -> None:
         """Start a check of a replica unless one is running, or too many are running."""
-        is_full = len(self._tasks) >= MAX_CONCURRENT or self._running[owner_id] >= MAX_PER_OWNER
-        if replica.id in self._tasks or is_full:
-            return
-        task = asyncio.create_task(self._check(replica, health))
-        self._tasks[replica.id] = task
-        self._running[owner_id] += 1
-        task.add_done_callback(lambda _: self._ended(replica.id, owner_id))
-
-    def _ended(self, replica_id: str, owner_id: str) -> None:
-        del self._tasks[replica_id]
-        self._running[owner_id] -= 1
-        if not self._running[owner_id]:
-            del self._running[owner_id]
+        if self._calls.may_begin(replica.id, owner_id):
+            self._calls.begin(replica.id, owner_id, self._check(replica, health))
 
     async def finish(self) -> None:
         """Wait for the checks that are running."""
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._calls.finish()
 
     async def close(self) -> None:
-        for task in list(self._tasks.values()):
-            task.cancel()
-        await self.finish()
+        await self._calls.close()
         if self._session is not None:
             await self._session.close()
 

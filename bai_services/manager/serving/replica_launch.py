@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from bai_services.core.serving.settings import RevisionSettings
 from bai_services.core.serving.variants import MODEL_VARIABLE, PORT_VARIABLE
 from bai_services.db.serving.replicas import ReplicaStore
+from bai_services.db.serving.trials import TrialStore
 
 from ..clock import Clock
 
@@ -32,10 +33,16 @@ class ReplicaLaunches:
     """Implements ``manager/sessions/replica_launch.py``."""
 
     def __init__(
-        self, store: ReplicaStore, secrets: ReplicaSecrets, clock: Clock, wake: Callable[[], None]
+        self,
+        store: ReplicaStore,
+        trials: TrialStore,
+        secrets: ReplicaSecrets,
+        clock: Clock,
+        wake: Callable[[], None],
     ) -> None:
         """``wake`` is called when a replica has an address."""
         self._store = store
+        self._trials = trials
         self._secrets = secrets
         self._clock = clock
         self._wake = wake
@@ -43,6 +50,8 @@ class ReplicaLaunches:
     async def environ(self, session_id: str) -> Mapping[str, str]:
         """Return the variables with which the runner of a replica starts its server."""
         stored = await self._store.settings_of(session_id)
+        if stored is None:
+            stored = await self._trials.settings_of(session_id)
         if stored is None:
             # The endpoint was deleted, so the session is being stopped.
             return {}
@@ -58,4 +67,5 @@ class ReplicaLaunches:
     async def started(self, session_id: str, url: str) -> None:
         """Record at which URL the runner of a replica listens."""
         await self._store.set_url(session_id, url, self._clock())
+        await self._trials.set_url(session_id, url)
         self._wake()

@@ -105,13 +105,9 @@ class GatewayRoutes:
                 for each in report["tokens"]
             ],
             report["drained"],
-            {
-                each["id"]: load
-                for each in report["endpoints"]
-                if (load := each["in_flight"] + each["queued"])
-            },
+            {each["id"]: each["in_flight"] + each["queued"] for each in report["endpoints"]},
             [
-                RevisionCounts(key, counts["requests"], counts["errors"])
+                RevisionCounts(key, counts["requests"], counts["errors"], counts["latency_ms"])
                 for each in report["endpoints"]
                 for key, counts in each["revisions"].items()
                 if counts["requests"] or counts["errors"]

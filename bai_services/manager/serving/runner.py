@@ -13,6 +13,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from math import ceil
 
 from bai_services.core.accounts.roles import Role
 from bai_services.core.coded_text import CodedText, TextTemplate
@@ -23,6 +24,7 @@ from bai_services.core.errors import (
     Unavailable,
 )
 from bai_services.core.serving.definition import HealthCheck
+from bai_services.core.serving.latency import quantile
 from bai_services.core.serving.records import (
     ENDED_REPLICAS_KEPT,
     ENDED_REPLICAS_KEPT_FOR,
@@ -35,6 +37,7 @@ from bai_services.core.serving.rollout import (
     ReplicaState,
     RolloutRules,
     Situation,
+    is_too_slow,
     plan,
 )
 from bai_services.core.serving.settings import RevisionSettings
@@ -68,6 +71,8 @@ MAX_SESSIONS_PER_STEP = 20
 FAILURES_KEPT_FOR = timedelta(minutes=1)
 # A draining replica is stopped after this time although it has requests.
 MAX_DRAIN = timedelta(hours=1)
+# The same for one whose session is stopped by a user, or will be preempted.
+STOP_DRAIN = timedelta(seconds=30)
 _CLEANUP_INTERVAL_SECONDS = 3600.0
 _MAX_MESSAGE = 500
 
@@ -123,9 +128,20 @@ class EndpointRunner:
     async def stop(self) -> None:
         await self._loop.stop()
         await self.probes.close()
+        await self.scaler.close()
 
     def wake(self) -> None:
         self._loop.wake()
+
+    async def drain(self, session_id: str, reason: CodedText) -> bool:
+        """Let a replica finish its requests before its session is stopped; return False if the
+        session is no replica that serves.
+        """
+        is_draining = await self._store.drain(session_id, reason.as_json(), self._clock())
+        if is_draining:
+            self._changed()
+            self.wake()
+        return is_draining
 
     def session_changed(self, row: SessionRow) -> None:
         """Run the next step now if the session is a replica."""
@@ -146,7 +162,7 @@ class EndpointRunner:
         gateways: set[str] = set()
         if any(_needs_gateways(state) for state in states):
             gateways = await self._store.live_gateways(now - GATEWAY_TIMEOUT)
-        states = await self.scaler.scale(states, gateways, now)
+        states = await self.scaler.scale(states, gateways, self._variant_of, now)
         for state in states:
             if await self._lease.hold() is None:
                 return
@@ -183,26 +199,26 @@ class EndpointRunner:
             await self._store.delete_endpoint(row.id)
             self._changed()
             return
-        rules = await self._rules(row)
-        steps = plan(
-            Situation(
-                desired=row.replicas,
-                active=row.active_revision_id,
-                target=row.target_revision_id,
-                replicas=replicas,
-                rules=rules,
-                failures=row.failures,
-                requests=row.target_requests,
-                errors=row.target_errors,
-                is_promoted=row.is_promoted,
-                is_stopped=_is_stopped(row),
-                may_create=_may_create(row, now),
-            )
+        situation = Situation(
+            desired=row.replicas,
+            active=row.active_revision_id,
+            target=row.target_revision_id,
+            replicas=replicas,
+            rules=await self._rules(row),
+            failures=row.failures,
+            requests=row.target_requests,
+            errors=row.target_errors,
+            p99_ms=quantile(row.target_latency_ms or {}, 0.99),
+            observed_seconds=_observed_seconds(row, now),
+            is_promoted=row.is_promoted,
+            is_stopped=_is_stopped(row),
+            may_create=_may_create(row, now),
         )
+        steps = plan(situation)
         if steps.outcome is not None or dict(steps.weights) != row.weights:
             reason = None
             if steps.outcome in (Outcome.FAILED, Outcome.ROLLED_BACK):
-                reason = _given_up(row, rules)
+                reason = _given_up(row, situation)
             is_unchanged = await self._store.advance(
                 row, weights=steps.weights, outcome=steps.outcome, reason=reason
             )
@@ -272,7 +288,7 @@ class EndpointRunner:
         is_draining = replica.phase is Phase.DRAINING and not row.is_deleting
         if is_draining and replica.status is Status.RUNNING:
             # If no gateway reports, the replica is used at most by one that is cut off.
-            limit = MAX_DRAIN if gateways else GATEWAY_TIMEOUT
+            limit = _drain_limit(replica) if gateways else GATEWAY_TIMEOUT
             if not replica.is_drained(gateways) and now - replica.changed_at < limit:
                 return Phase.DRAINING
         if replica.phase is Phase.DRAINING:
@@ -280,6 +296,8 @@ class EndpointRunner:
             self._changed()
         if replica.status is not Status.TERMINATING:
             text = TextTemplate.REPLICA_NOT_NEEDED.text(name=row.name)
+            if replica.reason is not None:
+                text = CodedText.from_json(replica.reason)
             if self._may_change_session(row.owner_id):
                 await self._sessions.end(replica.id, text)
         return Phase.STOPPING
@@ -336,6 +354,10 @@ class EndpointRunner:
             self._settings[revision_id] = RevisionSettings.from_json(stored)
         return self._settings[revision_id]
 
+    async def _variant_of(self, row: EndpointRow) -> str:
+        settings = await self._settings_of(row, row.active_revision_id or row.target_revision_id)
+        return "" if settings is None else settings.variant
+
     async def _rules(self, row: EndpointRow) -> RolloutRules:
         if row.active_revision_id == row.target_revision_id:
             return RolloutRules()  # not needed without a rollout
@@ -381,6 +403,14 @@ class EndpointRunner:
             await self.scaler.clean_up()
 
 
+def _drain_limit(replica: ReplicaRow) -> timedelta:
+    """Return how long a replica may need for its requests."""
+    is_spare = replica.reason is None or (
+        replica.reason["code"] == TextTemplate.REPLICA_NOT_NEEDED.code
+    )
+    return MAX_DRAIN if is_spare else STOP_DRAIN
+
+
 def _needs_gateways(state: EndpointState) -> bool:
     is_draining = any(each.phase is Phase.DRAINING for each in state.replicas)
     return is_draining or is_scaled(state.row)
@@ -420,12 +450,23 @@ def _may_create(row: EndpointRow, now: datetime) -> bool:
     return now - row.failed_at >= pause
 
 
-def _given_up(row: EndpointRow, rules: RolloutRules) -> dict[str, object]:
-    if row.failures < rules.max_failures:
-        counts = {"errors": row.target_errors, "requests": row.target_requests}
-        return TextTemplate.REVISION_ERRORS.text(**counts).as_json()
-    message = "" if row.problem is None else str(CodedText.from_json(row.problem))
-    return TextTemplate.REVISION_GIVEN_UP.text(failures=row.failures, message=message).as_json()
+def _observed_seconds(row: EndpointRow, now: datetime) -> float:
+    if row.target_observed_at is None:
+        return 0.0
+    return (now - row.target_observed_at).total_seconds()
+
+
+def _given_up(row: EndpointRow, now: Situation) -> dict[str, object]:
+    if now.failures >= now.rules.max_failures:
+        message = "" if row.problem is None else str(CodedText.from_json(row.problem))
+        return TextTemplate.REVISION_GIVEN_UP.text(failures=row.failures, message=message).as_json()
+    if is_too_slow(now):
+        assert now.p99_ms is not None
+        assert now.rules.max_p99_ms is not None
+        return TextTemplate.REVISION_SLOW.text(
+            requests=now.requests, p99_ms=ceil(now.p99_ms), limit_ms=now.rules.max_p99_ms
+        ).as_json()
+    return TextTemplate.REVISION_ERRORS.text(errors=now.errors, requests=now.requests).as_json()
 
 
 def _refused(error: BaiError) -> CodedText:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from bai_services.core.coded_text import TextTemplate
+from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.serving.autoscaling import (
     ScalingDecision,
     ScalingRule,
@@ -21,51 +21,77 @@ from bai_services.core.serving.autoscaling import (
     rule_from_json,
 )
 from bai_services.core.serving.load_history import LoadHistory
-from bai_services.core.serving.records import GATEWAY_TIMEOUT
+from bai_services.core.serving.records import LOAD_INTERVAL_SECONDS, LOADS_KEPT_FOR
 from bai_services.core.serving.rollout import Phase
 from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.sessions.usage_history import Resolution
 from bai_services.db.serving.replicas import EndpointState
 from bai_services.db.serving.rows import EndpointRow
-from bai_services.db.serving.scaling import NewScaling, ScalingStore
+from bai_services.db.serving.scaling import NewLoad, NewScaling, ScalingStore
+
+from .loads import EndpointLoads, load_or_reason
 
 # After a refused replica, a rule does not ask for more replicas for this time.
 REFUSED_FOR = timedelta(minutes=1)
+_SAMPLES = Resolution(LOAD_INTERVAL_SECONDS, LOADS_KEPT_FOR)
 
 log = logging.getLogger(__name__)
 
 
 class EndpointScaler:
-    def __init__(self, store: ScalingStore) -> None:
+    def __init__(self, store: ScalingStore, loads: EndpointLoads) -> None:
         self._store = store
-        self._histories: dict[str, LoadHistory] = {}
+        self.loads = loads
+        self._histories: dict[str, tuple[ScalingRule, LoadHistory]] = {}
+        self._sampled_at: datetime | None = None
+
+    async def close(self) -> None:
+        await self.loads.readings.close()
 
     async def scale(
-        self, states: Sequence[EndpointState], gateways: set[str], now: datetime
+        self,
+        states: Sequence[EndpointState],
+        gateways: set[str],
+        variant_of: Callable[[EndpointRow], Awaitable[str]],
+        now: datetime,
     ) -> list[EndpointState]:
         """Evaluate the rules, and return the endpoints with their numbers of replicas.
 
-        ``gateways`` are those that report. Without any, the loads are unknown.
+        ``gateways`` are those that report. ``variant_of`` returns the runtime variant of an
+        endpoint.
         """
         scaled = [each for each in states if is_scaled(each.row)]
         histories, self._histories = self._histories, {}
         if not scaled:
             return list(states)
-        loads = await self._store.loads(now - GATEWAY_TIMEOUT) if gateways else None
-        changes = []
-        for state in scaled:
-            history = histories.get(state.row.id) or LoadHistory()
-            self._histories[state.row.id] = history
+        rules = [(each, _rule(each.row), await variant_of(each.row)) for each in scaled]
+        loads = await self.loads.read(rules, gateways, now)
+        changes, samples = [], []
+        for state, rule, _ in rules:
+            row = state.row
+            load, unknown = load_or_reason(loads[row.id])
+            history = _history_of(histories.get(row.id), rule)
+            self._histories[row.id] = rule, history
             try:
-                decision = _decide(state, history, loads, now)
+                decision = _decide(state, rule, history, load, unknown, now)
             except Exception:
                 # The other endpoints must not wait for this one.
-                log.exception("endpoint %s could not be scaled", state.row.name)
+                log.exception("endpoint %s could not be scaled", row.name)
                 continue
-            if _is_new(state.row, decision):
-                changes.append(_change(state.row, decision))
+            samples.append(NewLoad(row.id, load, decision.replicas, row.ready_replicas))
+            if _is_new(row, decision):
+                changes.append(_change(row, decision))
         stored = await self._store.set(changes, now) if changes else set()
+        await self._sample(samples, now)
         new = {each.endpoint_id: each for each in changes if each.endpoint_id in stored}
         return [_with(state, new.get(state.row.id)) for state in states]
+
+    async def _sample(self, samples: Sequence[NewLoad], now: datetime) -> None:
+        """Store the loads once per interval."""
+        at = _SAMPLES.start_of(now)
+        if samples and at != self._sampled_at:
+            self._sampled_at = at
+            await self._store.add_loads(samples, at, at - LOADS_KEPT_FOR)
 
     async def clean_up(self) -> None:
         await self._store.clean_up()
@@ -77,17 +103,36 @@ def is_scaled(row: EndpointRow) -> bool:
     return row.scaling is not None and not is_stopped
 
 
+def _history_of(known: tuple[ScalingRule, LoadHistory] | None, rule: ScalingRule) -> LoadHistory:
+    """Return the history of an endpoint; a new one if its rule measures something else now."""
+    if known is None:
+        return LoadHistory()
+    former, history = known
+    is_same = _measured(former) == _measured(rule)
+    return history if is_same else LoadHistory()
+
+
+def _measured(rule: ScalingRule) -> tuple[str, str, str]:
+    return rule.measure, rule.metric, rule.query
+
+
 def _decide(
-    state: EndpointState, history: LoadHistory, loads: Mapping[str, int] | None, now: datetime
+    state: EndpointState,
+    rule: ScalingRule,
+    history: LoadHistory,
+    load: float | None,
+    unknown: CodedText,
+    now: datetime,
 ) -> ScalingDecision:
     row, at = state.row, now.timestamp()
-    rule = _rule(row)
-    if loads is not None:
-        history.add(rule, at, loads.get(row.id, 0), row.replicas)
+    if load is not None:
+        history.add(rule, at, load, row.replicas)
     if _is_first_replica_starting(state):
         # It may need more time than the idle period.
         history.begin_idle_period(at - rule.stable_seconds)
-    decision = desired_replicas(rule, history.samples, row.ready_replicas, at, row.replicas)
+    decision = desired_replicas(
+        rule, history.samples, row.ready_replicas, at, row.replicas, unknown
+    )
     is_refused = (
         row.problem is not None
         and row.problem["code"] == TextTemplate.REPLICA_REFUSED.code

@@ -12,20 +12,28 @@ from bai_services.db.serving.gateways import GatewayStore
 from bai_services.db.serving.replicas import ReplicaStore
 from bai_services.db.serving.scaling import ScalingStore
 from bai_services.db.serving.tokens import TokenStore
+from bai_services.db.serving.trials import TrialStore
 
 from ..accounts.callers import Callers
+from ..clock import monotonic_of
 from ..context import ManagerContext
+from ..folders.files import Files
 from ..scheduling.lease import Lease
 from ..sessions.lifecycle import Lifecycle
 from ..sessions.sessions import Sessions
+from ..sessions.usage.sampling import UsageSampling
 from ..settings import Settings
 from .chats import Chats
+from .definition_files import DefinitionFiles
 from .endpoints import Endpoints
+from .loads import EndpointLoads
+from .metric_readings import MetricReadings
 from .replica_launch import ReplicaLaunches, ReplicaSecrets
 from .routes import GatewayRoutes
 from .runner import EndpointRunner
 from .scaler import EndpointScaler
 from .tokens import EndpointTokens
+from .trials import Trials
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,7 @@ class ServingServices:
     endpoints: Endpoints
     tokens: EndpointTokens
     chats: Chats
+    trials: Trials
     runner: EndpointRunner
     routes: GatewayRoutes
 
@@ -44,7 +53,10 @@ def replica_launches(
 ) -> ReplicaLaunches:
     """Return the launch of replicas, on which sessions depend; ``wake`` wakes the runner."""
     secrets = ReplicaSecrets(settings.key)
-    return ReplicaLaunches(ReplicaStore(context.database), secrets, context.clock, wake)
+    database = context.database
+    return ReplicaLaunches(
+        ReplicaStore(database), TrialStore(database), secrets, context.clock, wake
+    )
 
 
 def serving_services(
@@ -52,6 +64,8 @@ def serving_services(
     settings: Settings,
     *,
     sessions: Sessions,
+    files: Files,
+    usage: UsageSampling,
     lifecycle: Lifecycle,
     callers: Callers,
     lease: Lease,
@@ -69,6 +83,8 @@ def serving_services(
     routes = GatewayRoutes(
         GatewayStore(database), replicas, secrets, context.clock, lambda: runner.wake()
     )
+    readings = MetricReadings(secrets, settings.prometheus_url, monotonic_of(context.clock))
+    scaler = EndpointScaler(scalings, EndpointLoads(scalings, usage, readings, context.clock))
     runner = EndpointRunner(
         context,
         replicas,
@@ -77,7 +93,7 @@ def serving_services(
         sessions,
         callers,
         secrets,
-        EndpointScaler(scalings),
+        scaler,
         require_writable,
         lease=lease,
         changed=routes.changed,
@@ -88,13 +104,23 @@ def serving_services(
         routes.changed()
 
     endpoints = Endpoints(
-        context, EndpointStore(database), scalings, sessions, settings.hub_base_url, changed
+        context,
+        EndpointStore(database),
+        scalings,
+        sessions,
+        DefinitionFiles(files),
+        settings.hub_base_url,
+        changed,
+        has_prometheus=bool(settings.prometheus_url),
     )
+    trials = Trials(context, TrialStore(database), endpoints, sessions, callers, secrets, lease)
     lifecycle.listen(runner.session_changed)
+    lifecycle.listen(trials.session_changed)
     return ServingServices(
         endpoints=endpoints,
         tokens=EndpointTokens(context, tokens, endpoints, routes.changed),
         chats=Chats(context, chats, tokens, endpoints, routes.changed),
+        trials=trials,
         runner=runner,
         routes=routes,
     )

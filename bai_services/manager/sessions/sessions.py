@@ -60,6 +60,13 @@ from .view import describe
 MAX_WAIT_SECONDS = 60.0
 
 
+DrainReplica = Callable[[str, CodedText], Awaitable[bool]]
+
+
+async def _no_replica(session_id: str, reason: CodedText) -> bool:
+    return False
+
+
 class Sessions:
     """Operations on sessions; ``key`` is an id or a name."""
 
@@ -89,6 +96,8 @@ class Sessions:
         self._settings = settings
         self._clock = clock
         self._audit = audit
+        # Lets a replica finish its requests before it is stopped; False: it has none.
+        self.drain_replica: DrainReplica = _no_replica
 
     async def create(
         self,
@@ -270,6 +279,8 @@ class Sessions:
     async def stop(self, caller: Caller, key: str, force: bool = False) -> Session:
         """Stop a session, or cancel one that has not started; idempotent.
 
+        A replica of an endpoint that serves finishes its requests first; a second call stops it.
+
         With ``force`` the agents remove the kernels, without waiting for the Hub. The resources are
         released when the last kernel has ended.
         """
@@ -277,6 +288,12 @@ class Sessions:
         authorizer.require(caller, "session.write", target_of(row))
         who = caller.username or caller.role
         stopped: SessionRow | None = None
+        is_serving = row.type == SessionType.INFERENCE and row.status is Status.RUNNING
+        if is_serving and not force and caller.role is not Role.HUB:
+            reason = TextTemplate.STOPPED_BY.text(name=who)
+            if await self.drain_replica(row.id, reason):
+                await self._add_entry(caller, "session.stop", row)
+                return self._shown_to(caller, await self._store.view(row.id))
         if row.status in LIVE - {Status.TERMINATING}:
             # ``stopped`` is None if the session is being stopped by another request, or to be
             # suspended or preempted, or has just ended.

@@ -496,6 +496,52 @@ async def test_canary_with_many_errors_is_rolled_back(api: Api) -> None:
     assert [each["id"] for each in await replicas(user, "ready")] == [old]
 
 
+async def test_canary_is_observed_for_a_time_and_slow_ones_are_rolled_back(api: Api) -> None:
+    user = await api.client("user")
+    made = await make(api, user)
+    rollout = {
+        "strategy": "canary", "max_p99_ms": 100, "min_requests": 20, "min_seconds": 300,
+    }  # fmt: skip
+    report_ids = iter(range(100))
+
+    async def report(latency_ms: dict[str, int]) -> dict[str, Any]:
+        """Report requests of the newest revision, and return it."""
+        newest = (await user.get("/endpoints/llm/revisions"))["items"][0]
+        counts = {"requests": sum(latency_ms.values()), "latency_ms": latency_ms}
+        body = {"id": made["id"], "revisions": {newest["id"]: counts}}
+        await api.gateway.post(
+            "/gateway/reports",
+            {"gateway_id": "g", "report_id": str(next(report_ids)), "endpoints": [body]},
+        )
+        await step(api)
+        shown: dict[str, Any] = (await user.get("/endpoints/llm/revisions"))["items"][0]
+        return shown
+
+    async with server() as (url, _):
+        await ready(api, user, url)
+        await user.post("/endpoints/llm/revisions", {"settings": {"rollout": rollout}})
+        await ready(api, user, url)
+        assert (await report({"50": 200}))["outcome"] is None
+        api.world.clock.advance(seconds=299)
+        shown = await report({"50": 100, "1000": 2})
+        # 2 of 302 requests are slow.
+        assert (shown["outcome"], shown["p99_ms"]) == (None, 50)
+        api.world.clock.advance(seconds=1)
+        shown = await report({"50": 1})
+        assert (shown["outcome"], shown["requests"]) == ("completed", 303)
+        await user.post("/endpoints/llm/revisions", {"settings": {"command": "slow"}})
+        await ready(api, user, url)
+        assert (await report({"50": 10, "1000": 1}))["outcome"] is None
+        shown = await report({"50": 9})
+    assert shown["outcome"] == "rolled-back"
+    assert shown["reason_coded"]["code"] == "revision-slow"
+    assert shown["reason_coded"]["values"] | {"p99_ms": 0} == {
+        "requests": 20,
+        "limit_ms": 100,
+        "p99_ms": 0,
+    }
+
+
 async def test_old_revisions_are_deleted(api: Api) -> None:
     user = await api.client("user")
     await make(api, user)

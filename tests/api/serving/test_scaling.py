@@ -34,6 +34,10 @@ RULE = {
     "panic_seconds": 4, "idle_seconds": 20,
 }  # fmt: skip
 SECONDS = 2
+PERIOD = {
+    "days": "daily", "starts": "00:00", "ends": "00:00", "zone": "UTC", "min_replicas": 1,
+    "max_replicas": 1,
+}  # fmt: skip
 
 
 class Gateway:
@@ -81,7 +85,7 @@ async def changes(user: Client) -> list[tuple[int, int, str]]:
 async def test_from_zero_to_three_and_back(api: Api) -> None:
     user = await api.client("user")
     made = await make(api, user, scaling=RULE)
-    assert (made["replicas"], made["scaling"]) == (1, RULE)
+    assert (made["replicas"], {**made["scaling"], **RULE}) == (1, made["scaling"])
     gateway = Gateway(api, made["id"])
     async with server() as (url, _):
         await ready(api, user, url)
@@ -260,7 +264,8 @@ async def test_killed_manager_repeats_the_step(api: Api, monkeypatch: pytest.Mon
             except KeyboardInterrupt:
                 # The next step is that of another process.
                 runner = api.world.manager.serving.runner
-                runner.scaler = EndpointScaler(ScalingStore(api.world.manager.database))
+                store = ScalingStore(api.world.manager.database)
+                runner.scaler = EndpointScaler(store, runner.scaler.loads)
         assert len(await replicas(user, "starting", "ready")) == 3
         found = await changes(user)
     assert calls > 2
@@ -296,7 +301,14 @@ async def test_rule_and_fixed_number_replace_each_other(api: Api) -> None:
         {"scaling": {"panic_seconds": 61}},
         {"scaling": {"idle_seconds": 59}},
         {"scaling": {"idle_seconds": 3601}},
-        {"scaling": {"schedule": []}},
+        {"scaling": {"measure": "cpu", "min_replicas": 0}},
+        {"scaling": {"measure": "metric-mean", "target": 1}},
+        {"scaling": {"measure": "metric-mean", "metric": "running"}},
+        {"scaling": {"measure": "metric-mean", "metric": "a b", "target": 1}},
+        {"scaling": {"measure": "query", "query": "up", "target": 1}},
+        {"scaling": {"schedule": [{**PERIOD, "days": "never"}]}},
+        {"scaling": {"schedule": [{**PERIOD, "min_replicas": 2}]}},
+        {"scaling": {"schedule": [PERIOD] * 21}},
         {"scaling": {}, "replicas": 1},
     ],
 )

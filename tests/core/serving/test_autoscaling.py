@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from bai_services.core.serving.autoscaling import (
     LoadSample,
-    Measure,
     ScalingRule,
     ScheduledBounds,
     desired_replicas,
@@ -112,12 +111,6 @@ def test_bounds_and_reasons() -> None:
         (2, "the load is unknown; nothing is changed"),
         (15, "mean load of 100"),
     ]
-
-
-def test_mean_of_a_metric_is_multiplied_by_the_replicas() -> None:
-    rule = replace(RULE, measure=Measure.METRIC_MEAN, target=0.8, utilization=1.0)
-    samples = samples_of([0.9] * 330)
-    assert desired_replicas(rule, samples, 8, NOW).replicas == 9
 
 
 def test_samples_hold_until_the_next_one() -> None:

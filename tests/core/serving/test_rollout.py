@@ -257,3 +257,62 @@ def test_errors_restore_the_former_revision_and_requests_promote_a_canary() -> N
     first = fleet(2, rules, active=None)
     first.now = replace(first.now, requests=9, errors=9)
     assert plan(first.now).outcome is None
+
+
+@given(
+    rules=st.builds(
+        RolloutRules,
+        strategy=st.just(Strategy.CANARY),
+        canary_percent=st.integers(1, 99),
+        max_error_percent=st.none() | st.integers(0, 20),
+        max_p99_ms=st.none() | st.integers(10, 1000),
+        min_requests=st.integers(1, 200),
+        min_seconds=st.integers(0, 600),
+    ),
+    steps=st.lists(
+        st.tuples(st.integers(0, 80), st.integers(0, 20), st.integers(1, 1500)), max_size=15
+    ),
+)
+def test_canary_is_promoted_only_within_its_bounds(
+    rules: RolloutRules, steps: list[tuple[int, int, int]]
+) -> None:
+    """Requests, failed requests and p99 arrive step by step; the oracle decides from the totals."""
+    one = fleet(2, rules)
+    requests = errors = 0
+    expected: list[Outcome] = []
+    for number, (more, failed, p99) in enumerate(steps):
+        requests, errors = requests + more, errors + min(more, failed)
+        seconds = 60.0 * number if requests else 0.0
+        one.now = replace(
+            one.now,
+            requests=requests,
+            errors=errors,
+            p99_ms=p99 if requests else None,
+            observed_seconds=seconds,
+        )
+        settle(one)
+        checks = (rules.max_error_percent, rules.max_p99_ms)
+        has_enough = requests >= rules.min_requests
+        is_bad = rules.max_error_percent is not None and errors > (
+            rules.max_error_percent * max(requests, rules.min_requests) / 100
+        )
+        is_slow = has_enough and rules.max_p99_ms is not None and p99 > rules.max_p99_ms
+        if is_bad or is_slow:
+            expected = [Outcome.ROLLED_BACK]
+        elif (has_enough or checks == (None, None)) and seconds >= rules.min_seconds:
+            expected = [Outcome.COMPLETED]
+        assert one.outcomes == expected
+        if expected:
+            break
+    remaining = NEW if expected == [Outcome.COMPLETED] else OLD
+    assert one.number(Phase.READY, revision=remaining) == 2
+
+
+def test_latency_restores_the_former_revision_after_enough_requests() -> None:
+    one = fleet(2, RolloutRules(max_p99_ms=200, min_requests=50))
+    one.now = replace(one.now, requests=49, p99_ms=900.0)
+    assert plan(one.now).outcome is None
+    one.now = replace(one.now, requests=50)
+    assert plan(one.now).outcome is Outcome.ROLLED_BACK
+    assert plan(replace(one.now, p99_ms=200.0)).outcome is None
+    assert plan(replace(one.now, active=None)).outcome is None

@@ -2,7 +2,7 @@
 
 With one index of all ``freed_at``, SQLite reads all live allocations to find those of one session.
 
-Follows 0047; created 2026-11-26.
+Follows 0048; created 2026-11-26.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0050"
-down_revision = "0047"
+down_revision = "0048"
 
 
 def upgrade() -> None:

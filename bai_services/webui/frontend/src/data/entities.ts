@@ -44,6 +44,7 @@ export type EntityPath =
   | '/model-imports'
   | '/endpoints'
   | `/endpoints/${string}/replicas`
+  | `/endpoints/${string}/scalings`
   | `/endpoints/${string}/tokens`;
 
 export interface ItemPage {

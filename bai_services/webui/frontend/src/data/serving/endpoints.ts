@@ -8,6 +8,10 @@ export type EndpointToken = Schemas['Token'];
 export type Replica = Schemas['Replica'];
 export type Revision = Schemas['Revision'];
 export type Variant = Schemas['Variant'];
+export type Scaling = Schemas['Scaling'];
+export type ScalingRule = NonNullable<Endpoint['scaling']>;
+export type ScalingRuleInput = NonNullable<Schemas['EndpointChange']['scaling']>;
+export type LoadHistory = Schemas['LoadHistory'];
 export type NewEndpoint = Schemas['NewEndpoint'];
 export type NewRevision = Schemas['NewRevision'];
 
@@ -40,6 +44,15 @@ export const revisionsQuery = (key: string) =>
         return unwrap(api.GET('/endpoints/{key}/revisions', { signal, params }));
       }),
     placeholderData: keepPreviousData,
+    refetchInterval: REFRESH_MILLIS
+  });
+
+/** The load and the replicas of an endpoint with a rule in the last hour. */
+export const loadQuery = (key: string) =>
+  queryOptions({
+    queryKey: keyOf(key, 'load'),
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/endpoints/{key}/load', { signal, params: { path: { key } } })),
     refetchInterval: REFRESH_MILLIS
   });
 
@@ -79,6 +92,7 @@ export function useDeploy(key: string) {
 export interface EndpointChange {
   is_paused?: boolean;
   replicas?: number;
+  scaling?: ScalingRuleInput;
 }
 
 export function useChangeEndpoint(key: string) {

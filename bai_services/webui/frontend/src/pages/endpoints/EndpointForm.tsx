@@ -12,7 +12,15 @@ import {
   variantsQuery,
   type Endpoint
 } from '../../data/serving/endpoints';
-import { fieldOf, newEndpointOf, newRevisionOf, valuesOf, type EndpointValues } from './form';
+import {
+  fieldOf,
+  newEndpointOf,
+  newRevisionOf,
+  newTrialOf,
+  valuesOf,
+  type EndpointValues
+} from './form';
+import { TryButton } from './Trial';
 import { GeneralFields } from './fields/GeneralFields';
 import { HealthFields } from './fields/HealthFields';
 import { ModelFields } from './fields/ModelFields';
@@ -78,25 +86,42 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
   const create = useCreateEndpoint();
   const deploy = useDeploy(endpoint?.id ?? '');
 
-  const submit = async () => {
-    setError(undefined);
+  const valuesNow = () => {
     // Also the values of fields that are not shown, such as resources of unknown slots.
     const values = form.getFieldsValue(true) as EndpointValues;
-    const variant = variants?.find(({ name }) => name === values.variant);
+    return { values, variant: variants?.find(({ name }) => name === values.variant) };
+  };
+  const submit = async () => {
+    setError(undefined);
+    const { values, variant } = valuesNow();
     try {
       const saved = await (endpoint === undefined
         ? create.mutateAsync(newEndpointOf(values, variant))
         : deploy.mutateAsync(newRevisionOf(values, variant, opened)));
       onDone(saved);
     } catch (problem) {
-      const { shown, rest } = problemsOf(problem as Error);
-      form.setFields(shown as Parameters<typeof form.setFields>[0]);
-      setError(rest);
-      const [first] = shown;
-      if (first) {
-        form.scrollToField(first.name as Parameters<typeof form.scrollToField>[0], CENTER);
-      }
+      show(problem as Error);
     }
+  };
+  const show = (problem: Error) => {
+    const { shown, rest } = problemsOf(problem);
+    form.setFields(shown as Parameters<typeof form.setFields>[0]);
+    setError(rest);
+    const [first] = shown;
+    if (first) {
+      form.scrollToField(first.name as Parameters<typeof form.scrollToField>[0], CENTER);
+    }
+  };
+  const readTrial = async () => {
+    setError(undefined);
+    const { values, variant } = valuesNow();
+    try {
+      // A trial needs no name.
+      await form.validateFields([['environ']]);
+    } catch {
+      return undefined;
+    }
+    return newTrialOf({ ...values, project: values.project ?? endpoint?.project }, variant);
   };
 
   return (
@@ -112,6 +137,7 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
       footer={
         <Flex gap="small" justify="end">
           <Button onClick={onClose}>{t('entities.cancel')}</Button>
+          <TryButton read={readTrial} onError={show} />
           <Button
             type="primary"
             loading={create.isPending || deploy.isPending}

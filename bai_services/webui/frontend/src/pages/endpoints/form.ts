@@ -1,4 +1,5 @@
 import type { NewEndpoint, NewRevision, Revision, Variant } from '../../data/serving/endpoints';
+import type { NewTrial } from '../../data/serving/trials';
 
 type Value<T> = T | null | undefined;
 
@@ -13,6 +14,8 @@ export interface EndpointValues {
   /** Arguments that are appended to the command of the variant, by option. */
   arguments?: Record<string, Value<string | number>>;
   definition?: Value<string>;
+  /** Path of the definition in the model folder. */
+  definition_file?: Value<string>;
   image?: Value<string>;
   resource_group?: Value<string>;
   resources?: Record<string, Value<string>>;
@@ -86,8 +89,13 @@ function settingsOf(values: EndpointValues, variant: Variant | undefined): Setti
   });
 }
 
-const definitionOf = ({ definition }: EndpointValues, variant: Variant | undefined) =>
-  variant?.uses_definition && definition?.trim() ? { definition } : {};
+function definitionOf(values: EndpointValues, variant: Variant | undefined): Settings {
+  const { definition, definition_file: file } = values;
+  if (!values.model_folder || !file?.trim()) {
+    return variant?.uses_definition && definition?.trim() ? { definition } : {};
+  }
+  return { definition_file: file };
+}
 
 export const newEndpointOf = (values: EndpointValues, variant: Variant | undefined) =>
   ({
@@ -100,6 +108,13 @@ export const newEndpointOf = (values: EndpointValues, variant: Variant | undefin
     ...definitionOf(values, variant),
     settings: settingsOf(values, variant)
   }) as unknown as NewEndpoint;
+
+export const newTrialOf = (values: EndpointValues, variant: Variant | undefined) =>
+  ({
+    ...given({ project: values.project }),
+    ...definitionOf(values, variant),
+    settings: settingsOf(values, variant)
+  }) as unknown as NewTrial;
 
 /** Settings that a model definition has. */
 const OF_DEFINITIONS = ['command', 'port', 'health', 'model_path'] as const;
@@ -118,7 +133,7 @@ export function newRevisionOf(
   const emptied = { command: '', model_folder: '', model_path: '' };
   const settings = Object.entries({ ...emptied, ...settingsOf(values, variant) });
   const isKept = (name: string) =>
-    !('definition' in definition) ||
+    Object.keys(definition).length === 0 ||
     !OF_DEFINITIONS.some(
       each => each === name && JSON.stringify(values[each]) === JSON.stringify(base[each])
     );
@@ -162,6 +177,7 @@ const NAMES: readonly string[] = [
   'variant',
   'command',
   'definition',
+  'definition_file',
   'image',
   'resource_group',
   'environ',

@@ -13,6 +13,7 @@ import { EndpointActions } from './EndpointActions';
 import { Overview } from './Overview';
 import { Replicas } from './Replicas';
 import { Revisions } from './Revisions';
+import { Scaling } from './scaling/Scaling';
 import { Tokens } from './Tokens';
 
 const WIDTH = 860;
@@ -86,6 +87,7 @@ function EndpointTabs({ endpoint, search, onChange }: EndpointTabProps) {
   const tabs = {
     overview: <Overview endpoint={endpoint} onChange={onChange} />,
     replicas: <Replicas endpoint={endpoint} search={search} onChange={onChange} />,
+    scaling: <Scaling endpoint={endpoint} search={search} onChange={onChange} />,
     revisions: <Revisions endpoint={endpoint} search={search} onChange={onChange} />,
     // Members of the project may not read the tokens.
     ...(isManager && {

@@ -82,6 +82,15 @@ function RevisionItem({ endpoint, revision, onChange }: RevisionItemProps) {
             </Button>
           )}
         </Flex>
+        {revision.requests > 0 && (
+          <Typography.Text type="secondary">
+            {t('endpoints.rollout-counts', {
+              count: revision.requests,
+              errors: revision.errors,
+              p99: revision.p99_ms?.toLocaleString(i18n.language) ?? '–'
+            })}
+          </Typography.Text>
+        )}
         {reason && (
           <Typography.Text type="secondary">
             {reasonText(i18n, { message: reason, coded })}

@@ -29,6 +29,20 @@ export function ModelFields() {
       </Form.Item>
       {folder && (
         <Form.Item
+          name="definition_file"
+          label={t('endpoints.definition-file')}
+          extra={t('endpoints.definition-file-help')}
+        >
+          <Input
+            autoComplete="off"
+            spellCheck={false}
+            maxLength={255}
+            placeholder="model-definition.yaml"
+          />
+        </Form.Item>
+      )}
+      {folder && (
+        <Form.Item
           name="model_path"
           label={t('endpoints.model-path')}
           extra={t('endpoints.model-path-help')}

@@ -9,9 +9,9 @@ type Strategy = (typeof STRATEGIES)[number];
 export function RolloutFields() {
   const { t } = useTranslation();
   const strategy = Form.useWatch<Strategy | undefined>(['rollout', 'strategy']) ?? 'rolling';
-  const number = (name: string, placeholder: number, min = 0) => (
+  const number = (name: string, placeholder: number | string, min = 0, max = 100) => (
     <Form.Item name={['rollout', name]} label={t(`endpoints.rollout-${name.replaceAll('_', '-')}`)}>
-      <InputNumber min={min} max={100} precision={0} placeholder={String(placeholder)} />
+      <InputNumber min={min} max={max} precision={0} placeholder={String(placeholder)} />
     </Form.Item>
   );
   return (
@@ -41,6 +41,10 @@ export function RolloutFields() {
         </Form.Item>
       )}
       {number('max_failures', 3, 1)}
+      {number('max_error_percent', t('endpoints.unchecked'))}
+      {number('max_p99_ms', t('endpoints.unchecked'), 1, 3_600_000)}
+      {number('min_requests', 100, 1, 1_000_000)}
+      {strategy === 'canary' && number('min_seconds', 0, 0, 7 * 86_400)}
     </MoreFields>
   );
 }

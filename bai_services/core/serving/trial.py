@@ -1,0 +1,146 @@
+"""Why a trial replica of a definition does not become healthy, from what was observed of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ..coded_text import CodedText, TextTemplate
+from ..sessions.lifecycle import ENDED, Status
+from .definition import HealthCheck
+
+# A trial that has no resources by then is given up.
+MAX_PENDING_SECONDS = 600
+# The same from its scheduling until the main process runs: pulling an image can take long.
+MAX_START_SECONDS = 1200
+MAX_LOG_LINES = 20
+MAX_LOG_CHARS = 4096
+# Exit codes by the convention of shells.
+_NOT_EXECUTABLE, _NOT_FOUND, _KILLED = 126, 127, 137
+# Words of container engines about an image that cannot be pulled.
+_PULL = ("pull", "manifest", "no such image", "not found: image")
+
+
+class Answer(StrEnum):
+    """Result of a health check. ``refused``: no program listens on the port. ``unreachable``: the
+    replica itself cannot be reached.
+    """
+
+    STATUS = "status"
+    REFUSED = "refused"
+    TIMEOUT = "timeout"
+    UNREACHABLE = "unreachable"
+    NO_HTTP = "no-http"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A health check. ``status``: HTTP status of the response. ``listening``: other ports on which
+    the processes of the replica listen.
+    """
+
+    answer: Answer
+    status: int = 0
+    listening: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is known of a trial.
+
+    ``status``: of its session, None if it does not exist. ``message``, ``code``: reason of the
+    status as English text, and its code. ``seconds``: time in the status; of a running session,
+    since its start. ``check``: its last health check.
+    """
+
+    status: Status | None
+    seconds: float
+    health: HealthCheck = field(default_factory=HealthCheck)
+    message: str = ""
+    code: str = ""
+    exit_code: int | None = None
+    check: Check | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``is_healthy``: None while the trial continues."""
+
+    text: CodedText
+    is_healthy: bool | None = None
+
+
+def explain(seen: Observation) -> Finding:
+    """Return the state of a trial in words, and whether it has ended."""
+    if seen.status is None:
+        return Finding(TextTemplate.TRIAL_LOST.text(), False)
+    if seen.status in ENDED or seen.status is Status.TERMINATING:
+        return Finding(_end(seen), False)
+    if seen.status is Status.RUNNING:
+        return _running(seen)
+    if seen.status is Status.PENDING:
+        text = TextTemplate.TRIAL_PENDING.text(message=seen.message)
+        if seen.seconds < MAX_PENDING_SECONDS:
+            return Finding(text)
+        limit = TextTemplate.TRIAL_NO_RESOURCES.text(
+            limit_seconds=MAX_PENDING_SECONDS, message=seen.message
+        )
+        return Finding(limit, False)
+    if seen.seconds < MAX_START_SECONDS:
+        return Finding(TextTemplate.TRIAL_STARTING.text())
+    return Finding(TextTemplate.TRIAL_NOT_STARTED.text(message=seen.message), False)
+
+
+def _running(seen: Observation) -> Finding:
+    check, health = seen.check, seen.health
+    if check and check.answer is Answer.STATUS and check.status == health.expected_status:
+        return Finding(TextTemplate.TRIAL_HEALTHY.text(start_seconds=int(seen.seconds)), True)
+    is_over = seen.seconds >= health.start_seconds
+    return Finding(_unhealthy(seen), False if is_over else None)
+
+
+def _unhealthy(seen: Observation) -> CodedText:
+    check, health = seen.check, seen.health
+    if check is None or check.answer is Answer.UNREACHABLE:
+        return TextTemplate.TRIAL_UNREACHABLE.text()
+    if check.answer is Answer.NO_HTTP:
+        return TextTemplate.TRIAL_NO_HTTP.text()
+    if check.answer is Answer.TIMEOUT:
+        return TextTemplate.TRIAL_SLOW.text(
+            path=health.path, timeout_seconds=int(health.timeout_seconds)
+        )
+    if check.answer is Answer.REFUSED and check.listening:
+        ports = ", ".join(map(str, check.listening))
+        return TextTemplate.TRIAL_OTHER_PORT.text(names=ports)
+    if check.answer is Answer.REFUSED:
+        return TextTemplate.TRIAL_NOT_LISTENING.text()
+    if check.status == 404:
+        return TextTemplate.TRIAL_NO_PATH.text(path=health.path)
+    return TextTemplate.TRIAL_STATUS.text(
+        path=health.path, status=check.status, expected=health.expected_status
+    )
+
+
+def _end(seen: Observation) -> CodedText:
+    """Return why the session has ended before it was healthy."""
+    code = seen.exit_code
+    if seen.code == TextTemplate.OUT_OF_MEMORY.code or code == _KILLED:
+        return TextTemplate.TRIAL_OUT_OF_MEMORY.text()
+    if code == _NOT_FOUND:
+        return TextTemplate.TRIAL_COMMAND_NOT_FOUND.text()
+    if code == _NOT_EXECUTABLE:
+        return TextTemplate.TRIAL_NOT_EXECUTABLE.text()
+    if code == 0:
+        return TextTemplate.TRIAL_EXITED_AT_ONCE.text()
+    if code is not None:
+        return TextTemplate.TRIAL_EXITED.text(code=code)
+    if any(word in seen.message.lower() for word in _PULL):
+        return TextTemplate.TRIAL_NO_IMAGE.text(message=seen.message)
+    return TextTemplate.TRIAL_NOT_STARTED.text(message=seen.message)
+
+
+def last_lines(log: str) -> str:
+    """Return the end of a log, as it is stored with a trial."""
+    text = log.replace("\0", "").encode(errors="replace").decode(errors="replace")
+    return "\n".join(text.splitlines()[-MAX_LOG_LINES:])[-MAX_LOG_CHARS:]

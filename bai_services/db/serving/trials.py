@@ -1,0 +1,174 @@
+"""Store of trials of definitions. The session of a trial has the id of the trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.errors import NotFound, QuotaExceeded
+from bai_services.core.serving.records import MAX_LIVE_TRIALS, TRIALS_KEPT
+from bai_services.core.sessions.lifecycle import Status
+
+from ..database import Database
+from ..records import records
+from ..tables.accounts import users
+from ..tables.serving import endpoint_trials
+from ..tables.sessions import sessions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRow:
+    """A trial with the state of its session; ``status`` is None if there is no such session."""
+
+    id: str
+    created_at: datetime
+    owner_id: str
+    settings: Mapping[str, Any]
+    url: str
+    state: Mapping[str, Any]
+    is_healthy: bool | None
+    ended_at: datetime | None
+    log: str
+    owner: str
+    status: Status | None
+    status_info: str
+    status_coded: Mapping[str, Any] | None
+    started_at: datetime | None
+    status_changed_at: datetime | None
+    exit_code: int | None
+
+
+_SESSION = ("status", "status_info", "status_coded", "started_at", "status_changed_at", "exit_code")
+_ROWS = (
+    sa.select(
+        *endpoint_trials.columns,
+        users.c.username.label("owner"),
+        *(sessions.c[name] for name in _SESSION),
+    )
+    .join_from(endpoint_trials, users, endpoint_trials.c.owner_id == users.c.id)
+    .outerjoin(sessions, endpoint_trials.c.id == sessions.c.id)
+)
+
+
+class TrialStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def create(self, values: Mapping[str, Any]) -> None:
+        """Insert a trial; its session is created afterwards.
+
+        Raises
+        ------
+        QuotaExceeded
+            If the owner has too many trials that have not ended.
+        """
+        owner_id = values["owner_id"]
+        live = sa.select(sa.func.count()).where(
+            endpoint_trials.c.owner_id == owner_id, endpoint_trials.c.ended_at.is_(None)
+        )
+        async with self._db.write() as tx:
+            # Of two concurrent creations, the second must count the trial of the first.
+            await tx.execute(
+                sa.select(users.c.id).where(users.c.id == owner_id).with_for_update(key_share=True)
+            )
+            if (await tx.scalar(live) or 0) >= MAX_LIVE_TRIALS:
+                raise QuotaExceeded(
+                    f"you may have at most {MAX_LIVE_TRIALS} trials at a time; end one first",
+                    limit=MAX_LIVE_TRIALS,
+                )
+            await tx.execute(endpoint_trials.insert().values(values))
+
+    async def find(self, trial_id: str, owner_id: str) -> TrialRow:
+        """Return a trial of a user.
+
+        Raises
+        ------
+        NotFound
+            If the user has no such trial.
+        """
+        rows = _ROWS.where(endpoint_trials.c.id == trial_id, endpoint_trials.c.owner_id == owner_id)
+        async with self._db.read() as tx:
+            found = records(_row, await tx.execute(rows))
+        if not found:
+            raise NotFound(f"you have no trial {trial_id!r}", trial=trial_id)
+        return found[0]
+
+    async def live(self) -> list[TrialRow]:
+        """Return the trials that have not ended, the oldest first."""
+        rows = _ROWS.where(endpoint_trials.c.ended_at.is_(None))
+        async with self._db.read() as tx:
+            order = (endpoint_trials.c.created_at, endpoint_trials.c.id)
+            return records(_row, await tx.execute(rows.order_by(*order)))
+
+    async def set_state(self, trial_id: str, state: Mapping[str, Any]) -> None:
+        await self._update(trial_id, {"state": state})
+
+    async def end(
+        self, trial_id: str, state: Mapping[str, Any], is_healthy: bool, log: str, now: datetime
+    ) -> None:
+        """End a trial; its session is ended afterwards."""
+        values = {"state": state, "is_healthy": is_healthy, "log": log, "ended_at": now}
+        await self._update(trial_id, values)
+
+    async def _update(self, trial_id: str, values: Mapping[str, Any]) -> None:
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.update(endpoint_trials)
+                .where(endpoint_trials.c.id == trial_id, endpoint_trials.c.ended_at.is_(None))
+                .values(values)
+            )
+
+    async def unended_sessions(self, ended: Sequence[Status]) -> list[str]:
+        """Return the sessions of ended trials that are not being stopped."""
+        rows = (
+            sa.select(sessions.c.id)
+            .join_from(endpoint_trials, sessions, endpoint_trials.c.id == sessions.c.id)
+            .where(endpoint_trials.c.ended_at.is_not(None), sessions.c.status.not_in(ended))
+        )
+        async with self._db.read() as tx:
+            return list(await tx.scalars(rows))
+
+    async def set_url(self, trial_id: str, url: str) -> None:
+        """Store where the server of a trial listens."""
+        await self._update(trial_id, {"url": url})
+
+    async def settings_of(self, trial_id: str) -> Mapping[str, Any] | None:
+        """Return the settings of a trial; None if there is no such trial."""
+        rows = sa.select(endpoint_trials.c.settings).where(endpoint_trials.c.id == trial_id)
+        async with self._db.read() as tx:
+            found: Mapping[str, Any] | None = await tx.scalar(rows)
+            return found
+
+    async def clean_up(self, before: datetime) -> None:
+        """Delete trials that ended before ``before``, or are not among the last of their owner."""
+        numbered = (
+            sa.select(
+                endpoint_trials.c.id,
+                endpoint_trials.c.ended_at,
+                sa.func.row_number()
+                .over(
+                    partition_by=endpoint_trials.c.owner_id,
+                    order_by=endpoint_trials.c.ended_at.desc(),
+                )
+                .label("number"),
+            )
+            .where(endpoint_trials.c.ended_at.is_not(None))
+            .subquery()
+        )
+        old = sa.select(numbered.c.id).where(
+            (numbered.c.number > TRIALS_KEPT) | (numbered.c.ended_at < before)
+        )
+        async with self._db.write() as tx:
+            await tx.execute(sa.delete(endpoint_trials).where(endpoint_trials.c.id.in_(old)))
+
+
+def _row(*, status: str | None, status_info: str | None, **rest: Any) -> TrialRow:
+    return TrialRow(
+        status=None if status is None else Status(status), status_info=status_info or "", **rest
+    )

@@ -1,0 +1,81 @@
+import { useState } from 'react';
+import { Alert, Button, Modal, Skeleton } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../components/ErrorNotice';
+import { trialQuery, useEndTrial, useTry, type NewTrial } from '../../data/serving/trials';
+import { reasonText } from '../../i18n/reasonText';
+
+interface TryButtonProps {
+  /** Return what the form contains now; undefined if it is not valid. */
+  read: () => Promise<NewTrial | undefined>;
+  onError: (error: Error) => void;
+}
+
+/** Start a replica of the form's settings that no client can call, and show why it is unhealthy. */
+export function TryButton({ read, onError }: TryButtonProps) {
+  const { t } = useTranslation();
+  const start = useTry();
+  const [trial, setTrial] = useState<string>();
+  const begin = async () => {
+    const body = await read();
+    if (body !== undefined) {
+      start.mutate(body, { onSuccess: ({ id }) => setTrial(id), onError });
+    }
+  };
+  return (
+    <>
+      <Button loading={start.isPending} onClick={() => void begin()}>
+        {t('endpoint-trial.try')}
+      </Button>
+      {trial && <TrialDialog trial={trial} onClose={() => setTrial(undefined)} />}
+    </>
+  );
+}
+
+function TrialDialog({ trial, onClose }: { trial: string; onClose: () => void }) {
+  const { t, i18n } = useTranslation();
+  const { data, error, refetch } = useQuery(trialQuery(trial));
+  const end = useEndTrial(trial);
+  const isOver = data !== undefined && data.ended_at !== null;
+  const close = () => {
+    if (!isOver) {
+      // Nobody waits for its result.
+      end.mutate();
+    }
+    onClose();
+  };
+  const type = isOver ? (data.is_healthy ? 'success' : 'error') : 'info';
+  const outcome = isOver ? (data.is_healthy ? 'healthy' : 'unhealthy') : 'running';
+  return (
+    <Modal
+      open
+      onCancel={close}
+      title={t('endpoint-trial.title')}
+      footer={<Button onClick={close}>{t(`endpoint-trial.${isOver ? 'close' : 'end'}`)}</Button>}
+    >
+      {error && <ErrorNotice error={error} onRetry={() => void refetch()} />}
+      {!data && !error && <Skeleton active />}
+      {data && (
+        <>
+          <Alert
+            type={type}
+            showIcon
+            role="status"
+            title={t(`endpoint-trial.${outcome}`)}
+            description={reasonText(i18n, { message: data.state, coded: data.state_coded })}
+          />
+          {data.log && (
+            <pre
+              tabIndex={0}
+              aria-label={t('endpoint-trial.log')}
+              style={{ marginBlockStart: 12, maxHeight: 240, overflow: 'auto' }}
+            >
+              {data.log}
+            </pre>
+          )}
+        </>
+      )}
+    </Modal>
+  );
+}

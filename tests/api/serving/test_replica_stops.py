@@ -1,0 +1,76 @@
+"""Replicas that a user stops or that will be preempted; what members see of problems."""
+
+from __future__ import annotations
+
+from tests.testbed.manager import Api
+
+from .test_endpoints import SMALL, make, ready, replicas, routes, server, step
+
+
+async def test_stopped_replica_finishes_its_requests_first(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    async with server() as (url, _):
+        (first,) = await ready(api, user, url)
+        assert (await user.delete(f"/sessions/{first}"))["status"] == "RUNNING"
+        (routed,) = (await routes(api))["endpoints"][0]["replicas"]
+        assert (routed["id"], routed["is_draining"]) == (first, True)
+        (second,) = await ready(api, user, url)
+        report = {"gateway_id": "g", "report_id": "1", "drained": [first]}
+        await api.gateway.post("/gateway/reports", report)
+        await step(api)
+        assert (await user.get(f"/sessions/{first}"))["status"] == "TERMINATED"
+        (stopped,) = await replicas(user, "stopping", "ended")
+        assert stopped["reason"] == "stopped by user"
+        # It is no failure of the revision.
+        assert (await user.get("/endpoints/llm"))["problem"] == ""
+        # One that has requests is stopped after 30 s, or at a second call.
+        await api.gateway.post("/gateway/reports", {"gateway_id": "g", "report_id": "2"})
+        await user.delete(f"/sessions/{second}")
+        api.world.clock.advance(seconds=29)
+        await api.gateway.post("/gateway/reports", {"gateway_id": "g", "report_id": "3"})
+        await step(api)
+        assert (await user.get(f"/sessions/{second}"))["status"] == "RUNNING"
+        api.world.clock.advance(seconds=2)
+        await step(api)
+        assert (await user.get(f"/sessions/{second}"))["status"] == "TERMINATED"
+        (third,) = await ready(api, user, url)
+        await user.delete(f"/sessions/{third}")
+        assert (await user.delete(f"/sessions/{third}"))["status"] == "TERMINATED"
+
+
+async def test_replica_that_will_be_preempted_gets_no_more_requests(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    async with server() as (url, _):
+        (replica,) = await ready(api, user, url)
+        await api.world.manager.scheduling.preemptions.prepare_stop(replica, 60.0)
+        (routed,) = (await routes(api))["endpoints"][0]["replicas"]
+        assert routed["is_draining"]
+        (draining,) = await replicas(user, "draining")
+        assert draining["reason"] == "its session will be preempted"
+
+
+async def test_members_do_not_see_names_in_problems(api: Api) -> None:
+    user, member = await api.client("user"), await api.client("user2")
+    await api.world.manager.folders.vfolders.start()
+    await user.post("/vfolders", {"name": "private-models"})
+    settings = {
+        "model_folder": "private-models", "rollout": {"max_failures": 1}, "request": SMALL,
+    }  # fmt: skip
+    await make(api, user, settings=settings)
+    await user.delete("/vfolders/private-models")
+    await step(api, 3)
+    for client, is_named in (
+        (user, True),
+        (await api.client("domain-admin"), True),
+        (member, False),
+    ):
+        shown = [
+            await client.get("/endpoints/llm"),
+            (await client.get("/endpoints"))["items"][0],
+            (await client.get("/endpoints/llm/replicas"))["items"][0],
+            {**(await client.get("/endpoints/llm/revisions"))["items"][0], "settings": {}},
+        ]
+        assert ["private-models" in str(each) for each in shown] == [is_named] * 4
+    assert shown[0]["problem_coded"]["code"] == "replica-refused-brief"
