@@ -9,7 +9,14 @@ from typing import Protocol
 
 from bai_services.core.serving.token_usage import UsageReader
 
-from .heads import Headers, Refusal, named_by_connection, request_head, response_head
+from .heads import (
+    PEER_HEADER,
+    Headers,
+    Refusal,
+    named_by_connection,
+    request_head,
+    response_head,
+)
 from .limits import (
     CONNECT_SECONDS,
     MAX_ATTEMPTS,
@@ -20,6 +27,9 @@ from .measures import Measures
 from .replica_connection import ReplicaConnection
 from .routes import Endpoint, Replica, Routes, Token
 
+# Paths of the gateway itself.
+HEALTH_PATH = b"/health"
+METRICS_PATH = b"/metrics"
 _WITHOUT_BODY = frozenset({204, 304})
 
 
@@ -73,6 +83,7 @@ class Gateway(Protocol):
     routes: Routes
     measures: Measures
     prefix: bytes  # of paths, without a slash at the end
+    domain: bytes  # endpoints are also at NAME.DOMAIN; b"": not
     prefix_bytes: int
 
     def drained(self) -> None: ...
@@ -137,6 +148,24 @@ class Exchange:
         return self._request.path
 
     @property
+    def own_path(self) -> bytes:
+        """Return the path of a request for the gateway itself; b"" for any other request."""
+        path = self._request.path
+        if path not in (HEALTH_PATH, METRICS_PATH):
+            return b""
+        is_ours = own_host_name(self._request.header(b"host"), self._gateway.domain) is None
+        return path if is_ours else b""
+
+    @property
+    def authorization(self) -> bytes:
+        return self._request.header(b"authorization")
+
+    @property
+    def peer(self) -> str:
+        """Return the address of the client's connection to HAProxy."""
+        return self._request.header(PEER_HEADER).decode("latin-1")
+
+    @property
     def forwarded_for(self) -> bytes:
         """Return all addresses that proxies have added."""
         request = self._request
@@ -179,7 +208,13 @@ class Exchange:
                 "invalid-request",
                 "a request for a websocket cannot have a body",
             )
-        name, self.target = split_path(request.path, self._gateway.prefix)
+        name = own_host_name(request.header(b"host"), self._gateway.domain)
+        if name is None:
+            name, self.target = split_path(request.path, self._gateway.prefix)
+        elif request.path.startswith(b"/"):
+            self.target = request.path
+        else:
+            raise _nothing_here()
         endpoint = self._gateway.routes.endpoint(name)
         token = endpoint.authorize(request.header(b"authorization"), self._client.address)
         if endpoint.route.is_paused:
@@ -546,7 +581,7 @@ class Exchange:
             return
         replica.outstanding -= 1
         self.endpoint.in_flight -= 1
-        if replica.outstanding == 0 and replica.route.is_draining:
+        if replica.is_drained:
             self._gateway.drained()
 
 
@@ -562,11 +597,23 @@ def split_path(path: bytes, prefix: bytes) -> tuple[bytes, bytes]:
         If the path is not below the prefix.
     """
     if not path.startswith(prefix + b"/"):
-        raise Refusal(HTTPStatus.NOT_FOUND, "not-found", "there is nothing at this address")
+        raise _nothing_here()
     rest = path[len(prefix) + 1 :]
     bare, question, query = rest.partition(b"?")
     name, slash, below = bare.partition(b"/")
     return name, b"/" + below + question + query
+
+
+def own_host_name(host: bytes, domain: bytes) -> bytes | None:
+    """Return the endpoint's name in the header ``Host``; None if it is not below the domain.
+
+    >>> own_host_name(b"Chat.serve.example.org:443", b"serve.example.org")
+    b'chat'
+    """
+    if not domain:
+        return None
+    bare = host.partition(b":")[0].lower()
+    return bare[: -len(domain) - 1] if bare.endswith(b"." + domain) else None
 
 
 _WITH_USAGE = frozenset({b"application/json", b"text/event-stream"})
@@ -588,6 +635,10 @@ def _facts(headers: Headers) -> tuple[int | None, bytes, bool, bool]:
             is_chunked = True
     is_framed = is_chunked or length is not None
     return (None if is_chunked else length), content_type, is_encoded, is_framed
+
+
+def _nothing_here() -> Refusal:
+    return Refusal(HTTPStatus.NOT_FOUND, "not-found", "there is nothing at this address")
 
 
 def _too_large(limit: int) -> Refusal:

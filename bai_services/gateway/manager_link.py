@@ -15,7 +15,7 @@ from bai_services.service_client import ServiceClient
 
 from .health import HealthChecks
 from .measures import Measures, Requests
-from .routes import Routes
+from .routes import Load, Routes
 
 log = logging.getLogger("bai_services.gateway")
 
@@ -134,7 +134,7 @@ class Reports:
 
     def _is_busy(self) -> bool:
         return bool(self._measures.endpoints) or any(
-            endpoint.in_flight or endpoint.queue for endpoint in self._routes.by_name.values()
+            endpoint.load != Load() for endpoint in self._routes.by_name.values()
         )
 
     def document(self, report_id: str) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class Reports:
         live = {endpoint.route.id: endpoint for endpoint in self._routes.by_name.values()}
         endpoints = []
         for name in {**live, **taken.endpoints}:
-            endpoint = live.get(name)
+            load = live[name].load if name in live else Load()
             revisions = {
                 revision: requests.as_json()
                 for (owner, revision), requests in taken.revisions.items()
@@ -152,8 +152,8 @@ class Reports:
             endpoints.append(
                 {
                     "id": name,
-                    "in_flight": endpoint.in_flight if endpoint is not None else 0,
-                    "queued": len(endpoint.queue) if endpoint is not None else 0,
+                    "in_flight": load.in_flight,
+                    "queued": load.queued,
                     **taken.endpoints.get(name, Requests()).as_json(),
                     "revisions": revisions,
                 }
@@ -167,7 +167,7 @@ class Reports:
                 replica.id
                 for endpoint in live.values()
                 for replica in endpoint.replicas.values()
-                if replica.route.is_draining and not replica.outstanding
+                if replica.is_drained
             ],
             "failed": [replica.id for replica in self._health.failed()],
         }
