@@ -311,7 +311,11 @@ async def _gateway(manager_port: int, engine: str) -> AsyncIterator[tuple[int, i
         )  # fmt: skip
         assert process.stderr is not None
         try:
-            line = (await process.stderr.readline()).decode()
+            line = ""
+            while "listens" not in line:
+                line = (await process.stderr.readline()).decode()
+                if not line:
+                    raise RuntimeError("the gateway does not start")
             children = psutil.Process(process.pid).children()
             yield int(line.rsplit(":", 1)[1]), children[0].pid if children else process.pid
         finally:

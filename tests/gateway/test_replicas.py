@@ -186,6 +186,28 @@ async def test_drain_loses_no_request(bed: Bed) -> None:
 
 
 @both_engines
+async def test_waiting_requests_survive_the_end_of_the_only_replica(
+    bed: Bed, upstream: Upstream
+) -> None:
+    other = await bed.upstream("r2")
+    other.release.set()
+    await bed.set(endpoint_route(upstream.route(), max_concurrent_per_replica=1))
+    endpoint = bed.gateways[0].routes.by_name[b"chat"]
+    running = [asyncio.create_task(get(bed, "/wait")) for _ in range(4)]
+    await wait_until_async(lambda: endpoint.load.queued == 3, 5, "the queue")
+    draining = upstream.route(is_draining=True)
+    # The new replica is of another revision.
+    new = other.route(revision_id="v2")
+    await bed.set(endpoint_route(draining, new, weights={"v2": 1}, max_concurrent_per_replica=1))
+    assert not any(report["drained"] for report in bed.manager.reports)
+    upstream.release.set()
+    assert {status for status, _ in await asyncio.gather(*running)} == {200}
+    await wait_until_async(
+        lambda: bed.manager.reports[-1]["drained"] == ["r1"], 5, "the drained replica"
+    )
+
+
+@both_engines
 async def test_two_gateways_have_their_own_queues_and_counters(bed: Bed) -> None:
     upstream = await bed.upstream()
     await bed.manager.set(endpoint_route(upstream.route()))

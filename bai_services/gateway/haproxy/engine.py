@@ -131,14 +131,24 @@ class Haproxy:
         self._starts = starts
 
     def _commands(self, wanted: Wanted) -> Iterator[str]:
-        """Yield all changes; servers that get requests are changed before the maps name them."""
+        """Yield all changes.
+
+        Servers are ready before the maps name their pool, and until the maps do not name it.
+        """
+        late = []
         for (pool, name), server in wanted.servers.items():
             before = self._servers.get((pool, name))
-            yield from changes_of_server(f"{pool}/{name}", before, server)
+            commands = changes_of_server(f"{pool}/{name}", before, server)
+            if server.state == "ready":
+                yield from commands
+            else:
+                late.append(commands)
         for name, entries in wanted.maps.items():
             yield from changes_of_map(
                 str(map_file(self._process.folder, name)), self._maps[name], entries
             )
+        for commands in late:
+            yield from commands
 
     def _endpoints(self) -> list[Endpoint]:
         # By prefix, the gateway itself chooses the replica.
@@ -186,8 +196,12 @@ class Haproxy:
                     self._server.measures.requests(
                         endpoint, revision, counted.requests, counted.errors, counted.seconds
                     )
+            waiting = sum(
+                int(by_name[name, "BACKEND"]["qcur"] or 0)
+                for name in (pool.name, grpc_name(pool.name))
+            )
             for slot in pool.slots:
-                self._read_slot(pool, slot, by_name)
+                self._read_slot(pool, slot, by_name, waiting)
         for served in self._server.routes.by_name.values():
             running, queued = loads[served.route.id]
             served.elsewhere = Load(running, queued)
@@ -196,12 +210,17 @@ class Haproxy:
                 self._server.measures.token(token, (0, 0), count)
 
     def _read_slot(
-        self, pool: Pool, slot: Slot, rows: Mapping[tuple[str, str], Mapping[str, str]]
+        self,
+        pool: Pool,
+        slot: Slot,
+        rows: Mapping[tuple[str, str], Mapping[str, str]],
+        waiting: int,
     ) -> None:
         replica = slot.replica
         if replica is None:
             return
-        running = 0
+        # Any server of a pool without a ready one may get the requests that wait.
+        running = 0 if pool.has_ready_slot else waiting
         for name in (pool.name, grpc_name(pool.name)):
             row = rows.get((name, slot.name), {})
             running += int(row.get("scur") or 0)

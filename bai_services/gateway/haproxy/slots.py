@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ..routes import Endpoint, Replica
 from .configuration import BY_SHARE, grpc_name, pool_name, slot_name
-from .wanted import FREE, Server, Wanted, is_address, is_word, shares, token_entries
+from .wanted import FREE, Server, State, Wanted, is_address, is_word, shares, token_entries
 
 # Endpoint, revision, and the secret that HAProxy sends to all replicas of the pool.
 PoolKey = tuple[str, str, str]
@@ -36,12 +36,6 @@ class Slot:
     def free(self) -> None:
         self.replica, self.is_ready, self.running = None, False, 0
 
-    def server(self, max_connections: int) -> Server:
-        if self.replica is None:
-            return FREE
-        state = "ready" if self.is_ready else "drain"
-        return Server(self.address, self.port, max_connections, state)  # type: ignore[arg-type]
-
 
 @dataclass(slots=True)
 class Pool:
@@ -52,6 +46,19 @@ class Pool:
 
     def is_unused(self) -> bool:
         return all(slot.replica is None for slot in self.slots)
+
+    @property
+    def has_ready_slot(self) -> bool:
+        return any(slot.is_ready for slot in self.slots)
+
+    def server(self, slot: Slot) -> Server:
+        if slot.replica is None:
+            return FREE
+        # Without a ready replica, the maps do not name the pool. Its servers stay ready for the
+        # requests that wait in it: with all servers drained, HAProxy would refuse them.
+        is_ready = slot.is_ready or not self.has_ready_slot
+        state: State = "ready" if is_ready else "drain"
+        return Server(slot.address, slot.port, self.max_connections, state)
 
 
 @dataclass
@@ -99,7 +106,7 @@ class Slots:
 
     def _servers(self) -> dict[tuple[str, str], Server]:
         return {
-            (name, slot.name): slot.server(pool.max_connections)
+            (name, slot.name): pool.server(slot)
             for pool in self.pools
             for name in (pool.name, grpc_name(pool.name))
             for slot in pool.slots

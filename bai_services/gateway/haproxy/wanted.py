@@ -12,6 +12,7 @@ from bai_services.core.serving.gateway_records import EndpointRoute, TokenRoute
 
 from .configuration import SHARES, UNDECIDED
 
+State = Literal["ready", "drain", "maint"]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 # Texts that are one word of a command of HAProxy.
 _WORD = re.compile(r"[A-Za-z0-9._~:/+=-]*")
@@ -28,7 +29,7 @@ class Server:
     address: str
     port: int
     max_connections: int
-    state: Literal["ready", "drain", "maint"]
+    state: State
 
 
 FREE = Server("127.0.0.1", 1, 1, "maint")
