@@ -20,12 +20,13 @@ from .heads import (
 from .limits import (
     CONNECT_SECONDS,
     MAX_ATTEMPTS,
+    MAX_ENDPOINT_HELD_BYTES,
     MAX_HELD_BYTES,
     WEBSOCKET_IDLE_SECONDS,
 )
 from .measures import Measures
 from .replica_connection import ReplicaConnection
-from .routes import Endpoint, Replica, Routes, Token
+from .routes import Endpoint, Replica, Routes, Token, busy
 
 # Paths of the gateway itself.
 HEALTH_PATH = b"/health"
@@ -227,8 +228,11 @@ class Exchange:
         if (request.content_length or 0) > endpoint.route.max_body_bytes:
             raise _too_large(endpoint.route.max_body_bytes)
         self.endpoint, self.token = endpoint, token
+        endpoint.held_bytes += self._held
         if token is not None:
             token.running.add(self)
+        if endpoint.held_bytes > MAX_ENDPOINT_HELD_BYTES:
+            raise _too_many_bytes()
         if self._received > endpoint.route.max_body_bytes:
             raise _too_large(endpoint.route.max_body_bytes)
         if request.header(b"expect").lower() == b"100-continue":
@@ -272,11 +276,8 @@ class Exchange:
                 self.deadline = time.monotonic() + endpoint.route.request_seconds
             self._connection.write(self._framed(piece))
             return
-        self._body.append(piece)
-        self._held += len(piece)
-        if self._held > MAX_HELD_BYTES:
-            self._client.pause_reading()
-        self._prefix_arrived()
+        if self._hold(piece):
+            self._prefix_arrived()
 
     def request_end(self) -> None:
         self._is_body_complete = True
@@ -306,10 +307,27 @@ class Exchange:
             self.deadline = time.monotonic() + WEBSOCKET_IDLE_SECONDS
             self._connection.write(data)
             return
-        self._body.append(data)
-        self._held += len(data)
+        self._hold(data)
+
+    def _hold(self, piece: bytes) -> bool:
+        """Keep bytes until a replica is connected; return False if they are too many."""
+        self._body.append(piece)
+        self._held += len(piece)
         if self._held > MAX_HELD_BYTES:
             self._client.pause_reading()
+        if self.endpoint is None:
+            return True
+        self.endpoint.held_bytes += len(piece)
+        if self.endpoint.held_bytes > MAX_ENDPOINT_HELD_BYTES:
+            self.refuse(_too_many_bytes())
+            return False
+        return True
+
+    def _release(self) -> None:
+        """The kept bytes were sent, or are not needed."""
+        if self.endpoint is not None:
+            self.endpoint.held_bytes -= self._held
+        self._held, self._body = 0, []
 
     def client_lost(self) -> None:
         """Stop the work for a client that has gone."""
@@ -404,13 +422,12 @@ class Exchange:
         pieces = [head]
         if not request.is_websocket:
             pieces += map(self._framed, self._body)
-            self._body = []
             if request.is_chunked and self._is_body_complete:
                 pieces.append(b"0\r\n\r\n")
-        if self._held:
-            # Before the write, which may pause the reading again.
-            self._held = 0
-            self._client.resume_reading()
+            if self._held:
+                # Before the write, which may pause the reading again.
+                self._release()
+                self._client.resume_reading()
         connection.write(b"".join(pieces))
 
     def _framed(self, piece: bytes) -> bytes:
@@ -483,7 +500,8 @@ class Exchange:
             return
         self._is_tunnel = True
         self.flush()
-        held, self._body, self._held = self._body, [], 0
+        held = self._body
+        self._release()
         # Before the write, which may pause the reading again.
         self._client.resume_reading()
         if self._connection is not None and held:
@@ -548,7 +566,7 @@ class Exchange:
             return
         self._is_over = True
         self.deadline = float("inf")
-        self._body = []
+        self._release()
         endpoint, token, replica = self.endpoint, self.token, self.replica
         if endpoint is None:
             return
@@ -647,6 +665,10 @@ def _too_large(limit: int) -> Refusal:
         "too-large",
         f"the body is larger than {limit} bytes, the limit of this endpoint",
     )
+
+
+def _too_many_bytes() -> Refusal:
+    return busy("the bodies of the waiting requests are too large")
 
 
 def _bad_gateway(message: str) -> Refusal:

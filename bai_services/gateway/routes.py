@@ -157,6 +157,7 @@ class Endpoint:
         self.tokens: dict[str, Token] = {}
         self.queue: deque[RunningRequest] = deque()
         self.in_flight = 0
+        self.held_bytes = 0  # of bodies, for requests without a replica
         # What HAProxy has, if it is in front of the gateway.
         self.elsewhere = Load()
         # Replicas that are not in the table any more, but still have requests. One that returns
@@ -266,7 +267,7 @@ class Endpoint:
             If the queue is full.
         """
         if len(self.queue) >= self.route.max_queue:
-            raise _busy("no replica is free, and too many requests wait already")
+            raise busy("no replica is free, and too many requests wait already")
         self.queue.append(request)
 
     def dispatch(self) -> None:
@@ -278,7 +279,7 @@ class Endpoint:
         """Refuse requests that have waited too long, and end those of expired tokens."""
         while self.queue and self.queue[0].queued_at + self.route.queue_seconds <= now:
             self.queue.popleft().refuse(
-                _busy(f"no replica was free within {self.route.queue_seconds} s")
+                busy(f"no replica was free within {self.route.queue_seconds} s")
             )
         for token in self.tokens.values():
             if token.running and token.has_expired():
@@ -353,5 +354,5 @@ def _unauthorized(message: str) -> Refusal:
     return Refusal(HTTPStatus.UNAUTHORIZED, "not-signed-in", message)
 
 
-def _busy(message: str) -> Refusal:
+def busy(message: str) -> Refusal:
     return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", message, retry_after=5)

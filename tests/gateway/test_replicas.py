@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from bai_services.gateway import manager_link
+from bai_services.gateway import exchange, manager_link
 from bai_services.gateway.health import TIMEOUT_SECONDS
 from tests.testbed.wait import wait_until_async
 
@@ -205,6 +205,29 @@ async def test_waiting_requests_survive_the_end_of_the_only_replica(
     await wait_until_async(
         lambda: bed.manager.reports[-1]["drained"] == ["r1"], 5, "the drained replica"
     )
+
+
+async def test_bodies_of_waiting_requests_are_bounded(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "MAX_ENDPOINT_HELD_BYTES", 100_000)
+    await bed.manager.set(endpoint_route())
+    gateway = await bed.gateway()
+    endpoint = gateway.routes.by_name[b"chat"]
+
+    async def post(size: int) -> int:
+        async with bed.http.post(bed.url("/echo"), data=bytes(size)) as response:
+            return response.status
+
+    waiting = [asyncio.create_task(post(40_000)) for _ in range(2)]
+    await wait_until_async(lambda: endpoint.held_bytes == 80_000, 5, "the bodies")
+    assert await post(40_000) == 503
+    assert endpoint.held_bytes == 80_000
+    upstream = await bed.upstream()
+    await bed.manager.set(endpoint_route(upstream.route()))
+    assert await asyncio.gather(*waiting) == [200, 200]
+    assert endpoint.held_bytes == 0
+    assert await post(200_000) == 200
 
 
 @both_engines
