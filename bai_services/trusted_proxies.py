@@ -74,6 +74,12 @@ class TrustedProxies:
         client = parse_address(entries[-1])
         return normal_address(peer) if client is None else str(client)
 
+    def own_networks(self) -> frozenset[str]:
+        """Return this machine's addresses if they are trusted, and the loopback networks."""
+        if not self.trusts_own:
+            return frozenset()
+        return frozenset({"127.0.0.0/8", "::1", *map(str, self._own_addresses())})
+
     def _is_trusted_peer(self, peer: str) -> bool:
         if self._is_named(peer):
             return True

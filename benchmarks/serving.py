@@ -6,6 +6,7 @@ gateway and load run in processes of their own on this machine.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import multiprocessing
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,6 +34,8 @@ from bai_services.core.serving.gateway_records import (
 )
 from bai_services.core.serving.token_limits import digest_of
 from tests.testbed.wait import wait_until_async
+
+from . import serving_starts
 
 CONNECTIONS = 32
 SECONDS = 2.0
@@ -289,8 +293,8 @@ def _started_server() -> tuple[multiprocessing.Process, int]:
 
 
 @asynccontextmanager
-async def _gateway(manager_port: int) -> AsyncIterator[tuple[int, int]]:
-    """Start a gateway; yield its port and process id."""
+async def _gateway(manager_port: int, engine: str) -> AsyncIterator[tuple[int, int]]:
+    """Start a gateway; yield its port and the id of the process that serves."""
     with tempfile.TemporaryDirectory() as folder:
         secret = Path(folder) / "secret"
         secret.write_text("secret")
@@ -299,6 +303,7 @@ async def _gateway(manager_port: int) -> AsyncIterator[tuple[int, int]]:
             "BAI_MANAGER_URL": f"http://127.0.0.1:{manager_port}",
             "BAI_GATEWAY_TOKEN_FILE": str(secret),
             "BAI_GATEWAY_PORT": "0",
+            "BAI_GATEWAY_ENGINE": engine,
         }
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "bai_services.gateway",
@@ -306,8 +311,13 @@ async def _gateway(manager_port: int) -> AsyncIterator[tuple[int, int]]:
         )  # fmt: skip
         assert process.stderr is not None
         try:
-            line = (await process.stderr.readline()).decode()
-            yield int(line.rsplit(":", 1)[1]), process.pid
+            line = ""
+            while "listens" not in line:
+                line = (await process.stderr.readline()).decode()
+                if not line:
+                    raise RuntimeError("the gateway does not start")
+            children = psutil.Process(process.pid).children()
+            yield int(line.rsplit(":", 1)[1]), children[0].pid if children else process.pid
         finally:
             process.kill()
             await process.wait()
@@ -316,42 +326,78 @@ async def _gateway(manager_port: int) -> AsyncIterator[tuple[int, int]]:
 async def measure() -> dict[str, Any]:
     servers = [_started_server() for _ in range(2)]
     ports = [port for _, port in servers]
-    manager = Manager()
-    await manager.set(_replica("first", ports[0]))
+    managers = [Manager(), Manager()]
+    for manager in managers:
+        await manager.set(_replica("first", ports[0]))
+    server_pid = servers[0][0].pid
+    assert server_pid is not None
     try:
-        async with _gateway(await manager.start()) as (gateway, pid):
-            await serving(gateway)
-            rates: dict[str, list[float]] = {"direct": [], "gateway": []}
-            cpu: dict[str, list[float]] = {"direct": [], "gateway": []}
-            server_pid = servers[0][0].pid
-            assert server_pid is not None
-            p99s: dict[str, list[float]] = {"direct": [], "gateway": []}
-            streams: dict[str, list[float]] = {"direct": [], "gateway": []}
+        async with (
+            _gateway(await managers[0].start(), "builtin") as builtin,
+            _gateway(await managers[1].start(), "haproxy") as haproxy,
+        ):
+            targets = {
+                "direct": Target(ports[0], "", server_pid),
+                "gateway": Target(builtin[0], SERVING, builtin[1]),
+                "haproxy": Target(haproxy[0], SERVING, haproxy[1]),
+            }
+            for port in (builtin[0], haproxy[0]):
+                await serving(port)
             # Alternating, because the speed of the machine changes.
             for _ in range(ROUNDS):
-                for name, port, base, process in (
-                    ("direct", ports[0], "", server_pid),
-                    ("gateway", gateway, SERVING, pid),
-                ):
-                    rate, used = await throughput(port, f"{base}/small", process)
-                    rates[name].append(rate)
-                    cpu[name].append(used)
-                    p99s[name].append(await p99_ms(port, f"{base}/small"))
-                    streams[name].append(await token_ms(port, f"{base}/tokens"))
-            ratios = [g / d for g, d in zip(rates["gateway"], rates["direct"], strict=True)]
+                for target in targets.values():
+                    await target.measure()
+            direct, through, fast = targets.values()
             return {
-                "throughput_ratio": round(statistics.median(ratios), 3),
-                "direct_per_second": round(statistics.median(rates["direct"])),
-                "gateway_per_second": round(statistics.median(rates["gateway"])),
-                "server_cpu_us": round(statistics.median(cpu["direct"])),
-                "gateway_cpu_us": round(statistics.median(cpu["gateway"])),
-                "added_p99_ms": _added(p99s),
-                "stream_added_ms": _added(streams),
-                **await lost_requests(manager, gateway, ports),
+                "throughput_ratio": through.ratio(direct),
+                "haproxy_throughput_ratio": fast.ratio(direct),
+                **{f"{name}_per_second": round(each.rate) for name, each in targets.items()},
+                **{f"{name}_cpu_us": round(each.cpu) for name, each in targets.items()},
+                "added_p99_ms": _added(through.p99s, direct.p99s),
+                "haproxy_added_p99_ms": _added(fast.p99s, direct.p99s),
+                "stream_added_ms": _added(through.streams, direct.streams),
+                "haproxy_stream_added_ms": _added(fast.streams, direct.streams),
+                **await lost_requests(managers[0], builtin[0], ports),
+                **{
+                    f"haproxy_{name}": value
+                    for name, value in (await lost_requests(managers[1], haproxy[0], ports)).items()
+                },
             }
     finally:
         for process, _ in servers:
             process.terminate()
+
+
+@dataclass
+class Target:
+    """The server or a gateway in front of it, with the results of all rounds."""
+
+    port: int
+    base: str
+    pid: int
+    rates: list[float] = field(default_factory=list)
+    cpus: list[float] = field(default_factory=list)
+    p99s: list[float] = field(default_factory=list)
+    streams: list[float] = field(default_factory=list)
+
+    async def measure(self) -> None:
+        rate, used = await throughput(self.port, f"{self.base}/small", self.pid)
+        self.rates.append(rate)
+        self.cpus.append(used)
+        self.p99s.append(await p99_ms(self.port, f"{self.base}/small"))
+        self.streams.append(await token_ms(self.port, f"{self.base}/tokens"))
+
+    @property
+    def rate(self) -> float:
+        return statistics.median(self.rates)
+
+    @property
+    def cpu(self) -> float:
+        return statistics.median(self.cpus)
+
+    def ratio(self, direct: Target) -> float:
+        ratios = [own / other for own, other in zip(self.rates, direct.rates, strict=True)]
+        return round(statistics.median(ratios), 3)
 
 
 async def serving(gateway: int) -> None:
@@ -365,18 +411,19 @@ async def serving(gateway: int) -> None:
     raise RuntimeError("the gateway does not serve")
 
 
-def _added(times: dict[str, list[float]]) -> float:
-    return round(
-        statistics.median(
-            through - direct
-            for through, direct in zip(times["gateway"], times["direct"], strict=True)
-        ),
-        3,
-    )
+def _added(through: list[float], direct: list[float]) -> float:
+    pairs = zip(through, direct, strict=True)
+    return round(statistics.median(own - other for own, other in pairs), 3)
 
 
 def main() -> None:
-    print(json.dumps(uvloop.run(measure()), indent=2))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
+    parser.add_argument("--no-hub", action="store_true", help="without the delays in a running Hub")
+    spec = parser.parse_args()
+    figures = uvloop.run(measure())
+    if not spec.no_hub:
+        figures |= serving_starts.measure()
+    print(json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

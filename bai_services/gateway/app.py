@@ -10,11 +10,11 @@ import resource
 import secrets
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 
 import uvloop
-from traitlets import Integer, TraitError, Unicode, default
+from traitlets import Enum, Integer, TraitError, Unicode, default
 from traitlets.config import Application, Config
 from traitlets.config.loader import DeferredConfigString
 
@@ -24,6 +24,8 @@ from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.service_client import ServiceClient
 from bai_services.trusted_proxies import TrustedProxies
 
+from .haproxy.configuration import Settings
+from .haproxy.engine import Haproxy
 from .health import HealthChecks
 from .limits import MAX_CLIENT_CONNECTIONS, MAX_HELD_BYTES
 from .manager_link import Reports, RouteUpdates
@@ -46,6 +48,9 @@ ENVIRONMENT: Mapping[str, str] = {
     "path_prefix": "BAI_GATEWAY_PATH_PREFIX",
     "prefix_bytes": "BAI_GATEWAY_PREFIX_BYTES",
     "trusted_proxies": "BAI_TRUSTED_PROXIES",
+    "metrics_token_file": "BAI_METRICS_TOKEN_FILE",
+    "domain": "BAI_GATEWAY_DOMAIN",
+    "engine": "BAI_GATEWAY_ENGINE",
 }
 
 
@@ -59,6 +64,7 @@ class GatewayApp(Application):
         "manager": "GatewayApp.manager_url",
         "host": "GatewayApp.host",
         "port": "GatewayApp.port",
+        "engine": "GatewayApp.engine",
         "config": "GatewayApp.config_file",
         "log-level": "Application.log_level",
     }
@@ -99,6 +105,45 @@ class GatewayApp(Application):
         help="Networks and addresses of proxies whose `X-Forwarded-For` is trusted, comma "
         "separated; `own` stands for this machine. Environment: `BAI_TRUSTED_PROXIES`.",
     ).tag(config=True)
+    metrics_token_file = Unicode(
+        help="File with the token with which Prometheus reads `/metrics`. Empty: nobody reads it. "
+        "Environment: `BAI_METRICS_TOKEN_FILE`."
+    ).tag(config=True)
+    domain = Unicode(
+        help="Domain of the endpoints' own host names: with `serve.example.org`, the endpoint "
+        "`chat` is also at `chat.serve.example.org`. A reverse proxy must send all host names "
+        "below the domain to the gateway. Empty: endpoints have no host names. Environment: "
+        "`BAI_GATEWAY_DOMAIN`."
+    ).tag(config=True)
+    engine = Enum(
+        ["builtin", "haproxy"],
+        default_value="builtin",
+        help="`haproxy`: HAProxy 2.6 or later accepts the requests, for heavy traffic. "
+        "Environment: `BAI_GATEWAY_ENGINE`.",
+    ).tag(config=True)
+    haproxy_pools = Integer(
+        64,
+        min=1,
+        max=2000,
+        help="Number of revisions that HAProxy serves at the same time. The gateway itself serves "
+        "further ones.",
+    ).tag(config=True)
+    haproxy_slots = Integer(
+        16,
+        min=1,
+        max=1000,
+        help="Number of replicas of a revision that HAProxy serves. The gateway itself serves an "
+        "endpoint with more replicas.",
+    ).tag(config=True)
+    haproxy_threads = Integer(
+        0, min=0, max=64, help="Threads of HAProxy. 0: one for each processor."
+    ).tag(config=True)
+    haproxy_queue_seconds = Integer(
+        60,
+        min=1,
+        max=3600,
+        help="How long requests wait in HAProxy while all replicas are busy.",
+    ).tag(config=True)
     max_connections = Integer(
         MAX_CLIENT_CONNECTIONS, min=1, help="Maximum number of connections of clients."
     ).tag(config=True)
@@ -136,23 +181,48 @@ class GatewayApp(Application):
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        routes = Routes()
         server = GatewayServer(
-            routes,
+            Routes(),
             prefix=self.path_prefix.rstrip("/").encode(),
+            metrics_token=self._metrics_token(),
+            domain=self.domain.strip(".").lower().encode(),
             prefix_bytes=int(self.prefix_bytes),
             proxies=self._proxies(),
             max_connections=raise_open_files(int(self.max_connections)),
         )
+        haproxy = None
+        if self.engine == "haproxy":
+            haproxy = Haproxy(server, self._haproxy_settings(server), self.host, int(self.port))
         async with ServiceClient(self.manager_url, Token(self._read_secret())) as client:
             grace_seconds = float(self.stop_grace_seconds)
-            await run_gateway(server, client, self.host, int(self.port), stop, grace_seconds)
+            await run_gateway(
+                server, client, self.host, int(self.port), stop, grace_seconds, haproxy
+            )
+
+    def _haproxy_settings(self, server: GatewayServer) -> Settings:
+        return Settings(
+            prefix=server.prefix.decode(),
+            domain=server.domain.decode(),
+            pools=int(self.haproxy_pools),
+            slots=int(self.haproxy_slots),
+            threads=int(self.haproxy_threads),
+            queue_seconds=int(self.haproxy_queue_seconds),
+            max_connections=server.max_connections,
+        )
 
     def _proxies(self) -> TrustedProxies:
         try:
             return TrustedProxies.parse(self.trusted_proxies.split(","))
         except ValueError as error:
             raise InvalidRequest(f"BAI_TRUSTED_PROXIES: {error}") from None
+
+    def _metrics_token(self) -> str:
+        try:
+            return (
+                Path(self.metrics_token_file).read_text().strip() if self.metrics_token_file else ""
+            )
+        except OSError as error:
+            raise InvalidRequest(f"BAI_METRICS_TOKEN_FILE cannot be read: {error}") from error
 
     def _read_secret(self) -> str:
         if not self.manager_url:
@@ -178,31 +248,50 @@ async def run_gateway(
     port: int,
     stop: asyncio.Event,
     grace_seconds: float = 0,
+    haproxy: Haproxy | None = None,
 ) -> None:
     """Serve until ``stop`` is set; then let requests end for a while, and send their counters."""
     routes = server.routes
     gateway_id = secrets.token_hex(8)
-    health = HealthChecks(routes, lambda: reports.wake())
+    health = HealthChecks(routes, lambda: replica_failed(), lambda: replicas_changed())
     reports = Reports(client, gateway_id, routes, server.measures, health)
     # Replicas without requests are drained at once.
     server.on_drained = reports.wake
     server.on_waiting = reports.request_waits
 
+    def replicas_changed() -> None:
+        if haproxy is not None:
+            haproxy.wake()
+
+    def replica_failed() -> None:
+        reports.wake()
+        replicas_changed()
+
     def routes_changed() -> None:
         health.wake()
         reports.wake()
+        replicas_changed()
 
     routes.on_change = routes_changed
-    await server.start(host, port)
+    parts: list[Coroutine[None, None, None]] = []
+    if haproxy is None:
+        await server.start(host, port)
+    else:
+        await haproxy.start()
+        parts = [haproxy.run(), haproxy.supervise()]
     log.info("gateway %s listens on %s:%d", gateway_id, host, server.port)
-    updates = RouteUpdates(client, routes)
-    tasks = [asyncio.create_task(part.run()) for part in (updates, health, reports)]
+    parts += [RouteUpdates(client, routes).run(), health.run(), reports.run()]
+    tasks = [asyncio.create_task(part) for part in parts]
     waiter = asyncio.create_task(stop.wait())
     try:
         done, _ = await asyncio.wait([waiter, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in done - {waiter}:
             # A bug: the process ends, and its supervisor starts it again.
             task.result()
+        if haproxy is not None:
+            for task in tasks[:2]:
+                task.cancel()
+            await haproxy.stop(grace_seconds)
         await server.stop(grace_seconds)
     finally:
         for task in (waiter, *tasks):

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 import httptools
 
-from .exchange import Exchange, Gateway, Request
+from .exchange import HEALTH_PATH, METRICS_PATH, Exchange, Gateway, Request
 from .heads import Headers, Refusal, json_response
 from .limits import (
     BODY_BYTES_PER_SECOND,
@@ -28,7 +28,6 @@ from .limits import (
 # After an early response, the rest of the body is read and dropped for this time: closing at once
 # would reset the connection before the client has read the response.
 LINGER_SECONDS = 5.0
-HEALTH_PATH = b"/health"
 
 
 class Server(Gateway, Protocol):
@@ -36,9 +35,11 @@ class Server(Gateway, Protocol):
 
     connections: set[ClientConnection]
     max_connections: int
+    is_behind_haproxy: bool
 
     def client_address(self, peer: str, forwarded: str) -> str: ...
     def health(self) -> dict[str, object]: ...
+    def metrics(self, authorization: bytes) -> bytes: ...
 
 
 class ClientConnection(asyncio.Protocol):
@@ -80,7 +81,8 @@ class ClientConnection(asyncio.Protocol):
             return
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         peer = transport.get_extra_info("peername")
-        self._peer = peer[0] if peer else ""
+        # A Unix socket has no address.
+        self._peer = peer[0] if isinstance(peer, tuple) else ""
         self.address = self._peer_address = self._server.client_address(self._peer, "")
         self._server.connections.add(self)
         self._deadline = time.monotonic() + HEAD_SECONDS
@@ -319,10 +321,15 @@ class ClientConnection(asyncio.Protocol):
         self._running = exchange
         # A proxy may send requests of several clients over one connection.
         self.address = self._peer_address
-        if forwarded := exchange.forwarded_for:
-            self.address = self._server.client_address(self._peer, forwarded.decode("latin-1"))
-        if exchange.path == HEALTH_PATH:
+        peer = exchange.peer if self._server.is_behind_haproxy else self._peer
+        forwarded = exchange.forwarded_for
+        if forwarded or self._server.is_behind_haproxy:
+            self.address = self._server.client_address(peer, forwarded.decode("latin-1"))
+        if exchange.own_path == HEALTH_PATH:
             exchange.respond(json_response(HTTPStatus.OK, self._server.health(), {}))
+            return
+        if exchange.own_path == METRICS_PATH:
+            exchange.respond(self._server.metrics(exchange.authorization))
             return
         exchange.begin()
 

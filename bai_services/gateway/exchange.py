@@ -9,17 +9,28 @@ from typing import Protocol
 
 from bai_services.core.serving.token_usage import UsageReader
 
-from .heads import Headers, Refusal, named_by_connection, request_head, response_head
+from .heads import (
+    PEER_HEADER,
+    Headers,
+    Refusal,
+    named_by_connection,
+    request_head,
+    response_head,
+)
 from .limits import (
     CONNECT_SECONDS,
     MAX_ATTEMPTS,
+    MAX_ENDPOINT_HELD_BYTES,
     MAX_HELD_BYTES,
     WEBSOCKET_IDLE_SECONDS,
 )
 from .measures import Measures
 from .replica_connection import ReplicaConnection
-from .routes import Endpoint, Replica, Routes, Token
+from .routes import Endpoint, Replica, Routes, Token, busy
 
+# Paths of the gateway itself.
+HEALTH_PATH = b"/health"
+METRICS_PATH = b"/metrics"
 _WITHOUT_BODY = frozenset({204, 304})
 
 
@@ -73,6 +84,7 @@ class Gateway(Protocol):
     routes: Routes
     measures: Measures
     prefix: bytes  # of paths, without a slash at the end
+    domain: bytes  # endpoints are also at NAME.DOMAIN; b"": not
     prefix_bytes: int
 
     def drained(self) -> None: ...
@@ -137,6 +149,24 @@ class Exchange:
         return self._request.path
 
     @property
+    def own_path(self) -> bytes:
+        """Return the path of a request for the gateway itself; b"" for any other request."""
+        path = self._request.path
+        if path not in (HEALTH_PATH, METRICS_PATH):
+            return b""
+        is_ours = own_host_name(self._request.header(b"host"), self._gateway.domain) is None
+        return path if is_ours else b""
+
+    @property
+    def authorization(self) -> bytes:
+        return self._request.header(b"authorization")
+
+    @property
+    def peer(self) -> str:
+        """Return the address of the client's connection to HAProxy."""
+        return self._request.header(PEER_HEADER).decode("latin-1")
+
+    @property
     def forwarded_for(self) -> bytes:
         """Return all addresses that proxies have added."""
         request = self._request
@@ -179,7 +209,13 @@ class Exchange:
                 "invalid-request",
                 "a request for a websocket cannot have a body",
             )
-        name, self.target = split_path(request.path, self._gateway.prefix)
+        name = own_host_name(request.header(b"host"), self._gateway.domain)
+        if name is None:
+            name, self.target = split_path(request.path, self._gateway.prefix)
+        elif request.path.startswith(b"/"):
+            self.target = request.path
+        else:
+            raise _nothing_here()
         endpoint = self._gateway.routes.endpoint(name)
         token = endpoint.authorize(request.header(b"authorization"), self._client.address)
         if endpoint.route.is_paused:
@@ -192,8 +228,11 @@ class Exchange:
         if (request.content_length or 0) > endpoint.route.max_body_bytes:
             raise _too_large(endpoint.route.max_body_bytes)
         self.endpoint, self.token = endpoint, token
+        endpoint.held_bytes += self._held
         if token is not None:
             token.running.add(self)
+        if endpoint.held_bytes > MAX_ENDPOINT_HELD_BYTES:
+            raise _too_many_bytes()
         if self._received > endpoint.route.max_body_bytes:
             raise _too_large(endpoint.route.max_body_bytes)
         if request.header(b"expect").lower() == b"100-continue":
@@ -237,11 +276,8 @@ class Exchange:
                 self.deadline = time.monotonic() + endpoint.route.request_seconds
             self._connection.write(self._framed(piece))
             return
-        self._body.append(piece)
-        self._held += len(piece)
-        if self._held > MAX_HELD_BYTES:
-            self._client.pause_reading()
-        self._prefix_arrived()
+        if self._hold(piece):
+            self._prefix_arrived()
 
     def request_end(self) -> None:
         self._is_body_complete = True
@@ -271,10 +307,27 @@ class Exchange:
             self.deadline = time.monotonic() + WEBSOCKET_IDLE_SECONDS
             self._connection.write(data)
             return
-        self._body.append(data)
-        self._held += len(data)
+        self._hold(data)
+
+    def _hold(self, piece: bytes) -> bool:
+        """Keep bytes until a replica is connected; return False if they are too many."""
+        self._body.append(piece)
+        self._held += len(piece)
         if self._held > MAX_HELD_BYTES:
             self._client.pause_reading()
+        if self.endpoint is None:
+            return True
+        self.endpoint.held_bytes += len(piece)
+        if self.endpoint.held_bytes > MAX_ENDPOINT_HELD_BYTES:
+            self.refuse(_too_many_bytes())
+            return False
+        return True
+
+    def _release(self) -> None:
+        """The kept bytes were sent, or are not needed."""
+        if self.endpoint is not None:
+            self.endpoint.held_bytes -= self._held
+        self._held, self._body = 0, []
 
     def client_lost(self) -> None:
         """Stop the work for a client that has gone."""
@@ -369,13 +422,12 @@ class Exchange:
         pieces = [head]
         if not request.is_websocket:
             pieces += map(self._framed, self._body)
-            self._body = []
             if request.is_chunked and self._is_body_complete:
                 pieces.append(b"0\r\n\r\n")
-        if self._held:
-            # Before the write, which may pause the reading again.
-            self._held = 0
-            self._client.resume_reading()
+            if self._held:
+                # Before the write, which may pause the reading again.
+                self._release()
+                self._client.resume_reading()
         connection.write(b"".join(pieces))
 
     def _framed(self, piece: bytes) -> bytes:
@@ -448,7 +500,8 @@ class Exchange:
             return
         self._is_tunnel = True
         self.flush()
-        held, self._body, self._held = self._body, [], 0
+        held = self._body
+        self._release()
         # Before the write, which may pause the reading again.
         self._client.resume_reading()
         if self._connection is not None and held:
@@ -513,7 +566,7 @@ class Exchange:
             return
         self._is_over = True
         self.deadline = float("inf")
-        self._body = []
+        self._release()
         endpoint, token, replica = self.endpoint, self.token, self.replica
         if endpoint is None:
             return
@@ -546,7 +599,7 @@ class Exchange:
             return
         replica.outstanding -= 1
         self.endpoint.in_flight -= 1
-        if replica.outstanding == 0 and replica.route.is_draining:
+        if replica.is_drained:
             self._gateway.drained()
 
 
@@ -562,11 +615,23 @@ def split_path(path: bytes, prefix: bytes) -> tuple[bytes, bytes]:
         If the path is not below the prefix.
     """
     if not path.startswith(prefix + b"/"):
-        raise Refusal(HTTPStatus.NOT_FOUND, "not-found", "there is nothing at this address")
+        raise _nothing_here()
     rest = path[len(prefix) + 1 :]
     bare, question, query = rest.partition(b"?")
     name, slash, below = bare.partition(b"/")
     return name, b"/" + below + question + query
+
+
+def own_host_name(host: bytes, domain: bytes) -> bytes | None:
+    """Return the endpoint's name in the header ``Host``; None if it is not below the domain.
+
+    >>> own_host_name(b"Chat.serve.example.org:443", b"serve.example.org")
+    b'chat'
+    """
+    if not domain:
+        return None
+    bare = host.partition(b":")[0].lower()
+    return bare[: -len(domain) - 1] if bare.endswith(b"." + domain) else None
 
 
 _WITH_USAGE = frozenset({b"application/json", b"text/event-stream"})
@@ -590,12 +655,20 @@ def _facts(headers: Headers) -> tuple[int | None, bytes, bool, bool]:
     return (None if is_chunked else length), content_type, is_encoded, is_framed
 
 
+def _nothing_here() -> Refusal:
+    return Refusal(HTTPStatus.NOT_FOUND, "not-found", "there is nothing at this address")
+
+
 def _too_large(limit: int) -> Refusal:
     return Refusal(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         "too-large",
         f"the body is larger than {limit} bytes, the limit of this endpoint",
     )
+
+
+def _too_many_bytes() -> Refusal:
+    return busy("the bodies of the waiting requests are too large")
 
 
 def _bad_gateway(message: str) -> Refusal:

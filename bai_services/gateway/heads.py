@@ -16,10 +16,12 @@ HOP_BY_HOP = frozenset(
         b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
     }
 )  # fmt: skip
+# The address of the client's connection to HAProxy, which passes requests on to the gateway.
+PEER_HEADER = b"x-bai-peer"
 # The token and the Hub's cookies, which a browser sends with each request, are not for replicas.
 NOT_FOR_REPLICAS = HOP_BY_HOP | {
     b"authorization", b"cookie", b"content-length", b"expect", b"forwarded", b"x-forwarded-for",
-    b"x-forwarded-host", b"x-forwarded-port", b"x-real-ip",
+    b"x-forwarded-host", b"x-forwarded-port", b"x-real-ip", PEER_HEADER,
 }  # fmt: skip
 # Cookies of a replica would be cookies of the Hub's host.
 NOT_FOR_CLIENTS = HOP_BY_HOP | {
@@ -101,6 +103,12 @@ class Refusal(Exception):
         if closes:
             more["Connection"] = "close"
         return json_response(self.status, body, more, has_body=has_body)
+
+
+def response(body: bytes, content_type: str) -> bytes:
+    """Return a successful response of the gateway itself."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
+    return head.encode() + SAFETY + b"\r\n" + body
 
 
 def json_response(

@@ -22,11 +22,17 @@ MAX_FAILURES = 3
 
 
 class HealthChecks:
-    """Sets `Replica.is_ready`; ``on_failed`` is called when a replica has failed."""
+    """Sets `Replica.is_ready`.
 
-    def __init__(self, routes: Routes, on_failed: Callable[[], None]) -> None:
+    ``on_failed`` is called when a replica has failed, ``on_ready`` when one has become ready.
+    """
+
+    def __init__(
+        self, routes: Routes, on_failed: Callable[[], None], on_ready: Callable[[], None]
+    ) -> None:
         self._routes = routes
         self._on_failed = on_failed
+        self._on_ready = on_ready
         self._session: ClientSession | None = None
         self._wake = asyncio.Event()
         self._running: dict[Replica, asyncio.Task[None]] = {}
@@ -80,6 +86,7 @@ class HealthChecks:
             if not replica.is_ready:
                 replica.is_ready = True
                 endpoint.dispatch()
+                self._on_ready()
             return
         replica.failures += 1
         if replica.failures == MAX_FAILURES:

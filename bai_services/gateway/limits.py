@@ -9,6 +9,8 @@ MAX_READ_BYTES = 512 * 1024
 MAX_PIPELINED = 16
 # Bytes of a body that are kept while no replica is connected; then the client is not read.
 MAX_HELD_BYTES = 64 * 1024
+# The same for all requests of an endpoint together; then further ones are refused.
+MAX_ENDPOINT_HELD_BYTES = 64 * 1024 * 1024
 # Bytes for a slow reader that are kept before the other side is not read.
 WRITE_BUFFER_BYTES = 256 * 1024
 # Time for the line and headers of a request, from its first byte or from the connection.

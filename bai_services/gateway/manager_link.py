@@ -17,7 +17,7 @@ from bai_services.service_client import ServiceClient
 
 from .health import HealthChecks
 from .measures import Measures, Requests
-from .routes import Routes
+from .routes import Load, Routes
 
 log = logging.getLogger("bai_services.gateway")
 
@@ -29,13 +29,11 @@ MAX_RETRY_SECONDS = 3.0
 BUSY_SECONDS = 1.0
 QUIET_SECONDS = 10.0
 
-# Requests in flight, and queued.
-Load = tuple[int, int]
-NO_LOAD: Load = (0, 0)
+NO_LOAD = Load()
 
 
 def _load_of(endpoint: Mapping[str, Any]) -> Load:
-    return endpoint["in_flight"], endpoint["queued"]
+    return Load(endpoint["in_flight"], endpoint["queued"])
 
 
 class RouteUpdates:
@@ -163,7 +161,7 @@ class Reports:
 
     def _is_busy(self) -> bool:
         return bool(self._measures.endpoints) or any(
-            endpoint.in_flight or endpoint.queue for endpoint in self._routes.by_name.values()
+            endpoint.load != NO_LOAD for endpoint in self._routes.by_name.values()
         )
 
     def document(self, report_id: str) -> dict[str, Any]:
@@ -175,15 +173,14 @@ class Reports:
             revisions[owner][revision] = requests.as_json()
         endpoints = []
         for name in {**live, **taken.endpoints, **self._loads}:
-            endpoint = live.get(name)
-            load = NO_LOAD if endpoint is None else (endpoint.in_flight, len(endpoint.queue))
+            load = live[name].load if name in live else NO_LOAD
             if name not in taken.endpoints and load == self._loads.get(name):
                 continue
             endpoints.append(
                 {
                     "id": name,
-                    "in_flight": load[0],
-                    "queued": load[1],
+                    "in_flight": load.in_flight,
+                    "queued": load.queued,
                     **taken.endpoints.get(name, Requests()).as_json(),
                     "revisions": revisions[name],
                 }
@@ -197,7 +194,7 @@ class Reports:
                 replica.id
                 for endpoint in live.values()
                 for replica in endpoint.replicas.values()
-                if replica.route.is_draining and not replica.outstanding
+                if replica.is_drained
             ],
             "failed": [replica.id for replica in self._health.failed()],
         }

@@ -7,6 +7,7 @@ import ipaddress
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -36,17 +37,29 @@ class RunningRequest(Protocol):
     def end_unauthorized(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Requests of an endpoint that run, and that wait for a replica."""
+
+    in_flight: int = 0
+    queued: int = 0
+
+
 class Replica:
-    """A replica and the requests that it has from this gateway."""
+    """A replica and the requests that it has from this gateway.
+
+    ``elsewhere`` are the ones that HAProxy has given to it, if HAProxy is in front of the gateway.
+    """
 
     __slots__ = (
-        "authorization", "base_path", "failures", "host", "id", "idle", "is_gone", "is_ready",
-        "outstanding", "port", "probed_at", "route",
+        "authorization", "base_path", "elsewhere", "failures", "host", "id", "idle", "is_gone",
+        "is_ready", "outstanding", "port", "probed_at", "route",
     )  # fmt: skip
 
     def __init__(self, route: ReplicaRoute) -> None:
         self.id = route.id
         self.outstanding = 0
+        self.elsewhere = 0
         self.failures = 0
         self.probed_at = float("-inf")
         self.is_ready = False
@@ -63,6 +76,10 @@ class Replica:
         self.authorization = (
             b"Authorization: token %b\r\n" % route.secret.encode("latin-1") if route.secret else b""
         )
+
+    @property
+    def is_drained(self) -> bool:
+        return self.route.is_draining and not self.outstanding and not self.elsewhere
 
     def is_available(self, limit: int) -> bool:
         return self.is_ready and not self.route.is_draining and self.outstanding < limit
@@ -140,6 +157,9 @@ class Endpoint:
         self.tokens: dict[str, Token] = {}
         self.queue: deque[RunningRequest] = deque()
         self.in_flight = 0
+        self.held_bytes = 0  # of bodies, for requests without a replica
+        # What HAProxy has, if it is in front of the gateway.
+        self.elsewhere = Load()
         # Replicas that are not in the table any more, but still have requests. One that returns
         # (it failed health checks for a while) is drained only when these have ended, too.
         self._leaving: dict[str, Replica] = {}
@@ -183,7 +203,15 @@ class Endpoint:
         for replica in before.values():
             replica.is_gone = True
             replica.close_idle()
-        self._leaving = {key: each for key, each in before.items() if each.outstanding}
+        self._leaving = {
+            key: each for key, each in before.items() if each.outstanding or each.elsewhere
+        }
+
+    @property
+    def load(self) -> Load:
+        return Load(
+            self.in_flight + self.elsewhere.in_flight, len(self.queue) + self.elsewhere.queued
+        )
 
     def authorize(self, authorization: bytes, client: str) -> Token | None:
         """Return the token of a request; None for a public endpoint without a token.
@@ -239,7 +267,7 @@ class Endpoint:
             If the queue is full.
         """
         if len(self.queue) >= self.route.max_queue:
-            raise _busy("no replica is free, and too many requests wait already")
+            raise busy("no replica is free, and too many requests wait already")
         self.queue.append(request)
 
     def dispatch(self) -> None:
@@ -251,7 +279,7 @@ class Endpoint:
         """Refuse requests that have waited too long, and end those of expired tokens."""
         while self.queue and self.queue[0].queued_at + self.route.queue_seconds <= now:
             self.queue.popleft().refuse(
-                _busy(f"no replica was free within {self.route.queue_seconds} s")
+                busy(f"no replica was free within {self.route.queue_seconds} s")
             )
         for token in self.tokens.values():
             if token.running and token.has_expired():
@@ -326,5 +354,5 @@ def _unauthorized(message: str) -> Refusal:
     return Refusal(HTTPStatus.UNAUTHORIZED, "not-signed-in", message)
 
 
-def _busy(message: str) -> Refusal:
+def busy(message: str) -> Refusal:
     return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", message, retry_after=5)

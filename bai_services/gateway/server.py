@@ -6,10 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
 
 from bai_services.trusted_proxies import TrustedProxies
 
+from . import metrics
 from .client_connection import ClientConnection
+from .heads import Refusal, response
 from .limits import MAX_CLIENT_CONNECTIONS, SWEEP_SECONDS
 from .measures import Measures
 from .routes import Routes
@@ -25,23 +29,37 @@ class GatewayServer:
     routes: Routes
     measures: Measures = field(default_factory=Measures)
     prefix: bytes = b"/services/bai-serve"
+    domain: bytes = b""
+    metrics_token: str = field(default="", repr=False)
     prefix_bytes: int = 0  # beginning of bodies by which replicas are chosen; 0: not
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
     max_connections: int = MAX_CLIENT_CONNECTIONS
     connections: set[ClientConnection] = field(default_factory=set)
     on_drained: Callable[[], None] = lambda: None
     on_waiting: Callable[[], None] = lambda: None
+    # Whether all connections are those of HAProxy, which names the client's address in a header.
+    is_behind_haproxy: bool = False
     _server: asyncio.Server | None = None
+    _port: int = 0
     _sweeper: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
+        """The port of the clients."""
+        return self._port
 
     async def start(self, host: str, port: int) -> None:
         self._server = await asyncio.get_running_loop().create_server(
             lambda: ClientConnection(self), host, port, backlog=BACKLOG
+        )
+        self._port = int(self._server.sockets[0].getsockname()[1])
+        self._sweeper = asyncio.create_task(self._sweep_all())
+
+    async def start_behind(self, socket: Path, port: int) -> None:
+        """Accept connections of HAProxy, which listens on ``port`` for clients."""
+        self.is_behind_haproxy, self._port = True, port
+        self._server = await asyncio.get_running_loop().create_unix_server(
+            lambda: ClientConnection(self), str(socket), backlog=BACKLOG
         )
         self._sweeper = asyncio.create_task(self._sweep_all())
 
@@ -69,6 +87,17 @@ class GatewayServer:
     def health(self) -> dict[str, object]:
         status = "ok" if self.routes.is_known else "waiting for the manager"
         return {"status": status, "endpoints": len(self.routes.by_name)}
+
+    def metrics(self, authorization: bytes) -> bytes:
+        """Return the response with the metrics for Prometheus."""
+        if not metrics.may_read(authorization, self.metrics_token):
+            refusal = Refusal(
+                HTTPStatus.UNAUTHORIZED, "not-signed-in", "send the token of Prometheus"
+            )
+            return refusal.response(closes=False)
+        endpoints = list(self.routes.by_name.values())
+        totals = self.measures.totals_of(endpoint.route.id for endpoint in endpoints)
+        return response(metrics.text(endpoints, totals).encode(), metrics.CONTENT_TYPE)
 
     def drained(self) -> None:
         self.on_drained()

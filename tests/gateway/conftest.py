@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -23,9 +24,12 @@ from bai_services.core.serving.gateway_records import (
     TokenRoute,
 )
 from bai_services.gateway.app import run_gateway
+from bai_services.gateway.haproxy.configuration import Settings
+from bai_services.gateway.haproxy.engine import Haproxy
 from bai_services.gateway.routes import Routes
 from bai_services.gateway.server import GatewayServer
 from bai_services.service_client import ServiceClient
+from tests.testbed.skip import skip_or_fail
 from tests.testbed.wait import wait_until_async
 
 SECRET = "secret-of-the-gateways"
@@ -212,14 +216,19 @@ class Bed:
     stack: AsyncExitStack
     manager: StandInManager
     http: aiohttp.ClientSession
+    engine: str = "builtin"
     gateways: list[GatewayServer] = field(default_factory=list)
+    haproxies: list[Haproxy] = field(default_factory=list)
 
     async def gateway(self, **settings: Any) -> GatewayServer:
         """Start a gateway and wait until it has a table."""
         server = GatewayServer(Routes(), **settings)
         stop = asyncio.Event()
         client = ServiceClient(f"http://127.0.0.1:{self.manager.port}", Token(SECRET))
-        task = asyncio.create_task(run_gateway(server, client, "127.0.0.1", 0, stop))
+        haproxy = self._haproxy(server) if self.engine == "haproxy" else None
+        task = asyncio.create_task(
+            run_gateway(server, client, "127.0.0.1", 0, stop, haproxy=haproxy)
+        )
 
         async def end() -> None:
             stop.set()
@@ -233,6 +242,29 @@ class Bed:
             task.result()
         self.gateways.append(server)
         return server
+
+    def _haproxy(self, server: GatewayServer) -> Haproxy:
+        settings = Settings(
+            prefix=server.prefix.decode(), domain=server.domain.decode(), pools=4, slots=4,
+            threads=1, queue_seconds=30, max_connections=1000,
+        )  # fmt: skip
+        haproxy = Haproxy(server, settings, "127.0.0.1", 0)
+        self.haproxies.append(haproxy)
+        return haproxy
+
+    async def set(self, *endpoints: EndpointRoute) -> None:
+        """Change the routing table, and wait until the gateways use it."""
+        await self.manager.set(*endpoints)
+        await self.applied()
+
+    async def applied(self) -> None:
+        """Wait until the gateways use the current table, and HAProxy in front of them, too."""
+        await wait_until_async(
+            lambda: all(
+                server.routes.version == self.manager.table.version for server in self.gateways
+            ) and all(haproxy.is_current for haproxy in self.haproxies),
+            5, "the current table",
+        )  # fmt: skip
 
     async def upstream(self, name: str = "r1") -> Upstream:
         upstream = Upstream(name)
@@ -251,6 +283,7 @@ class Bed:
             ) >= count,
             5, "ready replicas",
         )  # fmt: skip
+        await self.applied()
 
     def url(self, path: str, gateway: int = 0, name: str = "chat") -> str:
         port = self.gateways[gateway].port
@@ -267,8 +300,19 @@ def endpoint_route(*replicas: ReplicaRoute, **changes: Any) -> EndpointRoute:
     return replace(route, **changes)
 
 
+# The contract that both engines fulfil.
+both_engines = pytest.mark.parametrize("engine", ["builtin", "haproxy"])
+
+
 @pytest.fixture
-async def bed() -> AsyncIterator[Bed]:
+def engine() -> str:
+    return "builtin"
+
+
+@pytest.fixture
+async def bed(engine: str) -> AsyncIterator[Bed]:
+    if engine == "haproxy" and shutil.which("haproxy", path="/usr/sbin:/usr/bin") is None:
+        skip_or_fail("haproxy", "HAProxy is not installed (scripts/testbed install)")
     async with AsyncExitStack() as stack:
         manager = StandInManager()
         await manager.start()
@@ -276,7 +320,7 @@ async def bed() -> AsyncIterator[Bed]:
         http = await stack.enter_async_context(
             aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"})
         )
-        yield Bed(stack, manager, http)
+        yield Bed(stack, manager, http, engine)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from bai_services.gateway.routes import Endpoint, Routes
 from bai_services.gateway.server import GatewayServer
 from tests.testbed.wait import wait_until_async
 
-from .conftest import TOKEN, Bed, Upstream, endpoint_route, token_route
+from .conftest import TOKEN, Bed, Upstream, both_engines, endpoint_route, token_route
 
 HEAD = f"Host: x\r\nAuthorization: Bearer {TOKEN}\r\n"
 
@@ -35,12 +35,10 @@ def request(path: str, more: str = "") -> bytes:
     return f"GET /services/bai-serve/chat{path} HTTP/1.1\r\n{HEAD}{more}\r\n".encode()
 
 
+@both_engines
 async def test_revoked_token_ends_its_running_stream(bed: Bed, upstream: Upstream) -> None:
     other = token_route("other")
-    await bed.manager.set(endpoint_route(upstream.route(), tokens=(token_route(), other)))
-    await wait_until_async(
-        lambda: len(bed.gateways[0].routes.by_name[b"chat"].tokens) == 2, 5, "tokens"
-    )
+    await bed.set(endpoint_route(upstream.route(), tokens=(token_route(), other)))
     headers = {"Authorization": "Bearer other"}
     async with (
         bed.http.get(bed.url("/stream")) as revoked,
@@ -108,6 +106,7 @@ async def test_large_head_is_refused(bed: Bed, upstream: Upstream) -> None:
     assert (await reader.readline()).split()[1] == b"431"
 
 
+@both_engines
 @pytest.mark.parametrize(
     "more",
     [
@@ -123,7 +122,13 @@ async def test_large_head_is_refused(bed: Bed, upstream: Upstream) -> None:
 )
 async def test_ambiguous_request_is_refused(bed: Bed, upstream: Upstream, more: str) -> None:
     reader, _ = await raw(bed, request("/echo", more) + b"0\r\n\r\n")
-    assert (await reader.readline()).split()[1] in (b"400", b"501")
+    status = (await reader.readline()).split()[1]
+    if bed.engine == "haproxy" and more.startswith("Content-Length: 5\r\nTransfer"):
+        # It drops the length (RFC 9112, 6.3), so that the request is not ambiguous any more.
+        assert status == b"200"
+        assert "content-length" not in upstream.requests[0].headers
+        return
+    assert status in (b"400", b"501")
     await reader.read()
     assert upstream.requests == []
 
@@ -147,6 +152,7 @@ async def test_too_many_pipelined_requests_end_the_connection(bed: Bed, upstream
     assert gateway.routes.by_name[b"chat"].in_flight == 0
 
 
+@both_engines
 async def test_http_1_0_client_gets_a_response_that_ends_with_the_connection(
     bed: Bed, upstream: Upstream
 ) -> None:
@@ -158,6 +164,7 @@ async def test_http_1_0_client_gets_a_response_that_ends_with_the_connection(
     assert body.startswith(b"data: ") and body.endswith(b"[DONE]\n\n")
 
 
+@both_engines
 async def test_expect_100_continue(bed: Bed, upstream: Upstream) -> None:
     more = "Content-Length: 4\r\nExpect: 100-continue\r\nConnection: close\r\n"
     reader, writer = await raw(bed, request("/echo", more))
@@ -166,6 +173,7 @@ async def test_expect_100_continue(bed: Bed, upstream: Upstream) -> None:
     assert b'"bytes": 4' in await reader.read()
 
 
+@both_engines
 async def test_client_that_leaves_ends_the_work_at_the_replica(
     bed: Bed, upstream: Upstream
 ) -> None:
@@ -313,6 +321,7 @@ async def test_bytes_after_a_response_are_not_the_next_response(bed: Bed) -> Non
     assert replica.answered == 2
 
 
+@both_engines
 async def test_headers_that_concern_the_whole_host_are_not_passed_on(bed: Bed) -> None:
     headers = {
         "NEL": '{"report_to": "x", "max_age": 999999, "success_fraction": 1}',

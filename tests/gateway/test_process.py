@@ -16,7 +16,7 @@ from bai_services.gateway.app import OTHER_FILES, raise_open_files
 from bai_services.gateway.limits import MAX_CLIENT_CONNECTIONS
 from tests.testbed.wait import wait_until_async
 
-from .conftest import SECRET, Bed, endpoint_route
+from .conftest import SECRET, Bed, both_engines, endpoint_route
 
 
 async def started(bed: Bed, folder: Path) -> tuple[asyncio.subprocess.Process, int]:
@@ -28,6 +28,7 @@ async def started(bed: Bed, folder: Path) -> tuple[asyncio.subprocess.Process, i
         "BAI_MANAGER_URL": f"http://127.0.0.1:{bed.manager.port}",
         "BAI_GATEWAY_TOKEN_FILE": str(secret),
         "BAI_GATEWAY_PORT": "0",
+        "BAI_GATEWAY_ENGINE": bed.engine,
     }
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bai_services.gateway", env=environ, stderr=asyncio.subprocess.PIPE
@@ -52,6 +53,7 @@ async def wait_until_served(bed: Bed, port: int) -> None:
     await wait_until_async(is_served, 10, "a response")
 
 
+@both_engines
 async def test_killed_gateway_serves_again_from_the_managers_routes(
     bed: Bed, tmp_path: Path
 ) -> None:
@@ -64,6 +66,7 @@ async def test_killed_gateway_serves_again_from_the_managers_routes(
         await process.wait()
 
 
+@both_engines
 async def test_stopped_gateway_ends_its_requests(bed: Bed, tmp_path: Path) -> None:
     upstream = await bed.upstream()
     await bed.manager.set(endpoint_route(upstream.route()))

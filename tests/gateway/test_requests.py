@@ -10,7 +10,9 @@ import pytest
 
 from tests.testbed.wait import wait_until_async
 
-from .conftest import TOKEN, Bed, Upstream, endpoint_route, token_route
+from .conftest import TOKEN, Bed, Upstream, both_engines, endpoint_route, token_route
+
+pytestmark = both_engines
 
 
 async def test_request_and_response_are_passed_on(bed: Bed, upstream: Upstream) -> None:
@@ -83,10 +85,7 @@ async def test_limits_of_tokens(bed: Bed, upstream: Upstream) -> None:
         token_route("elsewhere", networks=("192.0.2.0/24",)),
         token_route("here", networks=("127.0.0.0/8",), requests_per_minute=2),
     )
-    await bed.manager.set(endpoint_route(upstream.route(), tokens=tokens))
-    await wait_until_async(
-        lambda: len(bed.gateways[0].routes.by_name[b"chat"].tokens) == 3, 5, "tokens"
-    )
+    await bed.set(endpoint_route(upstream.route(), tokens=tokens))
     found = []
     for name in ("expired", "elsewhere", "here", "here", "here"):
         headers = {"Authorization": f"Bearer {name}"}
@@ -98,10 +97,7 @@ async def test_limits_of_tokens(bed: Bed, upstream: Upstream) -> None:
 
 
 async def test_public_endpoint_needs_no_token(bed: Bed, upstream: Upstream) -> None:
-    await bed.manager.set(endpoint_route(upstream.route(), is_public=True, tokens=()))
-    await wait_until_async(
-        lambda: bed.gateways[0].routes.by_name[b"chat"].route.is_public, 5, "public endpoint"
-    )
+    await bed.set(endpoint_route(upstream.route(), is_public=True, tokens=()))
     for authorization in ("", "Bearer anything"):
         async with bed.http.get(
             bed.url("/echo"), headers={"Authorization": authorization}
@@ -111,9 +107,7 @@ async def test_public_endpoint_needs_no_token(bed: Bed, upstream: Upstream) -> N
 
 
 async def test_paused_endpoint_and_large_body_are_refused(bed: Bed, upstream: Upstream) -> None:
-    routes = bed.gateways[0].routes
-    await bed.manager.set(endpoint_route(upstream.route(), max_body_bytes=1000))
-    await wait_until_async(lambda: routes.by_name[b"chat"].route.max_body_bytes == 1000, 5, "limit")
+    await bed.set(endpoint_route(upstream.route(), max_body_bytes=1000))
 
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(100):
@@ -122,8 +116,7 @@ async def test_paused_endpoint_and_large_body_are_refused(bed: Bed, upstream: Up
     for data in (b"x" * 1001, pieces()):
         async with bed.http.post(bed.url("/echo"), data=data) as response:
             assert (response.status, (await response.json())["error"]) == (413, "too-large")
-    await bed.manager.set(endpoint_route(upstream.route(), is_paused=True))
-    await wait_until_async(lambda: routes.by_name[b"chat"].route.is_paused, 5, "pause")
+    await bed.set(endpoint_route(upstream.route(), is_paused=True))
     async with bed.http.get(bed.url("/echo")) as response:
         assert (response.status, "Retry-After" in response.headers) == (503, True)
 
@@ -165,5 +158,8 @@ async def test_stream_arrives_piece_by_piece_and_its_tokens_are_counted(
     manager = bed.manager
     await wait_until_async(lambda: manager.total("requests") == 2, 5, "the report")
     tokens = [token for report in manager.reports for token in report["tokens"]]
-    assert sum(token["input_tokens"] for token in tokens) == 12
-    assert sum(token["output_tokens"] for token in tokens) == 5
+    assert sum(token["requests"] for token in tokens) == 2
+    # HAProxy does not read bodies.
+    used = 0 if bed.engine == "haproxy" else 1
+    assert sum(token["input_tokens"] for token in tokens) == 12 * used
+    assert sum(token["output_tokens"] for token in tokens) == 5 * used

@@ -233,10 +233,10 @@ class ReplicaStore:
             )
             await bump_routes(tx)
 
-    async def settings_of(self, replica_id: str) -> Mapping[str, Any] | None:
-        """Return the settings of the revision of a replica; None if there is no such replica."""
+    async def revision_of(self, replica_id: str) -> tuple[str, Mapping[str, Any]] | None:
+        """Return id and settings of the revision of a replica; None if the replica is unknown."""
         rows = (
-            sa.select(endpoint_revisions.c.settings)
+            sa.select(endpoint_revisions.c.id, endpoint_revisions.c.settings)
             .join_from(
                 endpoint_replicas,
                 endpoint_revisions,
@@ -245,8 +245,8 @@ class ReplicaStore:
             .where(endpoint_replicas.c.id == replica_id)
         )
         async with self._db.read() as tx:
-            found: Mapping[str, Any] | None = await tx.scalar(rows)
-            return found
+            found = (await tx.execute(rows)).one_or_none()
+            return None if found is None else (found.id, found.settings)
 
     async def advance(
         self,

@@ -138,12 +138,12 @@ class TrialStore:
         """Store where the server of a trial listens."""
         await self._update(trial_id, {"url": url})
 
-    async def settings_of(self, trial_id: str) -> Mapping[str, Any] | None:
-        """Return the settings of a trial; None if there is no such trial."""
-        rows = sa.select(endpoint_trials.c.settings).where(endpoint_trials.c.id == trial_id)
+    async def revision_of(self, trial_id: str) -> tuple[str, Mapping[str, Any]] | None:
+        """Return id and settings of a trial, which is its own revision; None if it is unknown."""
+        rows = sa.select(endpoint_trials.c.id, endpoint_trials.c.settings)
         async with self._db.read() as tx:
-            found: Mapping[str, Any] | None = await tx.scalar(rows)
-            return found
+            found = (await tx.execute(rows.where(endpoint_trials.c.id == trial_id))).one_or_none()
+            return None if found is None else (found.id, found.settings)
 
     async def clean_up(self, before: datetime) -> None:
         """Delete trials that ended before ``before``, or are not among the last of their owner."""

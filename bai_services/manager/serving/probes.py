@@ -54,7 +54,7 @@ class HealthProbes:
         try:
             async with self._http.get(
                 replica.url + health.path,
-                headers={"Authorization": f"token {self._secrets.of(replica.id)}"},
+                headers={"Authorization": f"token {self._secrets.of(replica.revision_id)}"},
                 timeout=ClientTimeout(total=health.timeout_seconds),
                 allow_redirects=False,
             ) as response:

@@ -19,14 +19,15 @@ SECRET_VARIABLE = "BAI_REPLICA_SECRET"
 class ReplicaSecrets:
     """The secrets with which gateways reach replicas.
 
-    A secret is computed from the manager's key and the id of the replica, so it is not stored.
+    A secret is computed from the manager's key and the id of the revision, so it is not stored. All
+    replicas of a revision have the same one: HAProxy cannot send another to each of them.
     """
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
-    def of(self, replica_id: str) -> str:
-        return hmac.new(self._key, f"replica:{replica_id}".encode(), hashlib.sha256).hexdigest()
+    def of(self, revision_id: str) -> str:
+        return hmac.new(self._key, f"replica:{revision_id}".encode(), hashlib.sha256).hexdigest()
 
 
 class ReplicaLaunches:
@@ -49,15 +50,16 @@ class ReplicaLaunches:
 
     async def environ(self, session_id: str) -> Mapping[str, str]:
         """Return the variables with which the runner of a replica starts its server."""
-        stored = await self._store.settings_of(session_id)
-        if stored is None:
-            stored = await self._trials.settings_of(session_id)
-        if stored is None:
+        found = await self._store.revision_of(session_id)
+        if found is None:
+            found = await self._trials.revision_of(session_id)
+        if found is None:
             # The endpoint was deleted, so the session is being stopped.
             return {}
+        revision_id, stored = found
         settings = RevisionSettings.from_json(stored)
         environ = {
-            SECRET_VARIABLE: self._secrets.of(session_id),
+            SECRET_VARIABLE: self._secrets.of(revision_id),
             PORT_VARIABLE: str(settings.port),
         }
         if settings.model_variable:

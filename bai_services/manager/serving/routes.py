@@ -143,7 +143,7 @@ class GatewayRoutes:
                     id=row["id"],
                     revision_id=row["revision_id"],
                     url=row["url"],
-                    secret=self._secrets.of(row["id"]),
+                    secret=self._secrets.of(row["revision_id"]),
                     is_draining=row["phase"] == Phase.DRAINING,
                     # None: the revision was deleted.
                     health_path=row["health_path"] or "",

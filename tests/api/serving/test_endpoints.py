@@ -58,6 +58,11 @@ async def replicas(user: Client, *phases: str, key: str = "llm") -> list[dict[st
     return [each for each in found if not phases or each["phase"] in phases]
 
 
+async def revisions(user: Client, key: str = "llm") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await user.get(f"/endpoints/{key}/revisions"))["items"]
+    return found
+
+
 async def routes(api: Api, **query: str) -> Any:
     return await api.gateway.get("/gateway/routes", **query)
 
@@ -120,7 +125,8 @@ async def test_replica_becomes_ready_and_is_routed(api: Api) -> None:
         await run(api, replica["id"], url)
         await step(api, 2)
         table = await routes(api)
-        assert secrets == [f"token {ReplicaSecrets(KEY).of(replica['id'])}"]
+        secret = ReplicaSecrets(KEY).of((await revisions(user))[0]["id"])
+        assert secrets == [f"token {secret}"]
     (endpoint,) = table["endpoints"]
     (routed,) = endpoint["replicas"]
     assert (routed["url"], routed["is_draining"]) == (url, False)
@@ -152,7 +158,8 @@ async def test_launch_plan_has_the_secret_and_no_jupyter_server(api: Api) -> Non
     plan = await launch(api, user, replica["id"])
     assert plan.command[-1] == "bai_labext.replica"
     assert plan.environ["BAI_SERVICE_PORT"] == "9000"
-    assert plan.environ[SECRET_VARIABLE] == ReplicaSecrets(KEY).of(replica["id"])
+    (revision,) = await revisions(user)
+    assert plan.environ[SECRET_VARIABLE] == ReplicaSecrets(KEY).of(revision["id"])
     assert plan.environ["BAI_STARTUP_COMMAND"] == SETTINGS["command"]
 
 

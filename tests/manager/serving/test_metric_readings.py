@@ -64,7 +64,7 @@ async def test_metric_of_a_replica_is_read_again_and_becomes_old() -> None:
             return readings.of_replica(one, "owner", "/metrics", name)
 
         assert await read("running") == 2
-        assert received == [f"token {secrets.of('one')}"]
+        assert received == [f"token {secrets.of(one.revision_id)}"]
         # A counter needs two readings.
         assert await read("tokens_total") is None
         page = "tokens_total 150\n"

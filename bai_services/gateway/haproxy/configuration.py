@@ -1,0 +1,283 @@
+"""HAProxy's configuration: fixed backends and server slots, and maps that the gateway fills.
+
+A request is given to a replica if all of this holds: the maps contain the endpoint and the token,
+the token may be used from the client's address, and HAProxy can apply every rule for requests of
+this kind. Any other request goes to the gateway itself, which decides by the same routing table.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..heads import NOT_FOR_CLIENTS, NOT_FOR_REPLICAS, PEER_HEADER, SAFETY
+from ..limits import (
+    CONNECT_SECONDS,
+    HEAD_SECONDS,
+    IDLE_SECONDS,
+    MAX_HEAD_BYTES,
+    REUSE_SECONDS,
+    STALLED_SECONDS,
+    WEBSOCKET_IDLE_SECONDS,
+)
+
+# Each map is an empty file; its entries exist only in HAProxy's memory.
+MAPS = ("trusted", "tokens", "pools", "secrets", "limits")
+# Shares of revisions are multiples of one hundredth.
+SHARES = 100
+# Value of a token that the gateway itself checks.
+UNDECIDED = "undecided"
+# Value of an endpoint whose pool is chosen by share: the pools have the keys NAME/0 to NAME/99.
+BY_SHARE = "by-share"
+# Value of a network whose address in X-Forwarded-For is another proxy.
+NAMED_PROXY = "named"
+# Headers that HAProxy writes itself.
+_OWN = frozenset(
+    {b"connection", b"content-length", b"expect", b"te", b"transfer-encoding", b"upgrade"}
+)
+# Room for rewritten headers.
+_REWRITE_BYTES = 8192
+_STICK_ENTRIES = 100_000
+_RETRY_AFTER = " hdr Retry-After 5"
+# Largest limit of an endpoint. HAProxy's own one for requests that the gateway serves.
+MAX_REQUEST_SECONDS = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an administrator sets."""
+
+    prefix: str  # of paths, without a slash at the end
+    domain: str  # endpoints are also at NAME.DOMAIN; "": not
+    pools: int  # pairs of endpoint and revision that HAProxy serves
+    slots: int  # replicas in each pool
+    threads: int  # 0: one for each processor
+    queue_seconds: int
+    max_connections: int
+
+
+def pool_name(number: int) -> str:
+    return f"pool{number}"
+
+
+def grpc_name(pool: str) -> str:
+    """Return the backend with the same replicas for gRPC, which needs HTTP/2 up to the replica."""
+    return f"{pool}_grpc"
+
+
+def slot_name(number: int) -> str:
+    return f"s{number}"
+
+
+def control_socket(folder: Path) -> Path:
+    return folder / "control"
+
+
+def gateway_socket(folder: Path) -> Path:
+    return folder / "gateway"
+
+
+def map_file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.map"
+
+
+def configuration(settings: Settings, folder: Path, listening: int) -> str:
+    """Return the configuration; ``listening`` is the file descriptor of the listening socket."""
+    sections = [_global(settings, folder), _defaults(settings)]
+    sections += [
+        _frontend(settings, folder, listening),
+        _gateway("gateway", folder),
+        # HAProxy 2.6 would keep the connection open after a response of unknown length.
+        _gateway("gateway_closing", folder, "option httpclose"),
+    ]
+    sections += [
+        f"backend {name} from base\n"
+        f"  stick-table type string len 128 size {_STICK_ENTRIES} expire 1h store {counter}\n"
+        for name, counter in (("requests", "http_req_cnt"), ("streams", "conn_cur"))
+    ]
+    sections.append(_pool_defaults(settings, folder))
+    for pool in map(pool_name, range(settings.pools)):
+        sections.append(_pool(pool, settings.slots, ""))
+        sections.append(_pool(grpc_name(pool), settings.slots, " proto h2"))
+    return "\n".join(sections)
+
+
+def _global(settings: Settings, folder: Path) -> str:
+    threads = f"  nbthread {settings.threads}\n" if settings.threads else ""
+    return (
+        "global\n"
+        f"  stats socket {control_socket(folder)} mode 600 level admin\n"
+        f"  maxconn {settings.max_connections}\n"
+        f"  tune.bufsize {MAX_HEAD_BYTES + _REWRITE_BYTES}\n"
+        f"  tune.maxrewrite {_REWRITE_BYTES}\n"
+        f"  tune.http.maxhdr 256\n{threads}"
+    )
+
+
+def _defaults(settings: Settings) -> str:
+    lines = [
+        "mode http",
+        "option abortonclose",
+        "option http-no-delay",
+        "option redispatch 1",
+        "retries 2",
+        "retry-on conn-failure",
+        "http-reuse safe",
+        f"timeout connect {_ms(CONNECT_SECONDS)}",
+        f"timeout client {_ms(STALLED_SECONDS)}",
+        f"timeout server {_ms(MAX_REQUEST_SECONDS)}",
+        f"timeout tunnel {_ms(WEBSOCKET_IDLE_SECONDS)}",
+        f"timeout http-request {_ms(HEAD_SECONDS)}",
+        f"timeout http-keep-alive {_ms(IDLE_SECONDS)}",
+        f"timeout queue {_ms(settings.queue_seconds)}",
+        _error(502, "the replica closed the connection without a response"),
+        _error(503, "no replica is free", _RETRY_AFTER),
+        _error(504, "the replica does not answer in time"),
+    ]
+    return _section("defaults base", lines)
+
+
+def _frontend(settings: Settings, folder: Path, listening: int) -> str:
+    prefix = settings.prefix
+    not_for_clients = _one_of(NOT_FOR_CLIENTS)
+    trusted, pools = map_file(folder, "trusted"), map_file(folder, "pools")
+    lines = [
+        f"bind fd@{listening}",
+        _set("client src"),
+        _set(f"peer src,map_ip({trusted})"),
+        _set(
+            "client req.hdr_ip(x-forwarded-for,-1) if { var(txn.peer) -m found } "
+            "{ req.fhdr(x-forwarded-for) -m found }"
+        ),
+        _set(f"proxy var(txn.client),map_ip({trusted})"),
+        *_names(settings.domain, prefix),
+        _set("digest http_auth_bearer,sha2(256),hex"),
+        # 8 digits of IPv4, 32 of IPv6.
+        _set("digits var(txn.client),hex,length"),
+        _format(
+            "key",
+            "%[var(txn.name)]/%[var(txn.digest)]/%[var(txn.digits)]:%[var(txn.client),hex]",
+        ),
+        _set(f"token var(txn.key),map_beg({map_file(folder, 'tokens')})"),
+        _set("expires var(txn.token),field(1,/)"),
+        _set("token_id var(txn.token),field(2,/)"),
+        _format("stream", "%[var(txn.token_id)]@%[src]:%[src_port]"),
+        _set("now date"),
+        _set(f"pool var(txn.name),map_str({pools})"),
+        _set(f"turn rand({SHARES})"),
+        _format("share", "%[var(txn.name)]/%[var(txn.turn)]"),
+        _set(f"pool var(txn.share),map_str({pools}) if {{ var(txn.pool) -m str {BY_SHARE} }}"),
+        _set(f"limits var(txn.pool),map_str({map_file(folder, 'limits')})"),
+        _set("max_queue var(txn.limits),field(1,/)"),
+        _set("request_ms var(txn.limits),field(2,/)"),
+        _set("max_body var(txn.limits),field(3,/)"),
+        "acl has_pool var(txn.limits) -m found",
+        "acl has_token var(txn.token) -m found",
+        f"acl is_undecided var(txn.token) -m str {UNDECIDED}",
+        f"acl is_proxy var(txn.proxy) -m str {NAMED_PROXY}",
+        "acl is_unusual method CONNECT TRACE",
+        "acl is_unusual req.fhdr(transfer-encoding) -m found",
+        "acl has_connection req.fhdr(connection) -m found",
+        "acl is_plain_connection req.fhdr(connection) -i keep-alive close upgrade",
+        "acl has_upgrade req.fhdr(upgrade) -m found",
+        "acl is_websocket req.fhdr(upgrade) -i websocket",
+        "acl has_length req.fhdr(content-length) -m found",
+        "acl is_too_large req.fhdr(content-length),sub(txn.max_body) gt 0",
+        "acl is_bodiless method GET HEAD DELETE OPTIONS",
+        "acl is_grpc req.fhdr(content-type) -m beg application/grpc",
+        "acl has_no_end var(txn.expires) -m str 0",
+        "acl is_valid var(txn.expires),sub(txn.now) gt 0",
+        "use_backend gateway_closing if HTTP_1.0",
+        "use_backend gateway if !has_pool or !has_token or is_undecided or is_proxy or is_unusual",
+        "use_backend gateway if has_connection !is_plain_connection",
+        "use_backend gateway if has_upgrade !is_websocket or has_upgrade has_length",
+        # The gateway counts the bytes of a body whose length is not known before.
+        "use_backend gateway if has_length is_too_large or !has_length !is_bodiless !is_grpc",
+        "use_backend gateway if !has_no_end !is_valid",
+        "use_backend %[var(txn.pool)]_grpc if is_grpc",
+        "use_backend %[var(txn.pool)]",
+        "default_backend gateway",
+        f"http-response del-header {not_for_clients} -m reg",
+    ]
+    for line in SAFETY.decode().strip().split("\r\n"):
+        name, value = line.split(": ", 1)
+        lines.append(f'http-response set-header {name} "{value}"')
+    return _section("frontend clients from base", lines)
+
+
+def _names(domain: str, prefix: str) -> list[str]:
+    """Return the rules that set the endpoint's name from the host name, or from the path."""
+    below = f"{{ path_beg {prefix}/ }}"
+    from_path = f"name path,field({prefix.count('/') + 2},/) if {below}"
+    if not domain:
+        return [_set(from_path)]
+    return [
+        _set("host req.fhdr(host),field(1,:),lower"),
+        f"acl is_own_host var(txn.host) -m end .{domain}",
+        _format("expected", f"%[var(txn.host),field(1,.)].{domain}"),
+        _set(f"{from_path} !is_own_host"),
+        _set("name var(txn.host),field(1,.) if { var(txn.host),strcmp(txn.expected) eq 0 }"),
+    ]
+
+
+def _gateway(name: str, folder: Path, *options: str) -> str:
+    lines = [
+        *options,
+        f"http-request set-header {PEER_HEADER.decode()} %[src]",
+        f"server gateway unix@{gateway_socket(folder)}",
+    ]
+    return _section(f"backend {name} from base", lines)
+
+
+def _pool_defaults(settings: Settings, folder: Path) -> str:
+    own_host = f" unless {{ var(txn.host) -m end .{settings.domain} }}" if settings.domain else ""
+    busy = '\'{"error": "unavailable", "message": "too many requests wait already", "details": {}}\''
+    lines = [
+        "balance leastconn",
+        f"http-request return status 503 content-type application/json string {busy}{_RETRY_AFTER} "
+        "if { be_conn_free lt 1 } { queue,sub(txn.max_queue) ge 0 }",
+        "http-request track-sc0 var(txn.token_id) table requests if { var(txn.token_id) -m found }",
+        "http-request track-sc1 var(txn.stream) table streams if { var(txn.token_id) -m found }",
+        "http-request set-timeout server var(txn.request_ms)",
+        f"http-request replace-path ^{re.escape(settings.prefix)}/[^/]*/?(.*)$ /\\1{own_host}",
+        f"http-request del-header {_one_of(NOT_FOR_REPLICAS)} -m reg",
+        _set(f"secret var(txn.pool),map_str({map_file(folder, 'secrets')})"),
+        'http-request set-header Authorization "token %[var(txn.secret)]" '
+        "if { var(txn.secret) -m found }",
+        "http-request set-header X-Forwarded-For %[var(txn.client)]",
+    ]
+    return _section("defaults pools from base", lines)
+
+
+def _pool(name: str, slots: int, protocol: str) -> str:
+    purge = f"pool-purge-delay {_ms(REUSE_SECONDS)}"
+    lines = [f"server-template s 1-{slots} 127.0.0.1:1 disabled maxconn 1 {purge}{protocol}"]
+    return _section(f"backend {name} from pools", lines)
+
+
+def _section(title: str, lines: list[str]) -> str:
+    return f"{title}\n" + "".join(f"  {line}\n" for line in lines)
+
+
+def _set(variable: str) -> str:
+    name, expression = variable.split(" ", 1)
+    return f"http-request set-var(txn.{name}) {expression}"
+
+
+def _format(name: str, text: str) -> str:
+    return f'http-request set-var-fmt(txn.{name}) "{text}"'
+
+
+def _error(status: int, message: str, more: str = "") -> str:
+    body = f'{{"error": "unavailable", "message": "{message}", "details": {{}}}}'
+    return f"http-error status {status} content-type application/json string '{body}'{more}"
+
+
+def _one_of(headers: frozenset[bytes]) -> str:
+    """Return a regular expression of header names, without those that HAProxy writes itself."""
+    return f"^({'|'.join(sorted(name.decode() for name in headers - _OWN))})$"
+
+
+def _ms(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"

@@ -1,0 +1,55 @@
+"""Counters of HAProxy: what was added since they were read the last time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """New requests of a pool; ``seconds`` is the mean time to the head of the response."""
+
+    requests: int
+    errors: int
+    seconds: float
+
+
+@dataclass
+class Counters:
+    """Remembers the last value of each counter; HAProxy never sets them to zero."""
+
+    _last: dict[tuple[str, ...], int] = field(default_factory=dict)
+    _tokens: dict[str, int] = field(default_factory=dict)
+
+    def restart(self) -> None:
+        """A new process counts from zero."""
+        self._last, self._tokens = {}, {}
+
+    def of_backend(self, name: str, row: Mapping[str, str]) -> Counted:
+        requests = self._added((name, "requests"), row.get("req_tot"))
+        errors = self._added((name, "errors"), row.get("hrsp_5xx"))
+        return Counted(requests, min(errors, requests), int(row.get("rtime") or 0) / 1000)
+
+    def failed_connections(self, pool: str, server: str, row: Mapping[str, str]) -> int:
+        # `econ` counts only requests that found no other server.
+        return sum(
+            self._added((pool, server, column), row.get(column))
+            for column in ("econ", "wretr", "wredis")
+        )
+
+    def of_tokens(self, entries: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+        """Yield the new requests of each token, from all entries of the table."""
+        before, self._tokens = self._tokens, dict(entries)
+        for token, total in self._tokens.items():
+            known = before.get(token, 0)
+            # An entry that was not used for long was removed, and counts from zero again.
+            if added := total - known if total >= known else total:
+                yield token, added
+
+    def _added(self, key: tuple[str, ...], text: str | None) -> int:
+        if not text:
+            return 0
+        before, value = self._last.get(key, 0), int(text)
+        self._last[key] = value
+        return value - before if value >= before else value

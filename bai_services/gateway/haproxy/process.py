@@ -1,0 +1,117 @@
+"""The process of HAProxy: started again when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from bai_services.core.errors import InvalidRequest, Unavailable
+
+from ..server import BACKLOG
+from .configuration import MAPS, Settings, configuration, control_socket, map_file
+from .runtime import Runtime
+
+log = logging.getLogger("bai_services.gateway")
+
+START_SECONDS = 10.0
+PAUSE_SECONDS = 0.2
+# A process that ends within this time after its start is a wrong configuration.
+STABLE_SECONDS = 2.0
+
+
+def find_program() -> str:
+    """Return the path of HAProxy.
+
+    Raises
+    ------
+    InvalidRequest
+        If HAProxy is not installed.
+    """
+    program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin")
+    if program is None:
+        raise InvalidRequest("HAProxy is not installed (on Debian: the package haproxy)")
+    return program
+
+
+class HaproxyProcess:
+    """Runs HAProxy with a listening socket of this process, so that a restart refuses nobody."""
+
+    def __init__(self, settings: Settings, host: str, port: int) -> None:
+        self._program = find_program()
+        # Only this user may read the folder: its sockets accept commands and requests.
+        self._folder = tempfile.TemporaryDirectory(prefix="bai-gateway-")
+        self.folder = Path(self._folder.name)
+        self._listening = socket.create_server((host, port), backlog=BACKLOG)
+        self.port = int(self._listening.getsockname()[1])
+        self.runtime = Runtime(control_socket(self.folder))
+        self.starts = 0  # a new process knows nothing of what the one before was told
+        self._process: asyncio.subprocess.Process | None = None
+        for name in MAPS:
+            map_file(self.folder, name).touch()
+        self._file = self.folder / "haproxy.cfg"
+        self._file.write_text(configuration(settings, self.folder, self._listening.fileno()))
+
+    async def start(self) -> None:
+        """Start HAProxy and wait until it answers.
+
+        Raises
+        ------
+        Unavailable
+            If it does not start.
+        """
+        number = self._listening.fileno()
+        # The kernel ends it when this process is killed: it would serve with old routes.
+        self._process = process = await asyncio.create_subprocess_exec(
+            "setpriv", "--pdeathsig=KILL", self._program, "-db", "-q", "-f", str(self._file),
+            pass_fds=(number,), stdin=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            with suppress(Unavailable):
+                await self.runtime.ask("show version")
+                break
+            if process.returncode is not None or time.monotonic() >= deadline:
+                await self.kill()
+                raise Unavailable("HAProxy does not start; it has logged the reason")
+            await asyncio.sleep(0.02)
+        self.starts += 1
+
+    async def run(self) -> None:
+        """Start HAProxy again whenever it ends."""
+        while True:
+            assert self._process is not None
+            began = time.monotonic()
+            code = await self._process.wait()
+            log.error("HAProxy has ended with code %d; it is started again", code)
+            if time.monotonic() - began < STABLE_SECONDS:
+                await asyncio.sleep(PAUSE_SECONDS)
+            await self.start()
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Accept nothing more, and let requests end for a while."""
+        self._listening.close()
+        process = self._process
+        if process is not None and process.returncode is None and grace_seconds > 0:
+            process.send_signal(signal.SIGUSR1)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace_seconds):
+                    await process.wait()
+        await self.kill()
+        self._folder.cleanup()
+
+    def send_signal(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    async def kill(self) -> None:
+        process = self._process
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()
