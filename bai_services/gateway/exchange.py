@@ -192,8 +192,7 @@ class Exchange:
         if (request.content_length or 0) > endpoint.route.max_body_bytes:
             raise _too_large(endpoint.route.max_body_bytes)
         self.endpoint, self.token = endpoint, token
-        if token is not None:
-            token.running.add(self)
+        (endpoint.anonymous if token is None else token.running).add(self)
         if self._received > endpoint.route.max_body_bytes:
             raise _too_large(endpoint.route.max_body_bytes)
         if request.header(b"expect").lower() == b"100-continue":
@@ -489,12 +488,6 @@ class Exchange:
         has_body = self._request.method != b"HEAD"
         self.respond(refusal.response(closes=not keeps_open, has_body=has_body))
 
-    def end_unauthorized(self) -> None:
-        """Cut the request off: its token was revoked or has expired."""
-        self.refuse(
-            Refusal(HTTPStatus.UNAUTHORIZED, "not-signed-in", "the token is no longer valid")
-        )
-
     def _abort(self) -> None:
         self._end(is_reusable=False)
         self._client.abort()
@@ -530,6 +523,7 @@ class Exchange:
                 connection.keep(replica.idle, time.monotonic())
             else:
                 connection.close()
+        endpoint.anonymous.discard(self)
         if token is not None:
             token.running.discard(self)
             if self.is_response_begun:
