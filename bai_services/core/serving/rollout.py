@@ -83,7 +83,8 @@ class Situation:
     the desired revision; without a rollout in progress it is ``active``. ``replicas`` are in order
     of creation. ``failures``: failed replicas of the target since the rollout began. ``requests``,
     ``errors``: its requests since then. ``is_stopped``: the endpoint is paused or being deleted, so
-    it has no replicas. ``may_create``: false during the pause after failures.
+    it has no replicas. ``may_create``: false during the pause after failures. ``may_restore``: the
+    same for replicas of ``active`` during a rollout.
     """
 
     desired: int
@@ -97,6 +98,7 @@ class Situation:
     is_promoted: bool = False
     is_stopped: bool = False
     may_create: bool = True
+    may_restore: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ def _switch(now: Situation, active: str) -> Plan:
         _remove([*others, *_surplus(new, wanted), *_surplus(old, now.desired)]),
         create={
             **_creation(now, now.target, wanted - len(new)),
-            **_creation(now, active, now.desired - len(old)),
+            **(_creation(now, active, now.desired - len(old)) if now.may_restore else {}),
         },
         weights=weights,
     )

@@ -154,7 +154,7 @@ class UserStore:
             if columns:
                 with raise_on_violation(_missing(), _taken()):
                     await tx.execute(users.update().where(users.c.id == user_id).values(columns))
-            if columns.keys() & {"status", "resource_policy"}:
+            if columns.keys() & {"status", "resource_policy", "domain", "role"}:
                 # Gateways refuse requests to endpoints of inactive owners.
                 await bump_routes(tx)
             if change.domain is not None:

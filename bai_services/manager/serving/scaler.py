@@ -21,9 +21,9 @@ from bai_services.core.serving.autoscaling import (
     rule_from_json,
 )
 from bai_services.core.serving.load_history import LoadHistory
-from bai_services.core.serving.records import GATEWAY_TIMEOUT
 from bai_services.core.serving.rollout import Phase
 from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.wall_clock import has_elapsed
 from bai_services.db.serving.replicas import EndpointState
 from bai_services.db.serving.rows import EndpointRow
 from bai_services.db.serving.scaling import NewScaling, ScalingStore
@@ -50,7 +50,7 @@ class EndpointScaler:
         histories, self._histories = self._histories, {}
         if not scaled:
             return list(states)
-        loads = await self._store.loads(now - GATEWAY_TIMEOUT) if gateways else None
+        loads = await self._store.loads(now) if gateways else None
         changes = []
         for state in scaled:
             history = histories.get(state.row.id) or LoadHistory()
@@ -92,7 +92,7 @@ def _decide(
         row.problem is not None
         and row.problem["code"] == TextTemplate.REPLICA_REFUSED.code
         and row.failed_at is not None
-        and now - row.failed_at < REFUSED_FOR
+        and not has_elapsed(row.failed_at, REFUSED_FOR, now)
     )
     limit = max(row.ready_replicas + row.starting_replicas, rule.min_replicas, 1)
     if is_refused and decision.replicas > limit:
