@@ -24,7 +24,6 @@ from bai_services.core.serving.token_limits import MAX_TOKEN_CHARACTERS, Request
 from .heads import Refusal
 from .replica_connection import ReplicaConnection
 
-
 _NEEDS_TOKEN = "send a token of this endpoint as Authorization: Bearer TOKEN"
 
 
