@@ -24,13 +24,14 @@ ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 120
 STOP_SECONDS = 90
 
-Component = Literal["hub", "manager", "agent", "proxy", "launcher"]
+Component = Literal["hub", "manager", "agent", "gateway", "proxy", "launcher"]
 # For each component, a text that occurs only in the command line of this component.
 WORDS: Mapping[Component, str] = {
     "launcher": "scripts/run",
     "hub": "jupyterhub_config.py",
     "manager": "bai_services.app",
     "agent": "bai_services.agent",
+    "gateway": "bai_services.gateway",
     "proxy": "configurable-http-proxy",
 }
 

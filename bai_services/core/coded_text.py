@@ -340,6 +340,7 @@ class TextTemplate(Enum):
     REPLICA_PREEMPTED = "its session will be preempted"
     REPLICA_REFUSED = "the replica was not created: {message}"
     REPLICA_ENDED = "the session of the replica has ended: {message}"
+    REPLICA_UNHEALTHY = "a gateway found that the health check of the replica fails"
     REPLICA_NOT_READY = "the replica did not pass its health check within {limit_seconds}"
     REVISION_GIVEN_UP = "given up after {failures:failed replica}; the last one: {message}"
     REVISION_ERRORS = "given up after {errors} failed of {requests:request}"

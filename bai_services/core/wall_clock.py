@@ -20,6 +20,15 @@ def instant_of(wall: datetime, zone: tzinfo, fold: int = 0) -> datetime:
     return clock_change(first, wall.replace(tzinfo=zone, fold=0).astimezone(UTC), zone)
 
 
+def has_elapsed(since: datetime, period: timedelta, now: datetime) -> bool:
+    """Return whether ``period`` has passed since ``since``.
+
+    A time in the future counts as long ago: the clock was set back, and nothing must wait until it
+    has caught up.
+    """
+    return not since <= now < since + period
+
+
 def clock_change(low: datetime, high: datetime, zone: tzinfo) -> datetime:
     """Return the first second up to ``high`` whose offset from UTC differs from that of ``low``."""
     low, high = low.astimezone(UTC).replace(microsecond=0), high.astimezone(UTC)

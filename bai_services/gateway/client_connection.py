@@ -21,6 +21,7 @@ from .limits import (
     MAX_HELD_BYTES,
     MAX_PIPELINED,
     MAX_READ_BYTES,
+    STALLED_BYTES,
     STALLED_SECONDS,
     WRITE_BUFFER_BYTES,
 )
@@ -159,12 +160,12 @@ class ClientConnection(asyncio.Protocol):
         if self._is_closing:
             if now < self._deadline:
                 return
-            if not self.unread_bytes or self.unread_bytes >= self._unread_before:
+            if not self._reads():
                 self.abort()
             else:
                 # A slow client, but it reads the end of the response.
                 self._unread_before, self._deadline = self.unread_bytes, now + STALLED_SECONDS
-        elif now >= self._stalled_at and self.unread_bytes < self._unread_before:
+        elif now >= self._stalled_at and self._reads():
             # A slow client, but it reads.
             self._unread_before, self._stalled_at = self.unread_bytes, now + STALLED_SECONDS
         elif now >= self._stalled_at:
@@ -173,6 +174,11 @@ class ClientConnection(asyncio.Protocol):
             self._expire()
         elif self._running is not None and not self.is_stalled and now >= self._running.deadline:
             self._running.expire()
+
+    def _reads(self) -> bool:
+        """Return whether the client has read enough since the last check, and more waits for it."""
+        unread = self.unread_bytes
+        return unread > 0 and self._unread_before - unread >= STALLED_BYTES
 
     @property
     def is_stalled(self) -> bool:

@@ -229,8 +229,7 @@ class Exchange:
             raise _too_large(endpoint.route.max_body_bytes)
         self.endpoint, self.token = endpoint, token
         endpoint.held_bytes += self._held
-        if token is not None:
-            token.running.add(self)
+        (endpoint.anonymous if token is None else token.running).add(self)
         if endpoint.held_bytes > MAX_ENDPOINT_HELD_BYTES:
             raise _too_many_bytes()
         if self._received > endpoint.route.max_body_bytes:
@@ -542,12 +541,6 @@ class Exchange:
         has_body = self._request.method != b"HEAD"
         self.respond(refusal.response(closes=not keeps_open, has_body=has_body))
 
-    def end_unauthorized(self) -> None:
-        """Cut the request off: its token was revoked or has expired."""
-        self.refuse(
-            Refusal(HTTPStatus.UNAUTHORIZED, "not-signed-in", "the token is no longer valid")
-        )
-
     def _abort(self) -> None:
         self._end(is_reusable=False)
         self._client.abort()
@@ -583,6 +576,7 @@ class Exchange:
                 connection.keep(replica.idle, time.monotonic())
             else:
                 connection.close()
+        endpoint.anonymous.discard(self)
         if token is not None:
             token.running.discard(self)
             if self.is_response_begun:

@@ -20,9 +20,11 @@ HOP_BY_HOP = frozenset(
 PEER_HEADER = b"x-bai-peer"
 # The token and the Hub's cookies, which a browser sends with each request, are not for replicas.
 NOT_FOR_REPLICAS = HOP_BY_HOP | {
-    b"authorization", b"cookie", b"content-length", b"expect", b"forwarded", b"x-forwarded-for",
-    b"x-forwarded-host", b"x-forwarded-port", b"x-real-ip", PEER_HEADER,
+    b"authorization", b"cookie", b"content-length", b"expect", b"forwarded", b"x-real-ip",
+    PEER_HEADER,
 }  # fmt: skip
+# Replicas trust these headers of proxies, for example X-Forwarded-User.
+OF_PROXIES = b"x-forwarded-"
 # Cookies of a replica would be cookies of the Hub's host.
 NOT_FOR_CLIENTS = HOP_BY_HOP | {
     b"set-cookie", b"set-cookie2", b"content-length", b"authorization",
@@ -31,7 +33,10 @@ NOT_FOR_CLIENTS = HOP_BY_HOP | {
     # the Hub's pages, or use another server or only HTTPS.
     b"nel", b"report-to", b"reporting-endpoints", b"clear-site-data", b"service-worker-allowed",
     b"alt-svc", b"strict-transport-security", b"public-key-pins", b"expect-ct", b"accept-ch",
-    b"critical-ch", b"origin-agent-cluster", b"set-login",
+    b"critical-ch", b"origin-agent-cluster", b"set-login", b"secure-session-registration",
+    b"sec-session-registration", b"use-as-dictionary",
+    # Browsers would ask for a password of the Hub's host. Replicas never receive one.
+    b"www-authenticate",
     # Reverse proxies in front of the Hub would send another response: an address or file of theirs.
     b"x-accel-redirect", b"x-accel-buffering", b"x-accel-charset", b"x-accel-expires",
     b"x-accel-limit-rate", b"x-sendfile", b"x-lighttpd-send-file", b"x-reproxy-url",
@@ -62,7 +67,10 @@ def request_head(
         if len(name) == 10 and name.lower() == b"connection" and value.lower() != b"keep-alive":
             excluded = NOT_FOR_REPLICAS | named_by_connection(headers)
     lines = [b"%b %b HTTP/1.1\r\n" % (method, target)]
-    lines += [b"%b: %b\r\n" % pair for pair in headers if pair[0].lower() not in excluded]
+    for name, value in headers:
+        lower = name.lower()
+        if lower not in excluded and not lower.startswith(OF_PROXIES):
+            lines.append(b"%b: %b\r\n" % (name, value))
     lines += own
     lines.append(b"X-Forwarded-For: %b\r\n\r\n" % client.encode("ascii", "replace"))
     return b"".join(lines)

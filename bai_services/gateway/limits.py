@@ -20,8 +20,10 @@ IDLE_SECONDS = 75.0
 # A body may take this time, and one second more for each BODY_BYTES_PER_SECOND received.
 BODY_SECONDS = 60.0
 BODY_BYTES_PER_SECOND = 1000
-# A client that has not read for this time loses its connection.
+# A client that has read less than STALLED_BYTES in this time, although more waits for it, loses its
+# connection: it would keep a place at a replica.
 STALLED_SECONDS = 60.0
+STALLED_BYTES = 60_000
 # A websocket without any byte for this time is closed.
 WEBSOCKET_IDLE_SECONDS = 3600.0
 CONNECT_SECONDS = 5.0

@@ -6,7 +6,7 @@ import hmac
 import ipaddress
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
@@ -25,6 +25,8 @@ from bai_services.core.serving.token_limits import MAX_TOKEN_CHARACTERS, Request
 from .heads import Refusal
 from .replica_connection import ReplicaConnection
 
+_NEEDS_TOKEN = "send a token of this endpoint as Authorization: Bearer TOKEN"
+
 
 class RunningRequest(Protocol):
     """A request that has a token or waits in a queue."""
@@ -34,7 +36,6 @@ class RunningRequest(Protocol):
 
     def start(self, replica: Replica) -> None: ...
     def refuse(self, refusal: Refusal) -> None: ...
-    def end_unauthorized(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +144,6 @@ class Token:
             address.version == network.version and address in network for network in self.networks
         )
 
-    def end_all(self) -> None:
-        for request in tuple(self.running):
-            request.end_unauthorized()
-
 
 class Endpoint:
     """An endpoint with its replicas, tokens and waiting requests."""
@@ -156,6 +153,8 @@ class Endpoint:
         self.replicas: dict[str, Replica] = {}
         self.tokens: dict[str, Token] = {}
         self.queue: deque[RunningRequest] = deque()
+        # Requests without a token, while the endpoint is public.
+        self.anonymous: set[RunningRequest] = set()
         self.in_flight = 0
         self.held_bytes = 0  # of bodies, for requests without a replica
         # What HAProxy has, if it is in front of the gateway.
@@ -175,7 +174,7 @@ class Endpoint:
         for token_route in route.tokens:
             token = tokens.pop(token_route.id, None)
             if token is not None and token.route.digest != token_route.digest:
-                token.end_all()
+                self._end_requests_of(token)
                 token = None
             if token is None:
                 token = Token(token_route)
@@ -183,7 +182,21 @@ class Endpoint:
                 token.update(token_route)
             self.tokens[token_route.digest] = token
         for token in tokens.values():
-            token.end_all()
+            self._end_requests_of(token)
+        if not route.is_public:
+            self._refuse_all(self.anonymous, _unauthorized(_NEEDS_TOKEN))
+
+    def _end_requests_of(self, token: Token) -> None:
+        self._refuse_all(token.running, _unauthorized("the token is no longer valid"))
+
+    def _refuse_all(self, requests: Iterable[RunningRequest], refusal: Refusal) -> None:
+        """Cut requests off; those that wait must not start when the others end."""
+        ended = set(requests)
+        if not ended:
+            return
+        self.queue = deque(each for each in self.queue if each not in ended)
+        for request in ended:
+            request.refuse(refusal)
 
     def _update_replicas(self, route: EndpointRoute) -> None:
         before, self.replicas = {**self._leaving, **self.replicas}, {}
@@ -226,7 +239,7 @@ class Endpoint:
         if scheme.lower() != "bearer" or not 0 < len(text) <= MAX_TOKEN_CHARACTERS:
             if self.route.is_public:
                 return None
-            raise _unauthorized("send a token of this endpoint as Authorization: Bearer TOKEN")
+            raise _unauthorized(_NEEDS_TOKEN)
         digest = digest_of(text)
         token = self.tokens.get(digest)
         if token is None or not hmac.compare_digest(token.route.digest, digest):
@@ -283,13 +296,12 @@ class Endpoint:
             )
         for token in self.tokens.values():
             if token.running and token.has_expired():
-                token.end_all()
+                self._end_requests_of(token)
 
     def remove(self) -> None:
-        for token in self.tokens.values():
-            token.end_all()
-        while self.queue:
-            self.queue.popleft().refuse(not_found())
+        """End all requests."""
+        running = (token.running for token in self.tokens.values())
+        self._refuse_all(self.anonymous.union(*running), not_found())
         for replica in self.replicas.values():
             replica.is_gone = True
             replica.close_idle()

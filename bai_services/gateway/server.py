@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from .heads import Refusal, response
 from .limits import MAX_CLIENT_CONNECTIONS, SWEEP_SECONDS
 from .measures import Measures
 from .routes import Routes
+
+log = logging.getLogger("bai_services.gateway")
 
 # Listening sockets queue this many connections.
 BACKLOG = 2048
@@ -120,4 +123,8 @@ class GatewayServer:
     async def _sweep_all(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            self.sweep(time.monotonic())
+            try:
+                self.sweep(time.monotonic())
+            except Exception:
+                # Without the sweeps, no limit of time would apply any more.
+                log.exception("limits of time could not be applied")

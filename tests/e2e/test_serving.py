@@ -1,7 +1,11 @@
-"""An endpoint on the process engine, called through its gateway: rollout, token, deletion."""
+"""Endpoints on both engines, called through their gateway: rollouts, scaling, tokens, strangers."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -15,40 +19,192 @@ pytestmark = pytest.mark.e2e
 
 NAME = "e2e-serving"
 SERVER = "echo '{text}' > index.html; exec python3 -m http.server --bind 127.0.0.1 $PORT"
+# Responds after one second, so that few clients cause a load; it reads the bodies of requests.
+SLOW_SERVER = """
+import http.server, os, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/slow":
+            time.sleep(1)
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+    def do_POST(self):
+        left = int(self.headers["Content-Length"])
+        while left:
+            left -= len(self.rfile.read(min(left, 65536)))
+        self.do_GET()
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()
+"""
 SMALL = {"resources": {"cpu": "1", "mem": "256m"}}
+BODY_BYTES = 100 * 2**20
+
+
+class Load:
+    """Calls an endpoint again and again in a thread; every response must be 200."""
+
+    def __init__(self, url: str, headers: dict[str, str]) -> None:
+        self.texts: list[str] = []
+        self._url = url
+        self._client = httpx.Client(headers=headers, timeout=60)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._problem: str | None = None
+
+    def _run(self) -> None:
+        # The pause leaves CPU time to the replicas that start.
+        while self._problem is None and not self._is_over.wait(0.05):
+            try:
+                response = self._client.get(self._url)
+                if response.status_code != 200:
+                    self._problem = f"{response.status_code}: {response.text}"
+                self.texts.append(response.text.strip())
+            except httpx.HTTPError as error:
+                self._problem = repr(error)
+
+    def check(self) -> None:
+        assert self._problem is None, self._problem
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._client.close()
+
+
+@contextmanager
+def endpoint(rest: httpx.Client, name: str, **fields: Any) -> Iterator[str]:
+    """Create an endpoint, yield a token for it, and delete it at the end."""
+    settings = {"variant": "cmd", "request": SMALL, **fields.pop("settings")}
+    checked(rest.post("/endpoints", json={"name": name, "settings": settings, **fields}), 201)
+    try:
+        made = checked(rest.post(f"/endpoints/{name}/tokens", json={"name": "test"}), 201)
+        yield made["token"]
+    finally:
+        if rest.get(f"/endpoints/{name}").status_code == 200:
+            checked(rest.delete(f"/endpoints/{name}"), 200)
+        is_deleted = lambda: rest.get(f"/endpoints/{name}").status_code == 404  # noqa: E731
+        wait_until(is_deleted, 120, "the deletion")
 
 
 @pytest.mark.checklist("SRV-15")
-def test_endpoint_serves_rolls_out_a_revision_and_ends(any_hub: RunningHub) -> None:
-    settings = {
-        "variant": "cmd",
-        "command": SERVER.format(text="first"),
-        "health": {"path": "/index.html"},
-        "request": SMALL,
-    }
-    with any_hub.rest("user") as rest, httpx.Client(base_url=any_hub.url, timeout=30) as calls:
-        checked(rest.post("/endpoints", json={"name": NAME, "settings": settings}), 201)
-        token = checked(rest.post(f"/endpoints/{NAME}/tokens", json={"name": "test"}), 201)
-        calls.headers["Authorization"] = f"Bearer {token['token']}"
-        path = f"/services/bai-serve/{NAME}/index.html"
-        anonymous = httpx.get(any_hub.url + path)
-        assert anonymous.status_code == 401, anonymous.text
-        wait_until(lambda: calls.get(path).status_code != 401, 10, "the token to be valid")
-        wait_for_text(calls, path, "first")
-        first = replica(any_hub)
-        # Nobody reaches the replica without its secret.
-        assert httpx.get(f"{first['url']}/index.html").status_code == 302
-        changed = {"settings": {"command": SERVER.format(text="second")}}
-        checked(rest.post(f"/endpoints/{NAME}/revisions", json=changed), 201)
-        wait_for_text(calls, path, "second")
-        checked(rest.delete(f"/endpoints/{NAME}/tokens/test"), 204)
-        wait_until(lambda: calls.get(path).status_code == 401, 10, "the revocation")
-        checked(rest.delete(f"/endpoints/{NAME}"), 200)
-        is_deleted = lambda: rest.get(f"/endpoints/{NAME}").status_code == 404  # noqa: E731
-        wait_until(is_deleted, 120, "the deletion")
-        assert calls.get(path).status_code == 404
+def test_endpoint_serves_rolls_out_revisions_under_load_and_ends(any_hub: RunningHub) -> None:
+    settings = {"command": SERVER.format(text="first"), "health": {"path": "/index.html"}}
+    path = f"/services/bai-serve/{NAME}/index.html"
+    url = any_hub.url + path
+    with any_hub.rest("user") as rest, endpoint(rest, NAME, settings=settings) as token:
+        headers = {"Authorization": f"Bearer {token}"}
+        with httpx.Client(base_url=any_hub.url, timeout=30, headers=headers) as calls:
+            wait_until(lambda: calls.get(path).status_code != 401, 10, "the token to be valid")
+            wait_for_text(calls, path, "first")
+            strangers_are_refused(any_hub, path)
+            first = replica(any_hub)
+            # Nobody reaches the replica without its secret.
+            assert httpx.get(f"{first['url']}/index.html").status_code == 302
+            with Load(url, headers) as load:
+                roll_out(rest, command=SERVER.format(text="second"))
+                wait_until(lambda: load.check() or "second" in load.texts, 180, "the new revision")
+                wait_for_outcome(rest, 2, "completed")
+                # A revision that fails its health check is rolled back.
+                roll_out(rest, health={"path": "/nothing", "start_seconds": 1})
+                wait_for_outcome(rest, 3, "rolled-back")
+            load.check()
+            assert set(load.texts) == {"first", "second"}
+            assert load.texts[-1] == "second"
+            shown = checked(rest.get(f"/endpoints/{NAME}"), 200)
+            assert (shown["active_revision"], shown["errors"]) == (2, 0)
+            checked(rest.delete(f"/endpoints/{NAME}/tokens/test"), 204)
+            wait_until(lambda: calls.get(path).status_code == 401, 10, "the revocation")
+            checked(rest.delete(f"/endpoints/{NAME}"), 200)
+            is_deleted = lambda: rest.get(f"/endpoints/{NAME}").status_code == 404  # noqa: E731
+            wait_until(is_deleted, 120, "the deletion")
+            assert calls.get(path).status_code == 404
         status = checked(rest.get(f"/sessions/{first['id']}"), 200)["status"]
         assert status in ("TERMINATED", "ERROR"), status
+
+
+def roll_out(rest: httpx.Client, **settings: Any) -> None:
+    body = {"settings": {**settings, "rollout": {"max_failures": 1}}}
+    checked(rest.post(f"/endpoints/{NAME}/revisions", json=body), 201)
+
+
+def wait_for_outcome(rest: httpx.Client, number: int, outcome: str) -> None:
+    def has_outcome() -> bool:
+        found = checked(rest.get(f"/endpoints/{NAME}/revisions"), 200)["items"]
+        (shown,) = [each for each in found if each["number"] == number]
+        assert shown["outcome"] in (None, outcome), shown
+        return shown["outcome"] == outcome
+
+    wait_until(has_outcome, 180, f"revision {number} to be {outcome}")
+
+
+def strangers_are_refused(hub: RunningHub, path: str) -> None:
+    """Check that neither anonymous callers nor members of another project reach the endpoint."""
+    with hub.rest("acme-user") as rest:
+        token = rest.headers["Authorization"]
+        for part in ("", "/revisions", "/replicas", "/scalings", "/tokens"):
+            assert rest.get(f"/endpoints/{NAME}{part}").status_code == 404
+            assert httpx.get(f"{hub.api}/endpoints/{NAME}{part}").status_code == 401
+    for headers in ({}, {"Authorization": token}):
+        response = httpx.get(hub.url + path, headers=headers)
+        assert response.status_code == 401, response.text
+
+
+@pytest.mark.docker
+def test_replicas_follow_the_load_from_zero_to_three_and_back(docker_hub: RunningHub) -> None:
+    name = "e2e-scaling"
+    rule = {
+        "min_replicas": 0, "max_replicas": 3, "target": 1, "utilization": 1, "stable_seconds": 10,
+        "panic_seconds": 2, "idle_seconds": 10,
+    }  # fmt: skip
+    # As an argument, because a command has only one line.
+    settings = {"command": f"exec python3 -c '{SLOW_SERVER}'", "health": {"path": "/"}}
+    with (
+        docker_hub.rest("user") as rest,
+        endpoint(rest, name, settings=settings, scaling=rule) as token,
+        httpx.Client(
+            base_url=f"{docker_hub.url}/services/bai-serve/{name}",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=120,
+        ) as calls,
+        ThreadPoolExecutor(3) as clients,
+    ):
+
+        def wait_for_replicas(count: int) -> None:
+            def is_reached() -> bool:
+                shown = checked(rest.get(f"/endpoints/{name}"), 200)
+                return (shown["ready_replicas"], shown["starting_replicas"]) == (count, 0)
+
+            wait_until(is_reached, 120, f"{count} replicas")
+
+        wait_for_replicas(1)
+        wait_for_replicas(0)
+        # The gateway holds the first request until a replica serves. Its body is large.
+        response = calls.post("/", content=bytes(BODY_BYTES))
+        assert (response.status_code, response.text) == (200, "ok")
+        is_over = threading.Event()
+
+        def call() -> set[int]:
+            found = set()
+            while not is_over.is_set():
+                found.add(calls.get("/slow").status_code)
+            return found
+
+        running = [clients.submit(call) for _ in range(3)]
+        try:
+            wait_for_replicas(3)
+        finally:
+            is_over.set()
+        assert [each.result() for each in running] == [{200}] * 3
+        wait_for_replicas(0)
+        changes = checked(rest.get(f"/endpoints/{name}/scalings?sort=created_at"), 200)["items"]
+        numbers = [each["replicas"] for each in changes]
+        assert numbers[0] == numbers[-1] == 0
+        assert max(numbers) == 3
 
 
 def wait_for_text(calls: httpx.Client, path: str, text: str) -> None:

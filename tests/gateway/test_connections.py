@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -69,6 +70,43 @@ async def test_expired_token_ends_its_running_request(bed: Bed, upstream: Upstre
     bed.gateways[0].sweep(time.monotonic())
     async with await waiting as response:
         assert response.status == 401
+
+
+async def test_requests_that_wait_end_with_their_token(bed: Bed, upstream: Upstream) -> None:
+    """They must not start when the running ones end."""
+    await bed.manager.set(endpoint_route(upstream.route(), max_concurrent_per_replica=1))
+    endpoint = bed.gateways[0].routes.by_name[b"chat"]
+    await wait_until_async(lambda: endpoint.route.max_concurrent_per_replica == 1, 5, "limit")
+    calls = [asyncio.create_task(bed.http.get(bed.url("/wait"))) for _ in range(4)]
+    await wait_until_async(lambda: len(endpoint.queue) == 3, 5, "the queue")
+    await bed.manager.set(endpoint_route(upstream.route(), tokens=(), max_concurrent_per_replica=1))
+    assert [response.status for response in await asyncio.gather(*calls)] == [401] * 4
+    await wait_until_async(lambda: upstream.cancelled == 1, 5, "end at the replica")
+    assert len(upstream.requests) == 1
+
+
+async def test_requests_without_a_token_end_when_the_endpoint_is_not_public_any_more(
+    bed: Bed, upstream: Upstream
+) -> None:
+    public = endpoint_route(
+        upstream.route(), is_public=True, tokens=(), max_concurrent_per_replica=1
+    )
+    await bed.manager.set(public)
+    endpoint = bed.gateways[0].routes.by_name[b"chat"]
+    await wait_until_async(lambda: endpoint.route.is_public, 5, "the public endpoint")
+    headers = {"Authorization": ""}
+    for changed, status in ((replace(public, is_public=False), 401), (None, 404)):
+        await bed.manager.set(public)
+        await wait_until_async(lambda: endpoint.route.is_public, 5, "the public endpoint")
+        async with bed.http.get(bed.url("/stream"), headers=headers) as running:
+            await running.content.readuntil(b"\n\n")
+            waiting = asyncio.create_task(bed.http.get(bed.url("/stream"), headers=headers))
+            await wait_until_async(lambda: endpoint.queue, 5, "the queue")
+            await bed.manager.set(*([] if changed is None else [changed]))
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await running.read()
+            assert (await waiting).status == status
+    assert [each.path for each in upstream.requests] == ["/stream"] * 2
 
 
 async def test_client_that_never_reads_is_bounded_and_ends(bed: Bed, upstream: Upstream) -> None:
@@ -329,6 +367,8 @@ async def test_headers_that_concern_the_whole_host_are_not_passed_on(bed: Bed) -
         "Clear-Site-Data": '"*"',
         "Service-Worker-Allowed": "/",
         "X-Accel-Redirect": "/hub/home",
+        "WWW-Authenticate": 'Basic realm="Hub"',
+        "Secure-Session-Registration": '(ES256);path="/hub"',
     }
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     await raw_replica(
@@ -364,6 +404,49 @@ async def test_slow_client_gets_the_end_of_a_response_before_its_connection_clos
     assert not gateway.routes.by_name[b"chat"].in_flight
     gateway.sweep(time.monotonic() + limits.STALLED_SECONDS / 2)
     assert (await reader.read()).endswith(body)
+
+
+async def test_client_that_reads_almost_nothing_ends(bed: Bed, upstream: Upstream) -> None:
+    """It would keep a place at the replica."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", bed.gateways[0].port))
+    reader, writer = await asyncio.open_connection(sock=client, limit=2048)
+    bed.stack.callback(writer.close)
+    gateway = bed.gateways[0]
+    await wait_until_async(lambda: gateway.connections, 5, "the connection")
+    (connection,) = gateway.connections
+    transport = connection._transport  # noqa: SLF001
+    assert transport is not None
+    of_gateway = transport.get_extra_info("socket")
+    of_gateway.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    writer.write(request("/endless"))
+    await wait_until_async(lambda: connection.is_stalled, 5, "full buffers")
+    before = connection.unread_bytes
+    while connection.unread_bytes == before:
+        await reader.readexactly(1024)
+        await asyncio.sleep(0)
+    assert connection.is_stalled
+    gateway.sweep(time.monotonic() + limits.STALLED_SECONDS + 1)
+    await wait_until_async(lambda: upstream.cancelled == 1, 5, "end at the replica")
+
+
+async def test_failure_of_one_sweep_does_not_end_the_limits_of_time(
+    bed: Bed, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bai_services.gateway.server.SWEEP_SECONDS", 0.01)
+    sweep, calls = GatewayServer.sweep, 0
+
+    def failing(server: GatewayServer, now: float) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise ValueError("a bug")
+        sweep(server, now + limits.HEAD_SECONDS + 1)
+
+    monkeypatch.setattr(GatewayServer, "sweep", failing)
+    reader, _ = await raw(bed, b"GET /services")
+    assert (await reader.readline()).split()[1] == b"408"
 
 
 async def test_slow_client_does_not_make_a_replica_late(bed: Bed, upstream: Upstream) -> None:

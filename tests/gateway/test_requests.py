@@ -20,7 +20,8 @@ async def test_request_and_response_are_passed_on(bed: Bed, upstream: Upstream) 
     url = bed.url("/v1/chat/completions?a=%20b")
     headers = {
         "Cookie": "jupyterhub-session-id=1", "X-Custom": "yes", "Connection": "keep-alive, X-Hop",
-        "X-Hop": "1", "X-Forwarded-For": "203.0.113.9",
+        "X-Hop": "1", "X-Forwarded-For": "203.0.113.9", "X-Forwarded-User": "admin",
+        "X-Forwarded-Proto": "https",
     }  # fmt: skip
     async with bed.http.post(url, data=body, headers=headers) as response:
         document = await response.json()
@@ -34,6 +35,7 @@ async def test_request_and_response_are_passed_on(bed: Bed, upstream: Upstream) 
     assert TOKEN not in str(received)
     assert received["x-custom"] == "yes"
     assert not {"cookie", "x-hop", "connection"} & set(received)
+    assert {name for name in received if name.startswith("x-forwarded-")} == {"x-forwarded-for"}
     assert received["x-forwarded-for"] == "127.0.0.1"
 
 

@@ -89,6 +89,7 @@ class Situation:
     ``errors``: its requests since then, with the latency ``p99_ms`` (None: unknown).
     ``observed_seconds``: time since the first of them. ``is_stopped``: the endpoint is paused or
     being deleted, so it has no replicas. ``may_create``: false during the pause after failures.
+    ``may_restore``: the same for replicas of ``active`` during a rollout.
     """
 
     desired: int
@@ -104,6 +105,7 @@ class Situation:
     is_promoted: bool = False
     is_stopped: bool = False
     may_create: bool = True
+    may_restore: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ def _switch(now: Situation, active: str) -> Plan:
         _remove([*others, *_surplus(new, wanted), *_surplus(old, now.desired)]),
         create={
             **_creation(now, now.target, wanted - len(new)),
-            **_creation(now, active, now.desired - len(old)),
+            **(_creation(now, active, now.desired - len(old)) if now.may_restore else {}),
         },
         weights=weights,
     )

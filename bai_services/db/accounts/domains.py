@@ -17,6 +17,7 @@ from ..database import Database
 from ..integrity import raise_on_violation, require_unused
 from ..listing import Listing
 from ..records import first_record
+from ..serving.routes_version import bump_routes
 from ..tables.accounts import domains, memberships, projects, users
 from ..tables.folders import vfolders
 from ..tables.sessions import sessions
@@ -86,6 +87,9 @@ class DomainStore:
         async with self._db.write() as tx:
             if changes:
                 await tx.execute(domains.update().where(domains.c.name == name).values(changes))
+            if "is_active" in changes:
+                # Gateways refuse requests to endpoints of the users of inactive domains.
+                await bump_routes(tx)
             if signs_out:
                 await tx.execute(
                     users.update()

@@ -15,6 +15,7 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, Conflict, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.serving.records import MAX_ENDPOINTS_PER_USER, REVISIONS_KEPT, Replica
+from bai_services.core.serving.rollout import Outcome
 
 from ..audit import record
 from ..database import Database
@@ -199,12 +200,14 @@ class EndpointStore:
                     f"endpoint {endpoint.name} has no revision {number} any more", revision=number
                 )
             changes = _start({"id": found})
+            # The active revision needs no rollout.
+            outcome = Outcome.COMPLETED if found == endpoint.active_revision_id else None
             await update_version(tx, endpoints, endpoint.id, endpoint.version, changes)
             await tx.execute(
                 sa.update(endpoint_revisions)
                 .where(endpoint_revisions.c.id == found)
                 .values(
-                    outcome=None,
+                    outcome=outcome,
                     reason=None,
                     requests=0,
                     errors=0,

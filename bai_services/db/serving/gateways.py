@@ -11,11 +11,12 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.serving.latency import merged
+from bai_services.core.serving.records import GATEWAY_TIMEOUT
 from bai_services.core.serving.rollout import Phase
 
 from ..database import Database
 from ..records import records
-from ..tables.accounts import memberships, user_policies, users
+from ..tables.accounts import domains, memberships, user_policies, users
 from ..tables.serving import (
     endpoint_replicas,
     endpoint_revisions,
@@ -25,6 +26,7 @@ from ..tables.serving import (
     gateways,
 )
 from .routes_version import read_routes_version
+from .rows import IS_OWNER_ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,13 @@ class TokenCounts:
 
 # Without the other settings, which can be large.
 _HEALTH_PATH = endpoint_revisions.c.settings["health", "path"].as_string()
+
+
+def reports_at(now: datetime) -> sa.ColumnElement[bool]:
+    """Return the condition of gateways that report; a time in the future is that of a stopped
+    gateway before the clock was set back.
+    """
+    return gateways.c.reported_at.between(now - GATEWAY_TIMEOUT, now + GATEWAY_TIMEOUT)
 
 
 # The user of a token of the chat page is active and still a member of the endpoint's project, or
@@ -107,8 +116,9 @@ class GatewayStore:
                 == sa.func.coalesce(endpoints.c.active_revision_id, endpoints.c.target_revision_id),
             )
             .join(users, endpoints.c.owner_id == users.c.id)
+            .join(domains, users.c.domain == domains.c.name)
             .join(user_policies, users.c.resource_policy == user_policies.c.name)
-            .where(~endpoints.c.is_deleting, users.c.status == "active")
+            .where(~endpoints.c.is_deleting, IS_OWNER_ACTIVE)
             .order_by(endpoints.c.name)
         )
         replicas = (

@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.serving.records import GATEWAYS_KEPT_FOR
 from bai_services.core.serving.rollout import LIVE_PHASES, Outcome, Phase
 from bai_services.core.sessions.lifecycle import Status
@@ -23,6 +24,7 @@ from ..tables.serving import (
     gateways,
 )
 from ..tables.sessions import sessions
+from .gateways import reports_at
 from .routes_version import bump_routes
 from .rows import ROWS, EndpointRow, endpoint_row
 
@@ -41,13 +43,20 @@ class ReplicaRow:
     url: str
     changed_at: datetime
     drained_by: Sequence[str]
-    # Why it is ending.
+    # Why it is ending, or must pass its health check again.
     reason: Mapping[str, Any] | None
     status: Status | None
     started_at: datetime | None
     status_info: str
     # It is being preempted, and waits again when it has ended.
     is_requeued_at_end: bool
+
+    @property
+    def is_unhealthy(self) -> bool:
+        """Whether it was ready before, and a gateway could not use it."""
+        return (
+            self.reason is not None and self.reason["code"] == TextTemplate.REPLICA_UNHEALTHY.code
+        )
 
     def is_drained(self, gateways: set[str]) -> bool:
         """Return whether it has no requests in any of the gateways."""
@@ -198,13 +207,15 @@ class ReplicaStore:
                     endpoint_replicas.c.phase == Phase.STARTING,
                     endpoint_replicas.c.url == url,
                 )
-                .values(phase=Phase.READY, changed_at=now)
+                .values(phase=Phase.READY, changed_at=now, reason=None)
             )
             if changed.rowcount:
                 await bump_routes(tx)
 
-    async def unhealthy(self, ids: Collection[str], now: datetime) -> None:
-        """Let replicas that a gateway cannot use pass their health check again."""
+    async def unhealthy(
+        self, ids: Collection[str], now: datetime, reason: Mapping[str, Any] | None = None
+    ) -> None:
+        """Let replicas that cannot be used now pass their health check again."""
         if not ids:
             return
         async with self._db.write() as tx:
@@ -214,7 +225,7 @@ class ReplicaStore:
                     endpoint_replicas.c.id.in_(sorted(ids)),
                     endpoint_replicas.c.phase == Phase.READY,
                 )
-                .values(phase=Phase.STARTING, changed_at=now)
+                .values(phase=Phase.STARTING, changed_at=now, reason=reason)
             )
             if changed.rowcount:
                 await bump_routes(tx)
@@ -229,7 +240,7 @@ class ReplicaStore:
                     endpoint_replicas.c.phase.in_(LIVE_PHASES),
                     endpoint_replicas.c.url != url,
                 )
-                .values(url=url, phase=Phase.STARTING, changed_at=now)
+                .values(url=url, phase=Phase.STARTING, changed_at=now, reason=None)
             )
             await bump_routes(tx)
 
@@ -348,9 +359,9 @@ class ReplicaStore:
             )
             await bump_routes(tx)
 
-    async def live_gateways(self, since: datetime) -> set[str]:
-        """Return the gateways that have reported since then."""
-        rows = sa.select(gateways.c.id).where(gateways.c.reported_at >= since)
+    async def live_gateways(self, now: datetime) -> set[str]:
+        """Return the gateways that report."""
+        rows = sa.select(gateways.c.id).where(reports_at(now))
         async with self._db.read() as tx:
             return set(await tx.scalars(rows))
 

@@ -85,7 +85,7 @@ def _count_in(phase: Phase) -> sa.ScalarSelect[int]:
 
 
 # As ``refusal`` in ``manager/accounts/callers.py``.
-_IS_OWNER_ACTIVE = (users.c.status == "active") & (
+IS_OWNER_ACTIVE = (users.c.status == "active") & (
     domains.c.is_active | (users.c.role == Role.SUPERADMIN)
 )
 ROWS = (
@@ -93,7 +93,7 @@ ROWS = (
         *endpoints.columns,
         users.c.username.label("owner"),
         users.c.role.label("owner_role"),
-        _IS_OWNER_ACTIVE.label("is_owner_active"),
+        IS_OWNER_ACTIVE.label("is_owner_active"),
         projects.c.domain,
         projects.c.name.label("project"),
         _of_revision(endpoint_revisions.c.number, endpoints.c.active_revision_id).label(

@@ -24,6 +24,7 @@ from ..tables.serving import (
     gateways,
 )
 from ..tables.sessions import kernels, sessions
+from .gateways import reports_at
 
 _LISTING = Listing(
     columns={
@@ -70,14 +71,12 @@ class ScalingStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def loads(self, since: datetime) -> dict[str, int]:
-        """Return the loads by endpoint of the gateways that have reported since then; without those
-        of 0.
-        """
+    async def loads(self, now: datetime) -> dict[str, int]:
+        """Return the loads by endpoint of the gateways that report; without those of 0."""
         rows = (
             sa.select(gateway_loads.c.endpoint_id, sa.func.sum(gateway_loads.c.load).label("load"))
             .join_from(gateway_loads, gateways, gateway_loads.c.gateway_id == gateways.c.id)
-            .where(gateways.c.reported_at >= since)
+            .where(reports_at(now))
             .group_by(gateway_loads.c.endpoint_id)
         )
         async with self._db.read() as tx:

@@ -232,7 +232,9 @@ def _gateway(name: str, folder: Path, *options: str) -> str:
 
 def _pool_defaults(settings: Settings, folder: Path) -> str:
     own_host = f" unless {{ var(txn.host) -m end .{settings.domain} }}" if settings.domain else ""
-    busy = '\'{"error": "unavailable", "message": "too many requests wait already", "details": {}}\''
+    busy = (
+        '\'{"error": "unavailable", "message": "too many requests wait already", "details": {}}\''
+    )
     lines = [
         "balance leastconn",
         f"http-request return status 503 content-type application/json string {busy}{_RETRY_AFTER} "

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.resources import CPU
 from bai_services.core.serving.autoscaling import UNKNOWN, Measure, ScalingRule, total_load
-from bai_services.core.serving.records import GATEWAY_TIMEOUT
 from bai_services.core.serving.rollout import Phase
 from bai_services.core.serving.variants import VARIANTS
 from bai_services.core.sessions.usage_history import FINE
@@ -58,7 +57,7 @@ class EndpointLoads:
         measures = {rule.measure for _, rule, _ in scaled}
         requests: Mapping[str, int] = {}
         if Measure.REQUESTS in measures and gateways:
-            requests = await self._store.loads(now - GATEWAY_TIMEOUT)
+            requests = await self._store.loads(now)
         if Measure.CPU in measures:
             cpu = [state for state, rule, _ in scaled if rule.measure is Measure.CPU]
             await self._read_cpu(cpu, now)

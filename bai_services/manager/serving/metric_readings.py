@@ -132,7 +132,10 @@ class MetricReadings:
         try:
             async with self._http.get(
                 URL(replica.url + path, encoded=True),
-                headers={"Authorization": f"token {self._secrets.of(replica.revision_id)}", **_PLAIN},
+                headers={
+                    "Authorization": f"token {self._secrets.of(replica.revision_id)}",
+                    **_PLAIN,
+                },
                 allow_redirects=False,
             ) as response:
                 if response.status != 200:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.coded_text import TextTemplate
 from bai_services.core.serving.gateway_records import (
     EndpointRoute,
     ReplicaRoute,
@@ -114,7 +115,8 @@ class GatewayRoutes:
             ],
         )
         if is_new and report["failed"]:
-            await self._replicas.unhealthy(report["failed"], now)
+            text = TextTemplate.REPLICA_UNHEALTHY.text().as_json()
+            await self._replicas.unhealthy(report["failed"], now, text)
             self.changed()
         # Only a request that may wait for the first replica does not wait for the next step.
         is_waiting = any(each["queued"] and not each["in_flight"] for each in report["endpoints"])

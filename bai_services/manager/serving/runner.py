@@ -42,6 +42,7 @@ from bai_services.core.serving.rollout import (
 )
 from bai_services.core.serving.settings import RevisionSettings
 from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
+from bai_services.core.wall_clock import has_elapsed
 from bai_services.db.serving.chats import ChatStore
 from bai_services.db.serving.replicas import EndpointState, NewReplica, ReplicaRow, ReplicaStore
 from bai_services.db.serving.rows import EndpointRow
@@ -115,6 +116,9 @@ class EndpointRunner:
         self._cleaned_at: float | None = None
         # Settings of revisions in use; those of a revision never change.
         self._settings: dict[str, RevisionSettings] = {}
+        # When a replica of the former revision has failed during a rollout. Another manager, which
+        # does not know it, creates one replica too early.
+        self._former_failed_at: dict[str, datetime] = {}
         self._changed_sessions: Counter[str] = Counter()  # in this step, by owner
         # Owners for whom no session can be created in this step, for example during maintenance.
         self._unavailable_to: set[str] = set()
@@ -159,9 +163,14 @@ class EndpointRunner:
         states = await self._store.states()
         used = {id for state in states for id in _revisions(state.row)}
         self._settings = {id: each for id, each in self._settings.items() if id in used}
+        self._former_failed_at = {
+            state.row.id: failed_at
+            for state in states
+            if (failed_at := self._former_failed_at.get(state.row.id)) is not None
+        }
         gateways: set[str] = set()
         if any(_needs_gateways(state) for state in states):
-            gateways = await self._store.live_gateways(now - GATEWAY_TIMEOUT)
+            gateways = await self._store.live_gateways(now)
         states = await self.scaler.scale(states, gateways, self._variant_of, now)
         for state in states:
             if await self._lease.hold() is None:
@@ -213,6 +222,7 @@ class EndpointRunner:
             is_promoted=row.is_promoted,
             is_stopped=_is_stopped(row),
             may_create=_may_create(row, now),
+            may_restore=self._may_restore(row, now),
         )
         steps = plan(situation)
         if steps.outcome is not None or dict(steps.weights) != row.weights:
@@ -372,8 +382,14 @@ class EndpointRunner:
         self, row: EndpointRow, replica: ReplicaRow, text: CodedText, now: datetime
     ) -> Phase:
         await self._store.fail(row, replica, text.as_json(), now)
+        if replica.revision_id != row.target_revision_id:
+            self._former_failed_at[row.id] = now
         self._changed()
         return Phase.STOPPING
+
+    def _may_restore(self, row: EndpointRow, now: datetime) -> bool:
+        failed_at = self._former_failed_at.get(row.id)
+        return failed_at is None or has_elapsed(failed_at, POSTPONED_PAUSE, now)
 
     async def _passed(self, replica: ReplicaRow) -> None:
         await self._store.ready(replica.id, replica.url, self._clock())
@@ -388,7 +404,7 @@ class EndpointRunner:
                 if row.failed_at is not None
                 and row.active_revision_id == row.target_revision_id
                 and row.ready_replicas >= row.replicas
-                and now - row.failed_at > FAILURES_KEPT_FOR
+                and has_elapsed(row.failed_at, FAILURES_KEPT_FOR, now)
             ]
         )
 
@@ -432,22 +448,22 @@ def _start_limit(
     replica: ReplicaRow, health: HealthCheck, now: datetime
 ) -> tuple[timedelta, datetime]:
     """Return how long a replica may take to pass its health check, and since when."""
-    started_at = replica.started_at or now
-    if replica.changed_at > started_at and replica.phase in LIVE_PHASES:
+    if replica.is_unhealthy:
         # It was ready before.
         return timedelta(seconds=health.interval_seconds * health.max_failures), replica.changed_at
-    return timedelta(seconds=health.start_seconds), started_at
+    # A server that was started again has its whole start time, too.
+    since = max(replica.started_at or now, replica.changed_at)
+    return timedelta(seconds=health.start_seconds), since
 
 
 def _may_create(row: EndpointRow, now: datetime) -> bool:
     if row.failed_at is None:
         return True
     if not row.failures:
-        return now - row.failed_at >= POSTPONED_PAUSE
+        return has_elapsed(row.failed_at, POSTPONED_PAUSE, now)
     # 2**6 first pauses are longer than the longest pause.
     pauses: int = 2 ** min(row.failures - 1, 6)
-    pause = min(FIRST_PAUSE * pauses, MAX_PAUSE)
-    return now - row.failed_at >= pause
+    return has_elapsed(row.failed_at, min(FIRST_PAUSE * pauses, MAX_PAUSE), now)
 
 
 def _observed_seconds(row: EndpointRow, now: datetime) -> float:

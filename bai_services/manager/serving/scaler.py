@@ -25,6 +25,7 @@ from bai_services.core.serving.records import LOAD_INTERVAL_SECONDS, LOADS_KEPT_
 from bai_services.core.serving.rollout import Phase
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.sessions.usage_history import Resolution
+from bai_services.core.wall_clock import has_elapsed
 from bai_services.db.serving.replicas import EndpointState
 from bai_services.db.serving.rows import EndpointRow
 from bai_services.db.serving.scaling import NewLoad, NewScaling, ScalingStore
@@ -137,7 +138,7 @@ def _decide(
         row.problem is not None
         and row.problem["code"] == TextTemplate.REPLICA_REFUSED.code
         and row.failed_at is not None
-        and now - row.failed_at < REFUSED_FOR
+        and not has_elapsed(row.failed_at, REFUSED_FOR, now)
     )
     limit = max(row.ready_replicas + row.starting_replicas, rule.min_replicas, 1)
     if is_refused and decision.replicas > limit:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
@@ -12,6 +14,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from bai_services.api.openapi import METHODS
+from bai_services.api.serving.endpoints import ROUTES
 from bai_services.client import Client
 from bai_services.core.errors import (
     AlreadyExists,
@@ -31,7 +35,7 @@ from bai_services.db.serving.tokens import TokenStore
 from bai_services.manager.serving.replica_launch import SECRET_VARIABLE, ReplicaSecrets
 from bai_services.manager.serving.runner import MAX_SESSIONS_PER_STEP
 from tests.testbed.fake_agent import FakeAgent
-from tests.testbed.manager import HUB, KEY, Api
+from tests.testbed.manager import HUB, KEY, SUPERADMIN, Api
 
 SMALL = {"resources": {"cpu": "1", "mem": "1g"}}
 SETTINGS = {"variant": "cmd", "command": "python3 -m http.server $PORT", "request": SMALL}
@@ -209,6 +213,62 @@ async def test_killed_manager_neither_loses_nor_duplicates_replicas(
     created = {each["id"] for each in (await user.get("/sessions"))["items"]}
     assert (len(found), calls) == (3, 3)
     assert found == created
+
+
+@pytest.mark.both_databases
+async def test_manager_that_is_killed_at_any_write_of_a_rollout_continues_it(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user, manager = await api.client("user"), api.world.manager
+    kill_at, is_before, calls = -1, True, 0
+
+    def killed(method: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(store: ReplicaStore, *args: Any, **fields: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls - 1 == kill_at and is_before:
+                raise KeyboardInterrupt
+            result = await method(store, *args, **fields)
+            if calls - 1 == kill_at:
+                raise KeyboardInterrupt
+            return result
+
+        return call
+
+    async def next_step() -> None:
+        with suppress(KeyboardInterrupt):
+            await step(api)
+        waiting = (await user.get("/sessions", status="PENDING"))["items"]
+        for each in waiting:
+            await run(api, each["id"], url)
+        drained = [each["id"] for each in await replicas(user, "draining")]
+        report = {"gateway_id": "g", "report_id": str(uuid.uuid4()), "drained": drained}
+        await api.gateway.post("/gateway/reports", report)
+        await settle_stops(api)
+
+    await make(api, user)
+    async with server() as (url, _):
+        await ready(api, user, url)
+        for name in ("open", "move", "advance"):
+            monkeypatch.setattr(ReplicaStore, name, killed(getattr(ReplicaStore, name)))
+        for number in range(2, 14):
+            await user.post("/endpoints/llm/revisions", {"settings": {"command": f"c{number}"}})
+            kill_at, is_before, calls = number // 2 - 1, number % 2 == 0, 0
+            shown: dict[str, Any] = {}
+            for _ in range(20):
+                await next_step()
+                # The endpoint serves all the time.
+                assert await replicas(user, "ready")
+                shown = await user.get("/endpoints/llm")
+                if shown["status"] == "ready" and not await replicas(user, "draining", "stopping"):
+                    break
+            assert calls > kill_at
+            assert (shown["status"], shown["active_revision"]) == ("ready", number)
+            (only,) = await replicas(user, "ready")
+            found = (await user.get("/sessions", limit="500"))["items"]
+            live = [each["id"] for each in found if each["status"] == "RUNNING"]
+            assert live == [only["id"]]
+    assert await manager.sessions.records.check_consistency() == []
 
 
 async def ready(api: Api, user: Client, url: str, count: int = 1) -> list[str]:
@@ -390,6 +450,69 @@ async def test_crashed_replica_is_replaced_after_a_pause(api: Api) -> None:
     assert (await user.get("/endpoints/llm"))["problem"] == ""
 
 
+async def test_replica_of_a_lost_agent_is_replaced_on_another_one(api: Api) -> None:
+    user, manager, clock = await api.client("user"), api.world.manager, api.world.clock
+    await make(api, user)
+    status, other = 200, FakeAgent(api.agent, "a2")
+    async with server(lambda: status) as (url, _):
+        (lost,) = await ready(api, user, url)
+        status = 500
+        clock.advance(seconds=41)
+        await other.beat()
+        await manager.cluster.agents.check_deadlines()
+        assert (await (await api.client("admin")).get("/agents/a1"))["status"] == "LOST"
+        report = {"gateway_id": "g", "report_id": "1", "failed": [lost]}
+        await api.gateway.post("/gateway/reports", report)
+        # The health check may fail ten times, every 10 s.
+        for seconds in (50, 51, 6):
+            clock.advance(seconds=seconds)
+            await other.beat()
+            await step(api, 2)
+        (new,) = await replicas(user, "starting")
+        status = 200
+        await run(api, new["id"], url)
+        await step(api, 2)
+    (shown,) = await replicas(user, "ready")
+    assert (shown["id"], shown["agent"]) == (new["id"], "a2")
+    (former,) = [each for each in await replicas(user) if each["id"] == lost]
+    assert former["reason_coded"]["code"] == "replica-not-ready"
+
+
+async def test_restarted_server_of_a_replica_has_its_whole_start_time(api: Api) -> None:
+    user, clock = await api.client("user"), api.world.clock
+    await make(api, user, settings={"health": {"path": "/", "start_seconds": 600}})
+    async with server() as (url, _), server(lambda: 500) as (restarted, _):
+        (only,) = await ready(api, user, url)
+        clock.advance(minutes=5)
+        report = {"gateway_id": "g", "report_id": "1", "failed": [only]}
+        await api.gateway.post("/gateway/reports", report)
+        (shown,) = await replicas(user)
+        assert shown["reason_coded"]["code"] == "replica-unhealthy"
+        launch = api.world.manager.sessions.launch
+        await launch.started(HUB, only, {"main1": "c2"}, restarted)
+        for _ in range(5):
+            clock.advance(seconds=110)
+            await step(api)
+            (shown,) = await replicas(user)
+            assert (shown["phase"], shown["reason"]) == ("starting", "")
+        clock.advance(seconds=51)
+        await step(api)
+        (shown,) = await replicas(user)
+    assert (shown["phase"], shown["reason_coded"]["code"]) == ("stopping", "replica-not-ready")
+
+
+async def test_clock_that_is_set_back_does_not_delay_replicas(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        await end(api, old)
+        await step(api)
+        api.world.clock.advance(minutes=-10)
+        await step(api, 2)
+        assert len(await replicas(user, "starting")) == 1
+
+
 async def test_preempted_replica_waits_and_is_no_failure(api: Api) -> None:
     user, manager = await api.client("user"), api.world.manager
     await make(api, user)
@@ -469,6 +592,45 @@ async def test_blue_green_waits_for_its_promotion(api: Api) -> None:
         await step(api, 2)
         (endpoint,) = (await routes(api))["endpoints"]
     assert endpoint["weights"] == {revision_of[new]: 100}
+
+
+async def test_former_revision_that_crashes_during_a_rollout_is_restored_after_a_pause(
+    api: Api,
+) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    rollout = {"strategy": "blue-green", "is_automatic": False}
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        await user.post("/endpoints/llm/revisions", {"settings": {"rollout": rollout}})
+        await ready(api, user, url)
+        await end(api, old)
+        await step(api, 4)
+        assert [each["revision"] for each in await replicas(user, "starting", "ready")] == [2]
+        api.world.clock.advance(seconds=31)
+        await step(api, 2)
+        assert [each["revision"] for each in await replicas(user, "starting")] == [1]
+        # It fails again, and the next one waits, too.
+        await end(api, (await replicas(user, "starting"))[0]["id"])
+        await step(api, 4)
+        assert await replicas(user, "starting") == []
+        assert (await user.get("/endpoints/llm"))["problem"] == ""
+
+
+async def test_rollback_to_the_active_revision_ends_the_rollout(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        await user.post("/endpoints/llm/revisions", {"settings": {"command": "other"}})
+        await step(api, 2)
+        await user.post("/endpoints/llm/rollback", {"revision": 1})
+        await step(api, 2)
+    assert [each["id"] for each in await replicas(user, "starting", "ready")] == [old]
+    shown = await user.get("/endpoints/llm")
+    assert (shown["status"], shown["target_revision"]) == ("ready", 1)
+    (first,) = (await user.get("/endpoints/llm/revisions", number="1"))["items"]
+    assert first["outcome"] == "completed"
 
 
 async def test_canary_with_many_errors_is_rolled_back(api: Api) -> None:
@@ -657,6 +819,17 @@ async def test_endpoints_of_inactive_owners_get_no_requests(api: Api) -> None:
     assert (await admin.get("/endpoints/llm"))["problem"] == ""
 
 
+async def test_endpoints_of_inactive_domains_get_no_requests(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    await make(api, user)
+    table = await routes(api)
+    await admin.patch("/domains/default", {"is_active": False})
+    changed = await routes(api, version=table["version"])
+    assert changed["endpoints"] == []
+    await admin.patch("/domains/default", {"is_active": True})
+    assert (await routes(api, version=changed["version"]))["endpoints"] == table["endpoints"]
+
+
 async def test_tokens_of_one_owner_are_limited(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bai_services.db.serving.tokens.MAX_TOKENS_PER_USER", 2)
     user = await api.client("user")
@@ -674,6 +847,35 @@ async def test_tokens_of_one_owner_are_limited(api: Api, monkeypatch: pytest.Mon
     # An expired token is not sent to the gateways.
     changed = await routes(api, version=version)
     assert [len(each["tokens"]) for each in changed["endpoints"]] == [0, 1]
+
+
+async def test_members_of_other_projects_find_no_endpoint(api: Api) -> None:
+    """The permission matrix has the users of other domains, and calls without a sign-in."""
+    user, manager = await api.client("user"), api.world.manager
+    made = await make(api, user)
+    await (await api.client("admin")).post("/projects", {"name": "other", "domain": "default"})
+    spec = {"username": "outsider", "email": "o@example.com", "domain": "default"}
+    new = await manager.accounts.users.create(SUPERADMIN, {**spec, "projects": ["other"]})
+    api.world.keys["outsider"] = new.keypair
+    outsider = await api.client("outsider")
+    bodies: dict[str, Any] = {"/rollback": {"revision": 1}, "/tokens": {"name": "mine"}}
+    checked = 0
+    for pattern, handler in ROUTES:
+        if not pattern.startswith("/endpoints/"):
+            continue
+        for key in ("llm", made["id"]):
+            path = re.sub(r"\(\?P<key>[^)]*\)", key, pattern)
+            path = re.sub(r"\(\?P<token>[^)]*\)", "app", path)
+            for method in METHODS:
+                if not hasattr(getattr(handler, method), "operation"):
+                    continue
+                body = bodies.get(path.removeprefix(f"/endpoints/{key}"), {})
+                options = {} if method in ("get", "delete") else {"json": body}
+                response = await outsider.http.request(method.upper(), path, **options)
+                assert response.status_code == 404, (method, path, response.text)
+                checked += 1
+    assert checked >= 20
+    assert (await outsider.get("/endpoints"))["items"] == []
 
 
 async def test_only_the_owner_defines_an_endpoint(api: Api) -> None:

@@ -175,6 +175,20 @@ async def test_lost_gateway_counts_no_longer(api: Api) -> None:
     assert (shown["replicas"], shown["scaling_reason_coded"]["code"]) == (1, "scaling-unknown")
 
 
+async def test_gateway_that_stopped_before_the_clock_was_set_back_counts_no_longer(
+    api: Api,
+) -> None:
+    user = await api.client("user")
+    made = await make(api, user, scaling=RULE)
+    lost, other = Gateway(api, made["id"], "lost"), Gateway(api, made["id"], "other")
+    async with server() as (url, _):
+        await ready(api, user, url)
+        await lost.report(in_flight=2)
+        assert (await wait(api, user, other, 20, load=1))[-1] == 3
+        api.world.clock.advance(minutes=-10)
+        assert (await wait(api, user, other, 30, load=1))[-1] == 1
+
+
 async def test_slow_first_replica_is_not_ended_before_it_can_serve(api: Api) -> None:
     user = await api.client("user")
     health = {"path": "/", "start_seconds": 3600}

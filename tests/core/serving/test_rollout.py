@@ -229,6 +229,9 @@ def test_scaling_down_ends_replicas_that_do_not_serve_and_then_the_newest() -> N
 
 def test_nothing_is_created_during_the_pause_after_failures() -> None:
     assert dict(plan(Situation(2, OLD, OLD, [], may_create=False)).create) == {}
+    rules = RolloutRules(Strategy.BLUE_GREEN, is_automatic=False)
+    assert dict(plan(Situation(1, OLD, NEW, [], rules)).create) == {OLD: 1, NEW: 1}
+    assert dict(plan(Situation(1, OLD, NEW, [], rules, may_restore=False)).create) == {NEW: 1}
 
 
 def test_errors_restore_the_former_revision_and_requests_promote_a_canary() -> None:

@@ -1,0 +1,187 @@
+"""Real model servers behind endpoints: llama.cpp with the official OpenAI client, ONNX Runtime."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import psutil
+import pytest
+
+from tests.e2e.sessions import checked
+from tests.hub import ROOT, RunningHub
+from tests.testbed.tiny_models import language_model, linear_model
+from tests.testbed.wait import wait_until
+
+pytestmark = pytest.mark.e2e
+
+SMALL = {"resources": {"cpu": "1", "mem": "512m"}}
+DEFINITION = """
+models:
+- name: linear
+  model_path: /models
+  service:
+    start_command: exec python3 "$BAI_MODEL_PATH/onnx_server.py"
+    port: 8000
+    health_check:
+      enable: true
+      path: /health
+"""
+START_SECONDS = 120
+
+
+@contextmanager
+def deployed(
+    rest: httpx.Client, name: str, files: dict[str, bytes], **fields: Any
+) -> Iterator[str]:
+    """Deploy a model from a folder with these files; yield a token, and remove all at the end."""
+    folder = checked(rest.post("/vfolders", json={"name": f"{name}-model"}), 201)
+    for path, content in files.items():
+        url = f"/vfolders/{folder['id']}/content"
+        checked(rest.put(url, params={"path": path}, content=content), 200, 201, 204)
+    settings = {"model_folder": folder["name"], "request": SMALL, **fields.pop("settings", {})}
+    checked(rest.post("/endpoints", json={"name": name, "settings": settings, **fields}), 201)
+    try:
+        made = checked(rest.post(f"/endpoints/{name}/tokens", json={"name": "app"}), 201)
+        wait_for_replicas(rest, name, 1)
+        yield made["token"]
+    finally:
+        rest.delete(f"/endpoints/{name}")
+        is_deleted = lambda: rest.get(f"/endpoints/{name}").status_code == 404  # noqa: E731
+        wait_until(is_deleted, START_SECONDS, "the deletion")
+        checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
+
+
+def wait_for_replicas(rest: httpx.Client, name: str, count: int) -> list[str]:
+    """Wait until an endpoint has exactly this number of ready replicas; return their ids."""
+
+    def ready() -> list[str] | None:
+        shown = checked(rest.get(f"/endpoints/{name}"), 200)
+        assert shown["status"] != "failed", shown["problem"]
+        found = checked(rest.get(f"/endpoints/{name}/replicas"), 200)["items"]
+        ids = [each["id"] for each in found if each["phase"] == "ready"]
+        return ids if len(ids) == count else None
+
+    return wait_until(ready, START_SECONDS, f"{count} ready replicas") or []
+
+
+def server_of(hub: RunningHub, replica: str, script: str) -> psutil.Process:
+    """Return the process of the model's server of a replica."""
+
+    def found() -> psutil.Process | None:
+        for process in hub.left_running():
+            try:
+                if any(script in word for word in process.cmdline()[:3]) and (
+                    process.environ().get("BAI_SESSION_ID") == replica
+                ):
+                    return process
+            except psutil.Error:
+                continue
+        return None
+
+    return wait_until(found, 20, f"the process of replica {replica}")
+
+
+def script(name: str) -> bytes:
+    return (ROOT / "tests/testbed" / name).read_bytes()
+
+
+def test_language_model_answers_the_official_client_and_survives_kills(hub: RunningHub) -> None:
+    name = "e2e-language-model"
+    settings = {"variant": "llama-cpp", "command": 'exec python3 "$BAI_MODEL_PATH/llama_server.py"'}
+    files = {"model.gguf": language_model(), "llama_server.py": script("llama_server.py")}
+    with hub.rest("user") as rest, deployed(rest, name, files, settings=settings) as token:
+        url = f"{hub.url}/services/bai-serve/{name}/v1"
+        with openai.OpenAI(base_url=url, api_key=token, max_retries=0, timeout=60) as client:
+            wait_until(lambda: is_served(client), 20, "a response")
+            text = ask(client)
+            assert text.split()[0].startswith("w"), text
+            assert "".join(stream(client)) == text
+            models = [model.id for model in client.models.list()]
+            assert models
+            stranger = client.with_options(api_key="wrong")
+            with pytest.raises(openai.AuthenticationError):
+                stranger.models.list()
+            wait_until(lambda: usage(rest, name)[2] >= 16, 20, "the usage of the token")
+
+            began = time.monotonic()
+            hub.kill("gateway")
+            wait_until(lambda: is_served(client), 20, "a response after the kill of the gateway")
+            print(f"served again {time.monotonic() - began:.2f} s after the kill of the gateway")
+            assert ask(client) == text
+
+            (first,) = wait_for_replicas(rest, name, 1)
+            server_of(hub, first, "llama_server.py").kill()
+            replaced = lambda: wait_for_replicas(rest, name, 1) != [first]  # noqa: E731
+            wait_until(replaced, START_SECONDS, "another replica")
+            assert ask(client) == text
+            ended = checked(rest.get(f"/endpoints/{name}/replicas"), 200)["items"]
+            (reason,) = [each["reason_coded"] for each in ended if each["id"] == first]
+            assert reason["code"] == "replica-ended"
+
+
+def ask(client: openai.OpenAI) -> str:
+    """Return the text of a chat completion."""
+    answer = client.chat.completions.create(
+        model="tiny",
+        messages=[{"role": "user", "content": "Hello"}],
+        max_tokens=8,
+        temperature=0,
+    )
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 8
+    return answer.choices[0].message.content or ""
+
+
+def stream(client: openai.OpenAI) -> list[str]:
+    """Return the parts of a streamed chat completion."""
+    chunks = client.chat.completions.create(
+        model="tiny",
+        messages=[{"role": "user", "content": "Hello"}],
+        max_tokens=8,
+        temperature=0,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    parts = [choice.delta.content or "" for chunk in chunks for choice in chunk.choices]
+    assert len(parts) > 4
+    return parts
+
+
+def is_served(client: openai.OpenAI) -> bool:
+    try:
+        return bool(ask(client))
+    except openai.APIError:
+        return False
+
+
+def usage(rest: httpx.Client, name: str) -> tuple[int, int, int]:
+    (token,) = checked(rest.get(f"/endpoints/{name}/tokens"), 200)["items"]
+    return token["requests"], token["input_tokens"], token["output_tokens"]
+
+
+def test_onnx_model_with_a_definition(hub: RunningHub, tmp_path: Path) -> None:
+    name = "e2e-onnx"
+    files = {
+        "model.onnx": linear_model([2.0, -1.0], 0.5),
+        "onnx_server.py": script("onnx_server.py"),
+    }
+    with (
+        hub.rest("user") as rest,
+        deployed(rest, name, files, settings={"variant": "custom"}, definition=DEFINITION) as token,
+        httpx.Client(headers={"Authorization": f"Bearer {token}"}, timeout=60) as calls,
+    ):
+        url = f"{hub.url}/services/bai-serve/{name}/predict"
+        body = {"rows": [[1.0, 2.0], [3.0, 0.0]]}
+
+        def predicted() -> httpx.Response | None:
+            response = calls.post(url, json=body)
+            return response if response.status_code == 200 else None
+
+        response = wait_until(predicted, 20, "a prediction")
+        assert response.json() == {"predictions": [0.5, 6.5]}
