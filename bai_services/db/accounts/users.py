@@ -154,8 +154,8 @@ class UserStore:
             if columns:
                 with raise_on_violation(_missing(), _taken()):
                     await tx.execute(users.update().where(users.c.id == user_id).values(columns))
-            changed = columns.keys() & {"status", "resource_policy", "domain", "role"}
-            if changed or change.projects is not None:
+            facts = columns.keys() & {"status", "resource_policy", "domain", "role"}
+            if facts or change.projects is not None:
                 # Gateways refuse requests to endpoints of inactive owners, and tokens of the chat
                 # page whose user is not a member of the project any more.
                 await bump_routes(tx)

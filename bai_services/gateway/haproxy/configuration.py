@@ -7,6 +7,7 @@ this kind. Any other request goes to the gateway itself, which decides by the sa
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -232,9 +233,7 @@ def _gateway(name: str, folder: Path, *options: str) -> str:
 
 def _pool_defaults(settings: Settings, folder: Path) -> str:
     own_host = f" unless {{ var(txn.host) -m end .{settings.domain} }}" if settings.domain else ""
-    busy = (
-        '\'{"error": "unavailable", "message": "too many requests wait already", "details": {}}\''
-    )
+    busy = f"'{_refusal('too many requests wait already')}'"
     lines = [
         "balance leastconn",
         f"http-request return status 503 content-type application/json string {busy}{_RETRY_AFTER} "
@@ -272,8 +271,12 @@ def _format(name: str, text: str) -> str:
 
 
 def _error(status: int, message: str, more: str = "") -> str:
-    body = f'{{"error": "unavailable", "message": "{message}", "details": {{}}}}'
+    body = _refusal(message)
     return f"http-error status {status} content-type application/json string '{body}'{more}"
+
+
+def _refusal(message: str) -> str:
+    return json.dumps({"error": "unavailable", "message": message, "details": {}})
 
 
 def _one_of(headers: frozenset[bytes]) -> str:
