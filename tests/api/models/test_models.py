@@ -130,6 +130,7 @@ async def test_uploads_make_a_card_that_lists_show(api: Api, admin: Client, user
             await client.post(f"/models/{key}/refresh", {})
 
 
+@pytest.mark.both_databases
 async def test_search_filters_and_sort(api: Api, admin: Client, user: Client) -> None:
     await make(api, admin, "tiny", title="Tiny")
     await make(api, admin, "vision", name="see", title="Vision", task="detection", framework="onnx")
@@ -292,6 +293,7 @@ async def test_import_of_a_model(api: Api, importer: Client, user: Client, hub: 
     assert (await api.world.manager.models.imports.page(SUPERADMIN, ListQuery())).items == []
 
 
+@pytest.mark.both_databases
 async def test_import_of_a_member_needs_an_approval(
     api: Api, importer: Client, user: Client
 ) -> None:
@@ -314,6 +316,21 @@ async def test_import_of_a_member_needs_an_approval(
     assert cancelled["status"] == "cancelled"
     with pytest.raises(NotFound):
         await (await api.client("user2")).post("/model-imports", {"repository": "org/tiny"})
+
+
+async def test_policy_can_permit_imports_of_members(
+    api: Api, importer: Client, user: Client
+) -> None:
+    await importer.patch("/project-policies/default", {"allows_member_imports": True})
+    made = await user.post("/model-imports", {"repository": "org/tiny"})
+    assert made["status"] == "queued"
+    await run_imports(api)
+    assert (await user.get(f"/model-imports/{made['id']}"))["status"] == "done"
+    # The permission concerns only this import: the member cannot change the folder.
+    with pytest.raises(Forbidden):
+        await user.delete(f"/vfolders/{made['folder_id']}")
+    with pytest.raises(AlreadyExists):
+        await user.post("/model-imports", {"repository": "org/tiny"})
 
 
 async def test_import_of_a_file(api: Api, importer: Client, hub: ModelHub) -> None:
