@@ -89,8 +89,11 @@ class UserPolicy(ResponseModel):
 
 
 class ProjectPolicyChange(Body):
+    """``allows_member_imports``: members of a model store import models without an approval."""
+
     max_vfolder_count: Count = 0
     max_quota_scope_bytes: QuotaBytes = -1
+    allows_member_imports: bool = False
 
 
 class NewProjectPolicy(ProjectPolicyChange):
@@ -102,6 +105,7 @@ class ProjectPolicy(ResponseModel):
     created_at: datetime
     max_vfolder_count: int
     max_quota_scope_bytes: int
+    allows_member_imports: bool
 
 
 def _handlers(

@@ -301,8 +301,15 @@ PROJECT_POLICY = Entity(
     path="/project-policies",
     key="name",
     id="name",
-    summary="Manage project policies: limits of a project's folders.",
-    fields=_FOLDER_CAPS,
+    summary="Manage project policies: limits of a project's folders, and imports of models.",
+    fields=(
+        *_FOLDER_CAPS,
+        Field(
+            "allows_member_imports",
+            "Whether members of a model store import models without an approval.",
+            FieldKind.FLAG,
+        ),
+    ),
     columns=("name", "max_vfolder_count", "max_quota_scope_bytes"),
     example_key="course",
     example_create="--max-vfolder-count 20",

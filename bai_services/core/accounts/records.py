@@ -191,6 +191,7 @@ class ProjectPolicy:
     created_at: datetime
     max_vfolder_count: int
     max_quota_scope_bytes: int
+    allows_member_imports: bool
 
 
 ResourcePolicy = KeypairPolicy | UserPolicy | ProjectPolicy

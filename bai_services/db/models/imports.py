@@ -28,7 +28,7 @@ from ..audit import record
 from ..database import Database
 from ..listing import Listing
 from ..records import first_record, records
-from ..tables.accounts import projects, users
+from ..tables.accounts import project_policies, projects, users
 from ..tables.models import model_imports
 
 _OPEN = sorted(set(ImportStatus) - ENDED)
@@ -157,6 +157,18 @@ class ImportStore:
                 )
             await tx.execute(model_imports.insert().values(**values))
             await record(tx, audit)
+
+    async def allows_member_imports(self, project_id: str) -> bool:
+        """Return whether the policy of a store permits imports of members without an approval."""
+        allowed = (
+            sa.select(project_policies.c.allows_member_imports)
+            .join_from(
+                projects, project_policies, projects.c.resource_policy == project_policies.c.name
+            )
+            .where(projects.c.id == project_id)
+        )
+        async with self._db.read() as tx:
+            return bool(await tx.scalar(allowed))
 
     async def open(self) -> list[ImportRow]:
         """Return the imports that are to be run, the oldest first."""

@@ -60,6 +60,8 @@ class ProjectFacts:
     domain: str
     is_active: bool
     default_image: str | None
+    # Whether it is a model store.
+    is_store: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,13 @@ class RequestStore:
         async with self._db.read() as tx:
             rows = await tx.execute(_PROJECTS_OF, {"user_id": user_id})
             return [
-                ProjectFacts(**{**row, "is_active": bool(row["is_active"])})
+                ProjectFacts(
+                    **{
+                        **row,
+                        "is_active": bool(row["is_active"]),
+                        "is_store": bool(row["is_store"]),
+                    }
+                )
                 for row in rows.mappings()
             ]
 
@@ -328,6 +336,7 @@ _PROJECTS_OF = (
         projects.c.domain,
         (projects.c.is_active & domains.c.is_active).label("is_active"),
         projects.c.default_image,
+        (projects.c.type == "model-store").label("is_store"),
     )
     .join_from(projects, memberships, projects.c.id == memberships.c.project_id)
     .join(domains, projects.c.domain == domains.c.name)

@@ -70,6 +70,10 @@ project_policies = sa.Table(
     created_at(),
     sa.Column("max_vfolder_count", sa.Integer, nullable=False, default=0),
     sa.Column("max_quota_scope_bytes", sa.BigInteger, nullable=False, default=-1),
+    # Whether imports of models by members of a model store need no approval.
+    sa.Column(
+        "allows_member_imports", sa.Boolean, nullable=False, default=False, server_default="0"
+    ),
 )
 
 domains = sa.Table(

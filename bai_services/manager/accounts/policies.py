@@ -49,7 +49,11 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "max_schedules": DEFAULT_MAX_SCHEDULES,
         "allows_public_endpoints": False,
     },
-    "project": {"max_vfolder_count": 0, "max_quota_scope_bytes": -1},
+    "project": {
+        "max_vfolder_count": 0,
+        "max_quota_scope_bytes": -1,
+        "allows_member_imports": False,
+    },
 }
 
 

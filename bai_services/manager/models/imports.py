@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from bai_services.core.accounts.records import Project
-from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
+from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reaches
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest, NotFound
 from bai_services.core.folders.vfolders import Permission, UsageMode, check_name
@@ -27,7 +28,7 @@ from ..folders.vfolders import VFolders
 
 class Imports:
     """Imports of models. Those of administrators begin at once, those of members of a store after
-    the approval of an administrator.
+    the approval of an administrator, unless the project policy permits them.
     """
 
     def __init__(
@@ -74,9 +75,13 @@ class Imports:
         project = await self._project(caller, spec.get("project"))
         authorizer.require(caller, "model-import.request", Target(project.domain, project.id))
         owner = Owner(caller.user_id or "", caller.role)
+        approver = caller
         is_approved = reaches(
             caller, "model-import.approve", Target(project.domain, project.id, owner)
         )
+        if not is_approved and await self._store.allows_member_imports(project.id):
+            # The policy permits what otherwise an administrator of the domain would do.
+            approver, is_approved = replace(caller, role=Role.ADMIN, domain=project.domain), True
         now = self._clock()
         values: dict[str, Any] = {
             "id": str(uuid.uuid4()),
@@ -109,12 +114,12 @@ class Imports:
             project=project.name,
         )
         if is_approved:
-            values["vfolder_id"] = await self._create_folder(caller, project.id, folder)
+            values["vfolder_id"] = await self._create_folder(approver, project.id, folder)
             values["status"] = ImportStatus.QUEUED
         try:
             await self._store.create(values, entry)
         except BaiError:
-            await self._remove_folder(caller, values["vfolder_id"])
+            await self._remove_folder(approver, values["vfolder_id"])
             raise
         self._wake()
         return await self.get(caller, values["id"])

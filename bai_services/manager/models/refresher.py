@@ -68,23 +68,26 @@ class CardRefresher:
         """Refresh the changed folders; without any, refresh all whose files have changed."""
         changed, self._changed = self._changed, set()
         if changed:
-            await self._refresh(await self._store.folders(changed))
+            await self._refresh(await self._store.folders(changed), is_counted=True)
             return
         if await self._lease.hold() is None:
             return
         await self._refresh(await self._store.folders())
         await self._store.clean_up()
 
-    async def _refresh(self, folders: Sequence[StoreFolder]) -> None:
+    async def _refresh(self, folders: Sequence[StoreFolder], *, is_counted: bool = False) -> None:
         for folder in folders:
             try:
                 await self.refresh(folder)
+                if is_counted or folder.etag is None:
+                    await self._count(folder.id)
             except (BaiError, OSError) as error:
                 # The next scan repeats it.
                 log.warning("the card of folder %s cannot be refreshed: %s", folder.id, error)
 
     async def refresh(self, folder: StoreFolder, *, is_forced: bool = False) -> None:
-        """Read the card of a folder, if its files have changed or ``is_forced``.
+        """Read the card of a folder, if its files have changed or ``is_forced``; the latter also
+        counts its size.
 
         Raises
         ------
@@ -99,16 +102,32 @@ class CardRefresher:
         definition = await _entry(host, location, (FILE_NAME,))
         readme = await _entry(host, location, README_NAMES)
         etag = " ".join(entry.etag or "" if entry else "-" for entry in (definition, readme))[:255]
-        if etag == folder.etag and not is_forced:
-            return
+        if etag != folder.etag or is_forced:
+            await self._read(row, host, location, definition, readme, etag)
+        if is_forced:
+            await self._count(row.id)
+
+    async def _read(
+        self,
+        row: VfolderRow,
+        host: StorageHost,
+        location: Location,
+        definition: Entry | None,
+        readme: Entry | None,
+        etag: str,
+    ) -> None:
         text = await _text(host, location, definition, MAX_BYTES + 1)
         about = await _text(host, location, readme, MAX_README_BYTES)
         content = await asyncio.to_thread(card_content, text, about or "")
         title = content.title or content.name or row.name
         await self._store.put(row.id, etag, replace(content, title=title), self._clock())
-        with suppress(TimeoutError):  # the count continues in the background
-            async with asyncio.timeout(COUNT_TIMEOUT_SECONDS):
-                await self._quotas.usage(row, is_fresh=False)
+
+    async def _count(self, folder_id: str) -> None:
+        """Count the size of a folder, which the card shows."""
+        for row in await self._folders.by_id(folder_id):
+            with suppress(TimeoutError):  # the count continues in the background
+                async with asyncio.timeout(COUNT_TIMEOUT_SECONDS):
+                    await self._quotas.usage(row, is_fresh=False)
 
     async def definition(self, folder_id: str) -> str | None:
         """Return the definition of a ready folder as it is now, None if it has none."""

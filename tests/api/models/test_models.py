@@ -20,8 +20,10 @@ from bai_services.core.errors import (
 from bai_services.core.listing import ListQuery
 from bai_services.core.models.records import IMPORTS_KEPT_FOR
 from bai_services.core.sessions.callbacks import AllowedTargets
+from bai_services.db.sessions.requests import ProjectFacts
 from bai_services.manager.manager import Manager
 from bai_services.manager.models.hub_client import Transfer
+from bai_services.manager.sessions.requests.choices import choose_project
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import SUPERADMIN, Api, MovableClock, manager_on
 from tests.testbed.model_hub import COMMIT, TOKEN, ModelHub, serve_model_hub
@@ -113,7 +115,10 @@ async def test_uploads_make_a_card_that_lists_show(api: Api, admin: Client, user
     assert (card["title"], card["version"], card["license"]) == ("Tiny", "1.0", "MIT")
     assert (card["frameworks"], card["min_resources"]) == (["pytorch"], {"cpu": "1", "mem": "1g"})
     assert (card["is_latest"], card["is_fitting"], card["has_command"]) == (True, True, True)
-    assert card["size_bytes"] > 0
+    before = card["size_bytes"]
+    await put(admin, key, "weights.bin", "x" * 5000)
+    await api.world.manager.models.refresher.step()
+    assert (await user.get("/models/tiny-1"))["size_bytes"] == before + 5000
     assert (await user.get("/models/tiny-1/readme"))["text"] == "# Tiny model\n"
     # Others neither see the model nor its folder.
     for other in ("user2", "acme-user"):
@@ -125,6 +130,7 @@ async def test_uploads_make_a_card_that_lists_show(api: Api, admin: Client, user
             await client.post(f"/models/{key}/refresh", {})
 
 
+@pytest.mark.both_databases
 async def test_search_filters_and_sort(api: Api, admin: Client, user: Client) -> None:
     await make(api, admin, "tiny", title="Tiny")
     await make(api, admin, "vision", name="see", title="Vision", task="detection", framework="onnx")
@@ -287,6 +293,7 @@ async def test_import_of_a_model(api: Api, importer: Client, user: Client, hub: 
     assert (await api.world.manager.models.imports.page(SUPERADMIN, ListQuery())).items == []
 
 
+@pytest.mark.both_databases
 async def test_import_of_a_member_needs_an_approval(
     api: Api, importer: Client, user: Client
 ) -> None:
@@ -309,6 +316,21 @@ async def test_import_of_a_member_needs_an_approval(
     assert cancelled["status"] == "cancelled"
     with pytest.raises(NotFound):
         await (await api.client("user2")).post("/model-imports", {"repository": "org/tiny"})
+
+
+async def test_policy_can_permit_imports_of_members(
+    api: Api, importer: Client, user: Client
+) -> None:
+    await importer.patch("/project-policies/default", {"allows_member_imports": True})
+    made = await user.post("/model-imports", {"repository": "org/tiny"})
+    assert made["status"] == "queued"
+    await run_imports(api)
+    assert (await user.get(f"/model-imports/{made['id']}"))["status"] == "done"
+    # The permission concerns only this import: the member cannot change the folder.
+    with pytest.raises(Forbidden):
+        await user.delete(f"/vfolders/{made['folder_id']}")
+    with pytest.raises(AlreadyExists):
+        await user.post("/model-imports", {"repository": "org/tiny"})
 
 
 async def test_import_of_a_file(api: Api, importer: Client, hub: ModelHub) -> None:
@@ -360,3 +382,11 @@ async def test_quota_of_the_store_applies(api: Api, importer: Client) -> None:
     await run_imports(api)
     failed = await importer.get(f"/model-imports/{made['id']}")
     assert (failed["status"], "quota" in failed["problem"]) == ("failed", True)
+
+
+def test_store_is_not_the_implicit_project_of_a_session() -> None:
+    own = ProjectFacts("1", "vision", "default", True, None)
+    store = ProjectFacts("2", "models", "default", True, None, is_store=True)
+    assert choose_project([store, own], None) == own
+    assert choose_project([store], None) == store
+    assert choose_project([store, own], "models") == store

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 USER = "user2"
 DEFINITION = """\
 models:
-- name: echo
+- name: echo-{cpu}
   service: {{start_command: "exec python3 -m http.server $BAI_SERVICE_PORT", port: 8000}}
   metadata:
     title: Echo {tag}

@@ -1,4 +1,4 @@
-"""Model store: cards of models, and imports of models.
+"""Model store: cards of models, imports of models, and whether members may import.
 
 Follows 0046; created 2026-11-26.
 """
@@ -18,6 +18,10 @@ _CARD_TEXTS = (
 
 
 def upgrade() -> None:
+    op.add_column(
+        "project_policies",
+        sa.Column("allows_member_imports", sa.Boolean(), nullable=False, server_default="0"),
+    )
     op.create_table(
         "model_cards",
         sa.Column("vfolder_id", sa.String(64), nullable=False),
@@ -90,3 +94,5 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("model_imports")
     op.drop_table("model_cards")
+    with op.batch_alter_table("project_policies", schema=None) as batch_op:
+        batch_op.drop_column("allows_member_imports")

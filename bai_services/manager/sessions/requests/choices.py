@@ -30,11 +30,13 @@ def choose_project(projects: Sequence[ProjectFacts], key: str | None) -> Project
     """Return the project with that id or name.
 
     Without ``key``, return the only project or the one named ``default``, which is listed first.
+    Model stores do not count, unless the user has no other project.
     """
     names = ", ".join(p.name for p in projects) or "none"
     if not key:
-        if projects and (len(projects) == 1 or projects[0].name == "default"):
-            return projects[0]
+        choices = [p for p in projects if not p.is_store] or projects
+        if choices and (len(choices) == 1 or choices[0].name == "default"):
+            return choices[0]
         raise InvalidRequest(f"specify a project; yours are: {names}", field="project")
     for project in projects:
         if key in (project.id, project.name):

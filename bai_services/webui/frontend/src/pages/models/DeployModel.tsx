@@ -8,7 +8,12 @@ import { useChosenProject } from '../../data/accounts/project';
 import { ApiError } from '../../data/client';
 import { optionsQuery } from '../../data/sessions/launch';
 import { variantsQuery } from '../../data/serving/endpoints';
-import { presetsQuery, useDeployModel, type ModelCard } from '../../data/serving/models';
+import {
+  presetsQuery,
+  storesQuery,
+  useDeployModel,
+  type ModelCard
+} from '../../data/serving/models';
 
 interface DeployValues {
   name?: string;
@@ -30,7 +35,12 @@ export function DeployModel({ model, onClose }: DeployModelProps) {
   const [form] = Form.useForm<DeployValues>();
   const chosen = useChosenProject();
   const { data: me } = useQuery(meQuery);
-  const project = Form.useWatch('project', form) ?? chosen?.id ?? '';
+  const { data: stores } = useQuery(storesQuery);
+  // An endpoint is charged to an ordinary project; a user has few projects.
+  const projects =
+    stores && me?.projects.filter(({ id }) => stores.every(store => store.id !== id));
+  const initial = projects?.find(({ id }) => id === chosen?.id) ?? projects?.[0];
+  const project = Form.useWatch('project', form) ?? initial?.id ?? '';
   const { data: variants } = useQuery(variantsQuery);
   const { data: presets } = useQuery(presetsQuery(project));
   const { data: options } = useQuery(optionsQuery(project));
@@ -64,7 +74,8 @@ export function DeployModel({ model, onClose }: DeployModelProps) {
       <Form
         form={form}
         layout="vertical"
-        initialValues={{ name: endpointName(model.folder), project: chosen?.id }}
+        key={initial?.id ?? ''}
+        initialValues={{ name: endpointName(model.folder), project: initial?.id }}
         onFinish={submit}
       >
         <Form.Item
@@ -75,14 +86,16 @@ export function DeployModel({ model, onClose }: DeployModelProps) {
         >
           <Input autoFocus autoComplete="off" spellCheck={false} />
         </Form.Item>
-        {(me?.projects.length ?? 0) > 1 && (
-          <Form.Item name="project" label={t('endpoints.project')}>
-            <Select
-              showSearch={{ optionFilterProp: 'label' }}
-              options={(me?.projects ?? []).map(({ id, name }) => ({ value: id, label: name }))}
-            />
-          </Form.Item>
-        )}
+        <Form.Item
+          name="project"
+          label={t('endpoints.project')}
+          hidden={(projects?.length ?? 0) < 2}
+        >
+          <Select
+            showSearch={{ optionFilterProp: 'label' }}
+            options={(projects ?? []).map(({ id, name }) => ({ value: id, label: name }))}
+          />
+        </Form.Item>
         {!model.has_command && (
           <Form.Item
             name="variant"

@@ -31,7 +31,10 @@ export function ModelGallery({ search, onChange, stores, tools }: ModelGalleryPr
   const { t, i18n } = useTranslation();
   const query = listQuery(search, 'title');
   const { [TEXT]: text, ...filters } = search.filters ?? {};
-  const list = useQuery(entitiesQuery('/models', query));
+  // Former versions are shown only on request; the drawer of a model links to them.
+  const list = useQuery(
+    entitiesQuery('/models', { ...query, filters: { is_latest: 'true', ...query.filters } })
+  );
   const models = list.data?.items as unknown as ModelCard[] | undefined;
   const setFilters = (changed: Record<string, string>) =>
     onChange({ filters: { ...(text ? { [TEXT]: text } : {}), ...changed }, page: undefined });

@@ -56,5 +56,9 @@ export const POLICIES: readonly Entity[] = [
     { key: 'max_schedules', kind: 'number', isNullable: true },
     { key: 'allows_public_endpoints', kind: 'switch' }
   ]),
-  policy('project-policies', '/project-policies', [NAME, ...FOLDERS])
+  policy('project-policies', '/project-policies', [
+    NAME,
+    ...FOLDERS,
+    { key: 'allows_member_imports', kind: 'switch' }
+  ])
 ];
