@@ -132,6 +132,7 @@ UNOWNED_RESOURCES = (
     "webhooks",
     "runtime-variants",
     "model-definitions",
+    "endpoint-trials",
     "gateway",
     "sign-up-invitations",
     "auth/(verify|token|external|signed-tokens|password-reset|sign-up|account-deletion)",
@@ -197,7 +198,7 @@ ALWAYS_REJECTED = {
 
 
 # Resources that the members of their project may read.
-PROJECT_READS = re.compile(r"/endpoints/\{endpoint\}(/revisions|/replicas|/scalings)?")
+PROJECT_READS = re.compile(r"/endpoints/\{endpoint\}(/revisions|/replicas|/scalings|/load)?")
 
 
 @dataclass(frozen=True)
