@@ -362,6 +362,7 @@ class TextTemplate(Enum):
     TRIAL_NOT_STARTED = "the session could not be started: {message}"
     TRIAL_NO_IMAGE = "the image could not be pulled: {message}"
     TRIAL_HEALTHY = "healthy after {start_seconds}"
+    TRIAL_ENDING = "the session of the trial is ending"
     TRIAL_ENDED = "the trial of the definition has ended"
     TRIAL_NO_HTTP = "the server closed the connection, or does not speak HTTP"
     TRIAL_UNREACHABLE = "the replica cannot be reached"

@@ -695,6 +695,7 @@ TABLE = [
     Row("GET /endpoints/{endpoint}/revisions", "ok ok 404 ok ok 404 ok 403 403"),
     Row("GET /endpoints/{endpoint}/replicas", "ok ok 404 ok ok 404 ok 403 403"),
     Row("GET /endpoints/{endpoint}/scalings", "ok ok 404 ok ok 404 ok 403 403"),
+    Row("GET /endpoints/{endpoint}/load", "ok ok 404 ok ok 404 ok 403 403"),
     Row("GET /endpoints/{endpoint}/tokens", "ok ok 404 ok 403 404 403 403 403"),
     Row("PATCH /endpoints/{endpoint}", "ok ok 404 ok 403 404 403 403 403", {"replicas": 0}),
     Row("PATCH /endpoints/{endpoint}", "403 403 404 ok 403 404 403 403 403", {"max_queue": 1}),
@@ -717,6 +718,14 @@ TABLE = [
     Row("GET /chats/{chat}", "404 404 404 ok 404 404 404 403 403"),
     Row("PATCH /chats/{chat}", "404 404 404 ok 404 404 404 403 403", {"title": "x"}),
     Row("DELETE /chats/{chat}", "404 404 404 ok 404 404 404 403 403"),
+    Row(
+        "POST /endpoint-trials",
+        "ok ok ok ok ok ok 403 403 403",
+        {"settings": {"variant": "cmd", "command": "x"}},
+    ),
+    # Only the user who has started a trial reads and ends it.
+    Row("GET /endpoint-trials/nothing", "404 404 404 404 404 404 403 403 403"),
+    Row("DELETE /endpoint-trials/nothing", "404 404 404 404 404 404 403 403 403"),
     Row("GET /runtime-variants", "ok ok ok ok ok ok ok 403 403"),
     Row(
         "POST /model-definitions/check",

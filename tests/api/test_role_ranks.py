@@ -137,6 +137,7 @@ UNOWNED_RESOURCES = (
     "runtime-variants",
     "models",
     "model-definitions",
+    "endpoint-trials",
     "gateway",
     "sign-up-invitations",
     "auth/(verify|token|external|signed-tokens|password-reset|sign-up|account-deletion)",
@@ -206,7 +207,7 @@ ALWAYS_REJECTED = {
 
 # Requests that the members of the project of a resource may send.
 PROJECT_USES = re.compile(
-    r"GET /endpoints/\{endpoint\}(/revisions|/replicas|/scalings)?"
+    r"GET /endpoints/\{endpoint\}(/revisions|/replicas|/scalings|/load)?"
     r"|POST /endpoints/\{endpoint\}/chat-token"
 )
 

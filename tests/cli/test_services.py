@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -95,3 +96,31 @@ async def test_autoscaling(bai: Bai, api: Api) -> None:
 def test_shown_rule_can_be_replayed() -> None:
     rule = ScalingRule(0, 7, target=2.5, utilization=0.55, stable_seconds=90, idle_seconds=3599)
     assert parse_scaling_rule(rule_text(rule_as_json(rule))) == rule
+
+
+async def test_measure_and_periods_of_a_rule(bai: Bai, api: Api) -> None:
+    await FakeAgent(api.agent).beat()
+    words = ["--variant", "vllm", "-r", "cpu=1", "-r", "mem=1g"]
+    wrong = await bai("service", "create", "chat", *words, "--period", "someday", by="user")
+    assert (wrong.code, "DAYS START-END" in wrong.stderr) == (2, True)
+    made = await bai(
+        "service", "create", "chat", *words, "--max", "3", "--measure", "metric-mean", "--metric",
+        "cache_use", "--target", "0.8", "--period", "sat,sun 22:00-06:00 Asia/Seoul 2-3", by="user",
+    )  # fmt: skip
+    assert made.code == 0, made.stderr
+    shown = (await bai("service", "info", "chat", by="user")).stdout
+    assert re.search(r"measure +metric-mean cache_use\n", shown)
+    assert re.search(r"schedule +sat,sun 22:00-06:00 Asia/Seoul 2-3\n", shown)
+    await bai("service", "update", "chat", "--period", "", by="user")
+    shown = (await bai("service", "info", "chat", "--json", by="user")).document
+    assert shown["scaling"]["schedule"] == []
+
+
+async def test_trial_that_cannot_start_shows_why(bai: Bai, api: Api) -> None:
+    await FakeAgent(api.agent).beat()
+    words = ["--variant", "cmd", "--command", "serve", "-r", "cpu=9999", "-r", "mem=1g"]
+    failed = await bai("service", "try", *words, by="user")
+    assert failed.code == 1
+    assert "the session was not created" in failed.stdout
+    failed = await bai("service", "try", *words, "--json", by="user")
+    assert (failed.code, json.loads(failed.stdout)["is_healthy"]) == (1, False)

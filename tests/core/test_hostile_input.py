@@ -50,9 +50,12 @@ from bai_services.core.models import cards, imports
 from bai_services.core.notifications import timing
 from bai_services.core.operations.configuration import CHANGEABLE
 from bai_services.core.scheduling.replay import history, openb, policies, swf, workload
-from bai_services.core.serving import chats, definition, scaling_replay
+from bai_services.core.serving import chats, definition, runtime_metrics, scaling_replay
 from bai_services.core.serving import settings as serving_settings
+from bai_services.core.serving.autoscaling import ScheduledBounds
 from bai_services.core.serving.names import check_endpoint_name
+from bai_services.core.serving.service_definition import parse_service_definition
+from bai_services.core.serving.trial import last_lines
 from bai_services.core.sessions import (
     batch,
     callbacks,
@@ -96,6 +99,10 @@ def history_with(column: str, text: Any) -> dict[str, Any]:
 
 # Maps each public function of ``core`` that parses a user's text or document to calls that pass a
 # hostile text.
+PERIOD = {
+    "days": "mon", "starts": "08:00", "ends": "09:00", "zone": "UTC", "min_replicas": 1,
+    "max_replicas": 1,
+}  # fmt: skip
 PARSERS: dict[str, list[Parser]] = {
     "apps.shares.check_addresses": [
         lambda t: app_shares.check_addresses(app_shares.Audience.PROJECT, [t])
@@ -329,6 +336,22 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: definition.parse_definition(f"models:\n- service:\n    port: {t}"),
         lambda t: definition.parse_definition(f"models:\n- name: {t}"),
     ],
+    "serving.autoscaling.ScheduledBounds.from_json": [
+        lambda t: ScheduledBounds.from_json({**PERIOD, "days": t}),
+        lambda t: ScheduledBounds.from_json({**PERIOD, "starts": t}),
+        lambda t: ScheduledBounds.from_json({**PERIOD, "zone": t}),
+    ],
+    "serving.runtime_metrics.read_metric": [
+        lambda t: runtime_metrics.read_metric(t, "a"),
+        lambda t: runtime_metrics.read_metric("a{" + t, "a"),
+        lambda t: runtime_metrics.read_metric("a " + t, "a"),
+        lambda t: runtime_metrics.read_metric("a{} }\n" * 2_000 + t, "a"),
+    ],
+    "serving.service_definition.parse_service_definition": [
+        lambda t: parse_service_definition(t, "custom"),
+        lambda t: parse_service_definition("[custom.environ]\na = " + t, "custom"),
+    ],
+    "serving.trial.last_lines": [last_lines],
     "serving.names.check_endpoint_name": [check_endpoint_name],
     "serving.settings.relative_path": [serving_settings.relative_path],
     "serving.settings.resolve_settings": [
@@ -355,6 +378,12 @@ NOT_FROM_USERS = {
     "models.cards.smallest",
     "models.imports.definition_of",
     "serving.autoscaling.check_rule",
+    "serving.latency.merged",
+    "serving.latency.quantile",
+    "serving.problems.brief",
+    "serving.runtime_metrics.MetricReading.load_since",
+    "serving.runtime_metrics.is_counter",
+    "serving.settings.with_defaults",
     "serving.autoscaling.rule_from_json",
     "serving.settings.RevisionSettings.from_json",
     "accounts.one_time_codes.CodeRules.of",

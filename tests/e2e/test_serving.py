@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from bai_services.system.ports import free_port
 from tests.e2e.sessions import checked
 from tests.hub import RunningHub
 from tests.testbed.wait import wait_until
@@ -226,3 +227,31 @@ def replica(hub: RunningHub) -> dict[str, Any]:
     (found,) = (each["replicas"] for each in table["endpoints"] if each["name"] == NAME)
     (only,) = found
     return dict(only)
+
+
+def test_trials_explain_why_they_are_unhealthy(any_hub: RunningHub) -> None:
+    """Three definitions are tried at the same time; their sessions end afterwards."""
+    server = "exec python3 -m http.server --bind 127.0.0.1"
+    commands = {
+        "trial-command-not-found": "no-such-server --port $PORT",
+        "trial-other-port": f"{server} {free_port()}",
+        "trial-no-path": f"{server} $PORT",
+    }
+    with any_hub.rest("user") as rest:
+        trials = {}
+        for cause, command in commands.items():
+            settings = {
+                "variant": "cmd",
+                "command": command,
+                "health": {"path": "/missing", "start_seconds": 5},
+                "request": SMALL,
+            }
+            made = checked(rest.post("/endpoint-trials", json={"settings": settings}), 201)
+            trials[made["id"]] = cause
+        for trial, cause in trials.items():
+            read = lambda: checked(rest.get(f"/endpoint-trials/{trial}"), 200)  # noqa: B023, E731
+            wait_until(lambda: read()["ended_at"], 180, "the end of the trial")  # noqa: B023
+            found = read()
+            assert (found["is_healthy"], found["state_coded"]["code"]) == (False, cause), found
+            ended = lambda: checked(rest.get(f"/sessions/{trial}"), 200)["status"]  # noqa: B023, E731
+            wait_until(lambda: ended() in ("TERMINATED", "ERROR"), 60, "its session")  # noqa: B023

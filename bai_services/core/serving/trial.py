@@ -14,6 +14,7 @@ from .definition import HealthCheck
 MAX_PENDING_SECONDS = 600
 # The same from its scheduling until the main process runs: pulling an image can take long.
 MAX_START_SECONDS = 1200
+MAX_END_SECONDS = 60
 MAX_LOG_LINES = 20
 MAX_LOG_CHARS = 4096
 # Exit codes by the convention of shells.
@@ -75,14 +76,18 @@ def explain(seen: Observation) -> Finding:
     """Return the state of a trial in words, and whether it has ended."""
     if seen.status is None:
         return Finding(TextTemplate.TRIAL_LOST.text(), False)
-    if seen.status in ENDED or seen.status is Status.TERMINATING:
+    if seen.status is Status.TERMINATING and seen.seconds < MAX_END_SECONDS:
+        # Its exit code and its log are not known yet.
+        return Finding(TextTemplate.TRIAL_ENDING.text())
+    if seen.status in (*ENDED, Status.TERMINATING, Status.SUSPENDED):
         return Finding(_end(seen), False)
     if seen.status is Status.RUNNING:
         return _running(seen)
     if seen.status is Status.PENDING:
-        text = TextTemplate.TRIAL_PENDING.text(message=seen.message)
+        if not seen.message:
+            return Finding(TextTemplate.TRIAL_STARTING.text())
         if seen.seconds < MAX_PENDING_SECONDS:
-            return Finding(text)
+            return Finding(TextTemplate.TRIAL_PENDING.text(message=seen.message))
         limit = TextTemplate.TRIAL_NO_RESOURCES.text(
             limit_seconds=MAX_PENDING_SECONDS, message=seen.message
         )
@@ -114,7 +119,9 @@ def _unhealthy(seen: Observation) -> CodedText:
         ports = ", ".join(map(str, check.listening))
         return TextTemplate.TRIAL_OTHER_PORT.text(names=ports)
     if check.answer is Answer.REFUSED:
-        return TextTemplate.TRIAL_NOT_LISTENING.text()
+        return TextTemplate.TRIAL_NOT_LISTENING.text(
+            start_seconds=int(seen.seconds), limit_seconds=int(health.start_seconds)
+        )
     if check.status == 404:
         return TextTemplate.TRIAL_NO_PATH.text(path=health.path)
     return TextTemplate.TRIAL_STATUS.text(

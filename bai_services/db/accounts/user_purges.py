@@ -42,7 +42,7 @@ from ..tables.operations import (
 from ..tables.resizes import session_resizes
 from ..tables.schedules import session_schedules
 from ..tables.self_service import password_resets
-from ..tables.serving import endpoint_tokens, endpoints
+from ..tables.serving import endpoint_tokens, endpoint_trials, endpoints
 from ..tables.sessions import kernels, session_templates, sessions, status_history
 from ..tables.setups import session_secrets, setups
 from ..tables.ssh_keys import ssh_keys
@@ -69,6 +69,7 @@ _OWNED = (
     endpoints.c.owner_id,
     endpoint_tokens.c.user_id,
     chats.c.user_id,
+    endpoint_trials.c.owner_id,
     notification_mails.c.user_id,
     notification_settings.c.user_id,
     notifications.c.user_id,

@@ -47,6 +47,7 @@ from .replica_launch import ReplicaSecrets
 from .requests import replica_name, replica_spec
 
 TICK_SECONDS = 1.0
+CHECK_SECONDS = 0.9
 MAX_CONCURRENT = 64
 MAX_PER_OWNER = 4
 # The session of a trial is created by the request that creates the trial.
@@ -86,6 +87,7 @@ class Trials:
         self._monotonic = monotonic
         self._cleaned_at: float | None = None
         self._checks: dict[str, Check] = {}
+        self._checked_at: dict[str, float] = {}
         self.calls = BackgroundCalls(MAX_CONCURRENT, MAX_PER_OWNER)
         self._session: ClientSession | None = None
         self._loop = Loop("trials", self.step, TICK_SECONDS)
@@ -162,7 +164,9 @@ class Trials:
             return
         now = self._clock()
         rows = await self._store.live()
-        self._checks = {row.id: self._checks[row.id] for row in rows if row.id in self._checks}
+        live = {row.id for row in rows}
+        self._checks = {key: check for key, check in self._checks.items() if key in live}
+        self._checked_at = {key: at for key, at in self._checked_at.items() if key in live}
         for row in rows:
             try:
                 await self._observe(row, now)
@@ -198,8 +202,16 @@ class Trials:
             return
         if state != row.state:
             await self._store.set_state(row.id, state)
-        if row.status is Status.RUNNING and row.url and self.calls.may_begin(row.id, row.owner_id):
-            self.calls.begin(row.id, row.owner_id, self._check(row, settings.health))
+        if row.status is Status.RUNNING and row.url:
+            self._begin_check(row, settings.health)
+
+    def _begin_check(self, row: TrialRow, health: HealthCheck) -> None:
+        """Start a health check, unless one is running or has just begun."""
+        now = self._monotonic()
+        is_due = now - self._checked_at.get(row.id, -CHECK_SECONDS) >= CHECK_SECONDS
+        if is_due and self.calls.may_begin(row.id, row.owner_id):
+            self._checked_at[row.id] = now
+            self.calls.begin(row.id, row.owner_id, self._check(row, health))
 
     async def _log_of(self, row: TrialRow) -> str:
         """Return the last lines of the output; "" if they cannot be read."""
@@ -235,7 +247,8 @@ class Trials:
             # The server has closed the connection or does not speak HTTP.
             check = Check(Answer.NO_HTTP)
         self._checks[row.id] = check
-        self._loop.wake()
+        if check.status == health.expected_status:
+            self._loop.wake()
 
     async def _clean_up(self, now: datetime) -> None:
         monotonic = self._monotonic()

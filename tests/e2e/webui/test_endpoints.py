@@ -36,7 +36,9 @@ class Endpoints(Entities):
         return self.row(name).get_by_text(text, exact=True)
 
 
-@pytest.mark.checklist("SRV-01", "SRV-05", "SRV-06", "SRV-09", "SRV-14", "SRV-16")
+@pytest.mark.checklist(
+    "SRV-01", "SRV-03", "SRV-05", "SRV-06", "SRV-09", "SRV-13", "SRV-14", "SRV-16"
+)
 async def test_endpoint_is_created_gets_a_token_is_paused_and_deleted(
     hub: RunningHub, opened: Opener[Endpoints]
 ) -> None:
@@ -54,6 +56,8 @@ async def test_endpoint_is_created_gets_a_token_is_paused_and_deleted(
             address = await link.get_attribute("href") or ""
             assert found["id"] not in address
             assert "panel=logs" in address
+            await scale_by_rule(ui)
+            assert checked(rest.get(f"/endpoints/{name}"), 200)["scaling"] is None
             await deploy(ui)
             revisions = checked(rest.get(f"/endpoints/{name}/revisions"), 200)["items"]
             assert revisions[0]["settings"]["request"]["environ"] == {"TEXT": "a=b"}
@@ -80,6 +84,7 @@ async def create(ui: Endpoints, name: str) -> None:
     message = ui.drawer.locator(".ant-form-item-explain-error")
     await message.filter(has_text="there is no image 'cr.example.com/none:1'").wait_for()
     await ui.fill(Image="")
+    await try_and_end(ui)
     await ui.press("Create")
     await ui.page.get_by_role("tab", name="Overview").wait_for()
 
@@ -96,6 +101,35 @@ async def create_token(ui: Endpoints) -> None:
     assert (await shown.inner_text()).startswith("bais_")
     await ui.press("OK")
     await ui.page.get_by_role("button", name="Revoke my-app").wait_for()
+
+
+async def try_and_end(ui: Endpoints) -> None:
+    """Start a trial of the form, and end it before it has a result."""
+    await ui.press("Try")
+    dialog = ui.page.get_by_role("dialog", name="Trial")
+    await dialog.get_by_text("The trial is running").wait_for()
+    await dialog.get_by_role("button", name="End the trial").click()
+    await dialog.wait_for(state="hidden")
+
+
+async def scale_by_rule(ui: Endpoints) -> None:
+    """Add a rule with other bounds at times of the week, change and remove it."""
+    await ui.tab("Scaling")
+    await ui.press("Add a rule")
+    dialog = ui.page.get_by_role("dialog", name="Scaling rule of")
+    await dialog.get_by_label("Requests per replica").fill("4")
+    await dialog.get_by_role("button", name="Add other bounds at times of the week").click()
+    await dialog.get_by_role("button", name="Save").click()
+    await dialog.wait_for(state="hidden")
+    await ui.page.get_by_text("08:00–20:00").wait_for()
+    await ui.press("Edit the rule")
+    await dialog.get_by_label("Requests per replica").fill("5")
+    await dialog.get_by_role("button", name="Remove", exact=True).click()
+    await dialog.get_by_role("button", name="Save").click()
+    await ui.page.get_by_text("08:00–20:00").wait_for(state="detached")
+    await ui.press("Remove the rule")
+    await ui.confirm("Remove the rule")
+    await ui.page.get_by_text("No rule: the endpoint has 1 replica at all times.").wait_for()
 
 
 async def deploy(ui: Endpoints) -> None:

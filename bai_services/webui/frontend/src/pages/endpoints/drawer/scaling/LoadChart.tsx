@@ -26,7 +26,7 @@ export function LoadChart({ endpoint, rule }: { endpoint: Endpoint; rule: Scalin
     return <ErrorNotice error={error} onRetry={() => void refetch()} />;
   }
   if (!data || !option) {
-    return <Skeleton.Node active style={{ height: HEIGHT, width: '100%' }} />;
+    return <Skeleton active title={false} paragraph={{ rows: 5 }} style={{ height: HEIGHT }} />;
   }
   if (data.points.length === 0) {
     return <Typography.Text type="secondary">{t('endpoint-scaling.no-load')}</Typography.Text>;
