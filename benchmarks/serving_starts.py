@@ -25,7 +25,7 @@ from tests.testbed.wait import wait_until
 from .start import demo
 
 NAME = "bench"
-WAIT_SECONDS = 120
+WAIT_SECONDS = 60
 REVOCATIONS = 5
 BURST = 6
 SERVER = """
@@ -85,6 +85,11 @@ class Endpoint:
         found = self._rest.get(f"/endpoints/{NAME}/replicas").raise_for_status().json()["items"]
         return [each for each in found if each["phase"] != "ended"]
 
+    def describe(self) -> str:
+        """Return the state of the endpoint, for the message of a failure."""
+        shown = self._rest.get(f"/endpoints/{NAME}").json()
+        return json.dumps({"endpoint": shown, "replicas": self.replicas()})
+
     def wait_for_token(self, token: str) -> None:
         wait_until(lambda: self.call("/", token).status_code != 401, 10, "the token to be valid")
 
@@ -108,7 +113,7 @@ def scale_up_seconds(endpoint: Endpoint) -> float:
             document = endpoint.call("/").raise_for_status().json()
             if document["pid"] not in pids:
                 return time.time() - began - _own_start(endpoint, document["listening_at"])
-    raise TimeoutError("there is no second replica")
+    raise TimeoutError(f"there is no second replica: {endpoint.describe()}")
 
 
 @contextmanager
