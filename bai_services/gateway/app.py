@@ -27,7 +27,7 @@ from bai_services.trusted_proxies import TrustedProxies
 from .haproxy.configuration import Settings
 from .haproxy.engine import Haproxy
 from .health import HealthChecks
-from .limits import MAX_CLIENT_CONNECTIONS, MAX_HELD_BYTES
+from .limits import MAX_CLIENT_CONNECTIONS
 from .manager_link import Reports, RouteUpdates
 from .routes import Routes
 from .server import GatewayServer
@@ -46,7 +46,6 @@ ENVIRONMENT: Mapping[str, str] = {
     "host": "BAI_GATEWAY_HOST",
     "port": "BAI_GATEWAY_PORT",
     "path_prefix": "BAI_GATEWAY_PATH_PREFIX",
-    "prefix_bytes": "BAI_GATEWAY_PREFIX_BYTES",
     "trusted_proxies": "BAI_TRUSTED_PROXIES",
     "metrics_token_file": "BAI_METRICS_TOKEN_FILE",
     "domain": "BAI_GATEWAY_DOMAIN",
@@ -91,14 +90,6 @@ class GatewayApp(Application):
     path_prefix = Unicode(
         "/services/bai-serve",
         help="Path before the names of endpoints. Environment: `BAI_GATEWAY_PATH_PREFIX`.",
-    ).tag(config=True)
-    prefix_bytes = Integer(
-        0,
-        min=0,
-        max=MAX_HELD_BYTES,
-        help="Requests whose bodies have the same first bytes go to the same replica, which can "
-        "reuse its KV cache. This is the number of these bytes; 0: the replica with the fewest "
-        "requests is used. Environment: `BAI_GATEWAY_PREFIX_BYTES`.",
     ).tag(config=True)
     trusted_proxies = Unicode(
         "own",
@@ -186,7 +177,6 @@ class GatewayApp(Application):
             prefix=self.path_prefix.rstrip("/").encode(),
             metrics_token=self._metrics_token(),
             domain=self.domain.strip(".").lower().encode(),
-            prefix_bytes=int(self.prefix_bytes),
             proxies=self._proxies(),
             max_connections=raise_open_files(int(self.max_connections)),
         )

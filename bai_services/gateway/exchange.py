@@ -7,6 +7,7 @@ import time
 from http import HTTPStatus
 from typing import Protocol
 
+from bai_services.core.serving.prompt_prefix import prompt_prefix
 from bai_services.core.serving.token_usage import UsageReader
 
 from .heads import (
@@ -85,7 +86,6 @@ class Gateway(Protocol):
     measures: Measures
     prefix: bytes  # of paths, without a slash at the end
     domain: bytes  # endpoints are also at NAME.DOMAIN; b"": not
-    prefix_bytes: int
 
     def drained(self) -> None: ...
 
@@ -101,10 +101,9 @@ class Exchange:
 
     __slots__ = (
         "_attempts", "_body", "_client", "_connecting", "_connection", "_ends_with_connection",
-        "_gateway", "_held",
-        "_is_body_complete", "_is_chunked", "_is_over", "_is_tunnel",
-        "_is_waiting_for_prefix", "_out", "_received", "_request", "_started_at", "_status",
-        "_usage", "_was_counted", "deadline", "endpoint", "is_response_begun", "prefix",
+        "_gateway", "_held", "_is_body_complete", "_is_chunked", "_is_over", "_is_tunnel",
+        "_is_waiting_for_prefix", "_out", "_received", "_request", "_searched_at", "_started_at",
+        "_status", "_usage", "_was_counted", "deadline", "endpoint", "is_response_begun", "prefix",
         "queued_at", "replica", "target", "token",
     )  # fmt: skip
 
@@ -115,6 +114,7 @@ class Exchange:
         self._body: list[bytes] = []
         self._held = 0
         self._received = 0
+        self._searched_at = 0
         self._attempts = 0
         self._connecting: asyncio.Task[None] | None = None
         self._connection: ReplicaConnection | None = None
@@ -237,20 +237,16 @@ class Exchange:
         if request.header(b"expect").lower() == b"100-continue":
             self._client.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         has_body = bool(request.content_length) or request.is_chunked
-        if self._gateway.prefix_bytes and has_body and not self._has_prefix():
+        if endpoint.route.prefix_characters and has_body:
             self._is_waiting_for_prefix = True
+            self._prefix_arrived()
             return
         self._schedule()
-
-    def _has_prefix(self) -> bool:
-        return self._is_body_complete or self._held >= self._gateway.prefix_bytes
 
     def _schedule(self) -> None:
         """Give the request to a replica, or to the queue."""
         endpoint = self.endpoint
         assert endpoint is not None
-        if self._gateway.prefix_bytes:
-            self.prefix = b"".join(self._body)[: self._gateway.prefix_bytes]
         # Requests that wait already come first.
         replica = None if endpoint.queue else endpoint.choose(self.prefix)
         if replica is not None:
@@ -287,12 +283,25 @@ class Exchange:
         self._prefix_arrived()
 
     def _prefix_arrived(self) -> None:
-        if self._is_waiting_for_prefix and self._has_prefix():
-            self._is_waiting_for_prefix = False
-            try:
-                self._schedule()
-            except Refusal as refusal:
-                self.refuse(refusal)
+        """Schedule a request that waited for the beginning of its prompt, if it has arrived."""
+        if not self._is_waiting_for_prefix or self.endpoint is None:
+            return
+        # No more than this is kept, so that the rest of the body cannot be waited for.
+        is_complete = self._is_body_complete or self._held > MAX_HELD_BYTES
+        if not is_complete and self._held < self._searched_at:
+            return
+        # A body may arrive in many small pieces; each search reads all of them.
+        self._searched_at = 2 * self._held
+        characters = self.endpoint.route.prefix_characters
+        prefix = prompt_prefix(b"".join(self._body), characters, is_complete=is_complete)
+        if prefix is None:
+            return
+        self._is_waiting_for_prefix = False
+        self.prefix = prefix
+        try:
+            self._schedule()
+        except Refusal as refusal:
+            self.refuse(refusal)
 
     def request_raw(self, data: bytes) -> None:
         """Pass bytes of a websocket on; until the replica has accepted it, they are kept.

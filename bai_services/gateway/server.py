@@ -34,7 +34,6 @@ class GatewayServer:
     prefix: bytes = b"/services/bai-serve"
     domain: bytes = b""
     metrics_token: str = field(default="", repr=False)
-    prefix_bytes: int = 0  # beginning of bodies by which replicas are chosen; 0: not
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
     max_connections: int = MAX_CLIENT_CONNECTIONS
     connections: set[ClientConnection] = field(default_factory=set)

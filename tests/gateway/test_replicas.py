@@ -142,16 +142,19 @@ async def test_revisions_get_their_shares_and_replicas_equal_ones(bed: Bed) -> N
     assert found == {"r1": 8, "r2": 8, "r3": 4}
 
 
+@both_engines
 async def test_same_prefix_goes_to_the_same_replica(bed: Bed) -> None:
     replicas = [await bed.upstream(f"r{number}") for number in range(4)]
-    await bed.manager.set(endpoint_route(*(replica.route() for replica in replicas)))
-    await bed.gateway(prefix_bytes=18)
+    routes = [replica.route() for replica in replicas]
+    await bed.manager.set(endpoint_route(*routes, prefix_characters=18))
+    await bed.gateway()
     await bed.ready(4)
     found: dict[int, set[str]] = {}
     for number in range(8):
         for end in ("a", "b", "c" * 100):
             async with bed.http.post(
-                bed.url("/echo"), data=f"{number} the same prompt " + end
+                bed.url("/echo"),
+                json={"temperature": len(end), "prompt": f"{number} the same prompt {end}"},
             ) as response:
                 found.setdefault(number, set()).add((await response.json())["replica"])
     assert all(len(names) == 1 for names in found.values())

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bai_services.core.serving.autoscaling import MAX_PERIODS
+from bai_services.core.serving.prompt_prefix import MAX_PREFIX_CHARACTERS
 from bai_services.core.serving.settings import MAX_REPLICAS
 
 from ..fields import Body, Count, Instant, LongText, NameText, ShortText, SlotsInput
@@ -143,6 +144,8 @@ class EndpointLimits(Body):
     ``replicas``: a fixed number, which ends autoscaling. ``scaling``: a rule instead.
     ``max_queue``: requests that wait for a replica. ``queue_seconds``: how long they wait.
     ``request_seconds``: limit for the time to the first byte of a response, and between two parts.
+    ``prefix_characters``: requests whose prompts begin with the same characters go to the same
+    replica, which can reuse its KV cache; 0: the replica with the fewest requests is chosen.
     """
 
     replicas: Replicas | None = None
@@ -153,6 +156,7 @@ class EndpointLimits(Body):
     max_concurrent_per_replica: Limit | None = None
     request_seconds: int | None = Field(default=None, ge=1, le=86400)
     max_body_bytes: int | None = Field(default=None, ge=1, le=2**40)
+    prefix_characters: int | None = Field(default=None, ge=0, le=MAX_PREFIX_CHARACTERS)
 
 
 class NewEndpoint(EndpointLimits):

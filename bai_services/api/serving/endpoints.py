@@ -82,6 +82,7 @@ class Endpoint(ResponseModel):
     max_concurrent_per_replica: int
     request_seconds: int
     max_body_bytes: int
+    prefix_characters: int
     requests: int
     errors: int
 

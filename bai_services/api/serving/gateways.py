@@ -50,6 +50,7 @@ class EndpointRoute(ResponseModel):
     max_concurrent_per_replica: int
     request_seconds: int
     max_body_bytes: int
+    prefix_characters: int
 
 
 class RoutingTable(ResponseModel):

@@ -11,6 +11,7 @@ import click
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.serving.definition import MAX_BYTES
+from bai_services.core.serving.prompt_prefix import MAX_PREFIX_CHARACTERS
 from bai_services.core.serving.rollout import Strategy
 from bai_services.core.serving.settings import MAX_REPLICAS
 
@@ -44,7 +45,10 @@ _TOKEN_COLUMNS = ("name", "expires_at", "networks", "requests", "output_tokens",
 _VARIANT_COLUMNS = ("name", "title", "port", "health_path", "is_tested")
 # Options that are limits of the endpoint, settings of a revision, fields of the replicas' sessions,
 # parts of the health check, and of the rollout.
-_LIMITS = ("max_queue", "queue_seconds", "max_concurrent_per_replica", "request_seconds")
+_LIMITS = (
+    "max_queue", "queue_seconds", "max_concurrent_per_replica", "request_seconds",
+    "prefix_characters",
+)  # fmt: skip
 _SETTINGS = ("variant", "command", "port", "model_folder", "model_path")
 _REQUEST = ("image", "preset", "resource_group", "shared_memory")
 _HEALTH = {"health_path": "path", "start_seconds": "start_seconds"}
@@ -186,6 +190,11 @@ def _limit_options(command: _Command) -> _Command:
             "--request-seconds",
             type=click.IntRange(1, 86400),
             help="Time limit until the first byte, and between two parts of a response.",
+        ),
+        click.option(
+            "--prefix-characters",
+            type=click.IntRange(0, MAX_PREFIX_CHARACTERS),
+            help="Send prompts that begin with the same characters to the same replica; 0: off.",
         ),
     )
     for option in reversed(options):

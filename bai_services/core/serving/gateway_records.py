@@ -45,6 +45,8 @@ class EndpointRoute:
     max_concurrent_per_replica: int
     request_seconds: int  # limit for the time to the first byte and between two chunks
     max_body_bytes: int
+    # Requests whose prompts begin with the same characters go to the same replica; 0: not so.
+    prefix_characters: int = 0
 
 
 @dataclass(frozen=True, slots=True)

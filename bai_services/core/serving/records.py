@@ -92,6 +92,7 @@ class Endpoint:
     max_concurrent_per_replica: int
     request_seconds: int
     max_body_bytes: int
+    prefix_characters: int
     requests: int
     errors: int
 

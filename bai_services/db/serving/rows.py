@@ -46,6 +46,7 @@ class EndpointRow:
     max_concurrent_per_replica: int
     request_seconds: int
     max_body_bytes: int
+    prefix_characters: int
     requests: int
     errors: int
     owner: str

@@ -42,6 +42,7 @@ endpoints = sa.Table(
     sa.Column("max_concurrent_per_replica", sa.Integer, nullable=False),
     sa.Column("request_seconds", sa.Integer, nullable=False),
     sa.Column("max_body_bytes", sa.BigInteger, nullable=False),
+    sa.Column("prefix_characters", sa.Integer, nullable=False, server_default="0"),
     # Totals of the gateways' reports.
     sa.Column("requests", sa.BigInteger, nullable=False),
     sa.Column("errors", sa.BigInteger, nullable=False),

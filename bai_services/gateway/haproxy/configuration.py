@@ -141,7 +141,6 @@ def _defaults(settings: Settings) -> str:
 
 def _frontend(settings: Settings, folder: Path, listening: int) -> str:
     prefix = settings.prefix
-    not_for_clients = _one_of(NOT_FOR_CLIENTS)
     trusted, pools = map_file(folder, "trusted"), map_file(folder, "pools")
     lines = [
         f"bind fd@{listening}",
@@ -199,7 +198,6 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         "use_backend %[var(txn.pool)]_grpc if is_grpc",
         "use_backend %[var(txn.pool)]",
         "default_backend gateway",
-        f"http-response del-header {not_for_clients} -m reg",
     ]
     for line in SAFETY.decode().strip().split("\r\n"):
         name, value = line.split(": ", 1)
@@ -236,6 +234,8 @@ def _pool_defaults(settings: Settings, folder: Path) -> str:
     busy = f"'{_refusal('too many requests wait already')}'"
     lines = [
         "balance leastconn",
+        # The gateway removes them from its other responses.
+        f"http-response del-header {_one_of(NOT_FOR_CLIENTS)} -m reg",
         f"http-request return status 503 content-type application/json string {busy}{_RETRY_AFTER} "
         "if { be_conn_free lt 1 } { queue,sub(txn.max_queue) ge 0 }",
         "http-request track-sc0 var(txn.token_id) table requests if { var(txn.token_id) -m found }",

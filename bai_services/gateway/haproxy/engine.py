@@ -151,9 +151,6 @@ class Haproxy:
             yield from commands
 
     def _endpoints(self) -> list[Endpoint]:
-        # By prefix, the gateway itself chooses the replica.
-        if self._server.prefix_bytes:
-            return []
         return list(self._server.routes.by_name.values())
 
     def _trusted(self) -> dict[str, str]:

@@ -184,7 +184,7 @@ def ready_groups(endpoint: Endpoint) -> dict[PoolKey, list[Replica]]:
     """Return the replicas that may get requests; {} if the gateway itself serves the endpoint."""
     route = endpoint.route
     groups: dict[PoolKey, list[Replica]] = defaultdict(list)
-    if route.is_paused or not is_word(route.name):
+    if route.is_paused or route.prefix_characters or not is_word(route.name):
         return groups
     for replica in endpoint.replicas.values():
         weight = route.weights.get(replica.route.revision_id, 0)

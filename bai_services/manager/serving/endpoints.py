@@ -70,6 +70,7 @@ LIMITS: Mapping[str, int] = {
     "max_concurrent_per_replica": DEFAULT_MAX_CONCURRENT,
     "request_seconds": DEFAULT_REQUEST_SECONDS,
     "max_body_bytes": DEFAULT_MAX_BODY_BYTES,
+    "prefix_characters": 0,
 }
 # Fields that administrators may change, too.
 _MANAGED = frozenset({"replicas", "scaling", "is_paused"})

@@ -189,4 +189,5 @@ def _endpoint_route(
         max_concurrent_per_replica=row["max_concurrent_per_replica"],
         request_seconds=row["request_seconds"],
         max_body_bytes=row["max_body_bytes"],
+        prefix_characters=row["prefix_characters"],
     )

@@ -23,7 +23,8 @@ const LIMITS: Entity = {
     { key: 'queue_seconds', kind: 'number' },
     { key: 'max_concurrent_per_replica', kind: 'number' },
     { key: 'request_seconds', kind: 'number' },
-    { key: 'max_body_bytes', kind: 'number' }
+    { key: 'max_body_bytes', kind: 'number' },
+    { key: 'prefix_characters', kind: 'number' }
   ],
   writers: ['user', 'admin', 'superadmin'],
   canCreate: false,

@@ -80,7 +80,8 @@ function Limits({ endpoint }: { endpoint: Endpoint }) {
     'queue-seconds': number(endpoint.queue_seconds),
     'max-concurrent-per-replica': number(endpoint.max_concurrent_per_replica),
     'request-seconds': number(endpoint.request_seconds),
-    'max-body-bytes': formatBytes(endpoint.max_body_bytes, language)
+    'max-body-bytes': formatBytes(endpoint.max_body_bytes, language),
+    'prefix-characters': number(endpoint.prefix_characters)
   };
   return (
     <section style={{ marginBlockStart: 24 }}>
