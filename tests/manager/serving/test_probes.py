@@ -25,6 +25,7 @@ def replica(name: str, url: str) -> ReplicaRow:
         url=url,
         changed_at=NOW,
         drained_by=[],
+        reason=None,
         status=Status.RUNNING,
         started_at=NOW,
         status_info="",
