@@ -287,3 +287,13 @@ def test_the_chapter_of_each_page_of_the_web_ui_exists() -> None:
     assert [
         f"{page}#{name}" for page, name in chapters if name not in anchors(DOCS / f"{page}.md")
     ] == []
+
+
+def test_named_tests_exist() -> None:
+    missing = []
+    for page in PAGES:
+        for path, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text("utf-8")):
+            file = ROOT / path
+            if not file.exists() or f"def {name}(" not in file.read_text("utf-8"):
+                missing.append(f"{page.name}: {path}::{name}")
+    assert missing == []

@@ -260,13 +260,19 @@ class ClientConnection(asyncio.Protocol):
         self._deadline = time.monotonic() + seconds
         if self._receiving is not None and transport.can_write_eof() and not transport.is_closing():
             self.resume_reading()
-            transport.write_eof()
             self._receiving = None
+            try:
+                transport.write_eof()
+            except OSError:  # the client has left
+                transport.abort()
             return
         transport.close()
 
     def _reject(self, status: HTTPStatus, message: str) -> None:
         """Answer bytes that are no complete request."""
+        if self._is_closing:
+            # They follow a request that was refused before its body had arrived.
+            return
         running = self._running
         if running is not None:
             self._running = None

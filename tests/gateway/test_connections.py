@@ -171,6 +171,30 @@ async def test_ambiguous_request_is_refused(bed: Bed, upstream: Upstream, more: 
     assert upstream.requests == []
 
 
+async def test_garbage_after_a_refused_request_does_not_disturb_the_response(
+    bed: Bed, upstream: Upstream
+) -> None:
+    problems: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
+    head = b"POST /services/bai-serve/chat/echo HTTP/1.1\r\nHost: x\r\n"
+    reader, _ = await raw(bed, head + b"Transfer-Encoding: chunked\r\n\r\nno length\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 401 ")
+    assert problems == []
+
+
+async def test_client_that_leaves_at_the_end_of_its_token_does_not_end_the_gateway(
+    bed: Bed, upstream: Upstream
+) -> None:
+    client = socket.create_connection(("127.0.0.1", bed.gateways[0].port))
+    client.sendall(request("/wait", "Content-Length: 100\r\n"))
+    await wait_until_async(lambda: upstream.running, 5, "the request")
+    endpoint = bed.gateways[0].routes.by_name[b"chat"]
+    client.close()
+    # Before the event loop notices it.
+    endpoint.update(endpoint_route(upstream.route(), tokens=()))
+    assert not endpoint.in_flight
+
+
 async def test_pipelined_requests_are_answered_in_order(bed: Bed, upstream: Upstream) -> None:
     reader, writer = await raw(bed, request("/wait") + request("/usage"))
     await wait_until_async(lambda: upstream.running == 1, 5, "the first request")
