@@ -109,6 +109,27 @@ async def test_requests_without_a_token_end_when_the_endpoint_is_not_public_any_
     assert [each.path for each in upstream.requests] == ["/stream"] * 2
 
 
+async def test_endpoint_with_the_name_of_a_deleted_one_inherits_nothing(
+    bed: Bed, upstream: Upstream
+) -> None:
+    running = asyncio.create_task(bed.http.get(bed.url("/wait")))
+    await wait_until_async(lambda: upstream.running, 5, "the request")
+    new = endpoint_route(upstream.route(), id="e2", tokens=(token_route("new"),))
+    await bed.manager.set(new)
+    async with await running as response:
+        assert response.status == 404
+    await bed.ready()
+    found = []
+    for token in (TOKEN, "new"):
+        headers = {"Authorization": f"Bearer {token}"}
+        async with bed.http.get(bed.url("/echo"), headers=headers) as response:
+            found.append(response.status)
+    assert found == [401, 200]
+    await wait_until_async(lambda: bed.manager.total("requests"), 5, "the report")
+    reported = [each for report in bed.manager.reports for each in report["endpoints"]]
+    assert {each["id"]: each["requests"] for each in reported if each["requests"]} == {"e2": 1}
+
+
 async def test_client_that_never_reads_is_bounded_and_ends(bed: Bed, upstream: Upstream) -> None:
     _, writer = await raw(bed, request("/endless"))
     writer.transport.pause_reading()  # type: ignore[attr-defined]

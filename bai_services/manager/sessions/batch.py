@@ -15,6 +15,7 @@ from bai_services.db.sessions.rows import SessionKernels, SessionRow
 # runs the session's command. Isolated mode (-I) keeps Python from importing modules of the home
 # folder in place of library modules.
 RUNNER = ("python3", "-I", "-m", "bai_labext.batch")
+_WITH_COMMAND = (SessionType.BATCH, SessionType.INFERENCE)
 # The container of a replica runs its server and this, which forwards the gateway's requests to it.
 REPLICA_RUNNER = ("python3", "-I", "-m", "bai_labext.replica")
 
@@ -43,13 +44,13 @@ def check_first_launch(view: SessionKernels) -> None:
         )
 
 
-def batch_end(state: KernelState, kernel: Mapping[str, Any] | None) -> int | None:
-    """Return the exit code of a batch session's command, from its agent's report.
+def command_exit(state: KernelState, kernel: Mapping[str, Any] | None) -> int | None:
+    """Return the exit code of the command of a batch session or replica, from its agent's report.
 
-    Return None if the session is not a running batch session, its command has not ended, the code
-    is unknown, or the report is not about the current container of the main kernel.
+    Return None if the session is not a running one of these types, its command has not ended, the
+    code is unknown, or the report is not about the current container of the main kernel.
     """
-    if state.session_type != SessionType.BATCH or state.status is not Status.RUNNING:
+    if state.session_type not in _WITH_COMMAND or state.status is not Status.RUNNING:
         return None
     if state.role != MAIN:
         return None  # the command belongs to the main kernel

@@ -27,7 +27,7 @@ from bai_services.db.sessions.rows import KernelRow, SessionRow, SessionView
 from bai_services.db.sessions.store import SessionStore
 
 from ..clock import Clock
-from .batch import batch_end
+from .batch import command_exit
 from .kernel_group import cluster_of
 from .kernel_resizes import KernelResizes
 from .launch import LaunchPlans
@@ -353,7 +353,7 @@ class Kernels:
             return
         if state.status not in (Status.RUNNING, Status.TERMINATING):
             return
-        if (code := batch_end(state, kernel)) is not None:
+        if (code := command_exit(state, kernel)) is not None:
             # The event also makes the Hub stop the session's server; the spawner then sends the
             # output of the session to the manager.
             await self._lifecycle.try_apply(

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from aiohttp import web
 
 from bai_services.api.openapi import METHODS
@@ -32,6 +33,7 @@ from bai_services.core.sessions.lifecycle import Event
 from bai_services.db.serving.gateways import GatewayStore, RoutingRows
 from bai_services.db.serving.replicas import ReplicaStore
 from bai_services.db.serving.tokens import TokenStore
+from bai_services.db.tables.sessions import kernels
 from bai_services.manager.serving.replica_launch import SECRET_VARIABLE, ReplicaSecrets
 from bai_services.manager.serving.runner import MAX_SESSIONS_PER_STEP
 from tests.testbed.fake_agent import FakeAgent
@@ -511,6 +513,23 @@ async def test_clock_that_is_set_back_does_not_delay_replicas(api: Api) -> None:
         api.world.clock.advance(minutes=-10)
         await step(api, 2)
         assert len(await replicas(user, "starting")) == 1
+
+
+async def test_killed_server_of_a_replica_is_replaced_after_one_heartbeat(api: Api) -> None:
+    """The Hub would notice it up to 30 s later."""
+    user, database = await api.client("user"), api.world.manager.database
+    await make(api, user)
+    async with server() as (url, _):
+        (old,) = await ready(api, user, url)
+        async with database.read() as tx:
+            kernel = await tx.scalar(sa.select(kernels.c.id).where(kernels.c.session_id == old))
+        dead = {"kernel_id": kernel, "session_id": old, "container_id": "c1"}
+        await FakeAgent(api.agent).beat([{**dead, "is_running": False, "exit_code": 137}])
+        await step(api, 2)
+        (ended,) = await replicas(user, "stopping")
+        assert "137" in ended["reason"]
+        api.world.clock.advance(seconds=6)
+        assert await ready(api, user, url) != [old]
 
 
 async def test_preempted_replica_waits_and_is_no_failure(api: Api) -> None:
