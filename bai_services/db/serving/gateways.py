@@ -17,6 +17,7 @@ from bai_services.core.serving.rollout import Phase
 from ..database import Database
 from ..records import records
 from ..tables.accounts import domains, memberships, user_policies, users
+from ..tables.base import UtcDateTime
 from ..tables.serving import (
     endpoint_replicas,
     endpoint_revisions,
@@ -240,15 +241,17 @@ async def _count_rollouts(
     in_rollout = sa.select(endpoints.c.target_revision_id).where(
         endpoints.c.active_revision_id != endpoints.c.target_revision_id
     )
+    reported = {each.id: each for each in counts}
+    targets = {key for key in await tx.scalars(in_rollout) if key in reported}
+    if not targets:
+        return
     found = (
         sa.select(endpoint_revisions.c.id, endpoint_revisions.c.latency_ms)
-        .where(endpoint_revisions.c.id.in_(in_rollout))
+        .where(endpoint_revisions.c.id.in_(sorted(targets)))
         # Sorted, so that two gateways do not wait for each other's rows.
         .order_by(endpoint_revisions.c.id)
         .with_for_update()
     )
-    reported = {each.id: each for each in counts}
-    rows = [row for row in await tx.execute(found) if row.id in reported]
     new = [
         {
             "key": row.id,
@@ -256,7 +259,7 @@ async def _count_rollouts(
             "failed": reported[row.id].errors,
             "latencies": merged(row.latency_ms or {}, reported[row.id].latency_ms),
         }
-        for row in rows
+        for row in await tx.execute(found)
     ]
     if new:
         await tx.execute(
@@ -266,7 +269,9 @@ async def _count_rollouts(
                 requests=endpoint_revisions.c.requests + sa.bindparam("more"),
                 errors=endpoint_revisions.c.errors + sa.bindparam("failed"),
                 latency_ms=sa.bindparam("latencies"),
-                observed_at=sa.func.coalesce(endpoint_revisions.c.observed_at, now),
+                observed_at=sa.func.coalesce(
+                    endpoint_revisions.c.observed_at, sa.literal(now, UtcDateTime())
+                ),
             ),
             new,
         )

@@ -661,7 +661,8 @@ async def test_canary_with_many_errors_is_rolled_back(api: Api) -> None:
         await user.post("/endpoints/llm/revisions", {"settings": {"rollout": rollout}})
         await ready(api, user, url)
         newest = (await user.get("/endpoints/llm/revisions"))["items"][0]
-        former = (await routes(api))["endpoints"][0]["replicas"][0]["revision_id"]
+        routed = (await routes(api))["endpoints"][0]["replicas"]
+        (former,) = (each["revision_id"] for each in routed if each["id"] == old)
         for number, outcome in ((1, None), (1, None), (2, "rolled-back")):
             counts = {
                 newest["id"]: {"requests": 4, "errors": 2},
@@ -684,6 +685,7 @@ async def test_canary_with_many_errors_is_rolled_back(api: Api) -> None:
     assert [each["id"] for each in await replicas(user, "ready")] == [old]
 
 
+@pytest.mark.both_databases
 async def test_canary_is_observed_for_a_time_and_slow_ones_are_rolled_back(api: Api) -> None:
     user = await api.client("user")
     made = await make(api, user)

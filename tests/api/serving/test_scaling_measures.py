@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from bai_services.client import Client
@@ -53,6 +54,7 @@ async def wait(api: Api, user: Client, seconds: int) -> dict[str, Any]:
     return shown
 
 
+@pytest.mark.both_databases
 async def test_metric_of_the_runtime(api: Api) -> None:
     user = await api.client("user")
     rule = {**RULE, "measure": "metric-mean", "metric": "busy", "target": 0.5}

@@ -37,6 +37,7 @@ async def step(api: Api, user: Client, trial: str) -> dict[str, Any]:
     return shown
 
 
+@pytest.mark.both_databases
 async def test_healthy_trial_ends_and_is_never_routed(api: Api) -> None:
     user = await api.client("user")
     trial = await begin(api, user)
