@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,6 +66,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 address = ("127.0.0.1", int(os.environ["BAI_SERVICE_PORT"]))
 http.server.ThreadingHTTPServer(address, Handler).serve_forever()
 """
+# One pixel.
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 COMMAND = f"exec python3 - <<'END_OF_SERVER'\n{SERVER}\nEND_OF_SERVER"
 
 
@@ -129,6 +134,7 @@ async def test_member_of_the_project_chats_with_an_endpoint(
         ui.page.on("dialog", lambda dialog: pytest.fail("a script of the answer ran"))
         await ui.page.get_by_role("link", name="Test in chat").click()
         await converse(ui, served["name"])
+        await attach_files(ui)
         await stop_an_answer(ui)
         await compare(ui)
         assert await violations_in_both_themes(ui.page) == []
@@ -141,7 +147,7 @@ async def test_member_of_the_project_chats_with_an_endpoint(
             assert tokens["total"] == 0
             assert "echo-1" not in owner.get("/chats").text
             wait_until(
-                lambda: checked(owner.get(f"/endpoints/{served['name']}"), 200)["requests"] >= 4,
+                lambda: checked(owner.get(f"/endpoints/{served['name']}"), 200)["requests"] >= 5,
                 30,
                 "the count of the requests",
             )
@@ -173,10 +179,26 @@ async def converse(ui: Chat, name: str) -> None:
     await ui.page.wait_for_url("**/chat?chat=*")
 
 
+async def attach_files(ui: Chat) -> None:
+    """Send a text and an image; another file is refused."""
+    picker = ui.page.locator("input[type=file]")
+    files = (("a.txt", "text/plain", b"in-a-file"), ("b.png", "image/png", PNG), ("c", "", b"\xff"))
+    await picker.set_input_files(
+        [{"name": name, "mimeType": kind, "buffer": content} for name, kind, content in files]
+    )
+    await ui.page.get_by_text("c is neither an image nor a text").wait_for()
+    await ui.page.get_by_role("button", name="Remove b.png").wait_for()
+    await ui.send("Files")
+    answer = ui.answers().nth(1)
+    await answer.get_by_text("in-a-file").wait_for()
+    await answer.get_by_text("data:image/jpeg").wait_for()
+    await answer.get_by_text("7 input tokens").wait_for()
+
+
 async def stop_an_answer(ui: Chat) -> None:
     """Stop an answer that has no end; what has arrived is kept."""
     await ui.send("wait")
-    answer = ui.answers().nth(1)
+    answer = ui.answers().nth(2)
     await answer.get_by_text('user: "wait"').wait_for()
     await ui.press("Stop")
     await answer.get_by_text("Stopped").wait_for()
@@ -189,7 +211,7 @@ async def compare(ui: Chat) -> None:
     await ui.card(2).get_by_role("combobox", name="Model", exact=True).click()
     await ui.page.get_by_text("echo-2").last.click()
     await ui.send("Both")
-    await ui.answers(1).nth(2).get_by_text('user: "Both"').wait_for()
+    await ui.answers(1).nth(3).get_by_text('user: "Both"').wait_for()
     await ui.answers(2).first.get_by_text('echo-2 | system: "Be short." | user: "Both"').wait_for()
     await ui.answers(2).first.get_by_text("7 input tokens").wait_for()
 
@@ -215,7 +237,7 @@ async def use_history(ui: Chat) -> None:
     """Open a stored chat after a reload, rename it and delete it."""
     await ui.page.reload()
     await ui.answers(2).first.get_by_text('user: "Both"').wait_for()
-    assert await ui.answers(1).count() == 3
+    assert await ui.answers(1).count() == 4
     await ui.press("New chat")
     await ui.answers(1).first.wait_for(state="detached")
     await ui.press("History")
