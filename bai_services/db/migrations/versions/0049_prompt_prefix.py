@@ -1,6 +1,6 @@
 """Choice of a replica by the beginning of the prompt.
 
-Follows 0045; created 2026-11-26.
+Follows 0048; created 2026-11-26.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0049"
-down_revision = "0045"
+down_revision = "0048"
 
 
 def upgrade() -> None:

@@ -2,7 +2,7 @@
 
 With one index of all ``freed_at``, SQLite reads all live allocations to find those of one session.
 
-Follows 0048; created 2026-11-26.
+Follows 0049; created 2026-11-26.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0049"
-down_revision = "0048"
+revision = "0050"
+down_revision = "0049"
 
 
 def upgrade() -> None:
