@@ -16,6 +16,7 @@ from typing import Any
 from bai_services.agent.devices.nvidia.mps import Limits, MpsControl
 
 MESSAGE_TIMEOUT_SECONDS = 120.0
+EXIT_SECONDS = 60.0  # for a worker that was killed or has closed its output
 Environ = Mapping[str, str]
 
 
@@ -64,7 +65,7 @@ class Tenant:
         finally:
             timer.cancel()
         if not line:
-            raise RuntimeError(f"a tenant exited with {self.process.wait(timeout_seconds)}")
+            raise RuntimeError(f"a tenant exited with {self.process.wait(EXIT_SECONDS)}")
         message: dict[str, Any] = json.loads(line)
         if "error" in message:
             raise RuntimeError(f"CUDA failed in a tenant: {message['error']}")

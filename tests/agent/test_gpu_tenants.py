@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import psutil
 import pytest
 
@@ -22,5 +24,5 @@ def test_a_silent_worker_is_killed_after_the_timeout() -> None:
         Tenant(["check"], {}) as tenant,
         pytest.raises(RuntimeError, match="a tenant exited with -9"),
     ):
-        # Python takes longer than this timeout to start, so the worker cannot respond in time.
+        tenant.process.send_signal(signal.SIGSTOP)
         tenant.message(timeout_seconds=0.001)

@@ -67,6 +67,7 @@ TEMPLATES = {
     "/endpoints/{key}/revisions": "/endpoints/{endpoint}/revisions",
     "/endpoints/{key}/scalings": "/endpoints/{endpoint}/scalings",
     "/endpoints/{key}/tokens": "/endpoints/{endpoint}/tokens",
+    "/models/{key}/versions": "/models/{model}/versions",
     "/webhooks/{key}/deliveries": "/webhooks/{webhook}/deliveries",
     "/schedules/{key}/runs": "/schedules/{schedule}/runs",
     "/projects/{key}/members": "/projects/{project}/members",
