@@ -69,9 +69,9 @@ class Reports:
     """Sends load, counters, and drained and failed replicas.
 
     Counters of a report that was not answered are sent again with the same id; the manager counts
-    an id once. A report that the manager refuses as invalid is dropped, because it would be refused
-    again. A report contains the endpoints whose counters or load have changed; after another
-    routing table or a failure, it contains all, because the manager may need their loads.
+    an id once. A report that the manager rejects as invalid is dropped, because it would be
+    rejected again. A report contains the endpoints whose counters or load have changed; after
+    another routing table or a failure, it contains all, because the manager may need their loads.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Reports:
                 key: load for key, load in loads.items() if key in live or load != NO_LOAD
             }
         except (InvalidRequest, TooLarge) as error:
-            log.error("the manager refuses a report: %s", error)
+            log.error("the manager rejects a report: %s", error)
         self._unsent = None
 
     async def _woken(self, seconds: float) -> bool:

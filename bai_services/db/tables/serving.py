@@ -150,7 +150,7 @@ endpoint_trials = sa.Table(
     sa.Column("settings", sa.JSON, nullable=False),  # see RevisionSettings
     # URL at which its server listens, empty before the start.
     sa.Column("url", sa.String(255), nullable=False),
-    # What is known of it, in words (``CodedText``).
+    # A description of the state (``CodedText``).
     sa.Column("state", sa.JSON, nullable=False),
     sa.Column("is_healthy", sa.Boolean),  # NULL until it ends
     sa.Column("ended_at", UtcDateTime),

@@ -1,6 +1,6 @@
 """Usage statistics: records, hourly and daily totals, and prices.
 
-Times are seconds since 1970-01-01 (UTC). There are no foreign keys: statistics outlive the objects
+Times are Unix times in seconds. There are no foreign keys: statistics outlive the objects
 that they describe. Records and totals are kept for about 400 days.
 """
 
