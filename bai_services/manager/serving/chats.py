@@ -44,7 +44,7 @@ class Chats:
         endpoints: Endpoints,
         changed: Callable[[], None],
     ) -> None:
-        """``changed`` wakes the gateways."""
+        """``changed`` notifies the gateways."""
         self._store = store
         self._tokens = tokens
         self._endpoints = endpoints
