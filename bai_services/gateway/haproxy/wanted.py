@@ -1,4 +1,4 @@
-"""What HAProxy shall know: the entries of its maps and the state of its servers."""
+"""Desired state of HAProxy: the entries of its maps and the state of its servers."""
 
 from __future__ import annotations
 
