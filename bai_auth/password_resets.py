@@ -22,7 +22,7 @@ RESET_PAGE = "reset-password"
 
 
 class ForgotPasswordHandler(FormPage):
-    """Sends a link to an e-mail address. The response never tells whether an account exists."""
+    """Sends a link to an e-mail address. The response never reveals whether an account exists."""
 
     async def get(self) -> None:
         self.remember_language()

@@ -1,4 +1,4 @@
-"""Sign-ins with a correct password that have further steps, such as a one-time code.
+"""Sign-ins that require a further step, such as a one-time code, after the password.
 
 The credentials are kept in memory for some minutes, so that neither the page nor the browser has to
 store the password. A sign-in can be continued only by the browser that sent the password: the key
@@ -25,10 +25,11 @@ MAX_PENDING_PER_ACCOUNT = 5
 class Credentials:
     """What the user has typed, and the state of the sign-in.
 
-    ``code_proof`` is set after a correct one-time code. ``is_confirmed``: the sign-in may end the
-    oldest one. ``new_password``: of a password change that waits for a code. ``registration``: an
-    authenticator that the user is registering, as the manager has sent it, with the ``username``.
-    ``external``: the verified identity at an OpenID provider, instead of a password.
+    ``code_proof`` is set after a correct one-time code. ``is_confirmed``: the user has confirmed
+    that the sign-in may sign out the account's oldest browser. ``new_password``: the new password
+    of a password change that requires a code. ``registration``: an authenticator that the user is
+    registering, as the manager has sent it, with the ``username``. ``external``: the verified
+    identity at an OpenID provider, instead of a password.
     """
 
     username: str

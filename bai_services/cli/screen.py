@@ -47,7 +47,7 @@ class Screen:
             if len(line) == 2 and _fits(line, begin, width):
                 (label, value), (label2, value2) = line
                 text = _labelled(label, labels)
-                text.append(value.ljust(max(0, _SECOND_COLUMN - begin - _GAP)) + " " * _GAP)
+                text.append(value + " " * max(_SECOND_COLUMN - begin - cell_len(value), _GAP))
                 text.append(f"{label2}  ", style="dim").append(value2)
                 _print_line(console, text)
                 continue
@@ -80,7 +80,8 @@ def _fits(line: Sequence[tuple[str, str]], begin: int, width: int) -> bool:
 
 def _labelled(label: str, width: int) -> Text:
     text = Text(" " * _INDENT)
-    return text.append(label.ljust(width), style="dim").append(" " * _GAP)
+    padded = label + " " * (width - cell_len(label))
+    return text.append(padded, style="dim").append(" " * _GAP)
 
 
 def wrapped(text: str, width: int) -> list[str]:

@@ -97,8 +97,8 @@ class GatewayApp(Application):
         "separated; `own` stands for this machine. Environment: `BAI_TRUSTED_PROXIES`.",
     ).tag(config=True)
     metrics_token_file = Unicode(
-        help="File with the token with which Prometheus reads `/metrics`. Empty: nobody reads it. "
-        "Environment: `BAI_METRICS_TOKEN_FILE`."
+        help="File with the token with which Prometheus reads `/metrics`. Empty: requests are "
+        "rejected. Environment: `BAI_METRICS_TOKEN_FILE`."
     ).tag(config=True)
     domain = Unicode(
         help="Domain of the endpoints' own host names: with `serve.example.org`, the endpoint "
@@ -240,7 +240,7 @@ async def run_gateway(
     grace_seconds: float = 0,
     haproxy: Haproxy | None = None,
 ) -> None:
-    """Serve until ``stop`` is set; then let requests end for a while, and send their counters."""
+    """Serve until ``stop`` is set; then wait for running requests and send their counters."""
     routes = server.routes
     gateway_id = secrets.token_hex(8)
     health = HealthChecks(routes, lambda: replica_failed(), lambda: replicas_changed())

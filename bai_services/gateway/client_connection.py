@@ -212,7 +212,7 @@ class ClientConnection(asyncio.Protocol):
             if not self._transport.is_closing():
                 self._transport.pause_reading()
             self._is_reading_paused = True
-            # The client is not slow: nobody reads it.
+            # No deadline: the gateway has paused reading, so the client is not slow.
             if self._receiving is not None:
                 self._deadline = float("inf")
 

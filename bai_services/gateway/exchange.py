@@ -184,7 +184,7 @@ class Exchange:
         self._client.finished(keeps_open=keeps_open)
 
     def begin(self) -> None:
-        """Check the request and give it to a replica, or to the queue."""
+        """Check the request, and forward it to a replica or queue it."""
         try:
             self._accept()
         except Refusal as refusal:

@@ -68,10 +68,10 @@ class RouteUpdates:
 class Reports:
     """Sends load, counters, and drained and failed replicas.
 
-    Counters of a report that was not answered are sent again with the same id; the manager counts
-    an id once. A report that the manager refuses as invalid is dropped, because it would be refused
-    again. A report contains the endpoints whose counters or load have changed; after another
-    routing table or a failure, it contains all, because the manager may need their loads.
+    Counters of a report without a response are sent again with the same id; the manager counts
+    an id once. A report that the manager rejects as invalid is dropped, because it would be
+    rejected again. A report contains the endpoints whose counters or load have changed; after
+    another routing table or a failure, it contains all, because the manager may need their loads.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class Reports:
         self._measures = measures
         self._health = health
         self._unsent: dict[str, Any] | None = None
-        # Loads that the manager has (None: perhaps another one), and the routing table with which
-        # they were reported.
+        # The loads that the manager has received (None: unknown), and the version of the routing
+        # table with which they were reported.
         self._loads: dict[str, Load | None] = {}
         self._loads_version = ""
         self._wake = asyncio.Event()
@@ -124,7 +124,7 @@ class Reports:
                 await self._woken(BUSY_SECONDS)
 
     async def send(self) -> None:
-        """Send a report; one that was not answered first."""
+        """Send a report, after any earlier report that got no response."""
         if self._unsent is not None:
             await self._send_unsent()
         if self._loads_version != self._routes.version:
@@ -148,7 +148,7 @@ class Reports:
                 key: load for key, load in loads.items() if key in live or load != NO_LOAD
             }
         except (InvalidRequest, TooLarge) as error:
-            log.error("the manager refuses a report: %s", error)
+            log.error("the manager rejects a report: %s", error)
         self._unsent = None
 
     async def _woken(self, seconds: float) -> bool:

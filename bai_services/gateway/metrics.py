@@ -87,7 +87,7 @@ def _ready(_: Requests, members: list[Endpoint]) -> Iterator[Sample]:
 
 
 def may_read(authorization: bytes, token: str) -> bool:
-    """Return whether a request has the token of Prometheus; without a token, nobody may."""
+    """Return whether a request has the token of Prometheus; False if no token is configured."""
     expected = b"Bearer " + token.encode()
     return bool(token) and hmac.compare_digest(
         hashlib.sha256(authorization).digest(), hashlib.sha256(expected).digest()

@@ -66,7 +66,7 @@ class GatewayServer:
         self._sweeper = asyncio.create_task(self._sweep_all())
 
     async def stop(self, grace_seconds: float = 0) -> None:
-        """Accept nothing more, let requests end for a while, and close all connections."""
+        """Stop accepting connections, wait for running requests, and close all connections."""
         if self._server is not None:
             self._server.close()
         deadline = time.monotonic() + grace_seconds

@@ -17,7 +17,7 @@ async def test_whoami_shows_account_and_projects(bai: Bai, hub_url: str) -> None
     assert "user@example.com" in shown.stdout
 
 
-async def test_a_user_changes_the_own_full_name(bai: Bai) -> None:
+async def test_users_change_their_own_full_name(bai: Bai) -> None:
     done = await bai("full-name", "Ann Kim", by="user")
     assert (done.code, done.stdout) == (0, "your full name is now Ann Kim\n")
     assert (await bai("whoami", "--json", by="user")).document["full_name"] == "Ann Kim"

@@ -19,7 +19,7 @@ Words = Annotated[list[ShortText], Field(max_length=100)]
 
 
 class Rules(Body):
-    """``domain``: of accounts without an invitation. ``email_domains``: empty for all."""
+    """``domain``: domain of accounts without an invitation. ``email_domains``: empty for all."""
 
     domain: NameText
     needs_invitation: bool
@@ -44,7 +44,7 @@ class SignUp(Body):
 
 
 class Verification(Body):
-    """``token``: from the link in the mail. ``password``: that of the sign-up."""
+    """``token``: the token in the link of the mail. ``password``: the password of the sign-up."""
 
     token: ShortText
     password: Secret

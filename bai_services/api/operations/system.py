@@ -17,9 +17,9 @@ class Package(ResponseModel):
 
 
 class SystemInfo(ResponseModel):
-    """``sessions`` and ``agents``: numbers by status. ``revision``: of the database schema.
-    ``packages``: Python packages. ``bundled``: JavaScript packages in the web UI and the JupyterLab
-    extension.
+    """``sessions`` and ``agents``: numbers by status. ``revision``: the revision of the database
+    schema. ``packages``: Python packages. ``bundled``: JavaScript packages in the web UI and the
+    JupyterLab extension.
     """
 
     version: str

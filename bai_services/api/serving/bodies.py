@@ -43,10 +43,10 @@ class Rollout(Body):
     updates. ``canary_percent``: share of the requests before the promotion. ``is_automatic``: false
     makes blue-green and canary rollouts wait for a promotion. ``max_failures``: failed replicas
     after which the former revision is restored. ``max_error_percent``: the same for failed requests
-    (status 5xx or no response) of the new revision; ``max_p99_ms``: the same for the latency that
-    99 % of its requests do not exceed. ``min_requests``: requests of the new revision that these
-    checks need, and after which an automatic canary that is checked is promoted. ``min_seconds``:
-    how long an automatic canary is observed, from its first request.
+    (status 5xx or no response) of the new revision; ``max_p99_ms``: the same for the 99th
+    percentile of its latency. ``min_requests``: requests of the new revision that these checks
+    need, and after which an automatic canary that is checked is promoted. ``min_seconds``: how long
+    an automatic canary is observed, from its first request.
     """
 
     strategy: Literal["rolling", "blue-green", "canary"] = "rolling"

@@ -90,7 +90,7 @@ class Endpoint(ResponseModel):
 class Revision(ResponseModel):
     """``outcome``: completed, rolled-back or failed; null: the rollout has not ended.
     ``requests``, ``errors``: during its last rollout, if a former revision existed; ``p99_ms``: the
-    latency that 99 % of these requests did not exceed.
+    99th percentile of the latency of these requests.
     """
 
     id: str
@@ -132,7 +132,7 @@ class Scaling(ResponseModel):
 
 
 class LoadPoint(ResponseModel):
-    """``load``: that of all replicas, null while it is unknown. ``replicas``: the desired
+    """``load``: the total load of all replicas, null while it is unknown. ``replicas``: the desired
     number.
     """
 
@@ -143,7 +143,7 @@ class LoadPoint(ResponseModel):
 
 
 class LoadHistory(ResponseModel):
-    """``load_per_replica``: the load that one replica should have."""
+    """``load_per_replica``: the target load of one replica."""
 
     interval_seconds: int
     load_per_replica: float | None
@@ -175,8 +175,8 @@ class CreatedToken(ResponseModel):
 
 
 class Trial(ResponseModel):
-    """``state``: what is known of the trial, in words. ``is_healthy``: null until it has ended.
-    ``log``: the last lines of its output, after its end. ``session``: id of its session.
+    """``state``: a sentence that describes the state. ``is_healthy``: null until the trial has
+    ended. ``log``: the last lines of its output, after its end. ``session``: id of its session.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""The address of a session, and the base class of all pages in the Hub's design."""
+"""Base class of all pages in the Hub's design, and the permanent URL of a session."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
 
 
 class SessionPageHandler(PageHandler):
-    """The address of a session in links: redirects to the session in the web UI."""
+    """Permanent URL of a session: redirects to the session in the web UI."""
 
     async def get(self, session_id: str) -> None:
         caller: Caller | None = None

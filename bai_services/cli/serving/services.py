@@ -154,7 +154,7 @@ def _settings_options(command: _Command) -> _Command:
         click.option(
             "--max-p99-ms",
             type=click.IntRange(1, 3_600_000),
-            help="Latency of 99 % of the requests above which the former revision is restored.",
+            help="99th percentile latency above which the former revision is restored.",
         ),
         click.option(
             "--min-seconds",

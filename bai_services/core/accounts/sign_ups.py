@@ -19,7 +19,7 @@ NextStep = Literal["verify-email", "await-approval", "sign-in"]
 
 @dataclass(frozen=True, slots=True)
 class SignUpRules:
-    """The operator's rules for sign-up. ``domain``: of accounts without an invitation."""
+    """The operator's rules for sign-up. ``domain``: domain of accounts without an invitation."""
 
     domain: str
     needs_invitation: bool

@@ -24,11 +24,11 @@ TRIALS_KEPT_FOR = timedelta(days=7)
 TRIALS_KEPT = 20
 EXPIRED_TOKENS_KEPT_FOR = timedelta(days=30)
 MAX_TOKENS = 100
-# Tokens of the chat page of one user for one endpoint that have not expired.
+# Unexpired tokens of the chat page, per user and endpoint.
 MAX_CHAT_TOKENS = 20
-# Their usage may still be reported after they have expired.
+# Gateways may report the usage of a token of the chat page after it has expired.
 EXPIRED_CHAT_TOKENS_KEPT_FOR = timedelta(hours=1)
-# Gateways receive all tokens with their networks.
+# Limited because each gateway stores all tokens, with their networks.
 MAX_TOKENS_PER_USER = 500
 MAX_ENDPOINTS_PER_USER = 100
 # A gateway that has not reported for this time counts as stopped.
@@ -58,8 +58,8 @@ class EndpointStatus(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """``problem``: the last problem of the target revision, "" if there is none.
-    ``ready_replicas``, ``starting_replicas``: of all revisions. ``scaling``: the rule that sets
-    ``replicas``, None for a fixed number; ``scaling_reason`` is why it has set this number.
+    ``ready_replicas``, ``starting_replicas``: totals of all revisions. ``scaling``: the rule that
+    sets ``replicas``, None for a fixed number; ``scaling_reason`` is why it has set this number.
     """
 
     id: str
@@ -99,9 +99,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """``settings`` lacks the environment and the command, see ``hidden_fields``, if the caller may
-    not read them. ``requests``, ``errors``: during its last rollout, with the latency ``p99_ms``
-    that 99 % of them did not exceed (None: unknown).
+    """If the caller may not read the environment and the command, ``settings`` lacks them, and
+    ``hidden_fields`` names them. ``requests``, ``errors``: during its last rollout. ``p99_ms``: the
+    99th percentile of the latency of these requests, None if unknown.
     """
 
     id: str
@@ -146,8 +146,8 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPoint:
-    """A sample of an endpoint with a rule. ``load``: that of all replicas, None while it is
-    unknown. ``replicas``: the desired number.
+    """A sample of an endpoint with a rule. ``load``: the total load of all replicas, None while it
+    is unknown. ``replicas``: the desired number.
     """
 
     at: datetime
@@ -158,7 +158,7 @@ class LoadPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadHistory:
-    """``load_per_replica``: the load that one replica should have, None without a rule."""
+    """``load_per_replica``: the target load of one replica, None without a rule."""
 
     interval_seconds: int
     load_per_replica: float | None
@@ -169,8 +169,8 @@ class LoadHistory:
 class Trial:
     """A trial replica of a definition, to which no gateway forwards requests.
 
-    ``state``: what is known of it, in words. ``is_healthy``: None until it has ended. ``log``: the
-    last lines of its output, after its end. ``session``: its session.
+    ``state``: a sentence that describes its state. ``is_healthy``: None until it has ended.
+    ``log``: the last lines of its output, after its end. ``session``: the id of its session.
     """
 
     id: str

@@ -54,10 +54,10 @@ class RolloutRules:
     canaries. ``is_automatic``: without it, blue-green and canary rollouts wait for a promotion.
     ``max_failures``: failed replicas of the new revision after which it is given up.
     ``max_error_percent``: share of failed requests of the new revision above which it is given up;
-    None: not checked. ``max_p99_ms``: the same for the latency that 99 % of its requests do not
-    exceed. ``min_requests``: number of requests that these checks need, and after which an
-    automatic canary that is checked is promoted. ``min_seconds``: how long an automatic canary is
-    observed, from its first request.
+    None: not checked. ``max_p99_ms``: the same for the 99th percentile of its latency.
+    ``min_requests``: number of requests that these checks need, and after which an automatic canary
+    that is checked is promoted. ``min_seconds``: how long an automatic canary is observed, from its
+    first request.
     """
 
     strategy: Strategy = Strategy.ROLLING
@@ -86,10 +86,10 @@ class Situation:
     ``active``: the revision that served before the rollout, None before the first one. ``target``:
     the desired revision; without a rollout in progress it is ``active``. ``replicas`` are in order
     of creation. ``failures``: failed replicas of the target since the rollout began. ``requests``,
-    ``errors``: its requests since then, with the latency ``p99_ms`` (None: unknown).
-    ``observed_seconds``: time since the first of them. ``is_stopped``: the endpoint is paused or
-    being deleted, so it has no replicas. ``may_create``: false during the pause after failures.
-    ``may_restore``: the same for replicas of ``active`` during a rollout.
+    ``errors``: its requests since then. ``p99_ms``: the 99th percentile of their latency (None:
+    unknown). ``observed_seconds``: time since the first of them. ``is_stopped``: the endpoint is
+    paused or being deleted, so it has no replicas. ``may_create``: false during the pause after
+    failures. ``may_restore``: the same for replicas of ``active`` during a rollout.
     """
 
     desired: int
@@ -229,7 +229,7 @@ def _has_too_many_errors(now: Situation) -> bool:
 
 
 def is_too_slow(now: Situation) -> bool:
-    """Return whether enough requests of the target had a latency above the limit."""
+    """Return whether the target has enough requests and their p99 latency is above the limit."""
     limit, p99 = now.rules.max_p99_ms, now.p99_ms
     if limit is None or p99 is None or now.requests < now.rules.min_requests:
         return False

@@ -50,8 +50,8 @@ class Check:
 class Observation:
     """What is known of a trial.
 
-    ``status``: of its session, None if it does not exist. ``message``, ``code``: reason of the
-    status as English text, and its code. ``seconds``: time in the status; of a running session,
+    ``status``: the status of its session, None if there is none. ``message``, ``code``: reason of
+    the status as English text, and its code. ``seconds``: time in the status; of a running session,
     since its start. ``check``: its last health check.
     """
 
@@ -73,7 +73,7 @@ class Finding:
 
 
 def explain(seen: Observation) -> Finding:
-    """Return the state of a trial in words, and whether it has ended."""
+    """Return a description of the state of a trial; ``is_healthy`` is None while it continues."""
     if seen.status is None:
         return Finding(TextTemplate.TRIAL_LOST.text(), False)
     if seen.status is Status.TERMINATING and seen.seconds < MAX_END_SECONDS:

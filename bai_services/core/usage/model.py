@@ -1,6 +1,6 @@
 """Usage records, and their totals over an hour.
 
-Times are seconds since 1970-01-01 (UTC). An amount is in the stored unit of its slot; a product of
+Times are Unix times in seconds. An amount is in the stored unit of its slot; a product of
 amount and seconds is a float, because the bytes of a large cluster times the seconds of a day
 exceed 64 bits.
 """

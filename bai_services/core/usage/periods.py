@@ -30,7 +30,7 @@ class Every(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An interval of a report, in seconds since 1970-01-01 (UTC); ``end`` is excluded."""
+    """An interval of a report, in Unix time (seconds); ``end`` is excluded."""
 
     start: int
     end: int

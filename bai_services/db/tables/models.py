@@ -6,8 +6,8 @@ import sqlalchemy as sa
 
 from .base import UtcDateTime, created_at, identity, metadata
 
-# What the files of a folder of a model-store project say about its model, so that lists need no
-# access to files.
+# Metadata of models, read from the files of folders of model-store projects. Stored so that lists
+# need not read files.
 model_cards = sa.Table(
     "model_cards",
     metadata,
@@ -27,7 +27,7 @@ model_cards = sa.Table(
     sa.Column("license", sa.String(255), nullable=False),
     sa.Column("created", sa.String(255), nullable=False),
     sa.Column("last_modified", sa.String(255), nullable=False),
-    # Values with commas between them and around them.
+    # Comma-separated values, with a comma before the first and after the last one.
     sa.Column("frameworks", sa.Text, nullable=False),
     sa.Column("labels", sa.Text, nullable=False),
     # See ``resources_text``.

@@ -81,7 +81,7 @@ endpoint_replicas = sa.Table(
     sa.Column("phase", sa.String(16), nullable=False),  # see Phase
     # URL at which its server listens, empty before the start.
     sa.Column("url", sa.String(255), nullable=False),
-    # Since when the phase is as it is.
+    # Time of the last change of the phase.
     sa.Column("changed_at", UtcDateTime, nullable=False),
     # Gateways in which a draining replica has no requests.
     sa.Column("drained_by", sa.JSON, nullable=False),
@@ -150,7 +150,7 @@ endpoint_trials = sa.Table(
     sa.Column("settings", sa.JSON, nullable=False),  # see RevisionSettings
     # URL at which its server listens, empty before the start.
     sa.Column("url", sa.String(255), nullable=False),
-    # What is known of it, in words (``CodedText``).
+    # A description of the state (``CodedText``).
     sa.Column("state", sa.JSON, nullable=False),
     sa.Column("is_healthy", sa.Boolean),  # NULL until it ends
     sa.Column("ended_at", UtcDateTime),

@@ -1,6 +1,6 @@
 """Usage statistics: records, hourly and daily totals, and prices.
 
-Times are seconds since 1970-01-01 (UTC). There are no foreign keys: statistics outlive the objects
+Times are Unix times in seconds. There are no foreign keys: statistics outlive the objects
 that they describe. Records and totals are kept for about 400 days.
 """
 
@@ -18,8 +18,9 @@ def _measures() -> list[sa.Column[float]]:
     return columns + [sa.Column(name, sa.Double) for name in ("energy", "cost")]
 
 
-# One row for each row of the ledger, and one for each time that a session held resources (slot
-# ``sessions``) or waited in the queue (slot ``waiting``). Written in the transaction of the change.
+# One row for each row of the ledger, and one for each period in which a session held resources
+# (slot ``sessions``) or waited in the queue (slot ``waiting``). Written in the transaction of the
+# change.
 usage_records = sa.Table(
     "usage_records",
     metadata,

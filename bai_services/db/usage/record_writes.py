@@ -29,7 +29,7 @@ from ..tables.usage import usage_records
 
 
 class seconds_of(GenericFunction[int]):
-    """Whole seconds from 1970-01-01 (UTC) to a time in a column."""
+    """Unix time of a column, in whole seconds."""
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -68,8 +68,9 @@ _HELD = (
 )
 _ALLOCATED = seconds_of(allocations.c.allocated_at)
 _FREED = seconds_of(allocations.c.freed_at)
-# A session has several rows of the ledger with the same start. Several rows of a kernel have the
-# same key only if the clock was set back.
+# The end of a group of rows of the ledger: NULL until all of them are freed. A group of a session
+# has one row for each kernel, slot and device. A group of a kernel has several rows only if the
+# clock was set back.
 _ENDED = sa.case(
     (sa.func.count() == sa.func.count(allocations.c.freed_at), sa.func.max(_FREED)), else_=sa.null()
 )
@@ -87,7 +88,7 @@ def _of_kernels(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 
 def _of_sessions(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Select one record for each time that a session held resources."""
+    """Select one record for each period in which a session held resources."""
     a = allocations.c
     holder = _holder(_NONE)[:-1]
     return (
@@ -122,9 +123,9 @@ _PENDING_SINCE = sa.func.coalesce(
 
 
 def _waits(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Select the time in the queue before each end of a wait in the history.
+    """Select one record for each transition from PENDING in the history: the wait that it ended.
 
-    A batch session waits from its earliest start time on.
+    The wait of a batch session does not begin before the session's earliest start time.
     """
     earliest = sa.func.coalesce(seconds_of(sessions.c.starts_at), 0)
     pending_since, end = seconds_of(_PENDING_SINCE), seconds_of(status_history.c.at)
@@ -138,9 +139,10 @@ def _waits(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 
 def _insert(is_postgres: bool, select: Any, returns: bool) -> Any:
-    """Return an INSERT of records, which updates end and amount of an existing one in two cases.
+    """Return an upsert of records.
 
-    The existing record is open and the new one has an end, or the existing one ends at its start.
+    The end and the amount of an existing record are updated only if the existing record is open and
+    the new one has an end, or if the existing record ends at its start.
     """
     insert = (postgresql if is_postgres else sqlite).insert(usage_records)
     insert = insert.from_select(_COLUMNS_IN_ORDER, select)
@@ -264,7 +266,7 @@ async def rebuild_waits(tx: AsyncConnection, first: int, last: int, since: int) 
 
 
 def time_of(seconds: int) -> datetime:
-    """Return the time that is ``seconds`` after 1970-01-01 (UTC)."""
+    """Return the time with the Unix time ``seconds``."""
     return datetime.fromtimestamp(seconds, UTC)
 
 

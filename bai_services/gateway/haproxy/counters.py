@@ -1,4 +1,4 @@
-"""Counters of HAProxy: what was added since they were read the last time."""
+"""Increases of HAProxy's counters since they were last read."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Counted:
 
 @dataclass
 class Counters:
-    """Remembers the last value of each counter; HAProxy never sets them to zero."""
+    """Stores the last value of each counter; HAProxy never resets its counters."""
 
     _last: dict[tuple[str, ...], int] = field(default_factory=dict)
     _tokens: dict[str, int] = field(default_factory=dict)
 
     def restart(self) -> None:
-        """A new process counts from zero."""
+        """Reset the stored values: a new process counts from zero."""
         self._last, self._tokens = {}, {}
 
     def of_backend(self, name: str, row: Mapping[str, str]) -> Counted:
@@ -43,7 +43,7 @@ class Counters:
         before, self._tokens = self._tokens, dict(entries)
         for token, total in self._tokens.items():
             known = before.get(token, 0)
-            # An entry that was not used for long was removed, and counts from zero again.
+            # An expired entry was removed, and counts from zero again.
             if added := total - known if total >= known else total:
                 yield token, added
 

@@ -1,4 +1,4 @@
-"""HAProxy in front of the gateway: tells it routes and tokens, and reads its counters."""
+"""HAProxy in front of the gateway: sends it routes and tokens, and reads its counters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Haproxy:
         self._slots = Slots.create(settings.pools, settings.slots)
         self._counters = Counters()
         self._wake = asyncio.Event()
-        # The process that knows what is in `_maps` and `_servers`; 0: it must be told everything.
+        # Number of the process to which `_maps` and `_servers` were sent; 0: send everything.
         self._starts = 0
         self._counted_starts = 0
         self._maps: dict[str, dict[str, str]] = {}
@@ -59,7 +59,7 @@ class Haproxy:
 
     @property
     def is_current(self) -> bool:
-        """Return whether HAProxy knows every change."""
+        """Return whether HAProxy has received every change."""
         return self._applied == self._changes and self._starts == self._process.starts
 
     async def start(self) -> None:
@@ -72,7 +72,7 @@ class Haproxy:
         await self._process.stop(grace_seconds)
 
     def wake(self) -> None:
-        """Tell HAProxy about changed routes or replicas soon."""
+        """Send changed routes or replicas to HAProxy soon."""
         self._changes += 1
         self._wake.set()
 
@@ -118,7 +118,7 @@ class Haproxy:
         self._applied = changes
 
     async def _begin(self) -> None:
-        """Forget what the former process was told, or what a failed command has left."""
+        """Start with empty maps: the process is new, or a command has failed."""
         starts = self._process.starts
         await self._runtime.change(
             f"clear map {map_file(self._process.folder, name)}" for name in MAPS
@@ -133,7 +133,8 @@ class Haproxy:
     def _commands(self, wanted: Wanted) -> Iterator[str]:
         """Yield all changes.
 
-        Servers are ready before the maps name their pool, and until the maps do not name it.
+        Servers become ready before the maps name their pool, and stop being ready after the maps no
+        longer name it.
         """
         late = []
         for (pool, name), server in wanted.servers.items():

@@ -41,7 +41,10 @@ def find_program() -> str:
 
 
 class HaproxyProcess:
-    """Runs HAProxy with a listening socket of this process, so that a restart refuses nobody."""
+    """Runs HAProxy with a listening socket of this process.
+
+    The socket stays open during a restart of HAProxy, so that clients can connect.
+    """
 
     def __init__(self, settings: Settings, host: str, port: int) -> None:
         self._program = find_program()
@@ -51,7 +54,7 @@ class HaproxyProcess:
         self._listening = socket.create_server((host, port), backlog=BACKLOG)
         self.port = int(self._listening.getsockname()[1])
         self.runtime = Runtime(control_socket(self.folder))
-        self.starts = 0  # a new process knows nothing of what the one before was told
+        self.starts = 0  # each new process starts without maps and addresses of servers
         self._process: asyncio.subprocess.Process | None = None
         for name in MAPS:
             map_file(self.folder, name).touch()
@@ -59,7 +62,7 @@ class HaproxyProcess:
         self._file.write_text(configuration(settings, self.folder, self._listening.fileno()))
 
     async def start(self) -> None:
-        """Start HAProxy and wait until it answers.
+        """Start HAProxy and wait until it responds.
 
         Raises
         ------
@@ -67,7 +70,7 @@ class HaproxyProcess:
             If it does not start.
         """
         number = self._listening.fileno()
-        # The kernel ends it when this process is killed: it would serve with old routes.
+        # When this process is killed, the kernel kills HAProxy, which would serve outdated routes.
         self._process = process = await asyncio.create_subprocess_exec(
             "setpriv", "--pdeathsig=KILL", self._program, "-db", "-q", "-f", str(self._file),
             pass_fds=(number,), stdin=asyncio.subprocess.DEVNULL,
@@ -95,7 +98,7 @@ class HaproxyProcess:
             await self.start()
 
     async def stop(self, grace_seconds: float) -> None:
-        """Accept nothing more, and let requests end for a while."""
+        """Close the listening socket; wait up to ``grace_seconds`` for running requests."""
         self._listening.close()
         process = self._process
         if process is not None and process.returncode is None and grace_seconds > 0:

@@ -24,12 +24,12 @@ class Runtime:
         self._socket = socket
 
     async def ask(self, command: str) -> str:
-        """Return the answer to a line of commands.
+        """Return the response to a line of commands.
 
         Raises
         ------
         Unavailable
-            If HAProxy does not answer.
+            If HAProxy does not respond.
         """
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -40,20 +40,20 @@ class Runtime:
                 finally:
                     writer.close()
         except (OSError, TimeoutError) as error:
-            raise Unavailable(f"HAProxy does not answer: {error}") from error
+            raise Unavailable(f"HAProxy does not respond: {error}") from error
 
     async def change(self, commands: Iterable[str]) -> None:
-        """Run commands that answer nothing if they succeed.
+        """Run commands whose output is empty, or one of ``_SUCCESSES``, if they succeed.
 
         Raises
         ------
         Unavailable
-            If HAProxy does not answer, or refuses a command.
+            If HAProxy does not respond, or rejects a command.
         """
         for line in _lines(commands):
             for answer in (await self.ask(line)).splitlines():
                 if answer.strip() and not answer.startswith(_SUCCESSES):
-                    raise Unavailable(f"HAProxy refuses a command: {answer}")
+                    raise Unavailable(f"HAProxy rejects a command: {answer}")
 
     async def statistics(self) -> list[Mapping[str, str]]:
         """Return the counters of all backends, and of all servers that are not in maintenance."""

@@ -23,7 +23,7 @@ class Slot:
     address: str = ""
     port: int = 0
     is_ready: bool = False
-    # Requests since HAProxy was told not to give it more; None if they are not known.
+    # Running requests, counted after the server was set to drain; None if unknown.
     running: int | None = 0
 
     def holds(self, replica: Replica) -> bool:
@@ -55,7 +55,7 @@ class Pool:
         if slot.replica is None:
             return FREE
         # Without a ready replica, the maps do not name the pool. Its servers stay ready for the
-        # requests that wait in it: with all servers drained, HAProxy would refuse them.
+        # requests that wait in it: with all servers drained, HAProxy would reject them.
         is_ready = slot.is_ready or not self.has_ready_slot
         state: State = "ready" if is_ready else "drain"
         return Server(slot.address, slot.port, self.max_connections, state)
@@ -76,9 +76,9 @@ class Slots:
         )
 
     def wanted(self, endpoints: Iterable[Endpoint], now: float) -> Wanted:
-        """Return what HAProxy shall know.
+        """Return the desired maps and servers of HAProxy.
 
-        An endpoint of which a ready replica has no slot is served by the gateway itself.
+        The gateway itself serves an endpoint if one of its ready replicas has no slot.
         """
         maps: dict[str, dict[str, str]] = {
             name: {} for name in ("tokens", "pools", "secrets", "limits")

@@ -1,4 +1,4 @@
-"""What HAProxy shall know: the entries of its maps and the state of its servers."""
+"""Desired state of HAProxy: the entries of its maps and the state of its servers."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def changes_of_server(name: str, before: Server | None, wanted: Server) -> Itera
 
 
 def is_address(host: str) -> bool:
-    """Return whether a host is an address: HAProxy looks up no names while it runs."""
+    """Return whether a host is an address: HAProxy does not resolve names at run time."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

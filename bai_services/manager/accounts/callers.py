@@ -89,8 +89,8 @@ class Callers:
         return replace(caller, role=Role.SESSION)
 
     async def for_schedule(self, username: str) -> Caller:
-        """Return the caller for a session that the manager creates by a schedule or an endpoint of
-        that user.
+        """Return the caller for sessions that the manager creates for the user's schedules and
+        endpoints.
 
         The account's allowed addresses do not apply: there is no client.
 

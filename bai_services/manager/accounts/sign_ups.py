@@ -81,7 +81,7 @@ class SignUps:
     ) -> NextStep:
         """Create an account, or send a link to ``page`` if the e-mail address must be verified.
 
-        With verification, the response does not tell whether an account has the e-mail address.
+        With verification, the response does not reveal whether an account has the e-mail address.
 
         Raises
         ------

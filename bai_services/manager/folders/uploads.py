@@ -47,7 +47,7 @@ class UploadRequest:
 class Progress:
     """Progress of an upload; when a file is finished, ``entry`` describes the file.
 
-    ``offset`` and ``length`` are in bytes, ``expires_at`` in seconds since 1970-01-01 (UTC).
+    ``offset`` and ``length`` are in bytes; ``expires_at`` is a Unix time in seconds.
     """
 
     id: str

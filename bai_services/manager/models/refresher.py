@@ -130,7 +130,7 @@ class CardRefresher:
                     await self._quotas.usage(row, is_fresh=False)
 
     async def definition(self, folder_id: str) -> str | None:
-        """Return the definition of a ready folder as it is now, None if it has none."""
+        """Return the current definition of a ready folder, None if it has none."""
         for row in await self._folders.by_id(folder_id):
             host, location = self._hosts.get(row.host), location_of(row)
             entry = await _entry(host, location, (FILE_NAME,))

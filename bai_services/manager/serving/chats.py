@@ -28,7 +28,7 @@ from .endpoints import Endpoints, target
 from .tokens import TOKEN_BYTES, TOKEN_PREFIX, digest_of
 
 CHAT_TOKEN_LIFETIME = timedelta(minutes=20)
-# Limits of a chat token, so that a page with an error cannot occupy an endpoint.
+# Limits of a chat token, so that a defect of the page cannot overload an endpoint.
 _REQUESTS_PER_MINUTE = 120
 _MAX_CONCURRENT = 16
 
@@ -44,7 +44,7 @@ class Chats:
         endpoints: Endpoints,
         changed: Callable[[], None],
     ) -> None:
-        """``changed`` wakes the gateways."""
+        """``changed`` notifies the gateways."""
         self._store = store
         self._tokens = tokens
         self._endpoints = endpoints
@@ -100,7 +100,7 @@ class Chats:
         await self._store.delete(_user_id(caller), key)
 
     async def create_token(self, caller: Caller, key: str) -> ChatToken:
-        """Create a token for an endpoint that expires after ``CHAT_TOKEN_LIFETIME``.
+        """Create a token for an endpoint; the token expires after ``CHAT_TOKEN_LIFETIME``.
 
         Gateways accept it only while the caller is active and a member of the endpoint's project.
 

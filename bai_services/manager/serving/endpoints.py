@@ -521,8 +521,8 @@ def target(row: EndpointRow) -> Target:
 
 
 def _visible(caller: Caller) -> Visibility:
-    """Return which endpoints the caller may read: the own ones, and none of owners with a higher
-    role.
+    """Return which endpoints the caller may read: the caller's own, and none of owners with a
+    higher role.
     """
     visible = authorizer.visibility(caller, "endpoint.read")
     hidden = roles_above(caller.role, "endpoint.read")

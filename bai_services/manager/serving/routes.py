@@ -85,8 +85,8 @@ class GatewayRoutes:
                 pass
 
     async def report(self, caller: Caller, report: Mapping[str, Any]) -> None:
-        """Store the counts of a gateway, and what it knows of replicas; a repeated report counts
-        once.
+        """Store the counts and the states of replicas that a gateway reports; a repeated report
+        counts once.
         """
         authorizer.require(caller, "gateway.report")
         now = self._clock()

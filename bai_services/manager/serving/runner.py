@@ -99,7 +99,7 @@ class EndpointRunner:
         changed: Callable[[], None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``changed`` wakes the gateways. ``require_writable`` raises ``Unavailable`` during
+        """``changed`` notifies the gateways. ``require_writable`` raises ``Unavailable`` during
         read-only maintenance.
         """
         self._store = store
@@ -116,8 +116,8 @@ class EndpointRunner:
         self._cleaned_at: float | None = None
         # Settings of revisions in use; those of a revision never change.
         self._settings: dict[str, RevisionSettings] = {}
-        # When a replica of the former revision has failed during a rollout. Another manager, which
-        # does not know it, creates one replica too early.
+        # Time of the last failure of a replica of the former revision during a rollout. It is not
+        # stored: a manager that takes over can create one replica too early.
         self._former_failed_at: dict[str, datetime] = {}
         self._changed_sessions: Counter[str] = Counter()  # in this step, by owner
         # Owners for whom no session can be created in this step, for example during maintenance.

@@ -35,7 +35,7 @@ class EndpointTokens:
         endpoints: Endpoints,
         changed: Callable[[], None],
     ) -> None:
-        """``changed`` wakes the gateways."""
+        """``changed`` notifies the gateways."""
         self._store = store
         self._endpoints = endpoints
         self._clock = context.clock

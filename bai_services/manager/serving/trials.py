@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 
 class Trials:
-    """Every user may try what the user may deploy, with the own quotas. Trials are private."""
+    """Users may try what they may deploy, within their own quotas. Trials are private."""
 
     def __init__(
         self,

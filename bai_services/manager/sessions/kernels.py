@@ -122,7 +122,7 @@ class Kernels:
         self._sources.append(source)
 
     def wake(self, agent_ids: Iterable[str]) -> None:
-        """Let the polls of agents look for work items now."""
+        """Make the polls of agents check for work items now."""
         for agent_id in agent_ids:
             self._agents[agent_id].work_available.set()
 

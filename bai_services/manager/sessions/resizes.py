@@ -82,7 +82,7 @@ class Resizes:
 
         finished = asyncio.create_task(self._kernel_resizes.wait(row.id, WAIT_SECONDS))
         try:
-            await asyncio.sleep(0)  # the task waits before the agent can report
+            await asyncio.sleep(0)  # let the task start to wait before the agent can report
             await self.request(row.id, changes, caller.username, audit)
             await finished
         finally:

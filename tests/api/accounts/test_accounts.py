@@ -533,7 +533,7 @@ async def test_domain_admin_cannot_grant_host_permissions_that_the_domain_lacks(
 
 
 @pytest.mark.both_databases
-async def test_a_user_changes_the_own_full_name(api: Api, admin: Client) -> None:
+async def test_users_change_their_own_full_name(api: Api, admin: Client) -> None:
     user = await api.client("user")
     me = await user.get("/me")
     changed = await user.patch(f"/users/{me['id']}", {"full_name": "Ann Kim"})

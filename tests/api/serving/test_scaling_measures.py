@@ -22,7 +22,7 @@ SECONDS = 5
 
 @asynccontextmanager
 async def runtime() -> AsyncIterator[tuple[str, dict[str, str]]]:
-    """Yield the URL of a replica's server with metrics, and the page of its metrics."""
+    """Run a replica's server; yield its URL and a map whose ``text`` is the page of its metrics."""
     page = {"text": ""}
 
     async def metrics(request: web.Request) -> web.Response:
@@ -76,7 +76,7 @@ async def test_metric_of_the_runtime(api: Api) -> None:
         known = [each["load"] for each in history["points"] if each["load"] is not None]
         assert known[-1] == 0.75
         assert history["points"][0]["load"] is None
-        # A rule that measures something else has the target of that.
+        # If another measure is set without a target, the target is the default of that measure.
         changed = await user.patch("/endpoints/llm", {"scaling": {"measure": "cpu"}})
         assert (changed["scaling"]["target"], changed["scaling"]["metric"]) == (70, "")
         # Samples are kept for an hour.

@@ -33,7 +33,11 @@ MINUTE = timedelta(minutes=1)
 
 
 def naive(rule: Rule, zone: ZoneInfo, after: datetime, days: int) -> list[datetime]:
-    """Return the minutes that show a time of the rule first, or that follow a skipped one."""
+    """Return the minutes at which the local time is a time of the rule, ascending.
+
+    If the clock skips a time of the rule, return the minute after the gap. If the clock shows a
+    time twice, return only the first minute.
+    """
     found = []
     minute = after.replace(second=0, microsecond=0)
     before = minute.astimezone(zone)

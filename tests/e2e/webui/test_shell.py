@@ -176,7 +176,7 @@ async def test_session_setup_is_managed_in_settings(opened: Opener[Shell], hub: 
 
 
 @pytest.mark.checklist("SHELL-08")
-async def test_a_user_changes_the_own_full_name(opened: Opener[Shell], hub: RunningHub) -> None:
+async def test_users_change_their_own_full_name(opened: Opener[Shell], hub: RunningHub) -> None:
     ui = await opened(Shell, "user2", "/settings?tab=account")
     page = ui.page
     edited = dialog(ui, "Edit full name")

@@ -404,7 +404,7 @@ def _level_of(granted: Sequence[GrantedDevice], engine: str) -> Level:
 
 
 def limit_environ(granted: Sequence[GrantedDevice]) -> dict[str, str]:
-    """Return variables that tell programs the limits of a session's GPUs.
+    """Return variables that pass the limits of a session's GPUs to programs.
 
     Each limit is preceded by the index of the GPU in the session:
     ``CUDA_MEMORY_LIMITS=0:4294967296`` (bytes), ``CUDA_PROCESSOR_LIMITS=0:1728`` (CUDA cores;

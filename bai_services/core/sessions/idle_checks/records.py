@@ -97,7 +97,7 @@ class SessionIdleCheck:
 
 @dataclass(frozen=True, slots=True)
 class SessionEndRule:
-    """The strictest limit of a running session: the earliest end, with the rule in words."""
+    """The strictest limit of a running session: the earliest end, and a description of it."""
 
     ends_at: datetime
     reason: str

@@ -76,7 +76,7 @@ def _add_rate(
 class UsageTable:
     """The samples of the last ``points`` intervals. A missing value is NaN.
 
-    Column ``index % points`` has the interval with the number ``index`` since 1970.
+    Column ``index % points`` has interval ``index``, counted from Unix time 0.
     """
 
     def __init__(self, resolution: Resolution, points: int) -> None:

@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 
 # Columns; a row is a session on one agent. SESSION, AGENT, RANK: positions in the lists of
 # ``Candidates``. CPU, MEM, DEVICES (thousandths): what the session uses on the agent. STARTED:
-# microseconds since 1970. SIZE: what it uses on all agents, to compare sessions. TIE: breaks ties
+# Unix time in microseconds. SIZE: what it uses on all agents, to compare sessions. TIE: breaks ties
 # between equal sessions; a hash of the id, so the order in which they were added has no effect.
 SESSION, AGENT, RANK, CPU, MEM, DEVICES, STARTED, SIZE, TIE = range(9)
 _WIDTH = 9

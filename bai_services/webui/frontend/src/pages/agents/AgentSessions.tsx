@@ -14,7 +14,7 @@ import { slotsOf } from './slotsOf';
 
 const PAGE_SIZE = 20;
 
-/** The sessions that run or ran on an agent, as far as the caller may see them. */
+/** The sessions that run or ran on an agent and that the caller may see. */
 export function AgentSessions({ agent }: { agent: string }) {
   const { t, i18n } = useTranslation();
   const [isRunning, setIsRunning] = useState(true);
