@@ -49,7 +49,7 @@ class Load:
 class Replica:
     """A replica and the requests that it has from this gateway.
 
-    ``elsewhere`` are the ones that HAProxy has given to it, if HAProxy is in front of the gateway.
+    ``elsewhere``: the number of requests that HAProxy has forwarded to it directly.
     """
 
     __slots__ = (

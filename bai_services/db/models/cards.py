@@ -260,7 +260,7 @@ def _values(etag: str, content: CardContent, now: datetime) -> dict[str, Any]:
 
 
 def joined(tags: Sequence[str]) -> str:
-    """Return tags as they are stored: with commas between them and around them."""
+    """Return tags as they are stored: comma separated, with commas also at both ends."""
     return f",{','.join(tags)}," if tags else ""
 
 

@@ -51,7 +51,7 @@ class HaproxyProcess:
         self._listening = socket.create_server((host, port), backlog=BACKLOG)
         self.port = int(self._listening.getsockname()[1])
         self.runtime = Runtime(control_socket(self.folder))
-        self.starts = 0  # a new process knows nothing of what the one before was told
+        self.starts = 0  # a new process has no entries in its maps
         self._process: asyncio.subprocess.Process | None = None
         for name in MAPS:
             map_file(self.folder, name).touch()
