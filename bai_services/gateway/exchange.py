@@ -305,9 +305,9 @@ class Exchange:
             self.refuse(refusal)
 
     def request_raw(self, data: bytes) -> None:
-        """Pass bytes of a websocket on; until the replica has accepted it, they are kept.
+        """Forward bytes of a websocket; keep them until the replica has accepted it.
 
-        Bytes after a request for another protocol are dropped: it is passed on without that
+        Bytes after a request for another protocol are dropped: it is forwarded without that
         protocol, and the replica would read them as another request.
         """
         if not self._request.is_websocket:
