@@ -23,8 +23,8 @@ def instant_of(wall: datetime, zone: tzinfo, fold: int = 0) -> datetime:
 def has_elapsed(since: datetime, period: timedelta, now: datetime) -> bool:
     """Return whether ``period`` has passed since ``since``.
 
-    A time in the future counts as long ago: the clock was set back, and nothing must wait until it
-    has caught up.
+    If ``since`` is in the future, the clock was set back. It then counts as long ago, so that
+    nothing is delayed until the clock reaches it.
     """
     return not since <= now < since + period
 

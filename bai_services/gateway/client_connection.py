@@ -125,7 +125,7 @@ class ClientConnection(asyncio.Protocol):
             self._reject(HTTPStatus.BAD_REQUEST, "trailers and chunk extensions are too large")
 
     def _upgrade(self, rest: bytes) -> None:
-        # The parser stops after a request to change the protocol. Only websockets are passed on;
+        # The parser stops after a request to change the protocol. Only websockets are forwarded;
         # any other request is answered as if it had not asked for it, and is the last one.
         self._is_raw = True
         if rest and self._running is not None:
@@ -300,7 +300,7 @@ class ClientConnection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers arrive after the head and are not passed on.
+        # Trailers arrive after the head and are not forwarded.
         if self._is_in_head:
             self._headers.append((name, value))
 

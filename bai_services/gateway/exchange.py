@@ -85,7 +85,7 @@ class Gateway(Protocol):
     routes: Routes
     measures: Measures
     prefix: bytes  # of paths, without a slash at the end
-    domain: bytes  # endpoints are also at NAME.DOMAIN; b"": not
+    domain: bytes  # endpoints are also at NAME.DOMAIN; b"": no own host names
 
     def drained(self) -> None: ...
 
@@ -184,7 +184,7 @@ class Exchange:
         self._client.finished(keeps_open=keeps_open)
 
     def begin(self) -> None:
-        """Check the request, and forward it to a replica or queue it."""
+        """Check the request and forward it to a replica, or add it to the queue."""
         try:
             self._accept()
         except Refusal as refusal:
@@ -244,7 +244,7 @@ class Exchange:
         self._schedule()
 
     def _schedule(self) -> None:
-        """Give the request to a replica, or to the queue."""
+        """Forward the request to a replica, or add it to the queue."""
         endpoint = self.endpoint
         assert endpoint is not None
         # Requests that wait already come first.
@@ -286,11 +286,12 @@ class Exchange:
         """Schedule a request that waited for the beginning of its prompt, if it has arrived."""
         if not self._is_waiting_for_prefix or self.endpoint is None:
             return
-        # No more than this is kept, so that the rest of the body cannot be waited for.
+        # The client is not read beyond this limit, so the rest of the body would never arrive.
         is_complete = self._is_body_complete or self._held > MAX_HELD_BYTES
         if not is_complete and self._held < self._searched_at:
             return
-        # A body may arrive in many small pieces; each search reads all of them.
+        # Each search reads all pieces. If it is repeated only when their size has doubled, the cost
+        # remains linear in the size of the body.
         self._searched_at = 2 * self._held
         characters = self.endpoint.route.prefix_characters
         prefix = prompt_prefix(b"".join(self._body), characters, is_complete=is_complete)
@@ -304,9 +305,9 @@ class Exchange:
             self.refuse(refusal)
 
     def request_raw(self, data: bytes) -> None:
-        """Pass bytes of a websocket on; until the replica has accepted it, they are kept.
+        """Forward bytes of a websocket; keep them until the replica has accepted it.
 
-        Bytes after a request for another protocol are dropped: it is passed on without that
+        Bytes after a request for another protocol are dropped: it is forwarded without that
         protocol, and the replica would read them as another request.
         """
         if not self._request.is_websocket:
@@ -318,7 +319,7 @@ class Exchange:
         self._hold(data)
 
     def _hold(self, piece: bytes) -> bool:
-        """Keep bytes until a replica is connected; return False if they are too many."""
+        """Keep bytes until a replica is connected; if too many, refuse the request (False)."""
         self._body.append(piece)
         self._held += len(piece)
         if self._held > MAX_HELD_BYTES:
@@ -332,7 +333,7 @@ class Exchange:
         return True
 
     def _release(self) -> None:
-        """The kept bytes were sent, or are not needed."""
+        """Drop the kept bytes, which were sent or are no longer needed."""
         if self.endpoint is not None:
             self.endpoint.held_bytes -= self._held
         self._held, self._body = 0, []

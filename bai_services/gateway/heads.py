@@ -1,4 +1,4 @@
-"""Heads of requests and responses: what is passed on, and what is not."""
+"""Heads of requests and responses: which headers are forwarded, and which are not."""
 
 from __future__ import annotations
 

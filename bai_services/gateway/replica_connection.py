@@ -172,14 +172,14 @@ class ReplicaConnection(asyncio.Protocol):
         self._is_broken |= self._is_complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers arrive after the head and are not passed on.
+        # Trailers arrive after the head and are not forwarded.
         if self._is_in_head:
             self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         status = self._parser.get_status_code()
-        # 100 and 103 precede the response; 101 is passed on.
+        # 100 and 103 precede the response; 101 is forwarded.
         self._is_informational = status < 200 and status != 101
         if self._sink is None or self._is_informational or self._is_complete:
             return

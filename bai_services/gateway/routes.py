@@ -49,7 +49,7 @@ class Load:
 class Replica:
     """A replica and the requests that it has from this gateway.
 
-    ``elsewhere`` are the ones that HAProxy has given to it, if HAProxy is in front of the gateway.
+    ``elsewhere``: the number of requests that HAProxy has forwarded to it directly.
     """
 
     __slots__ = (
@@ -159,7 +159,7 @@ class Endpoint:
         self.held_bytes = 0  # of bodies, for requests without a replica
         # What HAProxy has, if it is in front of the gateway.
         self.elsewhere = Load()
-        # Replicas that are not in the table any more, but still have requests. One that returns
+        # Replicas that are no longer in the table, but still have requests. One that returns
         # (it failed health checks for a while) is drained only when these have ended, too.
         self._leaving: dict[str, Replica] = {}
         self._turns = WeightedTurns()

@@ -125,5 +125,5 @@ class GatewayServer:
             try:
                 self.sweep(time.monotonic())
             except Exception:
-                # Without the sweeps, no limit of time would apply any more.
+                # Without the sweeps, no time limit would apply.
                 log.exception("limits of time could not be applied")

@@ -106,8 +106,8 @@ class Settings:
     # Maximum size of one uploaded file, and of all files from one uploaded archive. Sessions may
     # write larger files.
     max_file_bytes: int = 16 * 2**30
-    # Server of the queries in scaling rules of endpoints; empty: none. Owners of endpoints can
-    # query everything that it stores.
+    # URL of the Prometheus server for queries in scaling rules; empty: none. Owners of endpoints
+    # can query everything that it stores.
     prometheus_url: str = field(default="", repr=False)  # may contain a password
     # Addresses that callbacks of sessions may reach.
     callback_reach: AllowedTargets = AllowedTargets()

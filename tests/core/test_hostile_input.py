@@ -97,12 +97,12 @@ def history_with(column: str, text: Any) -> dict[str, Any]:
     return {"sessions": [{**known, column: text}]}
 
 
-# Maps each public function of ``core`` that parses a user's text or document to calls that pass a
-# hostile text.
 PERIOD = {
     "days": "mon", "starts": "08:00", "ends": "09:00", "zone": "UTC", "min_replicas": 1,
     "max_replicas": 1,
 }  # fmt: skip
+# Maps each public function of ``core`` that parses a user's text or document to calls that pass a
+# hostile text.
 PARSERS: dict[str, list[Parser]] = {
     "apps.shares.check_addresses": [
         lambda t: app_shares.check_addresses(app_shares.Audience.PROJECT, [t])

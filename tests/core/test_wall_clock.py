@@ -1,4 +1,4 @@
-"""Times that have passed."""
+"""Whether a period has elapsed, also if the clock was set back."""
 
 from __future__ import annotations
 

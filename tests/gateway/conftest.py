@@ -47,7 +47,7 @@ class StandInManager:
     def __init__(self) -> None:
         self.table = RoutingTable("0", ())
         self.reports: list[dict[str, Any]] = []
-        self.lost_answers = 0  # of so many reports, the answer gets lost
+        self.lost_answers = 0  # number of reports whose answer is lost
         self.refused: set[str] = set()  # ids of reports with a number out of range
         self._changed = asyncio.Condition()
         self._runner: web.AppRunner | None = None
@@ -273,7 +273,7 @@ class Bed:
         return upstream
 
     async def ready(self, count: int = 1, gateway: int = 0) -> None:
-        """Wait until so many replicas are ready at a gateway."""
+        """Wait until ``count`` replicas are ready at a gateway."""
         routes = self.gateways[gateway].routes
         await wait_until_async(
             lambda: sum(

@@ -1,4 +1,4 @@
-"""Imports of models: states, sources, and the choice of the files."""
+"""Imports of models: states, sources, and selection of the files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from ..user_input import shown
 MAX_FILES = 2000
 MAX_PATH = 512
 MAX_PATTERNS = 20
-# Total size of the files of one import.
-MAX_BYTES = 2 * 2**40
 MAX_INFO_BYTES = 4 * 2**20
 MAX_LABELS = 32
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
@@ -37,7 +35,7 @@ class SourceKind(StrEnum):
 
 
 class ImportStatus(StrEnum):
-    REQUESTED = "requested"  # waits for the approval of an administrator
+    REQUESTED = "requested"  # until an administrator approves it
     QUEUED = "queued"
     RUNNING = "running"
     DONE = "done"
@@ -93,7 +91,7 @@ def valid_statuses(event: ImportEvent) -> frozenset[ImportStatus]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a model comes from. ``sha256``: the checksum of the file of a URL, "" if unknown."""
+    """Where a model comes from. ``sha256``: checksum of the file at a URL, "" if unknown."""
 
     kind: SourceKind
     name: str
@@ -142,7 +140,9 @@ def check_source(given: Mapping[str, Any], targets: AllowedTargets) -> Source:
         raise InvalidRequest(f"{shown(revision)!r} is not a revision", field="revision")
     patterns = tuple(given.get("patterns") or ())
     if len(patterns) > MAX_PATTERNS or any(not p or len(p) > MAX_PATH for p in patterns):
-        raise InvalidRequest(f"give at most {MAX_PATTERNS} patterns", field="patterns")
+        raise InvalidRequest(
+            f"give at most {MAX_PATTERNS} patterns of 1 to {MAX_PATH} characters", field="patterns"
+        )
     return Source(SourceKind.HUGGINGFACE, repository, revision, patterns)
 
 
@@ -155,7 +155,7 @@ def host_of(url: str) -> str | None:
 
 
 def path_of(url_path: str) -> str:
-    """Return the name of the file that is stored for the path of a URL.
+    """Return the name under which the file at a URL with this path is stored.
 
     Raises
     ------
@@ -240,7 +240,7 @@ def chosen_files(
     InvalidRequest
         If no file matches.
     TooLarge
-        If they have more than ``max_bytes`` bytes.
+        If the files together have more than ``max_bytes`` bytes.
     """
     found = [
         file

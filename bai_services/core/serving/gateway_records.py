@@ -1,4 +1,4 @@
-"""Data that the manager sends to gateways: endpoints with their replicas and tokens."""
+"""Routing table that the manager sends to gateways: endpoints, their replicas and tokens."""
 
 from __future__ import annotations
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 
 MAX_PREFIX_CHARACTERS = 16_384
-# The fields of OpenAI-compatible APIs that contain the prompt. In a JSON text inside of JSON, the
-# quotation marks are escaped, so that it does not match.
+# The fields of OpenAI-compatible APIs that contain the prompt. A field name inside a JSON string
+# does not match, because its quotation marks are escaped.
 _PROMPT = re.compile(rb'"(?:messages|prompt|input)"\s*:\s*')
 
 
 def prompt_prefix(body: bytes, characters: int, *, is_complete: bool) -> bytes | None:
-    """Return what follows the name of the prompt's field; None: more of the body is needed.
+    """Return the bytes after the name of the prompt's field; None: more of the body is needed.
 
-    The body need not be complete, so it is not parsed as JSON: the prefix contains the JSON text of
-    the first messages. A body without such a field is its own prompt.
+    ``characters``: their maximum number, counted as bytes of the JSON text.
+
+    The body may be incomplete, so it is searched, not parsed as JSON. Without such a field, the
+    prefix is the beginning of the body.
 
     >>> prompt_prefix(b'{"model": "m", "prompt": "Hello, world"}', 6, is_complete=True)
     b'"Hello'

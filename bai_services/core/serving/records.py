@@ -15,16 +15,16 @@ ENDED_REPLICAS_KEPT_FOR = timedelta(days=7)
 ENDED_REPLICAS_KEPT = 50
 # Changes by a scaling rule that are kept per endpoint.
 SCALINGS_KEPT = 50
-# Samples of the load of endpoints with a rule.
+# Samples of the load of endpoints with a scaling rule.
 LOAD_INTERVAL_SECONDS = 15
 LOADS_KEPT_FOR = timedelta(hours=1)
 MAX_LIVE_TRIALS = 3
-# Ended trials are shown for this time, and at most this number per user.
+# Ended trials are shown for this time; at most this number per user.
 TRIALS_KEPT_FOR = timedelta(days=7)
 TRIALS_KEPT = 20
 EXPIRED_TOKENS_KEPT_FOR = timedelta(days=30)
 MAX_TOKENS = 100
-# Unexpired tokens of the chat page, per user and endpoint.
+# Maximum unexpired chat-page tokens of one user for one endpoint.
 MAX_CHAT_TOKENS = 20
 # Gateways may report the usage of a token of the chat page after it has expired.
 EXPIRED_CHAT_TOKENS_KEPT_FOR = timedelta(hours=1)
@@ -146,8 +146,8 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPoint:
-    """A sample of an endpoint with a rule. ``load``: the total load of all replicas, None while it
-    is unknown. ``replicas``: the desired number.
+    """A sample of an endpoint with a scaling rule. ``load``: of all replicas together, None if
+    unknown. ``replicas``: the desired number. ``ready``: the number of ready replicas.
     """
 
     at: datetime
@@ -169,8 +169,8 @@ class LoadHistory:
 class Trial:
     """A trial replica of a definition, to which no gateway forwards requests.
 
-    ``state``: a sentence that describes its state. ``is_healthy``: None until it has ended.
-    ``log``: the last lines of its output, after its end. ``session``: the id of its session.
+    ``state``: a message about its progress or result. ``is_healthy``: None until it has ended.
+    ``log``: the last lines of its output, after its end. ``session``: its session.
     """
 
     id: str

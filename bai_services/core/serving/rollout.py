@@ -56,8 +56,8 @@ class RolloutRules:
     ``max_error_percent``: share of failed requests of the new revision above which it is given up;
     None: not checked. ``max_p99_ms``: the same for the 99th percentile of its latency.
     ``min_requests``: number of requests that these checks need, and after which an automatic canary
-    that is checked is promoted. ``min_seconds``: how long an automatic canary is observed, from its
-    first request.
+    with such a check is promoted. ``min_seconds``: minimum time for which an automatic canary is
+    observed, from its first request.
     """
 
     strategy: Strategy = Strategy.ROLLING
@@ -217,7 +217,7 @@ def canary_replicas(desired: int, rules: RolloutRules) -> int:
 
 
 def is_out_of_bounds(now: Situation) -> bool:
-    """Return whether the target must be given up; a first revision has none to return to."""
+    """Return whether the target must be given up: never if there is no revision to return to."""
     return now.active is not None and (_has_too_many_errors(now) or is_too_slow(now))
 
 
@@ -229,7 +229,7 @@ def _has_too_many_errors(now: Situation) -> bool:
 
 
 def is_too_slow(now: Situation) -> bool:
-    """Return whether the target has enough requests and their p99 latency is above the limit."""
+    """Return whether the 99th percentile of the target's latency is above its limit."""
     limit, p99 = now.rules.max_p99_ms, now.p99_ms
     if limit is None or p99 is None or now.requests < now.rules.min_requests:
         return False

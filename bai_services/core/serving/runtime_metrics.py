@@ -71,7 +71,7 @@ def read_query_answer(content: bytes) -> float:
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError):
-        raise ValueError("the answer is no JSON") from None
+        raise ValueError("the answer is not JSON") from None
     if not isinstance(answer, Mapping) or answer.get("status") != "success":
         kind = answer.get("errorType") if isinstance(answer, Mapping) else None
         raise ValueError(kind[:40] if isinstance(kind, str) and kind else "no success")
@@ -84,7 +84,7 @@ def read_query_answer(content: bytes) -> float:
 def _single_value(data: Any) -> Any:
     """Return the value of a scalar, or of a vector with one element."""
     if not isinstance(data, Mapping) or data.get("resultType") not in ("scalar", "vector"):
-        raise ValueError("the result is no scalar and no vector")
+        raise ValueError("the result is neither a scalar nor a vector")
     result = data.get("result")
     if data["resultType"] == "vector":
         if not isinstance(result, list) or len(result) != 1:

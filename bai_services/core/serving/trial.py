@@ -1,4 +1,4 @@
-"""Why a trial replica of a definition does not become healthy, from what was observed of it."""
+"""Explain why a trial replica of a definition does not become healthy."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ..coded_text import CodedText, TextTemplate
 from ..sessions.lifecycle import ENDED, Status
 from .definition import HealthCheck
 
-# A trial that has no resources by then is given up.
+# A trial fails if its session is pending for this time.
 MAX_PENDING_SECONDS = 600
-# The same from its scheduling until the main process runs: pulling an image can take long.
+# The same from scheduling until the main process runs, which includes the pull of the image.
 MAX_START_SECONDS = 1200
 MAX_END_SECONDS = 60
 MAX_LOG_LINES = 20
 MAX_LOG_CHARS = 4096
 # Exit codes by the convention of shells.
 _NOT_EXECUTABLE, _NOT_FOUND, _KILLED = 126, 127, 137
-# Words of container engines about an image that cannot be pulled.
+# Parts of the messages of container engines when an image cannot be pulled.
 _PULL = ("pull", "manifest", "no such image", "not found: image")
 
 
@@ -48,11 +48,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is known of a trial.
+    """Observed state of the session and the server of a trial.
 
-    ``status``: the status of its session, None if there is none. ``message``, ``code``: reason of
-    the status as English text, and its code. ``seconds``: time in the status; of a running session,
-    since its start. ``check``: its last health check.
+    ``status``: of the session, None if it does not exist. ``message``, ``code``: reason of the
+    status as English text, and its code. ``seconds``: time in this status, or since the start of a
+    running session. ``check``: the last health check.
     """
 
     status: Status | None
@@ -73,7 +73,7 @@ class Finding:
 
 
 def explain(seen: Observation) -> Finding:
-    """Return a description of the state of a trial; ``is_healthy`` is None while it continues."""
+    """Return a message about the state of a trial, and its result if it has ended."""
     if seen.status is None:
         return Finding(TextTemplate.TRIAL_LOST.text(), False)
     if seen.status is Status.TERMINATING and seen.seconds < MAX_END_SECONDS:
@@ -148,6 +148,6 @@ def _end(seen: Observation) -> CodedText:
 
 
 def last_lines(log: str) -> str:
-    """Return the end of a log, as it is stored with a trial."""
+    """Return the last lines of a log as valid UTF-8 without NUL characters, within the limits."""
     text = log.replace("\0", "").encode(errors="replace").decode(errors="replace")
     return "\n".join(text.splitlines()[-MAX_LOG_LINES:])[-MAX_LOG_CHARS:]

@@ -260,7 +260,7 @@ def _values(etag: str, content: CardContent, now: datetime) -> dict[str, Any]:
 
 
 def joined(tags: Sequence[str]) -> str:
-    """Return the stored text of tags: each tag is between two commas, so that filters find it."""
+    """Return tags as they are stored: comma separated, with commas also at both ends."""
     return f",{','.join(tags)}," if tags else ""
 
 

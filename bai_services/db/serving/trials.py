@@ -61,7 +61,7 @@ class TrialStore:
         self._db = database
 
     async def create(self, values: Mapping[str, Any]) -> None:
-        """Insert a trial; its session is created afterwards.
+        """Insert a trial. The caller then creates its session.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class TrialStore:
     async def end(
         self, trial_id: str, state: Mapping[str, Any], is_healthy: bool, log: str, now: datetime
     ) -> None:
-        """End a trial; its session is ended afterwards."""
+        """End a trial. The caller then stops its session."""
         values = {"state": state, "is_healthy": is_healthy, "log": log, "ended_at": now}
         await self._update(trial_id, values)
 
@@ -125,7 +125,7 @@ class TrialStore:
             )
 
     async def unended_sessions(self, ended: Sequence[Status]) -> list[str]:
-        """Return the sessions of ended trials that are not being stopped."""
+        """Return the sessions of ended trials whose status is not one of ``ended``."""
         rows = (
             sa.select(sessions.c.id)
             .join_from(endpoint_trials, sessions, endpoint_trials.c.id == sessions.c.id)
@@ -135,18 +135,18 @@ class TrialStore:
             return list(await tx.scalars(rows))
 
     async def set_url(self, trial_id: str, url: str) -> None:
-        """Store where the server of a trial listens."""
+        """Store the URL of the server of a trial."""
         await self._update(trial_id, {"url": url})
 
     async def revision_of(self, trial_id: str) -> tuple[str, Mapping[str, Any]] | None:
-        """Return id and settings of a trial, which is its own revision; None if it is unknown."""
+        """Return id and settings of a trial, used as those of a revision; None if not found."""
         rows = sa.select(endpoint_trials.c.id, endpoint_trials.c.settings)
         async with self._db.read() as tx:
             found = (await tx.execute(rows.where(endpoint_trials.c.id == trial_id))).one_or_none()
             return None if found is None else (found.id, found.settings)
 
     async def clean_up(self, before: datetime) -> None:
-        """Delete trials that ended before ``before``, or are not among the last of their owner."""
+        """Delete trials that ended before ``before``, and all but the latest of each owner."""
         numbered = (
             sa.select(
                 endpoint_trials.c.id,

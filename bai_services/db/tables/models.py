@@ -6,8 +6,7 @@ import sqlalchemy as sa
 
 from .base import UtcDateTime, created_at, identity, metadata
 
-# Metadata of models, read from the files of folders of model-store projects. Stored so that lists
-# need not read files.
+# Metadata from the files of each folder of a model-store project, so that lists read no files.
 model_cards = sa.Table(
     "model_cards",
     metadata,
@@ -27,10 +26,10 @@ model_cards = sa.Table(
     sa.Column("license", sa.String(255), nullable=False),
     sa.Column("created", sa.String(255), nullable=False),
     sa.Column("last_modified", sa.String(255), nullable=False),
-    # Comma-separated values, with a comma before the first and after the last one.
+    # Comma-separated values, with a comma also before the first and after the last one.
     sa.Column("frameworks", sa.Text, nullable=False),
     sa.Column("labels", sa.Text, nullable=False),
-    # See ``resources_text``.
+    # Format: see ``resources_text`` in core/models/cards.py.
     sa.Column("min_resources", sa.Text, nullable=False),
     sa.Column("has_command", sa.Boolean, nullable=False),
     sa.Column("readme", sa.Text, nullable=False),

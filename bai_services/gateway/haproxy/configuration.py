@@ -1,8 +1,8 @@
 """HAProxy's configuration: fixed backends and server slots, and maps that the gateway fills.
 
-A request is given to a replica if all of this holds: the maps contain the endpoint and the token,
-the token may be used from the client's address, and HAProxy can apply every rule for requests of
-this kind. Any other request goes to the gateway itself, which decides by the same routing table.
+HAProxy forwards a request to a replica if the maps contain its endpoint and token, the token may be
+used from the client's address, and HAProxy can enforce all limits that apply to the request. It
+forwards any other request to the gateway, which has the same routing table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHARES = 100
 UNDECIDED = "undecided"
 # Value of an endpoint whose pool is chosen by share: the pools have the keys NAME/0 to NAME/99.
 BY_SHARE = "by-share"
-# Value of a network whose address in X-Forwarded-For is another proxy.
+# Value of a network of other trusted proxies: the gateway evaluates their X-Forwarded-For.
 NAMED_PROXY = "named"
 # Headers that HAProxy writes itself.
 _OWN = frozenset(
@@ -41,16 +41,17 @@ _OWN = frozenset(
 _REWRITE_BYTES = 8192
 _STICK_ENTRIES = 100_000
 _RETRY_AFTER = " hdr Retry-After 5"
-# Largest limit of an endpoint. HAProxy's own one for requests that the gateway serves.
+# Maximum `request_seconds` of an endpoint. Also HAProxy's timeout for requests that it forwards to
+# the gateway, which enforces the limit of the endpoint itself.
 MAX_REQUEST_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an administrator sets."""
+    """Settings of the engine."""
 
     prefix: str  # of paths, without a slash at the end
-    domain: str  # endpoints are also at NAME.DOMAIN; "": not
+    domain: str  # endpoints are also at NAME.DOMAIN; "": no own host names
     pools: int  # pairs of endpoint and revision that HAProxy serves
     slots: int  # replicas in each pool
     threads: int  # 0: one for each processor
@@ -192,7 +193,7 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         "use_backend gateway if !has_pool or !has_token or is_undecided or is_proxy or is_unusual",
         "use_backend gateway if has_connection !is_plain_connection",
         "use_backend gateway if has_upgrade !is_websocket or has_upgrade has_length",
-        # The gateway counts the bytes of a body whose length is not known before.
+        # The gateway limits bodies of unknown length by counting their bytes.
         "use_backend gateway if has_length is_too_large or !has_length !is_bodiless !is_grpc",
         "use_backend gateway if !has_no_end !is_valid",
         "use_backend %[var(txn.pool)]_grpc if is_grpc",
@@ -234,7 +235,7 @@ def _pool_defaults(settings: Settings, folder: Path) -> str:
     busy = f"'{_refusal('too many requests wait already')}'"
     lines = [
         "balance leastconn",
-        # The gateway removes them from its other responses.
+        # The gateway removes these headers from the responses that it forwards itself.
         f"http-response del-header {_one_of(NOT_FOR_CLIENTS)} -m reg",
         f"http-request return status 503 content-type application/json string {busy}{_RETRY_AFTER} "
         "if { be_conn_free lt 1 } { queue,sub(txn.max_queue) ge 0 }",

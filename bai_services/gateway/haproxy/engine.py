@@ -1,4 +1,4 @@
-"""HAProxy in front of the gateway: sends it routes and tokens, and reads its counters."""
+"""HAProxy in front of the gateway: updates its routes and tokens, and reads its counters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Haproxy:
         self._slots = Slots.create(settings.pools, settings.slots)
         self._counters = Counters()
         self._wake = asyncio.Event()
-        # Number of the process to which `_maps` and `_servers` were sent; 0: send everything.
+        # The process whose state is in `_maps` and `_servers`; 0: none, so all of it must be sent.
         self._starts = 0
         self._counted_starts = 0
         self._maps: dict[str, dict[str, str]] = {}
@@ -118,7 +118,7 @@ class Haproxy:
         self._applied = changes
 
     async def _begin(self) -> None:
-        """Start with empty maps: the process is new, or a command has failed."""
+        """Reset the known state after a start of the process or a failed command."""
         starts = self._process.starts
         await self._runtime.change(
             f"clear map {map_file(self._process.folder, name)}" for name in MAPS
@@ -133,8 +133,7 @@ class Haproxy:
     def _commands(self, wanted: Wanted) -> Iterator[str]:
         """Yield all changes.
 
-        Servers become ready before the maps name their pool, and stop being ready after the maps no
-        longer name it.
+        A server becomes ready before the maps name its pool, and stops after they no longer do.
         """
         late = []
         for (pool, name), server in wanted.servers.items():

@@ -54,7 +54,7 @@ class HaproxyProcess:
         self._listening = socket.create_server((host, port), backlog=BACKLOG)
         self.port = int(self._listening.getsockname()[1])
         self.runtime = Runtime(control_socket(self.folder))
-        self.starts = 0  # each new process starts without maps and addresses of servers
+        self.starts = 0  # a new process has no entries in its maps
         self._process: asyncio.subprocess.Process | None = None
         for name in MAPS:
             map_file(self.folder, name).touch()

@@ -1,4 +1,4 @@
-"""Which pool and server slot of HAProxy each replica has."""
+"""Assignment of HAProxy's pools and server slots to replicas."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Slot:
     address: str = ""
     port: int = 0
     is_ready: bool = False
-    # Running requests, counted after the server was set to drain; None if unknown.
+    # Remaining requests after HAProxy has stopped sending new ones; None: not reported yet.
     running: int | None = 0
 
     def holds(self, replica: Replica) -> bool:
@@ -54,8 +54,8 @@ class Pool:
     def server(self, slot: Slot) -> Server:
         if slot.replica is None:
             return FREE
-        # Without a ready replica, the maps do not name the pool. Its servers stay ready for the
-        # requests that wait in it: with all servers drained, HAProxy would reject them.
+        # A pool without a ready replica is in no map, but requests may wait in its queue. Its
+        # servers stay ready for them: with all servers drained, HAProxy would refuse them.
         is_ready = slot.is_ready or not self.has_ready_slot
         state: State = "ready" if is_ready else "drain"
         return Server(slot.address, slot.port, self.max_connections, state)
@@ -76,7 +76,7 @@ class Slots:
         )
 
     def wanted(self, endpoints: Iterable[Endpoint], now: float) -> Wanted:
-        """Return the desired maps and servers of HAProxy.
+        """Return the desired entries of HAProxy's maps and states of its servers.
 
         The gateway itself serves an endpoint if one of its ready replicas has no slot.
         """
@@ -149,7 +149,7 @@ class Slots:
         for slot in pool.slots:
             if slot.replica is None:
                 slot.replica, slot.address, slot.port = replica, replica.host, replica.port
-                # Until HAProxy has reported otherwise, the replica has a request there.
+                # Assume one request until HAProxy reports the number: the slot must not be freed.
                 slot.running, replica.elsewhere = None, 1
                 return slot
         return None
@@ -197,7 +197,7 @@ def ready_groups(endpoint: Endpoint) -> dict[PoolKey, list[Replica]]:
 
 
 def _weights(endpoint: Endpoint, groups: Mapping[PoolKey, list[Replica]]) -> list[float]:
-    """Return the weight of each group: a part of the weight of its revision."""
+    """Return the weight of each group: its share of the weight of its revision, by replicas."""
     replicas: dict[str, int] = defaultdict(int)
     for (_, revision, _), members in groups.items():
         replicas[revision] += len(members)

@@ -1,4 +1,4 @@
-"""Desired state of HAProxy: the entries of its maps and the state of its servers."""
+"""Desired state of HAProxy: the entries of its maps and the states of its servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .configuration import SHARES, UNDECIDED
 
 State = Literal["ready", "drain", "maint"]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-# Texts that are one word of a command of HAProxy.
+# Texts that need no quotes in a command for HAProxy.
 _WORD = re.compile(r"[A-Za-z0-9._~:/+=-]*")
 
 
@@ -125,7 +125,7 @@ def changes_of_map(
 
 
 def changes_of_server(name: str, before: Server | None, wanted: Server) -> Iterator[str]:
-    """Yield the commands that change a server; before is None if its state is not known."""
+    """Yield the commands that change a server; ``before`` is None if its state is unknown."""
     if before == wanted:
         return
     if before is None or (before.address, before.port) != (wanted.address, wanted.port):
@@ -137,7 +137,7 @@ def changes_of_server(name: str, before: Server | None, wanted: Server) -> Itera
 
 
 def is_address(host: str) -> bool:
-    """Return whether a host is an address: HAProxy does not resolve names at run time."""
+    """Return whether a host is an IP address: HAProxy resolves no names at run time."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

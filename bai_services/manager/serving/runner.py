@@ -139,7 +139,7 @@ class EndpointRunner:
 
     async def drain(self, session_id: str, reason: CodedText) -> bool:
         """Let a replica finish its requests before its session is stopped; return False if the
-        session is no replica that serves.
+        session is not a serving replica.
         """
         is_draining = await self._store.drain(session_id, reason.as_json(), self._clock())
         if is_draining:
@@ -272,7 +272,7 @@ class EndpointRunner:
             return await self._fail(state.row, replica, text, now)
         if replica.phase is Phase.READY:
             if replica.status is not Status.RUNNING:
-                # A preempted session starts again; this is no failure of its revision.
+                # A preempted session starts again: no failure of its revision.
                 await self._store.unhealthy([replica.id], now)
                 self._changed()
                 return Phase.STARTING

@@ -96,7 +96,7 @@ class Sessions:
         self._settings = settings
         self._clock = clock
         self._audit = audit
-        # Lets a replica finish its requests before it is stopped; False: it has none.
+        # Start to drain the replica of a session; False: it is not a serving replica.
         self.drain_replica: DrainReplica = _no_replica
 
     async def create(
@@ -279,7 +279,7 @@ class Sessions:
     async def stop(self, caller: Caller, key: str, force: bool = False) -> Session:
         """Stop a session, or cancel one that has not started; idempotent.
 
-        A replica of an endpoint that serves finishes its requests first; a second call stops it.
+        A serving replica of an endpoint is drained first; a second call stops it at once.
 
         With ``force`` the agents remove the kernels, without waiting for the Hub. The resources are
         released when the last kernel has ended.

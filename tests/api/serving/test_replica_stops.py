@@ -22,9 +22,9 @@ async def test_stopped_replica_finishes_its_requests_first(api: Api) -> None:
         assert (await user.get(f"/sessions/{first}"))["status"] == "TERMINATED"
         (stopped,) = await replicas(user, "stopping", "ended")
         assert stopped["reason"] == "stopped by user"
-        # It is no failure of the revision.
+        # It does not count as a failure of the revision.
         assert (await user.get("/endpoints/llm"))["problem"] == ""
-        # One that has requests is stopped after 30 s, or at a second call.
+        # A replica that still has requests is stopped after 30 s, or by a second call.
         await api.gateway.post("/gateway/reports", {"gateway_id": "g", "report_id": "2"})
         await user.delete(f"/sessions/{second}")
         api.world.clock.advance(seconds=29)

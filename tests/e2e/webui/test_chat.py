@@ -160,7 +160,7 @@ async def converse(ui: Chat, name: str) -> None:
     await ui.press("Close")
     assert name in await ui.card(1).inner_text()
     await ui.card(1).get_by_text("echo-1").wait_for()
-    await ui.press("Settings of the card")
+    await ui.press("Card settings")
     await ui.page.get_by_label("System prompt").fill("Be short.")
     await ui.page.get_by_label("Temperature").fill("0.5")
     await ui.press("Save")

@@ -113,12 +113,12 @@ async def try_and_end(ui: Endpoints) -> None:
 
 
 async def scale_by_rule(ui: Endpoints) -> None:
-    """Add a rule with other bounds at times of the week, change and remove it."""
+    """Add a rule with bounds for times of the week, change and remove it."""
     await ui.tab("Scaling")
     await ui.press("Add a rule")
     dialog = ui.page.get_by_role("dialog", name="Scaling rule of")
     await dialog.get_by_label("Requests per replica").fill("4")
-    await dialog.get_by_role("button", name="Add other bounds at times of the week").click()
+    await dialog.get_by_role("button", name="Add bounds for times of the week").click()
     await dialog.get_by_role("button", name="Save").click()
     await dialog.wait_for(state="hidden")
     await ui.page.get_by_text("08:00–20:00").wait_for()

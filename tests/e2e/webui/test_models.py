@@ -125,6 +125,6 @@ async def test_imports_of_a_member_wait_for_an_approval(
         await ui.fill(Model="org/tiny")
         await button.click()
         row = ui.page.get_by_role("row").filter(has_text=f"import-{tag}")
-        await row.get_by_text("Waits for approval").wait_for()
+        await row.get_by_text("Waiting for approval").wait_for()
         await row.get_by_role("button", name="Cancel").click()
         await row.get_by_text("Cancelled").wait_for()

@@ -78,7 +78,7 @@ async def test_interrupted_download_continues(hub: ModelHub, has_ranges: bool) -
     assert hub.ranges
 
 
-async def test_endless_failures_are_given_up(hub: ModelHub) -> None:
+async def test_download_ends_after_repeated_failures(hub: ModelHub) -> None:
     hub.cut_after = [0] * 20
     with pytest.raises(SourceError, match="closed before the end"):
         await download(hub)
@@ -132,7 +132,7 @@ async def test_cancelled_download_ends(hub: ModelHub) -> None:
         await download(hub, transfer=transfer)
 
 
-async def test_endless_redirects_are_given_up(hub: ModelHub) -> None:
+async def test_download_ends_after_too_many_redirects(hub: ModelHub) -> None:
     hub.redirect = f"{hub.url}/org/tiny/resolve/{COMMIT}/w/model.bin"
     with pytest.raises(SourceError, match="redirects more than"):
         await download(hub)

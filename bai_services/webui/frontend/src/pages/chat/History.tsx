@@ -134,7 +134,10 @@ function Rename({ chat, onClose }: { chat: ChatSummary; onClose: () => void }) {
   const { t } = useTranslation();
   const [title, setTitle] = useState(chat.title);
   const rename = useRenameChat();
-  const save = () =>
+  const save = () => {
+    if (title.trim() === '') {
+      return;
+    }
     rename.mutate(
       { id: chat.id, title: title.trim() },
       {
@@ -144,6 +147,7 @@ function Rename({ chat, onClose }: { chat: ChatSummary; onClose: () => void }) {
         }
       }
     );
+  };
   return (
     <Modal
       open

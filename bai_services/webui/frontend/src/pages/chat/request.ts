@@ -9,7 +9,7 @@ interface SentMessage {
   content: Content;
 }
 
-/** A text file as part of a message, in a block of code that its content cannot end. */
+/** A text file as a code block whose fence is longer than any in the file. */
 function fileText({ name, text }: Attachment): string {
   const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map(run => run.length));
   const fence = '`'.repeat(longest + 1);
@@ -26,8 +26,8 @@ function contentOf(message: Message): Content {
 }
 
 /**
- * The messages of a card that have an answer, and the last one of the user. Models require that the
- * roles alternate, so a message without an answer is omitted.
+ * The messages of a card that have an answer, their answers, and the last message of the user.
+ * Models require that the roles alternate, so other messages without an answer are omitted.
  */
 function sentMessages(messages: readonly Message[]): Message[] {
   const sent: Message[] = [];
@@ -108,7 +108,7 @@ export function pythonValue(value: unknown, indent = ''): string {
 
 /** A Python program that sends the conversation with the package `openai`. */
 export function chatPythonOf(url: string, card: Card): string {
-  // `top_k` is no parameter of the package.
+  // The package has no parameter `top_k`.
   const { top_k, ...known } = exampleOf(card);
   const values = {
     ...known,

@@ -1,4 +1,4 @@
-/** Variants whose servers have the API of OpenAI. */
+/** Variants whose servers have an OpenAI-compatible API. */
 const OPENAI: readonly string[] = [
   'vllm',
   'sglang',

@@ -131,7 +131,9 @@ function Problem({ model }: ModelProps) {
 
 function Facts({ model }: ModelProps) {
   const { t, i18n } = useTranslation();
-  const tags = [...model.labels, model.category, model.license].filter(tag => tag !== '');
+  const tags = [...new Set([...model.labels, model.category, model.license])].filter(
+    tag => tag !== ''
+  );
   const facts = {
     version: model.version && <UserText text={model.version} />,
     task: model.task && <UserText text={model.task} />,

@@ -1,4 +1,4 @@
-/** Parts of the OpenAI API: the answers of a model are hostile input, so each field is checked. */
+/** Parser of responses of the OpenAI API. They are hostile input, so each field is checked. */
 
 const MAX_TOKENS = 2 ** 31 - 1;
 const MAX_MESSAGE = 250;
@@ -10,7 +10,7 @@ export interface AnswerPart {
   text: string;
   inputTokens?: number;
   outputTokens?: number;
-  /** The message of an error that the server has sent inside of the stream. */
+  /** The message of an error that the server has sent in the stream. */
   error?: string;
   /** Whether the stream has ended. */
   isLast?: boolean;
