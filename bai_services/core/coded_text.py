@@ -377,6 +377,10 @@ class TextTemplate(Enum):
     TRIAL_NO_PATH = "the server has no {path} (status 404): set the health path to one that it has"
     TRIAL_STATUS = "the health check {path} returned status {status} instead of {expected}"
     TRIAL_OUT_OF_MEMORY = "the server was killed for exceeding its memory: request more memory"
+    TRIAL_KILLED = (
+        "the server was killed (exit code 137), often because it needed more memory than its "
+        "limit: request more memory, or see the log"
+    )
     TRIAL_COMMAND_NOT_FOUND = (
         "the command, or one in it, was not found (exit code 127): check its name and the image"
     )

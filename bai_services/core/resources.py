@@ -148,7 +148,7 @@ def _read_mem(text: str) -> Fraction:
 def _too_fine(slot: str, text: str, exact: Fraction) -> InvalidRequest:
     if slot == MEM:
         below = next((n for n in (2**20, 2**10) if exact >= n), 1)
-        near = format_amount(MEM, exact // below * below)
+        near = format_amount(MEM, max(1, exact // below) * below)
         return InvalidRequest(
             f"mem={text} is not a whole number of bytes; use an amount such as mem={near}",
             slot=MEM,

@@ -132,8 +132,10 @@ def _unhealthy(seen: Observation) -> CodedText:
 def _end(seen: Observation) -> CodedText:
     """Return why the session has ended before it was healthy."""
     code = seen.exit_code
-    if seen.code == TextTemplate.OUT_OF_MEMORY.code or code == _KILLED:
+    if seen.code == TextTemplate.OUT_OF_MEMORY.code:
         return TextTemplate.TRIAL_OUT_OF_MEMORY.text()
+    if code == _KILLED:
+        return TextTemplate.TRIAL_KILLED.text()
     if code == _NOT_FOUND:
         return TextTemplate.TRIAL_COMMAND_NOT_FOUND.text()
     if code == _NOT_EXECUTABLE:

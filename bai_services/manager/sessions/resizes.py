@@ -108,5 +108,5 @@ class Resizes:
 
 
 def changed_slots(before: ResourceSlots, after: ResourceSlots) -> dict[str, int]:
-    """Return the slots whose amounts differ, with the new amounts."""
-    return {slot: after.get(slot, 0) for slot in after if after[slot] != before.get(slot, 0)}
+    """Return the slots of ``after`` whose amounts differ from ``before``, with the new amounts."""
+    return {slot: amount for slot, amount in after.items() if amount != before.get(slot, 0)}

@@ -116,7 +116,8 @@ ENDED = Observation(Status.TERMINATED, 1, HEALTH)
         ),
         (
             replace(ENDED, exit_code=137),
-            "the server was killed for exceeding its memory: request more memory",
+            "the server was killed (exit code 137), often because it needed more memory than its "
+            "limit: request more memory, or see the log",
             False,
         ),
         (
