@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -136,3 +137,45 @@ async def test_endless_redirects_are_given_up(hub: ModelHub) -> None:
     hub.redirect = f"{hub.url}/org/tiny/resolve/{COMMIT}/w/model.bin"
     with pytest.raises(SourceError, match="redirects more than"):
         await download(hub)
+
+
+@asynccontextmanager
+async def serve_endless_head(is_silent: bool) -> AsyncIterator[tuple[str, asyncio.Event]]:
+    """A server that never ends the head of its response, with an event at the first request."""
+    is_requested = asyncio.Event()
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        is_requested.set()
+        with suppress(ConnectionError):
+            while not is_silent:
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                await writer.drain()
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(respond, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", is_requested
+    finally:
+        server.close()
+
+
+async def test_endless_head_is_given_up() -> None:
+    async with serve_endless_head(is_silent=False) as (url, _), asyncio.timeout(30):
+        client = HubClient(url, "", LOCAL, first_delay_seconds=0.001, head_seconds=0.05)
+        with pytest.raises(SourceError, match="cannot be reached"):
+            await asyncio.to_thread(client.size_of, f"{url}/model.bin", Transfer())
+
+
+async def test_cancelling_ends_a_call_that_waits_for_the_server() -> None:
+    transfer = Transfer()
+    async with serve_endless_head(is_silent=True) as (url, is_requested), asyncio.timeout(30):
+        client = HubClient(url, "", LOCAL)
+        waiting = asyncio.create_task(
+            asyncio.to_thread(client.size_of, f"{url}/model.bin", transfer)
+        )
+        await is_requested.wait()
+        transfer.cancel()
+        with pytest.raises(Conflict, match="cancelled"):
+            await waiting
