@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,11 @@ from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.db.sessions.requests import ProjectFacts
 from bai_services.manager.manager import Manager
 from bai_services.manager.models.hub_client import Transfer
+from bai_services.manager.models.import_runner import MAX_CONCURRENT
 from bai_services.manager.sessions.requests.choices import choose_project
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import SUPERADMIN, Api, MovableClock, manager_on
-from tests.testbed.model_hub import COMMIT, TOKEN, ModelHub, serve_model_hub
+from tests.testbed.model_hub import COMMIT, TOKEN, ModelHub, serve_endless_head, serve_model_hub
 
 LARGE = bytes(range(256)) * 1024
 DEFINITION = """\
@@ -331,6 +333,34 @@ async def test_policy_can_permit_imports_of_members(
         await user.delete(f"/vfolders/{made['folder_id']}")
     with pytest.raises(AlreadyExists):
         await user.post("/model-imports", {"repository": "org/tiny"})
+
+
+async def test_slow_imports_of_a_user_do_not_delay_others(
+    api: Api, importer: Client, user: Client
+) -> None:
+    await importer.patch("/project-policies/default", {"allows_member_imports": True})
+    async with serve_endless_head(is_silent=True) as (url, _), asyncio.timeout(60):
+        for number in range(MAX_CONCURRENT):
+            body = {"url": f"{url}/model.bin", "folder": f"slow-{number}"}
+            await user.post("/model-imports", body)
+        made = await importer.post("/model-imports", {"repository": "org/tiny"})
+        await api.world.manager.models.runner.step()
+        while (await importer.get(f"/model-imports/{made['id']}"))["status"] != "done":
+            pass
+        await api.world.manager.models.runner.stop()
+
+
+async def test_import_does_not_begin_during_read_only_maintenance(
+    api: Api, importer: Client, user: Client
+) -> None:
+    await importer.patch("/project-policies/default", {"allows_member_imports": True})
+    made = await user.post("/model-imports", {"repository": "org/tiny"})
+    period = await importer.post("/maintenances", {"mode": "read-only", "reason": "move"})
+    await run_imports(api)
+    assert (await user.get(f"/model-imports/{made['id']}"))["status"] == "queued"
+    await importer.delete(f"/maintenances/{period['id']}")
+    await run_imports(api)
+    assert (await user.get(f"/model-imports/{made['id']}"))["status"] == "done"
 
 
 async def test_import_of_a_file(api: Api, importer: Client, hub: ModelHub) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -13,7 +12,7 @@ from bai_services.core.errors import Conflict
 from bai_services.core.models.imports import RemoteFile
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.manager.models.hub_client import HubClient, SourceError, Transfer
-from tests.testbed.model_hub import COMMIT, TOKEN, ModelHub, serve_model_hub
+from tests.testbed.model_hub import COMMIT, TOKEN, ModelHub, serve_endless_head, serve_model_hub
 
 LARGE = bytes(range(256)) * 4096
 LOCAL = AllowedTargets.parse("", "127.0.0.0/8")
@@ -137,28 +136,6 @@ async def test_endless_redirects_are_given_up(hub: ModelHub) -> None:
     hub.redirect = f"{hub.url}/org/tiny/resolve/{COMMIT}/w/model.bin"
     with pytest.raises(SourceError, match="redirects more than"):
         await download(hub)
-
-
-@asynccontextmanager
-async def serve_endless_head(is_silent: bool) -> AsyncIterator[tuple[str, asyncio.Event]]:
-    """A server that never ends the head of its response, with an event at the first request."""
-    is_requested = asyncio.Event()
-
-    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        is_requested.set()
-        with suppress(ConnectionError):
-            while not is_silent:
-                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-                await writer.drain()
-            await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(respond, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", is_requested
-    finally:
-        server.close()
 
 
 async def test_endless_head_is_given_up() -> None:
