@@ -216,6 +216,30 @@ class CardStore:
             for name in {content.name, former} - {None}:
                 await _mark_latest(tx, project_id, str(name))
 
+    async def mark_latest(self, ids: Collection[str] | None = None) -> None:
+        """Set ``is_latest`` of the models with the names of these folders, which were for example
+        moved to the trash; without ``ids``, where not exactly one model of a name is the latest.
+        """
+        names = sa.select(vfolders.c.project_id, model_cards.c.name).join_from(
+            model_cards, vfolders, model_cards.c.vfolder_id == vfolders.c.id
+        )
+        if ids is not None:
+            names = names.where(vfolders.c.id.in_(sorted(ids)), vfolders.c.project_id.is_not(None))
+            names = names.distinct()
+        else:
+            marks = sa.func.sum(sa.case((model_cards.c.is_latest, 1), else_=0))
+            names = (
+                names.join(projects, vfolders.c.project_id == projects.c.id)
+                .where(_IS_IN_STORE, model_cards.c.name != "")
+                .group_by(vfolders.c.project_id, model_cards.c.name)
+                .having(marks != 1)
+            )
+        async with self._db.read() as tx:
+            wrong = sorted((row.project_id, row.name) for row in await tx.execute(names))
+        for project_id, name in wrong:
+            async with self._db.write() as tx:
+                await _mark_latest(tx, project_id, name)
+
     async def clean_up(self) -> None:
         """Delete the cards of folders that are no longer in a store."""
         purged = sa.select(vfolders.c.id).where(

@@ -23,6 +23,7 @@ from bai_services.core.models.records import IMPORTS_KEPT_FOR
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.db.sessions.requests import ProjectFacts
 from bai_services.manager.manager import Manager
+from bai_services.manager.models import refresher as refresher_module
 from bai_services.manager.models.hub_client import Transfer
 from bai_services.manager.models.import_runner import MAX_CONCURRENT
 from bai_services.manager.sessions.requests.choices import choose_project
@@ -193,6 +194,34 @@ async def test_versions_are_models_with_the_same_name(
         ("1.10", True), ("1.2", False), ("1.9", False),
     ]  # fmt: skip
     assert await folders(user, is_latest="true", name="tiny") == ["tiny-1.10"]
+
+
+@pytest.mark.both_databases
+async def test_trashed_version_is_not_the_latest(api: Api, admin: Client, user: Client) -> None:
+    await make(api, admin, "a", version="1.0")
+    newer = await make(api, admin, "b", version="2.0")
+    refresher = api.world.manager.models.refresher
+    assert await folders(user, is_latest="true") == ["b"]
+    await admin.delete(f"/vfolders/{newer}")
+    await refresher.step()
+    assert await folders(user, is_latest="true") == ["a"]
+    await admin.post(f"/vfolders/{newer}/restore", {})
+    await refresher.step()
+    assert await folders(user, is_latest="true") == ["b"]
+
+
+async def test_frequent_changes_do_not_prevent_the_scan(
+    api: Api, admin: Client, user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await make(api, admin, "a")
+    other = await make(api, admin, "b", name="other")
+    (path,) = api.world.manager.settings.storage_root.glob(f"*/*/{key}")
+    (path / "README.md").write_text("from a session")
+    refresher = api.world.manager.models.refresher
+    monkeypatch.setattr(refresher_module, "SCAN_SECONDS", 0.0)
+    await put(admin, other, "README.md", "new")
+    await refresher.step()
+    assert (await user.get("/models/a/readme"))["text"] == "from a session"
 
 
 async def test_clone_and_deployment(api: Api, admin: Client, user: Client) -> None:
