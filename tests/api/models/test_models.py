@@ -224,6 +224,16 @@ async def test_frequent_changes_do_not_prevent_the_scan(
     assert (await user.get("/models/a/readme"))["text"] == "from a session"
 
 
+async def test_folder_of_the_project_takes_precedence_over_a_model(
+    api: Api, admin: Client, user: Client
+) -> None:
+    await make(api, admin, "data")
+    own = await admin.post("/vfolders", {"name": "data", "project": "default"})
+    request = {"project": "default", "mounts": [{"vfolder": "data"}]}
+    session = await user.post("/sessions", {"name": "lab1", **request})
+    assert [mount["vfolder_id"] for mount in session["mounts"]] == [own["id"]]
+
+
 async def test_clone_and_deployment(api: Api, admin: Client, user: Client) -> None:
     key = await make(api, admin, "tiny")
     clone = await user.post("/models/tiny/clone", {"name": "mine"})
