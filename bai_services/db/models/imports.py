@@ -133,6 +133,11 @@ class ImportStore:
             raise NotFound(f"there is no import {key!r}, or you may not see it")
         return found
 
+    async def check_count(self, owner_id: str) -> None:
+        """Raise ``QuotaExceeded`` if the user has too many imports that have not ended."""
+        async with self._db.read() as tx:
+            await _check_count(tx, owner_id)
+
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
         """Insert an import.
 
@@ -141,20 +146,12 @@ class ImportStore:
         QuotaExceeded
             If the user has too many imports that have not ended.
         """
-        own = sa.select(sa.func.count()).where(
-            model_imports.c.owner_id == values["owner_id"], model_imports.c.status.in_(_OPEN)
-        )
         async with self._db.write() as tx:
             # Lock the user: concurrent requests must not exceed the limit together.
             await tx.execute(
                 sa.select(users.c.id).where(users.c.id == values["owner_id"]).with_for_update()
             )
-            if int(await tx.scalar(own) or 0) >= MAX_OPEN_IMPORTS_PER_USER:
-                raise QuotaExceeded(
-                    f"you have {MAX_OPEN_IMPORTS_PER_USER} imports that have not ended; wait for "
-                    "them or cancel some",
-                    limit=MAX_OPEN_IMPORTS_PER_USER,
-                )
+            await _check_count(tx, values["owner_id"])
             await tx.execute(model_imports.insert().values(**values))
             await record(tx, audit)
 
@@ -225,6 +222,18 @@ class ImportStore:
                     model_imports.c.status.in_(sorted(ENDED)), model_imports.c.changed_at < before
                 )
             )
+
+
+async def _check_count(tx: AsyncConnection, owner_id: str) -> None:
+    own = sa.select(sa.func.count()).where(
+        model_imports.c.owner_id == owner_id, model_imports.c.status.in_(_OPEN)
+    )
+    if int(await tx.scalar(own) or 0) >= MAX_OPEN_IMPORTS_PER_USER:
+        raise QuotaExceeded(
+            f"you have {MAX_OPEN_IMPORTS_PER_USER} imports that have not ended; wait for them or "
+            "cancel some",
+            limit=MAX_OPEN_IMPORTS_PER_USER,
+        )
 
 
 async def _locked_status(tx: AsyncConnection, import_id: str) -> ImportStatus:

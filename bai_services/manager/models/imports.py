@@ -82,6 +82,8 @@ class Imports:
         if not is_approved and await self._store.allows_member_imports(project.id):
             # The policy permits what otherwise an administrator of the domain would do.
             approver, is_approved = replace(caller, role=Role.ADMIN, domain=project.domain), True
+        # Before the folder, which would otherwise remain in the trash of the store.
+        await self._store.check_count(owner.id)
         now = self._clock()
         values: dict[str, Any] = {
             "id": str(uuid.uuid4()),

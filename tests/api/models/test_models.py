@@ -17,6 +17,7 @@ from bai_services.core.errors import (
     InvalidRequest,
     InvalidTransition,
     NotFound,
+    QuotaExceeded,
 )
 from bai_services.core.listing import ListQuery
 from bai_services.core.models.records import IMPORTS_KEPT_FOR
@@ -400,6 +401,17 @@ async def test_import_does_not_begin_during_read_only_maintenance(
     await importer.delete(f"/maintenances/{period['id']}")
     await run_imports(api)
     assert (await user.get(f"/model-imports/{made['id']}"))["status"] == "done"
+
+
+async def test_import_above_the_limit_leaves_no_folder(
+    api: Api, importer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bai_services.db.models.imports.MAX_OPEN_IMPORTS_PER_USER", 1)
+    await importer.post("/model-imports", {"repository": "org/tiny", "folder": "first"})
+    with pytest.raises(QuotaExceeded):
+        await importer.post("/model-imports", {"repository": "org/tiny", "folder": "second"})
+    page = await importer.get("/vfolders", project="models")
+    assert [folder["name"] for folder in page["items"]] == ["first"]
 
 
 async def test_import_of_a_file(api: Api, importer: Client, hub: ModelHub) -> None:
