@@ -429,6 +429,18 @@ async def test_import_of_a_file(api: Api, importer: Client, hub: ModelHub) -> No
         await importer.post("/model-imports", {**body, "project": "default"})
 
 
+async def test_monitors_do_not_see_the_signature_of_a_url(api: Api, importer: Client) -> None:
+    url = "https://example.org/model.bin"
+    made = await importer.post("/model-imports", {"url": f"{url}?signature=secret"})
+    assert made["source"] == f"{url}?signature=secret"
+    monitor = await api.client("monitor")
+    assert (await monitor.get(f"/model-imports/{made['id']}"))["source"] == url
+    (listed,) = (await monitor.get("/model-imports"))["items"]
+    assert listed["source"] == url
+    with pytest.raises(InvalidRequest):
+        await monitor.get("/model-imports", source__contains="signature=s")
+
+
 async def test_interrupted_import_continues(
     api: Api, importer: Client, hub: ModelHub, tmp_path: Path
 ) -> None:
