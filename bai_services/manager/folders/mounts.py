@@ -181,7 +181,7 @@ class Mounts:
         """Return the owner's auto-mounted folders; folders that cannot be mounted are left out."""
         resolved: list[ResolvedMount] = []
         requested_ids = {mount.vfolder_id for mount in requested}
-        for row in await self._store.mountable(owner_id, project_id):
+        for row in await self._store.auto_mounted(owner_id):
             if not _is_auto(owner_id, row) or row.id in requested_ids:
                 continue
             if not _is_within_reach(caller, owner_id, row):
