@@ -205,6 +205,7 @@ class CardStore:
             project_id = locked.scalar_one_or_none()
             if project_id is None:
                 return
+            await _lock(tx, project_id)
             one = model_cards.c.vfolder_id == vfolder_id
             former = await tx.scalar(sa.select(model_cards.c.name).where(one))
             if former is None:
@@ -238,6 +239,7 @@ class CardStore:
             wrong = sorted((row.project_id, row.name) for row in await tx.execute(names))
         for project_id, name in wrong:
             async with self._db.write() as tx:
+                await _lock(tx, project_id)
                 await _mark_latest(tx, project_id, name)
 
     async def clean_up(self) -> None:
@@ -249,6 +251,13 @@ class CardStore:
         )
         async with self._db.write() as tx:
             await tx.execute(sa.delete(model_cards).where(model_cards.c.vfolder_id.in_(purged)))
+
+
+async def _lock(tx: AsyncConnection, project_id: str) -> None:
+    """Lock a store: two refreshes of models with the same name change each other's cards."""
+    await tx.execute(
+        sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update(key_share=True)
+    )
 
 
 async def _mark_latest(tx: AsyncConnection, project_id: str, name: str) -> None:

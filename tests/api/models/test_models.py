@@ -20,8 +20,10 @@ from bai_services.core.errors import (
     QuotaExceeded,
 )
 from bai_services.core.listing import ListQuery
+from bai_services.core.models.cards import CardContent
 from bai_services.core.models.records import IMPORTS_KEPT_FOR
 from bai_services.core.sessions.callbacks import AllowedTargets
+from bai_services.db.models.cards import CardStore
 from bai_services.db.sessions.requests import ProjectFacts
 from bai_services.manager.manager import Manager
 from bai_services.manager.models import refresher as refresher_module
@@ -209,6 +211,17 @@ async def test_trashed_version_is_not_the_latest(api: Api, admin: Client, user: 
     await admin.post(f"/vfolders/{newer}/restore", {})
     await refresher.step()
     assert await folders(user, is_latest="true") == ["b"]
+
+
+@pytest.mark.both_databases
+async def test_versions_can_be_refreshed_at_the_same_time(
+    api: Api, admin: Client, user: Client
+) -> None:
+    keys = [await make(api, admin, name, version=name) for name in ("1", "2", "3")]
+    store = CardStore(api.world.manager.database)
+    now, content = api.world.clock(), CardContent(name="tiny")
+    await asyncio.gather(*(store.put(key, "", content, now) for key in keys * 10))
+    assert len(await folders(user, is_latest="true")) == 1
 
 
 async def test_frequent_changes_do_not_prevent_the_scan(
