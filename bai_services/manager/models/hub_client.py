@@ -311,6 +311,8 @@ class HubClient:
                 addresses = self._lookup(host, port)
             except OSError:
                 raise _Retry(f"the host name {host} cannot be resolved") from None
+            except UnicodeError:  # a part of the name is empty or too long
+                raise SourceError(f"the host name {host[:100]} is not valid") from None
         allowed = [address for address in addresses if self.targets.allows_address(address)]
         if not allowed:
             raise SourceError(

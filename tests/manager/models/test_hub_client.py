@@ -138,6 +138,12 @@ async def test_endless_redirects_are_given_up(hub: ModelHub) -> None:
         await download(hub)
 
 
+async def test_invalid_host_name_is_reported() -> None:
+    client = HubClient("https://hub.example.org", "", AllowedTargets())
+    with pytest.raises(SourceError, match="not valid"):
+        await asyncio.to_thread(client.size_of, f"https://{'a' * 64}.org/model.bin", Transfer())
+
+
 async def test_endless_head_is_given_up() -> None:
     async with serve_endless_head(is_silent=False) as (url, _), asyncio.timeout(30):
         client = HubClient(url, "", LOCAL, first_delay_seconds=0.001, head_seconds=0.05)
