@@ -168,9 +168,9 @@ class ImportStore:
             return bool(await tx.scalar(allowed))
 
     async def open(self) -> list[ImportRow]:
-        """Return the imports that are to be run, the oldest first."""
+        """Return the imports of active users that are to be run, the oldest first."""
         runs = sorted((ImportStatus.QUEUED, ImportStatus.RUNNING))
-        rows = _ROWS.where(model_imports.c.status.in_(runs))
+        rows = _ROWS.where(model_imports.c.status.in_(runs), users.c.status == "active")
         async with self._db.read() as tx:
             return records(_row, await tx.execute(rows.order_by(model_imports.c.created_at)))
 

@@ -139,7 +139,7 @@ class ImportRunner:
         self._loop.wake()
 
     async def open(self) -> Sequence[ImportRow]:
-        """Return the imports that are queued or running, the oldest first."""
+        """Return the imports of active users that are queued or running, the oldest first."""
         return await self._store.open()
 
     async def run(self, row: ImportRow, transfer: Transfer) -> None:

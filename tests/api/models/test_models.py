@@ -427,6 +427,17 @@ async def test_import_above_the_limit_leaves_no_folder(
     assert [folder["name"] for folder in page["items"]] == ["first"]
 
 
+async def test_import_of_an_inactive_user_waits(api: Api, importer: Client, user: Client) -> None:
+    await importer.patch("/project-policies/default", {"allows_member_imports": True})
+    made = await user.post("/model-imports", {"repository": "org/tiny"})
+    await importer.patch("/users/user", {"status": "inactive"})
+    await run_imports(api)
+    assert (await importer.get(f"/model-imports/{made['id']}"))["status"] == "queued"
+    await importer.patch("/users/user", {"status": "active"})
+    await run_imports(api)
+    assert (await importer.get(f"/model-imports/{made['id']}"))["status"] == "done"
+
+
 async def test_import_of_a_file(api: Api, importer: Client, hub: ModelHub) -> None:
     body = {"url": f"{hub.url}/cdn/w/model.bin", "folder": "file", "sha256": "0" * 64}
     made = await importer.post("/model-imports", body)
