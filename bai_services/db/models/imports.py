@@ -24,6 +24,7 @@ from bai_services.core.models.imports import (
 from bai_services.core.models.records import MAX_OPEN_IMPORTS_PER_USER
 
 from ..accounts.owner_visibility import is_owner_visible
+from ..accounts.user_domains import lock_active
 from ..audit import record
 from ..database import Database
 from ..listing import Listing
@@ -145,12 +146,11 @@ class ImportStore:
         ------
         QuotaExceeded
             If the user has too many imports that have not ended.
+        Conflict
+            If the user is no longer active.
         """
         async with self._db.write() as tx:
-            # Lock the user: concurrent requests must not exceed the limit together.
-            await tx.execute(
-                sa.select(users.c.id).where(users.c.id == values["owner_id"]).with_for_update()
-            )
+            await lock_active(tx, values["owner_id"])
             await _check_count(tx, values["owner_id"])
             await tx.execute(model_imports.insert().values(**values))
             await record(tx, audit)
