@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from bai_services.core.accounts.user_purges import PURGED
 from bai_services.core.errors import Conflict, NotFound
 from bai_services.core.listing import ListQuery
 from bai_services.core.serving.chats import CHATS_KEPT_FOR
 from bai_services.db.serving.chats import ChatStore
+from bai_services.db.tables.accounts import users
 
 from .world import NOW, World, make_world
 
@@ -51,6 +53,15 @@ async def test_oldest_chats_beyond_the_limit_are_deleted(
     await asyncio.gather(*(store.create("u1", chat(f"d{n}", n + 9)) for n in range(5)))
     assert len(await keys(store)) == 3
     assert await keys(store, "u2") == ["other"]
+
+
+async def test_purge_during_a_request_leaves_no_chat(world: World) -> None:
+    async with world.database.write() as tx:
+        await tx.execute(users.update().where(users.c.id == "u1").values(status=PURGED))
+    store = ChatStore(world.database)
+    with pytest.raises(Conflict):
+        await store.create("u1", chat("late"))
+    assert await keys(store) == []
 
 
 async def test_chats_of_another_user_do_not_exist(world: World) -> None:

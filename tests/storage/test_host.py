@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import threading
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -158,6 +159,9 @@ async def test_sweep_at_start_removes_remains_of_crash(tmp_path: Path) -> None:
     writer = await storage.writer(location)
     await storage.run(writer.write, b"half")
     storage.staging(location).new_path(".unpacked").mkdir()
+    assert len(leftovers(storage)) == 2
+    # What was written after the start is not a remain.
+    storage.staging(location).sweep(time.time() - 60, is_start=True)
     assert len(leftovers(storage)) == 2
     await storage.sweep(is_start=True)
     assert leftovers(storage) == []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,3 +121,25 @@ async def serve_model_hub(hub: ModelHub) -> AsyncIterator[ModelHub]:
         yield hub
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def serve_endless_head(is_silent: bool) -> AsyncIterator[tuple[str, asyncio.Event]]:
+    """A server that never ends the head of its response, with an event at the first request."""
+    is_requested = asyncio.Event()
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        is_requested.set()
+        with suppress(ConnectionError):
+            while not is_silent:
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                await writer.drain()
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(respond, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", is_requested
+    finally:
+        server.close()

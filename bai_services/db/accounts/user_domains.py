@@ -45,3 +45,18 @@ async def lock_active_in(tx: AsyncConnection, user_id: str, domain: str) -> None
     is_active = await tx.scalar(sa.select(domains.c.is_active).where(domains.c.name == domain))
     if found is None or not is_active:
         raise Conflict("the account was changed meanwhile; try again", user_id=user_id)
+
+
+async def lock_active(tx: AsyncConnection, user_id: str) -> None:
+    """Lock a user who must be active, so that of two concurrent creations of rows of the user, the
+    second one counts the first, and a purge finds both.
+
+    Raises
+    ------
+    Conflict
+        If the user is no longer active.
+    """
+    is_active = sa.and_(users.c.id == user_id, users.c.status == "active")
+    found = await tx.scalar(sa.select(users.c.id).where(is_active).with_for_update(key_share=True))
+    if found is None:
+        raise Conflict("the account was changed meanwhile; try again", user_id=user_id)

@@ -35,6 +35,7 @@ from ..tables.accounts import domains, keypairs, memberships, projects, users
 from ..tables.apps import app_shares
 from ..tables.external_identities import external_identities
 from ..tables.one_time_codes import one_time_codes
+from ..tables.serving import endpoint_tokens
 from ..tables.sessions import session_templates, sessions
 from .checked_users import CheckedUser, lock_unchanged
 from .container_uids import next_container_uid
@@ -203,6 +204,15 @@ class UserStore:
         async with self._db.read() as tx:
             ids = await tx.scalars(sa.select(users.c.id).where(users.c.role.in_(sorted(roles))))
             return frozenset(ids)
+
+    async def end_chat_tokens(self, user_id: str) -> None:
+        """Delete the tokens of the chat page that a user has created."""
+        async with self._db.write() as tx:
+            ended = await tx.execute(
+                endpoint_tokens.delete().where(endpoint_tokens.c.user_id == user_id)
+            )
+            if ended.rowcount:
+                await bump_routes(tx)
 
     async def mark_revoked(self, user_id: str, revocation: Revocation) -> None:
         """Mark a revocation as done, unless a wider revocation has been requested since."""

@@ -162,6 +162,23 @@ def select_mountable(has_project: bool, has_keys: bool) -> sa.Select[Any]:
     return select.order_by(vfolders.c.name)
 
 
+@functools.cache
+def select_auto_mounted() -> sa.Select[Any]:
+    """Return the query for the user's ready folders that are mounted into all sessions; cached,
+    because each new session runs it.
+    """
+    user: sa.BindParameter[str] = sa.bindparam("of_user")
+    return (
+        select_folders(user)
+        .where(
+            vfolders.c.owner_id == user,
+            vfolders.c.status == VfolderStatus.READY,
+            vfolders.c.name.startswith("."),
+        )
+        .order_by(vfolders.c.name)
+    )
+
+
 def _grant_of(user_id: _User) -> sa.ColumnElement[bool]:
     """Return the condition for a user's grant; grants for folders of other domains are ignored."""
     domain = sa.select(users.c.domain).where(users.c.id == user_id).scalar_subquery()

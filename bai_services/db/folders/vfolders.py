@@ -38,6 +38,7 @@ from .rows import (
     VfolderRow,
     VfolderVisibility,
     read_folders,
+    select_auto_mounted,
     select_folders,
     select_mountable,
     to_row,
@@ -88,6 +89,12 @@ class VfolderStore:
         names.
         """
         return await self._mountable(user_id, project_id, keys, [VfolderStatus.READY])
+
+    async def auto_mounted(self, user_id: str) -> list[VfolderRow]:
+        """Return the ready folders of a user that are mounted into all the user's sessions."""
+        async with self._db.read() as tx:
+            rows = await tx.execute(select_auto_mounted(), {"of_user": user_id})
+            return records(to_row, rows)
 
     async def not_ready(
         self, user_id: str, project_id: str, keys: Collection[str]

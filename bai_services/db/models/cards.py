@@ -205,6 +205,7 @@ class CardStore:
             project_id = locked.scalar_one_or_none()
             if project_id is None:
                 return
+            await _lock(tx, project_id)
             one = model_cards.c.vfolder_id == vfolder_id
             former = await tx.scalar(sa.select(model_cards.c.name).where(one))
             if former is None:
@@ -216,6 +217,31 @@ class CardStore:
             for name in {content.name, former} - {None}:
                 await _mark_latest(tx, project_id, str(name))
 
+    async def mark_latest(self, ids: Collection[str] | None = None) -> None:
+        """Set ``is_latest`` of the models with the names of these folders, which were for example
+        moved to the trash; without ``ids``, where not exactly one model of a name is the latest.
+        """
+        names = sa.select(vfolders.c.project_id, model_cards.c.name).join_from(
+            model_cards, vfolders, model_cards.c.vfolder_id == vfolders.c.id
+        )
+        if ids is not None:
+            names = names.where(vfolders.c.id.in_(sorted(ids)), vfolders.c.project_id.is_not(None))
+            names = names.distinct()
+        else:
+            marks = sa.func.sum(sa.case((model_cards.c.is_latest, 1), else_=0))
+            names = (
+                names.join(projects, vfolders.c.project_id == projects.c.id)
+                .where(_IS_IN_STORE, model_cards.c.name != "")
+                .group_by(vfolders.c.project_id, model_cards.c.name)
+                .having(marks != 1)
+            )
+        async with self._db.read() as tx:
+            wrong = sorted((row.project_id, row.name) for row in await tx.execute(names))
+        for project_id, name in wrong:
+            async with self._db.write() as tx:
+                await _lock(tx, project_id)
+                await _mark_latest(tx, project_id, name)
+
     async def clean_up(self) -> None:
         """Delete the cards of folders that are no longer in a store."""
         purged = sa.select(vfolders.c.id).where(
@@ -225,6 +251,13 @@ class CardStore:
         )
         async with self._db.write() as tx:
             await tx.execute(sa.delete(model_cards).where(model_cards.c.vfolder_id.in_(purged)))
+
+
+async def _lock(tx: AsyncConnection, project_id: str) -> None:
+    """Lock a store: two refreshes of models with the same name change each other's cards."""
+    await tx.execute(
+        sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update(key_share=True)
+    )
 
 
 async def _mark_latest(tx: AsyncConnection, project_id: str, name: str) -> None:

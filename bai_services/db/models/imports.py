@@ -24,6 +24,7 @@ from bai_services.core.models.imports import (
 from bai_services.core.models.records import MAX_OPEN_IMPORTS_PER_USER
 
 from ..accounts.owner_visibility import is_owner_visible
+from ..accounts.user_domains import lock_active
 from ..audit import record
 from ..database import Database
 from ..listing import Listing
@@ -133,6 +134,11 @@ class ImportStore:
             raise NotFound(f"there is no import {key!r}, or you may not see it")
         return found
 
+    async def check_count(self, owner_id: str) -> None:
+        """Raise ``QuotaExceeded`` if the user has too many imports that have not ended."""
+        async with self._db.read() as tx:
+            await _check_count(tx, owner_id)
+
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
         """Insert an import.
 
@@ -140,21 +146,12 @@ class ImportStore:
         ------
         QuotaExceeded
             If the user has too many imports that have not ended.
+        Conflict
+            If the user is no longer active.
         """
-        own = sa.select(sa.func.count()).where(
-            model_imports.c.owner_id == values["owner_id"], model_imports.c.status.in_(_OPEN)
-        )
         async with self._db.write() as tx:
-            # Lock the user: concurrent requests must not exceed the limit together.
-            await tx.execute(
-                sa.select(users.c.id).where(users.c.id == values["owner_id"]).with_for_update()
-            )
-            if int(await tx.scalar(own) or 0) >= MAX_OPEN_IMPORTS_PER_USER:
-                raise QuotaExceeded(
-                    f"you have {MAX_OPEN_IMPORTS_PER_USER} imports that have not ended; wait for "
-                    "them or cancel some",
-                    limit=MAX_OPEN_IMPORTS_PER_USER,
-                )
+            await lock_active(tx, values["owner_id"])
+            await _check_count(tx, values["owner_id"])
             await tx.execute(model_imports.insert().values(**values))
             await record(tx, audit)
 
@@ -171,9 +168,9 @@ class ImportStore:
             return bool(await tx.scalar(allowed))
 
     async def open(self) -> list[ImportRow]:
-        """Return the imports that are to be run, the oldest first."""
+        """Return the imports of active users that are to be run, the oldest first."""
         runs = sorted((ImportStatus.QUEUED, ImportStatus.RUNNING))
-        rows = _ROWS.where(model_imports.c.status.in_(runs))
+        rows = _ROWS.where(model_imports.c.status.in_(runs), users.c.status == "active")
         async with self._db.read() as tx:
             return records(_row, await tx.execute(rows.order_by(model_imports.c.created_at)))
 
@@ -225,6 +222,18 @@ class ImportStore:
                     model_imports.c.status.in_(sorted(ENDED)), model_imports.c.changed_at < before
                 )
             )
+
+
+async def _check_count(tx: AsyncConnection, owner_id: str) -> None:
+    own = sa.select(sa.func.count()).where(
+        model_imports.c.owner_id == owner_id, model_imports.c.status.in_(_OPEN)
+    )
+    if int(await tx.scalar(own) or 0) >= MAX_OPEN_IMPORTS_PER_USER:
+        raise QuotaExceeded(
+            f"you have {MAX_OPEN_IMPORTS_PER_USER} imports that have not ended; wait for them or "
+            "cancel some",
+            limit=MAX_OPEN_IMPORTS_PER_USER,
+        )
 
 
 async def _locked_status(tx: AsyncConnection, import_id: str) -> ImportStatus:

@@ -18,11 +18,11 @@ from bai_services.core.serving.chats import (
     ChatSummary,
 )
 
+from ..accounts.user_domains import lock_active
 from ..database import Database
 from ..integrity import update_version
 from ..listing import Listing
 from ..records import first_record
-from ..tables.accounts import users
 from ..tables.chats import chats
 
 _SUMMARY = [
@@ -61,12 +61,15 @@ class ChatStore:
             return await _one(tx, user_id, key)
 
     async def create(self, user_id: str, values: Mapping[str, Any]) -> Chat:
-        """Insert a chat, and delete the user's oldest ones beyond ``MAX_CHATS_PER_USER``."""
+        """Insert a chat, and delete the user's oldest ones beyond ``MAX_CHATS_PER_USER``.
+
+        Raises
+        ------
+        Conflict
+            If the user is no longer active.
+        """
         async with self._db.write() as tx:
-            # Lock the user: of two concurrent creations, the second must count the first.
-            await tx.execute(
-                sa.select(users.c.id).where(users.c.id == user_id).with_for_update(key_share=True)
-            )
+            await lock_active(tx, user_id)
             await tx.execute(chats.insert().values(**values, user_id=user_id))
             newest = (
                 sa.select(chats.c.id)

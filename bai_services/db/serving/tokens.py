@@ -20,6 +20,7 @@ from bai_services.core.serving.records import (
     EndpointToken,
 )
 
+from ..accounts.user_domains import lock_active
 from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation
@@ -112,13 +113,12 @@ class TokenStore:
         ------
         RateLimited
             If the user has too many of these tokens for this endpoint.
+        Conflict
+            If the user is no longer active.
         """
         user_id, endpoint_id = values["user_id"], values["endpoint_id"]
         async with self._db.write() as tx:
-            # Lock the user: of two concurrent creations, the second must count the first.
-            await tx.execute(
-                sa.select(users.c.id).where(users.c.id == user_id).with_for_update(key_share=True)
-            )
+            await lock_active(tx, user_id)
             count = await tx.scalar(
                 sa.select(sa.func.count()).where(
                     endpoint_tokens.c.user_id == user_id,

@@ -32,7 +32,9 @@ log = logging.getLogger(__name__)
 
 
 class TokenRevocations:
-    """Ends users' browser sign-ins at the Hub and, if requested, revokes their API tokens."""
+    """Ends users' browser sign-ins at the Hub and their tokens of the chat page and, if requested,
+    revokes their API tokens.
+    """
 
     def __init__(self, database: Database, hub: Hub) -> None:
         self._users = UserStore(database)
@@ -59,6 +61,8 @@ class TokenRevocations:
             return
         for listener in self._listeners:
             listener(user.username)
+        # A browser that is still signed in gets a new token.
+        await self._users.end_chat_tokens(user.id)
         if self._hub.is_known:
             if kind == "all":
                 await self._hub.end_access(user.username)

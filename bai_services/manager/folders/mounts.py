@@ -93,7 +93,7 @@ class Mounts:
         rows = await self._store.mountable(owner_id, project_id, keys) if keys else []
         resolved = []
         for request in mounts:
-            row = _choose(request.vfolder, rows, owner_id)
+            row = _choose(request.vfolder, rows, owner_id, project_id)
             if row is None:
                 raise await self._missing(owner_id, project_id, request.vfolder)
             if not _is_within_reach(caller, owner_id, row):
@@ -181,7 +181,7 @@ class Mounts:
         """Return the owner's auto-mounted folders; folders that cannot be mounted are left out."""
         resolved: list[ResolvedMount] = []
         requested_ids = {mount.vfolder_id for mount in requested}
-        for row in await self._store.mountable(owner_id, project_id):
+        for row in await self._store.auto_mounted(owner_id):
             if not _is_auto(owner_id, row) or row.id in requested_ids:
                 continue
             if not _is_within_reach(caller, owner_id, row):
@@ -238,11 +238,15 @@ class Mounts:
         )
 
 
-def _choose(key: str, rows: Sequence[VfolderRow], owner_id: str) -> VfolderRow | None:
+def _choose(
+    key: str, rows: Sequence[VfolderRow], owner_id: str, project_id: str
+) -> VfolderRow | None:
     by_id = [row for row in rows if row.id == key]
     named = [row for row in rows if row.name == key]
-    # The owner's folder takes precedence; see VFolderAccess.find.
-    best = by_id or [row for row in named if row.owner_id == owner_id] or named
+    # The owner's folder takes precedence; see VFolderAccess.find. Those of model stores come last:
+    # a new model must not change what the requests of sessions mean.
+    own = [row for row in named if row.owner_id == owner_id]
+    best = by_id or own or [row for row in named if row.project_id in (None, project_id)] or named
     if len(best) > 1:
         raise Conflict(
             f"there are {len(best)} folders named {key!r}; use the id of the one that you mean: "

@@ -36,6 +36,11 @@ from ..sessions.callback_calls import Lookup, look_up
 T = TypeVar("T")
 
 TIMEOUT_SECONDS = 60.0
+# Time limit of the head of a response, and of a description or a size: ``TIMEOUT_SECONDS`` begins
+# again with each byte.
+HEAD_SECONDS = 120.0
+# A name with more addresses must not delay other imports.
+MAX_ADDRESSES = 4
 # Time limit of one file.
 MAX_FILE_SECONDS = 24 * 3600.0
 MAX_REDIRECTS = 5
@@ -65,6 +70,8 @@ class Transfer:
         self.complete_bytes = 0
         self.partial_bytes = 0
         self._cancelled = threading.Event()
+        self._lock = threading.Lock()
+        self._connected: socket.socket | None = None
 
     @property
     def bytes(self) -> int:
@@ -75,7 +82,28 @@ class Transfer:
         return self._cancelled.is_set()
 
     def cancel(self) -> None:
-        self._cancelled.set()
+        with self._lock:
+            self._cancelled.set()
+            if self._connected is not None:
+                _shut_down(self._connected)
+
+    @contextlib.contextmanager
+    def using(self, connected: socket.socket) -> Iterator[None]:
+        """Shut a connection down when the import is cancelled: its thread may wait for it.
+
+        Raises
+        ------
+        Conflict
+            If the import was cancelled.
+        """
+        with self._lock:
+            self._connected = connected
+        try:
+            self.check()
+            yield
+        finally:
+            with self._lock:
+                self._connected = None
 
     def check(self) -> None:
         """Raise ``Conflict`` if the import was cancelled."""
@@ -113,17 +141,21 @@ class HubClient:
         targets: AllowedTargets,
         lookup: Lookup = look_up,
         first_delay_seconds: float = FIRST_DELAY_SECONDS,
+        head_seconds: float = HEAD_SECONDS,
     ) -> None:
         self.targets = targets
         self._base = base_url.rstrip("/")
         self._token = token
         self._lookup = lookup
         self._first_delay = first_delay_seconds
+        self._head_seconds = head_seconds
         self._tls = ssl.create_default_context()
 
     def anonymous(self) -> HubClient:
         """Return a client without the token, for URLs that users give."""
-        return HubClient(self._base, "", self.targets, self._lookup, self._first_delay)
+        return HubClient(
+            self._base, "", self.targets, self._lookup, self._first_delay, self._head_seconds
+        )
 
     def info(self, repository: str, revision: str, transfer: Transfer) -> ModelInfo:
         """Return a revision of a model.
@@ -136,7 +168,7 @@ class HubClient:
         path = f"/api/models/{quote(repository)}/revision/{quote(revision, safe='')}?blobs=true"
 
         def read() -> bytes:
-            with self.opened(self._base + path) as answer:
+            with self.opened(self._base + path, transfer) as answer:
                 return answer.response.read(MAX_INFO_BYTES + 1)
 
         body = self._repeated(read, transfer)
@@ -163,7 +195,7 @@ class HubClient:
         """
 
         def read() -> int | None:
-            with self.opened(url) as answer:
+            with self.opened(url, transfer) as answer:
                 return answer.size
 
         size = self._repeated(read, transfer)
@@ -214,25 +246,35 @@ class HubClient:
         raise SourceError(str(failure))
 
     @contextlib.contextmanager
-    def opened(self, url: str, start: int = 0) -> Iterator[_Answer]:
-        """Request a URL from the byte ``start``, follow redirects, and yield the response.
+    def opened(
+        self, url: str, transfer: Transfer, start: int = 0, body_seconds: float | None = None
+    ) -> Iterator[_Answer]:
+        """Request a URL from the byte ``start``, follow redirects, and yield the response, whose
+        body can be read for ``body_seconds`` (default: ``head_seconds``).
 
         Raises
         ------
         SourceError
             If an address is not allowed, or the server responds with an error.
+        Conflict
+            If the transfer was cancelled.
         """
         linked: dict[str, str] = {}
         for _ in range(MAX_REDIRECTS + 1):
             connection = self._connection(url)
+            connected = connection.sock
             try:
-                response = self._request(connection, url, start)
-                for name in ("X-Linked-ETag", "X-Linked-Size"):
-                    if value := response.headers.get(name):
-                        linked.setdefault(name, value)
-                if response.status not in _REDIRECTS:
-                    yield _answer(response, start, linked)
-                    return
+                with transfer.using(connected):
+                    with _time_limit(connected, self._head_seconds):
+                        response = self._request(connection, url, start)
+                    for name in ("X-Linked-ETag", "X-Linked-Size"):
+                        if value := response.headers.get(name):
+                            linked.setdefault(name, value)
+                    if response.status not in _REDIRECTS:
+                        answer = _answer(response, start, linked)
+                        with _time_limit(connected, body_seconds or self._head_seconds):
+                            yield answer
+                        return
                 url = _redirected(url, response.headers.get("Location"))
             finally:
                 connection.close()
@@ -269,6 +311,8 @@ class HubClient:
                 addresses = self._lookup(host, port)
             except OSError:
                 raise _Retry(f"the host name {host} cannot be resolved") from None
+            except UnicodeError:  # a part of the name is empty or too long
+                raise SourceError(f"the host name {host[:100]} is not valid") from None
         allowed = [address for address in addresses if self.targets.allows_address(address)]
         if not allowed:
             raise SourceError(
@@ -281,7 +325,7 @@ class HubClient:
             connection = http.client.HTTPConnection(host, port)
         connection.auto_open = 0
         # Connect to the address that was checked: a second lookup could return another one.
-        connected = _connect(allowed, port)
+        connected = _connect(allowed[:MAX_ADDRESSES], port)
         if scheme == "https":
             try:
                 connected = self._tls.wrap_socket(connected, server_hostname=host)
@@ -332,7 +376,11 @@ class _Download:
 
     def _attempt(self) -> str:
         self._transfer.check()
-        with _network_errors(), self._client.opened(self._url, self._received) as answer:
+        self._check_time()
+        opened = self._client.opened(
+            self._url, self._transfer, self._received, self._deadline - time.monotonic()
+        )
+        with _network_errors(), opened as answer:
             self._check(answer)
             if answer.start != self._received:
                 self._begin_again()
@@ -358,6 +406,10 @@ class _Download:
             raise SourceError(f"{self._file.path} has changed during the import")
         self._etag = answer.etag
 
+    def _check_time(self) -> None:
+        if time.monotonic() >= self._deadline:
+            raise SourceError(f"{self._file.path} takes more than {MAX_FILE_SECONDS:g} s")
+
     def _begin_again(self) -> None:
         _write(self._restart)
         self._received = self._transfer.partial_bytes = 0
@@ -365,8 +417,7 @@ class _Download:
 
     def _receive(self, chunk: bytes) -> None:
         self._transfer.check()
-        if time.monotonic() > self._deadline:
-            raise SourceError(f"{self._file.path} takes more than {MAX_FILE_SECONDS:g} s")
+        self._check_time()
         if self._received + len(chunk) > (self._size or 0):
             raise SourceError(f"{self._file.path} is longer than announced")
         _write(self._write, chunk)
@@ -429,6 +480,25 @@ def _redirected(url: str, location: str | None) -> str:
     if not location or not target.isascii() or not target.isprintable() or " " in target:
         raise SourceError("the server redirects to an invalid URL")
     return target
+
+
+def _shut_down(connected: socket.socket) -> None:
+    """End the calls of other threads that wait for a connection."""
+    with contextlib.suppress(OSError):
+        # ``SSLSocket.shutdown`` would make the next read a ``ValueError``.
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def _time_limit(connected: socket.socket, seconds: float) -> Iterator[None]:
+    """Shut a connection down after a time, also if it receives a byte now and then."""
+    timer = threading.Timer(seconds, _shut_down, (connected,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _connect(addresses: list[str], port: int) -> socket.socket:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from bai_services.core.errors import BaiError, InvalidTransition, NotFound, TooLarge
+from bai_services.core.errors import BaiError, InvalidTransition, NotFound, TooLarge, Unavailable
 from bai_services.core.folders.vfolders import VfolderStatus
 from bai_services.core.models.imports import (
     ImportEvent,
+    ImportStatus,
     RemoteFile,
     Source,
     SourceKind,
@@ -41,7 +43,9 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS = 30.0
 REPORT_SECONDS = 2.0
-MAX_CONCURRENT = 2
+MAX_CONCURRENT = 4
+# Slow imports of one user must not delay those of others.
+MAX_CONCURRENT_PER_USER = 2
 _MAX_PROBLEM = 500
 
 
@@ -66,6 +70,7 @@ class ImportRunner:
         self._store = store
         self._folders = VfolderStore(context.database)
         self._clock = context.clock
+        self._read_only = context.read_only
         self._clients = {SourceKind.HUGGINGFACE: client, SourceKind.URL: client.anonymous()}
         self._max_bytes = max_bytes
         self._hosts = hosts
@@ -74,6 +79,7 @@ class ImportRunner:
         self._lease = lease
         self._threads = Workers("imports", MAX_CONCURRENT)
         self._running: dict[str, tuple[asyncio.Task[None], Transfer]] = {}
+        self._owners: Counter[str] = Counter()  # running imports by owner
         self._loop = Loop("model imports", self.step, TICK_SECONDS)
 
     def start(self) -> None:
@@ -104,23 +110,36 @@ class ImportRunner:
         for row in await self.open():
             if len(self._running) >= MAX_CONCURRENT:
                 break
-            if row.id not in self._running:
+            if row.id not in self._running and self._may_begin(row):
                 transfer = Transfer()
                 task = asyncio.create_task(self.run(row, transfer), name=f"import {row.id}")
                 self._running[row.id] = task, transfer
-                task.add_done_callback(functools.partial(self._ended, row.id))
+                self._owners[row.owner_id] += 1
+                task.add_done_callback(functools.partial(self._ended, row.id, row.owner_id))
         await self._store.clean_up(self._clock() - IMPORTS_KEPT_FOR)
 
     async def wait(self) -> None:
         """Wait for the running imports."""
         await asyncio.gather(*(task for task, _ in self._running.values()))
 
-    def _ended(self, key: str, _: asyncio.Task[None]) -> None:
+    def _may_begin(self, row: ImportRow) -> bool:
+        if self._owners[row.owner_id] >= MAX_CONCURRENT_PER_USER:
+            return False
+        # During read-only maintenance, only imports that have begun continue.
+        with suppress(Unavailable):
+            if row.status is not ImportStatus.RUNNING:
+                self._read_only.require_writable(row.owner_role)
+            return True
+        return False
+
+    def _ended(self, key: str, owner_id: str, _: asyncio.Task[None]) -> None:
         self._running.pop(key, None)
+        self._owners[owner_id] -= 1
+        self._owners += Counter()  # without zeros
         self._loop.wake()
 
     async def open(self) -> Sequence[ImportRow]:
-        """Return the imports that are queued or running, the oldest first."""
+        """Return the imports of active users that are queued or running, the oldest first."""
         return await self._store.open()
 
     async def run(self, row: ImportRow, transfer: Transfer) -> None:

@@ -51,11 +51,16 @@ class Imports:
         self._wake = wake
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[ModelImport]:
-        page = await self._store.page(query, authorizer.visibility(caller, "model-import.read"))
-        return page.with_items([_record(row) for row in page.items])
+        visible = authorizer.visibility(caller, "model-import.read")
+        if caller.role is Role.MONITOR and any(
+            name.partition("__")[0] == "source" for name in query.filters
+        ):
+            raise InvalidRequest("monitors cannot filter by the source", field="source")
+        page = await self._store.page(query, visible)
+        return page.with_items([_record(row, caller) for row in page.items])
 
     async def get(self, caller: Caller, key: str) -> ModelImport:
-        return _record(await self._find(caller, key))
+        return _record(await self._find(caller, key), caller)
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> ModelImport:
         """Import a model into a new folder of a store.
@@ -82,6 +87,8 @@ class Imports:
         if not is_approved and await self._store.allows_member_imports(project.id):
             # The policy permits what otherwise an administrator of the domain would do.
             approver, is_approved = replace(caller, role=Role.ADMIN, domain=project.domain), True
+        # Before the folder, which would otherwise remain in the trash of the store.
+        await self._store.check_count(owner.id)
         now = self._clock()
         values: dict[str, Any] = {
             "id": str(uuid.uuid4()),
@@ -137,7 +144,7 @@ class Imports:
         row = await self._find(caller, key)
         authorizer.require(caller, "model-import.approve", _target(row))
         if row.status is ImportStatus.QUEUED:
-            return _record(row)  # it is approved already
+            return _record(row, caller)  # it is approved already
         if row.status is not ImportStatus.REQUESTED:
             raise Conflict(f"the import is {row.status}; it needs no approval")
         folder_id = await self._create_folder(caller, row.project_id, row.folder)
@@ -225,8 +232,11 @@ def _target(row: ImportRow) -> Target:
     return Target(row.domain, row.project_id, Owner(row.owner_id, row.owner_role))
 
 
-def _record(row: ImportRow) -> ModelImport:
+def _record(row: ImportRow, caller: Caller) -> ModelImport:
     values = fields_of(row)
+    if caller.role is Role.MONITOR:
+        # The query of a URL may contain a signature that gives access to the file.
+        values["source"] = row.source.partition("?")[0]
     for name in ("owner_role", "sha256"):
         del values[name]
     folder_id = values.pop("vfolder_id")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -50,6 +51,7 @@ class CardRefresher:
         self._quotas = quotas
         self._lease = lease
         self._changed: set[str] = set()
+        self._scanned_at = time.monotonic()
         self._loop = Loop("model cards", self.step, SCAN_SECONDS)
 
     def start(self) -> None:
@@ -65,14 +67,21 @@ class CardRefresher:
             self._loop.wake()
 
     async def step(self) -> None:
-        """Refresh the changed folders; without any, refresh all whose files have changed."""
+        """Refresh the changed folders; without any, or if the last scan was ``SCAN_SECONDS`` ago,
+        refresh all whose files have changed.
+        """
         changed, self._changed = self._changed, set()
         if changed:
             await self._refresh(await self._store.folders(changed), is_counted=True)
-            return
+            await self._store.mark_latest(changed)
+            # Frequent changes must not prevent the scan.
+            if time.monotonic() < self._scanned_at + SCAN_SECONDS:
+                return
+        self._scanned_at = time.monotonic()
         if await self._lease.hold() is None:
             return
         await self._refresh(await self._store.folders())
+        await self._store.mark_latest()
         await self._store.clean_up()
 
     async def _refresh(self, folders: Sequence[StoreFolder], *, is_counted: bool = False) -> None:

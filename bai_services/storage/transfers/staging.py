@@ -164,8 +164,8 @@ class Staging:
 
         Also remove one-shot uploads and the remains of copies and deletions, which cannot be
         resumed, and uploads whose state is unreadable. With ``is_start`` (the start of the
-        manager), remove all of them; otherwise only those that are older than
-        ``ONE_SHOT_TTL_SECONDS``.
+        manager), remove those that were written before ``now``; otherwise only those that are older
+        than ``ONE_SHOT_TTL_SECONDS``.
         """
         removed = 0
         for name in _list_names(self._directory):
@@ -177,8 +177,9 @@ class Staging:
                         self.remove(name.removesuffix(_FACTS))
                         removed += 1
                     continue
-                is_old = now - os.stat(path).st_mtime > ONE_SHOT_TTL_SECONDS
-                if not is_known and (is_start or is_old):
+                # Imports and uploads may begin before the end of the sweep at the start.
+                maximum = 0.0 if is_start else ONE_SHOT_TTL_SECONDS
+                if not is_known and now - os.stat(path).st_mtime >= maximum:
                     remove_any(path)
         return removed
 

@@ -225,6 +225,10 @@ async def test_nothing_but_ended_sessions_belongs_to_a_purged_user(
     async with api.world.manager.database.write() as tx:
         values = {"session_id": session["id"], "encrypted": "x"}
         await tx.execute(session_secrets.insert().values(values))
+    admin = await api.client("admin")
+    await admin.post("/projects", {"name": "m", "domain": "default", "type": "model-store"})
+    await admin.put("/projects/m/members/user", {})
+    await user.post("/model-imports", {"repository": "org/tiny"})
     await purge(await deactivate(api))
     left = {}
     async with api.world.manager.database.read() as tx:

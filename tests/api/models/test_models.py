@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,17 +17,22 @@ from bai_services.core.errors import (
     InvalidRequest,
     InvalidTransition,
     NotFound,
+    QuotaExceeded,
 )
 from bai_services.core.listing import ListQuery
+from bai_services.core.models.cards import CardContent
 from bai_services.core.models.records import IMPORTS_KEPT_FOR
 from bai_services.core.sessions.callbacks import AllowedTargets
+from bai_services.db.models.cards import CardStore
 from bai_services.db.sessions.requests import ProjectFacts
 from bai_services.manager.manager import Manager
+from bai_services.manager.models import refresher as refresher_module
 from bai_services.manager.models.hub_client import Transfer
+from bai_services.manager.models.import_runner import MAX_CONCURRENT
 from bai_services.manager.sessions.requests.choices import choose_project
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import SUPERADMIN, Api, MovableClock, manager_on
-from tests.testbed.model_hub import COMMIT, TOKEN, ModelHub, serve_model_hub
+from tests.testbed.model_hub import COMMIT, TOKEN, ModelHub, serve_endless_head, serve_model_hub
 
 LARGE = bytes(range(256)) * 1024
 DEFINITION = """\
@@ -193,6 +199,55 @@ async def test_versions_are_models_with_the_same_name(
     assert await folders(user, is_latest="true", name="tiny") == ["tiny-1.10"]
 
 
+@pytest.mark.both_databases
+async def test_trashed_version_is_not_the_latest(api: Api, admin: Client, user: Client) -> None:
+    await make(api, admin, "a", version="1.0")
+    newer = await make(api, admin, "b", version="2.0")
+    refresher = api.world.manager.models.refresher
+    assert await folders(user, is_latest="true") == ["b"]
+    await admin.delete(f"/vfolders/{newer}")
+    await refresher.step()
+    assert await folders(user, is_latest="true") == ["a"]
+    await admin.post(f"/vfolders/{newer}/restore", {})
+    await refresher.step()
+    assert await folders(user, is_latest="true") == ["b"]
+
+
+@pytest.mark.both_databases
+async def test_versions_can_be_refreshed_at_the_same_time(
+    api: Api, admin: Client, user: Client
+) -> None:
+    keys = [await make(api, admin, name, version=name) for name in ("1", "2", "3")]
+    store = CardStore(api.world.manager.database)
+    now, content = api.world.clock(), CardContent(name="tiny")
+    await asyncio.gather(*(store.put(key, "", content, now) for key in keys * 10))
+    assert len(await folders(user, is_latest="true")) == 1
+
+
+async def test_frequent_changes_do_not_prevent_the_scan(
+    api: Api, admin: Client, user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await make(api, admin, "a")
+    other = await make(api, admin, "b", name="other")
+    (path,) = api.world.manager.settings.storage_root.glob(f"*/*/{key}")
+    (path / "README.md").write_text("from a session")
+    refresher = api.world.manager.models.refresher
+    monkeypatch.setattr(refresher_module, "SCAN_SECONDS", 0.0)
+    await put(admin, other, "README.md", "new")
+    await refresher.step()
+    assert (await user.get("/models/a/readme"))["text"] == "from a session"
+
+
+async def test_folder_of_the_project_takes_precedence_over_a_model(
+    api: Api, admin: Client, user: Client
+) -> None:
+    await make(api, admin, "data")
+    own = await admin.post("/vfolders", {"name": "data", "project": "default"})
+    request = {"project": "default", "mounts": [{"vfolder": "data"}]}
+    session = await user.post("/sessions", {"name": "lab1", **request})
+    assert [mount["vfolder_id"] for mount in session["mounts"]] == [own["id"]]
+
+
 async def test_clone_and_deployment(api: Api, admin: Client, user: Client) -> None:
     key = await make(api, admin, "tiny")
     clone = await user.post("/models/tiny/clone", {"name": "mine"})
@@ -333,6 +388,56 @@ async def test_policy_can_permit_imports_of_members(
         await user.post("/model-imports", {"repository": "org/tiny"})
 
 
+async def test_slow_imports_of_a_user_do_not_delay_others(
+    api: Api, importer: Client, user: Client
+) -> None:
+    await importer.patch("/project-policies/default", {"allows_member_imports": True})
+    async with serve_endless_head(is_silent=True) as (url, _), asyncio.timeout(60):
+        for number in range(MAX_CONCURRENT):
+            body = {"url": f"{url}/model.bin", "folder": f"slow-{number}"}
+            await user.post("/model-imports", body)
+        made = await importer.post("/model-imports", {"repository": "org/tiny"})
+        await api.world.manager.models.runner.step()
+        while (await importer.get(f"/model-imports/{made['id']}"))["status"] != "done":
+            pass
+        await api.world.manager.models.runner.stop()
+
+
+async def test_import_does_not_begin_during_read_only_maintenance(
+    api: Api, importer: Client, user: Client
+) -> None:
+    await importer.patch("/project-policies/default", {"allows_member_imports": True})
+    made = await user.post("/model-imports", {"repository": "org/tiny"})
+    period = await importer.post("/maintenances", {"mode": "read-only", "reason": "move"})
+    await run_imports(api)
+    assert (await user.get(f"/model-imports/{made['id']}"))["status"] == "queued"
+    await importer.delete(f"/maintenances/{period['id']}")
+    await run_imports(api)
+    assert (await user.get(f"/model-imports/{made['id']}"))["status"] == "done"
+
+
+async def test_import_above_the_limit_leaves_no_folder(
+    api: Api, importer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bai_services.db.models.imports.MAX_OPEN_IMPORTS_PER_USER", 1)
+    await importer.post("/model-imports", {"repository": "org/tiny", "folder": "first"})
+    with pytest.raises(QuotaExceeded):
+        await importer.post("/model-imports", {"repository": "org/tiny", "folder": "second"})
+    page = await importer.get("/vfolders", project="models")
+    assert [folder["name"] for folder in page["items"]] == ["first"]
+
+
+async def test_import_of_an_inactive_user_waits(api: Api, importer: Client, user: Client) -> None:
+    await importer.patch("/project-policies/default", {"allows_member_imports": True})
+    made = await user.post("/model-imports", {"repository": "org/tiny"})
+    await importer.patch("/users/user", {"status": "inactive"})
+    await run_imports(api)
+    assert (await importer.get(f"/model-imports/{made['id']}"))["status"] == "queued"
+    await importer.patch("/users/user", {"status": "active"})
+    await run_imports(api)
+    assert (await importer.get(f"/model-imports/{made['id']}"))["status"] == "done"
+
+
 async def test_import_of_a_file(api: Api, importer: Client, hub: ModelHub) -> None:
     body = {"url": f"{hub.url}/cdn/w/model.bin", "folder": "file", "sha256": "0" * 64}
     made = await importer.post("/model-imports", body)
@@ -346,6 +451,18 @@ async def test_import_of_a_file(api: Api, importer: Client, hub: ModelHub) -> No
     assert (await importer.get("/models/file2"))["title"] == "file2"
     with pytest.raises(InvalidRequest, match="not a model store"):
         await importer.post("/model-imports", {**body, "project": "default"})
+
+
+async def test_monitors_do_not_see_the_signature_of_a_url(api: Api, importer: Client) -> None:
+    url = "https://example.org/model.bin"
+    made = await importer.post("/model-imports", {"url": f"{url}?signature=secret"})
+    assert made["source"] == f"{url}?signature=secret"
+    monitor = await api.client("monitor")
+    assert (await monitor.get(f"/model-imports/{made['id']}"))["source"] == url
+    (listed,) = (await monitor.get("/model-imports"))["items"]
+    assert listed["source"] == url
+    with pytest.raises(InvalidRequest):
+        await monitor.get("/model-imports", source__contains="signature=s")
 
 
 async def test_interrupted_import_continues(

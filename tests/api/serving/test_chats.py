@@ -140,6 +140,11 @@ async def test_token_of_the_chat_page_ends_with_the_membership_or_the_account(
     await admin.put(f"/projects/{project}/members/user2")
     await member.post("/endpoints/llm/chat-token")
     assert await count() == 3
+    await admin.post("/users/user2/sign-out", {})
+    await api.world.manager.accounts.token_revocations.process_pending()
+    assert await count() == 1
+    await member.post("/endpoints/llm/chat-token")
+    assert await count() == 2
     await admin.patch("/users/user2", {"status": "inactive"})
     assert await count() == 1
     api.world.clock.advance(seconds=short_lifetime.total_seconds())

@@ -12,7 +12,7 @@ from bai_services.core.errors import Conflict
 from bai_services.core.models.imports import RemoteFile
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.manager.models.hub_client import HubClient, SourceError, Transfer
-from tests.testbed.model_hub import COMMIT, TOKEN, ModelHub, serve_model_hub
+from tests.testbed.model_hub import COMMIT, TOKEN, ModelHub, serve_endless_head, serve_model_hub
 
 LARGE = bytes(range(256)) * 4096
 LOCAL = AllowedTargets.parse("", "127.0.0.0/8")
@@ -136,3 +136,29 @@ async def test_download_ends_after_too_many_redirects(hub: ModelHub) -> None:
     hub.redirect = f"{hub.url}/org/tiny/resolve/{COMMIT}/w/model.bin"
     with pytest.raises(SourceError, match="redirects more than"):
         await download(hub)
+
+
+async def test_invalid_host_name_is_reported() -> None:
+    client = HubClient("https://hub.example.org", "", AllowedTargets())
+    with pytest.raises(SourceError, match="not valid"):
+        await asyncio.to_thread(client.size_of, f"https://{'a' * 64}.org/model.bin", Transfer())
+
+
+async def test_endless_head_is_given_up() -> None:
+    async with serve_endless_head(is_silent=False) as (url, _), asyncio.timeout(30):
+        client = HubClient(url, "", LOCAL, first_delay_seconds=0.001, head_seconds=0.05)
+        with pytest.raises(SourceError, match="cannot be reached"):
+            await asyncio.to_thread(client.size_of, f"{url}/model.bin", Transfer())
+
+
+async def test_cancelling_ends_a_call_that_waits_for_the_server() -> None:
+    transfer = Transfer()
+    async with serve_endless_head(is_silent=True) as (url, is_requested), asyncio.timeout(30):
+        client = HubClient(url, "", LOCAL)
+        waiting = asyncio.create_task(
+            asyncio.to_thread(client.size_of, f"{url}/model.bin", transfer)
+        )
+        await is_requested.wait()
+        transfer.cancel()
+        with pytest.raises(Conflict, match="cancelled"):
+            await waiting

@@ -32,6 +32,10 @@ describe('the parser of server-sent events', () => {
     }
   });
 
+  test('rejects an event with too many empty lines', () => {
+    expect(() => new EventParser().push('data:\n'.repeat(MAX_EVENT + 1))).toThrow(RangeError);
+  });
+
   test('rejects an event that is too large', () => {
     const long = 'x'.repeat(MAX_EVENT / 2);
     expect(() => new EventParser().push(`data: ${long}${long}${long}`)).toThrow(RangeError);

@@ -42,7 +42,7 @@ export class EventParser {
     const match = /^data(?:: ?([^]*))?$/.exec(line);
     if (match) {
       const value = match[1] ?? '';
-      this.size += value.length;
+      this.size += value.length + 1; // and a line break
       this.data.push(value);
     }
     return [];
