@@ -77,17 +77,17 @@ def test_answers_of_prometheus() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"<html>", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
+        (b"<html>", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
         (b"[]", "no success"),
         (b'{"status": "error", "errorType": "bad_data"}', "bad_data"),
-        (answer("matrix", []), "no scalar and no vector"),
+        (answer("matrix", []), "neither a scalar nor a vector"),
         (answer("vector", []), "0 series"),
         (answer("vector", [{}, {}]), "2 series"),
         (answer("vector", ["x"]), "not a number"),
         (answer("scalar", [1, "NaN"]), "not a number"),
         (answer("scalar", "text"), "not a number"),
-        (b'{"status": "success", "data": 1}', "no scalar and no vector"),
+        (b'{"status": "success", "data": 1}', "neither a scalar nor a vector"),
     ],
 )
 def test_other_answers_are_problems(content: bytes, message: str) -> None:
