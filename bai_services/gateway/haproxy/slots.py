@@ -176,7 +176,7 @@ class Slots:
         number = 0
         for name, share in zip(names, shares(_weights(endpoint, groups)), strict=True):
             for _ in range(share):
-                maps["pools"][f"{route.name}/{number}"] = name
+                maps["pools"][f"{route.name}/:{number}"] = name
                 number += 1
 
 
