@@ -153,7 +153,10 @@ def _rule(row: EndpointRow) -> ScalingRule:
     if row.active_revision_id == row.target_revision_id:
         return rule
     # Without a replica, a rollout could not show that its revision works.
-    return replace(rule, min_replicas=max(1, rule.min_replicas))
+    schedule = tuple(
+        replace(each, min_replicas=max(1, each.min_replicas)) for each in rule.schedule
+    )
+    return replace(rule, min_replicas=max(1, rule.min_replicas), schedule=schedule)
 
 
 def _is_first_replica_starting(state: EndpointState) -> bool:

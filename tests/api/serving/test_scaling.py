@@ -127,6 +127,21 @@ async def test_from_zero_to_three_and_back(api: Api) -> None:
     assert [each[1] for each in await changes(user)] == [1, 0]
 
 
+async def test_rollout_starts_a_replica_although_a_period_permits_none(api: Api) -> None:
+    user = await api.client("user")
+    period = {**PERIOD, "min_replicas": 0}
+    made = await make(api, user, scaling={**RULE, "schedule": [period]})
+    gateway = Gateway(api, made["id"])
+    async with server() as (url, _):
+        await ready(api, user, url)
+        assert (await wait(api, user, gateway, 36, load=0))[-1] == 0
+        await drain(api, user, gateway)
+        await user.post("/endpoints/llm/revisions", {"settings": {"command": "serve 2"}})
+        await gateway.report()
+        await step(api)
+        assert (await user.get("/endpoints/llm"))["replicas"] == 1
+
+
 async def test_gateway_holds_the_first_request_until_a_replica_serves(api: Api) -> None:
     user, runner = await api.client("user"), api.world.manager.serving.runner
     await make(api, user, replicas=0)
