@@ -171,6 +171,31 @@ async def test_body_of_http_2_without_a_length_is_limited(bed: Bed, upstream: Up
     assert output == b"2 413"
 
 
+@pytest.mark.parametrize(("length", "is_passed_on"), [(1000, True), (200_000, False)])
+async def test_slow_body_takes_no_place_at_a_replica(
+    bed: Bed, upstream: Upstream, length: int, is_passed_on: bool
+) -> None:
+    await bed.set(endpoint_route(upstream.route(), max_concurrent_per_replica=1))
+    reader, writer = await asyncio.open_connection("127.0.0.1", bed.gateways[0].port)
+    head = (
+        "POST /services/bai-serve/chat/echo HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+        f"Authorization: Bearer {TOKEN}\r\nContent-Length: {length}\r\n\r\n"
+    )
+    writer.write(head.encode() + bytes(length - 1))
+    if is_passed_on:
+        # The replica has no other place.
+        async with bed.http.get(bed.url("/echo")) as response:
+            assert response.status == 200
+        assert len(upstream.requests) == 1
+    else:
+        gateway = bed.gateways[0]
+        await wait_until_async(lambda: gateway.connections, 5, "the gateway has the request")
+    writer.write(b"x")
+    assert f'"bytes": {length}'.encode() in await reader.read()
+    assert was_passed_on(upstream) == is_passed_on
+    writer.close()
+
+
 async def test_host_name_with_a_slash_chooses_no_revision(bed: Bed) -> None:
     replicas = [await bed.upstream(name) for name in ("r1", "r2")]
     routes = [

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..heads import NOT_FOR_CLIENTS, NOT_FOR_REPLICAS, OF_PROXIES, PEER_HEADER, SAFETY
 from ..limits import (
+    BODY_SECONDS,
     CONNECT_SECONDS,
     HEAD_SECONDS,
     IDLE_SECONDS,
@@ -135,6 +136,7 @@ def _defaults(settings: Settings) -> str:
         f"timeout http-request {_ms(HEAD_SECONDS)}",
         f"timeout http-keep-alive {_ms(IDLE_SECONDS)}",
         f"timeout queue {_ms(settings.queue_seconds)}",
+        _error(408, "the request did not arrive in time"),
         _error(502, "the replica closed the connection without a response"),
         _error(503, "no replica is free", _RETRY_AFTER),
         _error(504, "the replica does not answer in time"),
@@ -147,6 +149,11 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
     trusted, pools = map_file(folder, "trusted"), map_file(folder, "pools")
     lines = [
         f"bind fd@{listening}",
+        # HAProxy has no limit of time for bodies, so a replica gets only those that have arrived.
+        f"http-request wait-for-body time {_ms(BODY_SECONDS)} "
+        f"if {{ req.hdr_val(content-length) 1:{MAX_HEAD_BYTES} }}",
+        _set("length req.hdr_val(content-length)"),
+        _set("received req.body_len"),
         _set("client src"),
         _set(f"peer src,map_ip({trusted})"),
         _set(
@@ -193,6 +200,7 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         "acl is_websocket req.fhdr(upgrade) -i websocket",
         "acl has_length req.fhdr(content-length) -m found",
         "acl is_too_large req.fhdr(content-length),sub(txn.max_body) gt 0",
+        "acl is_incomplete var(txn.length),sub(txn.received) gt 0",
         "acl is_bodiless method GET HEAD DELETE OPTIONS",
         "acl is_grpc req.fhdr(content-type) -m beg application/grpc",
         "acl has_no_end var(txn.expires) -m str 0",
@@ -205,6 +213,7 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         "use_backend gateway if has_upgrade !is_websocket or has_upgrade has_length",
         # The gateway counts the bytes of a body whose length is not known before.
         "use_backend gateway if has_length is_too_large or !has_length !is_bodiless !is_grpc",
+        "use_backend gateway if has_length is_incomplete",
         # Any request of HTTP/2 may have a body without a length.
         "use_backend gateway if is_http_2 !has_length !is_grpc",
         "use_backend gateway if !has_no_end !is_valid",
