@@ -127,6 +127,24 @@ async def answer(bed: Bed, text: str) -> bytes:
     return await reader.readuntil(b"\r\n\r\n")
 
 
+def errors(bed: Bed) -> list[tuple[int, int]]:
+    """Return the errors of endpoint and revision in all reports with requests."""
+    return [
+        (each["errors"], each["revisions"]["v1"]["errors"])
+        for report in bed.manager.reports
+        for each in report["endpoints"]
+        if each["requests"]
+    ]
+
+
+async def test_errors_of_replicas_are_those_of_their_revision(bed: Bed, upstream: Upstream) -> None:
+    upstream.is_healthy = False
+    async with bed.http.get(bed.url("/health")) as response:
+        assert response.status == 503
+    await wait_until_async(lambda: bed.manager.total("requests"), 5, "the counters")
+    assert errors(bed) == [(1, 1)]
+
+
 async def test_request_for_grpc_ends_no_other_request(bed: Bed, upstream: Upstream) -> None:
     """A replica that does not know HTTP/2 stays ready."""
     (replica,) = bed.gateways[0].routes.by_name[b"chat"].replicas.values()
@@ -137,6 +155,8 @@ async def test_request_for_grpc_ends_no_other_request(bed: Bed, upstream: Upstre
     )
     assert head.startswith(b"HTTP/1.1 503 ")
     await wait_until_async(lambda: bed.manager.total("requests"), 5, "the counters")
+    # The revision is not rolled back because of it.
+    assert errors(bed) == [(1, 0)]
     assert replica.is_ready and replica.probed_at == probed_at
 
 

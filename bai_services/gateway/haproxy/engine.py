@@ -181,7 +181,8 @@ class Haproxy:
         for pool in self._slots.pools:
             for name in (pool.name, grpc_name(pool.name)):
                 row = by_name[name, "BACKEND"]
-                counted = self._counters.of_backend(name, row)
+                servers = {slot.name: by_name.get((name, slot.name), {}) for slot in pool.slots}
+                counted = self._counters.of_backend(name, row, servers)
                 if pool.key is None:
                     continue
                 endpoint, revision, _ = pool.key
@@ -191,8 +192,9 @@ class Haproxy:
                 if counted.requests:
                     is_used = True
                     self._server.measures.requests(
-                        endpoint, revision, counted.requests, counted.errors, counted.seconds
-                    )
+                        endpoint, revision, counted.requests, counted.errors, counted.seconds,
+                        failed=counted.failed,
+                    )  # fmt: skip
             waiting = sum(
                 int(by_name[name, "BACKEND"]["qcur"] or 0)
                 for name in (pool.name, grpc_name(pool.name))
