@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bai_services.core.errors import Unavailable
+from bai_services.gateway.haproxy.configuration import Settings
+from bai_services.gateway.haproxy.process import HaproxyProcess
 from bai_services.gateway.haproxy.runtime import Runtime
 from bai_services.gateway.haproxy.wanted import address_prefixes, is_address, shares
 from bai_services.trusted_proxies import TrustedProxies
@@ -241,6 +243,16 @@ async def test_haproxy_that_ends_during_an_answer_is_unavailable(tmp_path: Path)
     with pytest.raises(Unavailable):
         await Runtime(tmp_path / "control").statistics()
     server.close()
+
+
+@pytest.mark.usefixtures("bed")  # it skips the test without HAProxy
+async def test_ipv6_address() -> None:
+    settings = Settings("/p", "", pools=1, slots=1, threads=1, queue_seconds=1, max_connections=9)
+    process = HaproxyProcess(settings, "::1", 0)
+    await process.start()
+    _, writer = await asyncio.open_connection("::1", process.port)
+    writer.close()
+    await process.stop(0)
 
 
 def test_address_with_the_name_of_an_interface_is_no_address_for_haproxy() -> None:
