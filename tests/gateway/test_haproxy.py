@@ -6,6 +6,8 @@ import asyncio
 import ipaddress
 import signal
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -14,10 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bai_services.core.errors import Unavailable
-from bai_services.gateway.haproxy.configuration import Settings
+from bai_services.core.serving.gateway_records import EndpointRoute
+from bai_services.gateway.haproxy.configuration import UNDECIDED, Settings
 from bai_services.gateway.haproxy.process import HaproxyProcess
 from bai_services.gateway.haproxy.runtime import Runtime
-from bai_services.gateway.haproxy.wanted import address_prefixes, is_address, shares
+from bai_services.gateway.haproxy.slots import Slots
+from bai_services.gateway.haproxy.wanted import (
+    address_prefixes,
+    is_address,
+    shares,
+    token_entries,
+)
+from bai_services.gateway.routes import Endpoint
 from bai_services.trusted_proxies import TrustedProxies
 from tests.testbed.wait import wait_until_async
 
@@ -232,6 +242,28 @@ async def test_host_name_with_a_slash_chooses_no_revision(bed: Bed) -> None:
         headers = {"Host": f"{key}.serve.example.org"}
         async with bed.http.get(address, headers=headers) as response:
             assert response.status in (400, 404)
+
+
+def test_entries_of_tokens_are_computed_only_after_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[float] = []
+
+    def entries(route: EndpointRoute, now: float) -> Iterator[tuple[str, str]]:
+        computed.append(now)
+        return token_entries(route, now)
+
+    monkeypatch.setattr("bai_services.gateway.haproxy.slots.token_entries", entries)
+    slots = Slots.create(1, 1)
+    route = endpoint_route(tokens=(token_route(expires_at=5.0), token_route("b", expires_at=9.0)))
+
+    def undecided(route: EndpointRoute, now: float) -> int:
+        wanted = slots.wanted([Endpoint(route)], now)
+        return list(wanted.maps["tokens"].values()).count(UNDECIDED)
+
+    assert [undecided(route, now) for now in (1, 4, 5, 6, 9, 10)] == [0, 0, 1, 1, 2, 2]
+    assert computed == [1, 5, 9]
+    assert undecided(replace(route, max_queue=3), 11) == 2
+    assert undecided(replace(route, tokens=()), 12) == 0
+    assert computed == [1, 5, 9, 12]
 
 
 async def test_haproxy_that_ends_during_an_answer_is_unavailable(tmp_path: Path) -> None:

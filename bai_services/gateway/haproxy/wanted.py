@@ -115,6 +115,8 @@ def changes_of_map(
     file: str, before: Mapping[str, str], wanted: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield the commands that change the entries of a map."""
+    if before == wanted:
+        return
     for key in before.keys() - wanted.keys():
         yield f"del map {file} {key}"
     for key, value in wanted.items():
