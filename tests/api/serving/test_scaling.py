@@ -8,10 +8,12 @@ from typing import Any
 
 import aiohttp
 import pytest
+import sqlalchemy as sa
 
 from bai_services.client import Client, Token
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest
 from bai_services.db.serving.scaling import ScalingStore
+from bai_services.db.tables.serving import endpoints
 from bai_services.gateway.app import run_gateway
 from bai_services.gateway.routes import Routes
 from bai_services.gateway.server import GatewayServer
@@ -140,6 +142,17 @@ async def test_rollout_starts_a_replica_although_a_period_permits_none(api: Api)
         await gateway.report()
         await step(api)
         assert (await user.get("/endpoints/llm"))["replicas"] == 1
+
+
+async def test_rule_that_is_not_valid_any_more_stops_no_other_endpoint(api: Api) -> None:
+    user = await api.client("user")
+    made = await make(api, user, scaling=RULE)
+    rule = {**made["scaling"], "schedule": [{**PERIOD, "zone": "Former/Zone"}]}
+    async with api.world.manager.database.write() as tx:
+        await tx.execute(sa.update(endpoints).values(scaling=rule))
+    await make(api, user, name="other")
+    await step(api)
+    assert len(await replicas(user, key="other")) == 1
 
 
 async def test_gateway_holds_the_first_request_until_a_replica_serves(api: Api) -> None:
