@@ -131,8 +131,8 @@ environment = {name: text for name, text in os.environ.items() if name.startswit
 environment.pop("BAI_DEMO_PASSWORD", None)
 # The gateway handles requests of strangers, so it gets none of the other variables and secrets.
 FOR_GATEWAY = (
-    "BAI_GATEWAY_", "BAI_MANAGER_URL", "BAI_TRUSTED_PROXIES", "HOME", "TMPDIR", "LD_LIBRARY_PATH",
-    "SSL_CERT_",
+    "BAI_GATEWAY_", "BAI_MANAGER_URL", "BAI_METRICS_TOKEN_FILE", "BAI_TRUSTED_PROXIES", "HOME",
+    "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_",
 )  # fmt: skip
 gateway_environment = {
     name: text for name, text in environment.items() if name.startswith(FOR_GATEWAY)

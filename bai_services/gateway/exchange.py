@@ -180,6 +180,8 @@ class Exchange:
         """Answer the request without a replica."""
         keeps_open = self._request.keeps_open and self._is_body_complete
         self._end(is_reusable=False)
+        if self._request.method == b"HEAD":
+            response = response[: response.index(b"\r\n\r\n") + 4]
         self._client.write(response)
         self._client.finished(keeps_open=keeps_open)
 

@@ -73,18 +73,27 @@ class Measures:
 
     def request(self, endpoint: str, revision: str, seconds: float, *, is_error: bool) -> None:
         """Count a request; ``revision`` is "" if no replica has answered it."""
-        self.requests(endpoint, revision, 1, int(is_error), seconds)
+        self.requests(endpoint, revision, 1, int(is_error), seconds, failed=int(is_error))
 
     def requests(
-        self, endpoint: str, revision: str, count: int, errors: int, seconds: float
+        self,
+        endpoint: str,
+        revision: str,
+        count: int,
+        errors: int,
+        seconds: float,
+        *,
+        failed: int,
     ) -> None:
-        """Count requests of which only the mean time is known."""
+        """Count requests of which only the mean time is known; ``failed`` are the errors of the
+        revision itself.
+        """
         self._of(endpoint).add(count, errors, seconds)
         if revision:
             key = (endpoint, revision)
             if (counted := self.revisions.get(key)) is None:
                 counted = self.revisions[key] = Requests()
-            counted.add(count, errors, seconds)
+            counted.add(count, failed, seconds)
 
     def token(self, token: str, tokens: tuple[int, int], count: int = 1) -> None:
         if (use := self.tokens.get(token)) is None:

@@ -46,7 +46,7 @@ def _lines(rows: Mapping[str, tuple[Requests, list[Endpoint]]]) -> Iterator[str]
         yield f"# HELP {full} {meaning}\n# TYPE {full} {kind}\n"
         for label, (counted, members) in rows.items():
             for suffix, more, value in samples(counted, members):
-                yield f'{full}{suffix}{{endpoint="{label}"{more}}} {value:g}\n'
+                yield f'{full}{suffix}{{endpoint="{label}"{more}}} {value:.15g}\n'
 
 
 def _requests(counted: Requests, _: list[Endpoint]) -> Iterator[Sample]:

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import signal
 import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bai_services.gateway.haproxy.wanted import address_prefixes, shares
+from bai_services.core.errors import Unavailable
+from bai_services.core.serving.gateway_records import EndpointRoute
+from bai_services.gateway.haproxy.configuration import UNDECIDED, Settings
+from bai_services.gateway.haproxy.process import HaproxyProcess
+from bai_services.gateway.haproxy.runtime import Runtime
+from bai_services.gateway.haproxy.slots import Slots
+from bai_services.gateway.haproxy.wanted import (
+    address_prefixes,
+    is_address,
+    shares,
+    token_entries,
+)
+from bai_services.gateway.routes import Endpoint
 from bai_services.trusted_proxies import TrustedProxies
 from tests.testbed.wait import wait_until_async
 
-from .conftest import Bed, Upstream, endpoint_route, token_route
+from .conftest import TOKEN, Bed, Upstream, endpoint_route, token_route
 
 
 @pytest.fixture
@@ -35,7 +51,8 @@ async def test_haproxy_itself_gives_requests_to_replicas(bed: Bed) -> None:
     await bed.ready()
     headers = {
         "Cookie": "jupyterhub-session-id=1", "X-Forwarded-For": "203.0.113.9, 198.51.100.7",
-        "X-Real-IP": "203.0.113.9", "X-Bai-Peer": "203.0.113.9",
+        "X-Real-IP": "203.0.113.9", "X-Bai-Peer": "203.0.113.9", "X-Forwarded-User": "root",
+        "X-Forwarded-Host": "hub.example.org",
     }  # fmt: skip
     for _ in range(2):
         async with bed.http.post(bed.url("/v1/x?a=%20b"), data=b"x", headers=headers) as response:
@@ -44,7 +61,8 @@ async def test_haproxy_itself_gives_requests_to_replicas(bed: Bed) -> None:
             assert response.headers["Content-Security-Policy"].startswith("sandbox")
     assert (received["path"], received["bytes"]) == ("/v1/x?a=%20b", 1)
     passed = received["headers"]
-    assert not {"cookie", "x-real-ip", "x-bai-peer"} & set(passed)
+    assert not {"cookie", "x-real-ip", "x-bai-peer", "x-forwarded-user"} & set(passed)
+    assert "x-forwarded-host" not in passed  # bai_labext.replica refuses it
     assert passed["authorization"] == "token s3cret"
     assert passed["x-forwarded-for"] == "198.51.100.7"
     assert was_passed_on(upstream)
@@ -95,6 +113,183 @@ async def test_token_expires_without_a_change_of_the_routes(bed: Bed, upstream: 
             await response.read()
     async with bed.http.get(bed.url("/echo")) as response:
         assert response.status == 401
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_requests_without_a_token_end_when_the_endpoint_is_not_public_any_more(
+    bed: Bed, upstream: Upstream, is_deleted: bool
+) -> None:
+    await bed.set(endpoint_route(upstream.route(), is_public=True, tokens=()))
+    headers = {"Authorization": ""}
+    async with bed.http.get(bed.url("/stream"), headers=headers) as running:
+        await running.content.readuntil(b"\n\n")
+        await bed.set(*([] if is_deleted else [endpoint_route(upstream.route())]))
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await asyncio.wait_for(running.read(), 5)
+    assert was_passed_on(upstream)
+
+
+async def answer(bed: Bed, text: str) -> bytes:
+    """Return the response to a request with the endpoint's token."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", bed.gateways[0].port)
+    bed.stack.callback(writer.close)
+    line, _, more = text.partition("\n")
+    head = f"{line} HTTP/1.1\nHost: h\nAuthorization: Bearer {TOKEN}\n{more}\n"
+    writer.write(head.replace("\n", "\r\n").encode())
+    return await reader.readuntil(b"\r\n\r\n")
+
+
+def errors(bed: Bed) -> list[tuple[int, int]]:
+    """Return the errors of endpoint and revision in all reports with requests."""
+    return [
+        (each["errors"], each["revisions"]["v1"]["errors"])
+        for report in bed.manager.reports
+        for each in report["endpoints"]
+        if each["requests"]
+    ]
+
+
+async def test_errors_of_replicas_are_those_of_their_revision(bed: Bed, upstream: Upstream) -> None:
+    upstream.is_healthy = False
+    async with bed.http.get(bed.url("/health")) as response:
+        assert response.status == 503
+    await wait_until_async(lambda: bed.manager.total("requests"), 5, "the counters")
+    assert errors(bed) == [(1, 1)]
+
+
+async def test_request_for_grpc_ends_no_other_request(bed: Bed, upstream: Upstream) -> None:
+    """A replica that does not know HTTP/2 stays ready."""
+    (replica,) = bed.gateways[0].routes.by_name[b"chat"].replicas.values()
+    probed_at = replica.probed_at
+    head = await answer(
+        bed,
+        "POST /services/bai-serve/chat/x\nContent-Type: application/grpc\nContent-Length: 0\n",
+    )
+    assert head.startswith(b"HTTP/1.1 503 ")
+    await wait_until_async(lambda: bed.manager.total("requests"), 5, "the counters")
+    # The revision is not rolled back because of it.
+    assert errors(bed) == [(1, 0)]
+    assert replica.is_ready and replica.probed_at == probed_at
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("GET http://h/services/bai-serve/chat/echo\n", b"404"),
+        ("GET /services/bai-serve/chat/echo\nConnection: keep-alive\nConnection: x\n", b"200"),
+        (
+            "GET /services/bai-serve/chat/echo\nConnection: upgrade\nUpgrade: websocket\n"
+            "Upgrade: h2c\n",
+            b"200",
+        ),
+    ],
+)
+async def test_unusual_heads_are_passed_to_the_gateway(
+    bed: Bed, upstream: Upstream, text: str, status: bytes
+) -> None:
+    assert (await answer(bed, text)).split()[1] == status
+    assert not any(was_passed_on(upstream) for _ in upstream.requests)
+
+
+async def test_body_of_http_2_without_a_length_is_limited(bed: Bed, upstream: Upstream) -> None:
+    await bed.set(endpoint_route(upstream.route(), max_body_bytes=1000))
+    process = await asyncio.create_subprocess_exec(
+        "curl", "--silent", "--http2-prior-knowledge", "--request", "DELETE", "--upload-file", "-",
+        "--header", f"Authorization: Bearer {TOKEN}", "--output", "/dev/null",
+        "--write-out", "%{http_version} %{http_code}", bed.url("/echo"),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    output, _ = await process.communicate(b"x" * 1001)
+    assert output == b"2 413"
+
+
+@pytest.mark.parametrize(("length", "is_passed_on"), [(1000, True), (200_000, False)])
+async def test_slow_body_takes_no_place_at_a_replica(
+    bed: Bed, upstream: Upstream, length: int, is_passed_on: bool
+) -> None:
+    await bed.set(endpoint_route(upstream.route(), max_concurrent_per_replica=1))
+    reader, writer = await asyncio.open_connection("127.0.0.1", bed.gateways[0].port)
+    head = (
+        "POST /services/bai-serve/chat/echo HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+        f"Authorization: Bearer {TOKEN}\r\nContent-Length: {length}\r\n\r\n"
+    )
+    writer.write(head.encode() + bytes(length - 1))
+    if is_passed_on:
+        # The replica has no other place.
+        async with bed.http.get(bed.url("/echo")) as response:
+            assert response.status == 200
+        assert len(upstream.requests) == 1
+    else:
+        gateway = bed.gateways[0]
+        await wait_until_async(lambda: gateway.connections, 5, "the gateway has the request")
+    writer.write(b"x")
+    assert f'"bytes": {length}'.encode() in await reader.read()
+    assert was_passed_on(upstream) == is_passed_on
+    writer.close()
+
+
+async def test_host_name_with_a_slash_chooses_no_revision(bed: Bed) -> None:
+    replicas = [await bed.upstream(name) for name in ("r1", "r2")]
+    routes = [
+        replica.route(revision_id=name)
+        for replica, name in zip(replicas, ("v1", "v2"), strict=True)
+    ]
+    await bed.manager.set(endpoint_route(*routes, is_public=True, weights={"v1": 1, "v2": 1}))
+    await bed.gateway(domain=b"serve.example.org")
+    await bed.ready(2)
+    address = f"http://127.0.0.1:{bed.gateways[0].port}/echo"
+    for key in ("chat/1", "chat/:1"):
+        headers = {"Host": f"{key}.serve.example.org"}
+        async with bed.http.get(address, headers=headers) as response:
+            assert response.status in (400, 404)
+
+
+def test_entries_of_tokens_are_computed_only_after_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[float] = []
+
+    def entries(route: EndpointRoute, now: float) -> Iterator[tuple[str, str]]:
+        computed.append(now)
+        return token_entries(route, now)
+
+    monkeypatch.setattr("bai_services.gateway.haproxy.slots.token_entries", entries)
+    slots = Slots.create(1, 1)
+    route = endpoint_route(tokens=(token_route(expires_at=5.0), token_route("b", expires_at=9.0)))
+
+    def undecided(route: EndpointRoute, now: float) -> int:
+        wanted = slots.wanted([Endpoint(route)], now)
+        return list(wanted.maps["tokens"].values()).count(UNDECIDED)
+
+    assert [undecided(route, now) for now in (1, 4, 5, 6, 9, 10)] == [0, 0, 1, 1, 2, 2]
+    assert computed == [1, 5, 9]
+    assert undecided(replace(route, max_queue=3), 11) == 2
+    assert undecided(replace(route, tokens=()), 12) == 0
+    assert computed == [1, 5, 9, 12]
+
+
+async def test_haproxy_that_ends_during_an_answer_is_unavailable(tmp_path: Path) -> None:
+    async def end(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"# pxname,svname,")
+        writer.close()
+
+    server = await asyncio.start_unix_server(end, str(tmp_path / "control"))
+    with pytest.raises(Unavailable):
+        await Runtime(tmp_path / "control").statistics()
+    server.close()
+
+
+@pytest.mark.usefixtures("bed")  # it skips the test without HAProxy
+async def test_ipv6_address() -> None:
+    settings = Settings("/p", "", pools=1, slots=1, threads=1, queue_seconds=1, max_connections=9)
+    process = HaproxyProcess(settings, "::1", 0)
+    await process.start()
+    _, writer = await asyncio.open_connection("::1", process.port)
+    writer.close()
+    await process.stop(0)
+
+
+def test_address_with_the_name_of_an_interface_is_no_address_for_haproxy() -> None:
+    assert is_address("10.0.0.1") and is_address("fe80::1")
+    assert not is_address("fe80::1%a;show")
 
 
 async def test_endpoint_without_a_slot_is_served_by_the_gateway(bed: Bed) -> None:

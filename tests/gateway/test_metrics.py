@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bai_services.core.serving.gateway_records import RoutingTable
 from bai_services.gateway import metrics
+from bai_services.gateway.measures import Requests
 from bai_services.gateway.routes import Routes
 from tests.testbed.wait import wait_until_async
 
@@ -66,6 +69,23 @@ async def test_others_may_not_read_the_metrics(bed: Bed, metered: Upstream) -> N
         headers = {"Authorization": authorization}
         async with bed.http.get(address, headers=headers) as response:
             assert response.status == 401
+
+
+@both_engines
+async def test_head_request_gets_no_body(bed: Bed, metered: Upstream) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", bed.gateways[0].port)
+    for _ in range(2):
+        writer.write(b"HEAD /health HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+
+
+def test_large_counters_are_exact() -> None:
+    routes = Routes()
+    routes.apply(RoutingTable("1", (endpoint_route(),)))
+    totals = {"e1": Requests(requests=1_234_567)}
+    text = metrics.text(routes.by_name.values(), totals)
+    assert 'bai_gateway_requests_total{endpoint="chat"} 1234567\n' in text
 
 
 def test_labels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import resource
@@ -13,7 +14,7 @@ import psutil
 import pytest
 from aiohttp import ClientError
 
-from bai_services.gateway.app import OTHER_FILES, raise_open_files
+from bai_services.gateway.app import ENVIRONMENT, OTHER_FILES, raise_open_files
 from bai_services.gateway.limits import MAX_CLIENT_CONNECTIONS
 from tests.testbed.wait import wait_until_async
 
@@ -123,3 +124,13 @@ async def test_missing_settings_are_named(tmp_path: Path) -> None:
     _, errors = await process.communicate()
     assert process.returncode == 2
     assert "BAI_MANAGER_URL" in errors.decode()
+
+
+def test_hub_passes_all_settings_to_the_gateway() -> None:
+    config = ast.parse((Path(__file__).parents[2] / "jupyterhub_config.py").read_text())
+    (passed,) = (
+        ast.literal_eval(node.value)
+        for node in config.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FOR_GATEWAY"
+    )
+    assert [name for name in ENVIRONMENT.values() if not name.startswith(passed)] == []

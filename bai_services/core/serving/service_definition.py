@@ -23,6 +23,8 @@ from .definition import MAX_TEXT
 FILE_NAME = "service-definition.toml"
 MAX_BYTES = 64 * 1024
 MAX_ENTRIES = 100
+# Of a line: tomllib needs a time that grows with the square of the parts of a key.
+MAX_DOTS = 200
 _SECTIONS = ("environment", "resource_slots", "environ")
 # The architecture of an image is that of its agents.
 _ENVIRONMENT = ("image", "architecture")
@@ -42,6 +44,9 @@ def parse_service_definition(text: str, variant: str) -> dict[str, Any]:
     """
     if len(text.encode(errors="replace")) > MAX_BYTES:
         raise _problem(1, f"the file has more than {MAX_BYTES} bytes")
+    for number, content in enumerate(text.split("\n"), 1):
+        if content.count(".") > MAX_DOTS:
+            raise _problem(number, f"the line has more than {MAX_DOTS} dots")
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -50,6 +55,8 @@ def parse_service_definition(text: str, variant: str) -> dict[str, Any]:
         raise _problem(line, str(error).partition(" (at ")[0]) from None
     except RecursionError:
         raise _problem(1, "values are nested too deeply") from None
+    except ValueError:
+        raise _problem(1, "a number has too many digits") from None
     section = document.get(variant, {})
     if not isinstance(section, Mapping):
         raise _problem(_line_of(text, variant), f"{variant} must be a table")
@@ -98,7 +105,10 @@ class _Table:
 
     def _text_of(self, key: str, value: Any) -> str:
         is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
-        found = str(value) if is_plain else ""
+        try:
+            found = str(value) if is_plain else ""
+        except ValueError:  # Python writes no number of more than 4300 digits
+            is_plain = False
         if not is_plain or "\0" in found or len(found) > MAX_TEXT or len(key) > MAX_TEXT:
             raise _problem(
                 _line_of(self._text, self._name, key),

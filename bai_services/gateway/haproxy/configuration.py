@@ -12,8 +12,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..heads import NOT_FOR_CLIENTS, NOT_FOR_REPLICAS, PEER_HEADER, SAFETY
+from ..heads import NOT_FOR_CLIENTS, NOT_FOR_REPLICAS, OF_PROXIES, PEER_HEADER, SAFETY
 from ..limits import (
+    BODY_SECONDS,
     CONNECT_SECONDS,
     HEAD_SECONDS,
     IDLE_SECONDS,
@@ -29,8 +30,11 @@ MAPS = ("trusted", "tokens", "pools", "secrets", "limits")
 SHARES = 100
 # Value of a token that the gateway itself checks.
 UNDECIDED = "undecided"
-# Value of an endpoint whose pool is chosen by share: the pools have the keys NAME/0 to NAME/99.
+# Value of an endpoint whose pool is chosen by share: the pools have the keys NAME/:0 to NAME/:99.
+# No client can send such a name: those in paths contain no slash, those in host names no colon.
 BY_SHARE = "by-share"
+# Owner of requests without a token: this and the id of the endpoint.
+ANONYMOUS = "anonymous:"
 # Value of a network of other trusted proxies: the gateway evaluates their X-Forwarded-For.
 NAMED_PROXY = "named"
 # Headers that HAProxy writes itself.
@@ -133,6 +137,7 @@ def _defaults(settings: Settings) -> str:
         f"timeout http-request {_ms(HEAD_SECONDS)}",
         f"timeout http-keep-alive {_ms(IDLE_SECONDS)}",
         f"timeout queue {_ms(settings.queue_seconds)}",
+        _error(408, "the request did not arrive in time"),
         _error(502, "the replica closed the connection without a response"),
         _error(503, "no replica is free", _RETRY_AFTER),
         _error(504, "the replica does not answer in time"),
@@ -145,6 +150,11 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
     trusted, pools = map_file(folder, "trusted"), map_file(folder, "pools")
     lines = [
         f"bind fd@{listening}",
+        # HAProxy has no limit of time for bodies, so a replica gets only those that have arrived.
+        f"http-request wait-for-body time {_ms(BODY_SECONDS)} "
+        f"if {{ req.hdr_val(content-length) 1:{MAX_HEAD_BYTES} }}",
+        _set("length req.hdr_val(content-length)"),
+        _set("received req.body_len"),
         _set("client src"),
         _set(f"peer src,map_ip({trusted})"),
         _set(
@@ -162,12 +172,13 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         ),
         _set(f"token var(txn.key),map_beg({map_file(folder, 'tokens')})"),
         _set("expires var(txn.token),field(1,/)"),
-        _set("token_id var(txn.token),field(2,/)"),
-        _format("stream", "%[var(txn.token_id)]@%[src]:%[src_port]"),
+        _set("owner var(txn.token),field(2,/)"),
+        _set(f"token_id var(txn.owner) if !{{ var(txn.owner) -m beg {ANONYMOUS} }}"),
+        _format("stream", "%[var(txn.owner)]@%[src]:%[src_port]"),
         _set("now date"),
         _set(f"pool var(txn.name),map_str({pools})"),
         _set(f"turn rand({SHARES})"),
-        _format("share", "%[var(txn.name)]/%[var(txn.turn)]"),
+        _format("share", "%[var(txn.name)]/:%[var(txn.turn)]"),
         _set(f"pool var(txn.share),map_str({pools}) if {{ var(txn.pool) -m str {BY_SHARE} }}"),
         _set(f"limits var(txn.pool),map_str({map_file(folder, 'limits')})"),
         _set("max_queue var(txn.limits),field(1,/)"),
@@ -179,22 +190,33 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         f"acl is_proxy var(txn.proxy) -m str {NAMED_PROXY}",
         "acl is_unusual method CONNECT TRACE",
         "acl is_unusual req.fhdr(transfer-encoding) -m found",
+        # Conditions on a header hold if one of its lines fulfils them.
+        "acl is_unusual req.fhdr_cnt(connection) gt 1",
+        "acl is_unusual req.fhdr_cnt(upgrade) gt 1",
+        "acl is_path url -m beg /",
+        "acl is_http_2 req.ver 2.0",
         "acl has_connection req.fhdr(connection) -m found",
         "acl is_plain_connection req.fhdr(connection) -i keep-alive close upgrade",
         "acl has_upgrade req.fhdr(upgrade) -m found",
         "acl is_websocket req.fhdr(upgrade) -i websocket",
         "acl has_length req.fhdr(content-length) -m found",
         "acl is_too_large req.fhdr(content-length),sub(txn.max_body) gt 0",
+        "acl is_incomplete var(txn.length),sub(txn.received) gt 0",
         "acl is_bodiless method GET HEAD DELETE OPTIONS",
         "acl is_grpc req.fhdr(content-type) -m beg application/grpc",
         "acl has_no_end var(txn.expires) -m str 0",
         "acl is_valid var(txn.expires),sub(txn.now) gt 0",
         "use_backend gateway_closing if HTTP_1.0",
         "use_backend gateway if !has_pool or !has_token or is_undecided or is_proxy or is_unusual",
+        # In HTTP/2, HAProxy itself makes a URL of path and host name.
+        "use_backend gateway if !is_path !is_http_2",
         "use_backend gateway if has_connection !is_plain_connection",
         "use_backend gateway if has_upgrade !is_websocket or has_upgrade has_length",
         # The gateway limits bodies of unknown length by counting their bytes.
         "use_backend gateway if has_length is_too_large or !has_length !is_bodiless !is_grpc",
+        "use_backend gateway if has_length is_incomplete",
+        # Any request of HTTP/2 may have a body without a length.
+        "use_backend gateway if is_http_2 !has_length !is_grpc",
         "use_backend gateway if !has_no_end !is_valid",
         "use_backend %[var(txn.pool)]_grpc if is_grpc",
         "use_backend %[var(txn.pool)]",
@@ -240,10 +262,11 @@ def _pool_defaults(settings: Settings, folder: Path) -> str:
         f"http-request return status 503 content-type application/json string {busy}{_RETRY_AFTER} "
         "if { be_conn_free lt 1 } { queue,sub(txn.max_queue) ge 0 }",
         "http-request track-sc0 var(txn.token_id) table requests if { var(txn.token_id) -m found }",
-        "http-request track-sc1 var(txn.stream) table streams if { var(txn.token_id) -m found }",
+        "http-request track-sc1 var(txn.stream) table streams if { var(txn.owner) -m found }",
         "http-request set-timeout server var(txn.request_ms)",
         f"http-request replace-path ^{re.escape(settings.prefix)}/[^/]*/?(.*)$ /\\1{own_host}",
         f"http-request del-header {_one_of(NOT_FOR_REPLICAS)} -m reg",
+        f"http-request del-header {OF_PROXIES.decode()} -m beg",
         _set(f"secret var(txn.pool),map_str({map_file(folder, 'secrets')})"),
         'http-request set-header Authorization "token %[var(txn.secret)]" '
         "if { var(txn.secret) -m found }",

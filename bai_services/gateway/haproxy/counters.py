@@ -8,10 +8,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """New requests of a pool; ``seconds`` is the mean time to the head of the response."""
+    """New requests of a pool; ``seconds`` is the mean time to the head of the response.
+
+    ``errors`` include the requests that HAProxy has refused, ``failed`` only those that a replica
+    has not answered, or with a status of 500 or more.
+    """
 
     requests: int
     errors: int
+    failed: int
     seconds: float
 
 
@@ -26,10 +31,18 @@ class Counters:
         """Reset the stored values: a new process counts from zero."""
         self._last, self._tokens = {}, {}
 
-    def of_backend(self, name: str, row: Mapping[str, str]) -> Counted:
+    def of_backend(
+        self, name: str, row: Mapping[str, str], servers: Mapping[str, Mapping[str, str]]
+    ) -> Counted:
         requests = self._added((name, "requests"), row.get("req_tot"))
         errors = self._added((name, "errors"), row.get("hrsp_5xx"))
-        return Counted(requests, min(errors, requests), int(row.get("rtime") or 0) / 1000)
+        failed = sum(
+            self._added((name, server, column), values.get(column))
+            for server, values in servers.items()
+            for column in ("hrsp_5xx", "eresp")
+        )
+        seconds = int(row.get("rtime") or 0) / 1000
+        return Counted(requests, min(errors, requests), min(failed, requests), seconds)
 
     def failed_connections(self, pool: str, server: str, row: Mapping[str, str]) -> int:
         # `econ` counts only requests that found no other server.

@@ -17,7 +17,7 @@ from .configuration import MAPS, NAMED_PROXY, Settings, gateway_socket, grpc_nam
 from .counters import Counters
 from .process import HaproxyProcess
 from .slots import Pool, Slot, Slots
-from .wanted import Server, Wanted, changes_of_map, changes_of_server, token_ids
+from .wanted import Server, Wanted, changes_of_map, changes_of_server, owners
 
 log = logging.getLogger("bai_services.gateway")
 
@@ -41,7 +41,7 @@ class Haproxy:
         self._counted_starts = 0
         self._maps: dict[str, dict[str, str]] = {}
         self._servers: dict[tuple[str, str], Server] = {}
-        self._token_ids: set[str] = set()
+        self._owners: set[str] = set()
         self._changes = 1
         self._applied = 0
 
@@ -111,10 +111,10 @@ class Haproxy:
         wanted.maps["trusted"] = self._trusted()
         await self._runtime.change(self._commands(wanted))
         self._maps, self._servers = wanted.maps, wanted.servers
-        valid = token_ids((endpoint.route for endpoint in endpoints), now)
-        ended, self._token_ids = self._token_ids - valid, valid
-        if ended:
+        permitted = owners((endpoint.route for endpoint in endpoints), now)
+        if ended := self._owners - permitted:
             await self._end_requests(ended)
+        self._owners = permitted
         self._applied = changes
 
     async def _begin(self) -> None:
@@ -158,17 +158,17 @@ class Haproxy:
         own = {network: "own" for network in proxies.own_networks()}
         return {**own, **{str(network): NAMED_PROXY for network in proxies.networks}}
 
-    async def _end_requests(self, tokens: set[str]) -> None:
-        """End the running requests of tokens that were revoked or have expired."""
+    async def _end_requests(self, ended: set[str]) -> None:
+        """End the running requests of tokens that are not valid, and of endpoints not public."""
         streams = await self._runtime.table("streams", "data.conn_cur gt 0")
         clients = {
-            client for token, client in (key.split("@", 1) for key, _ in streams) if token in tokens
+            client for owner, client in (key.split("@", 1) for key, _ in streams) if owner in ended
         }
         if not clients:
             return
-        ended = [name for name, client in await self._runtime.sessions() if client in clients]
+        sessions = [name for name, client in await self._runtime.sessions() if client in clients]
         # One of them may have ended by itself.
-        for name in ended:
+        for name in sessions:
             await self._runtime.ask(f"shutdown session {name}")
 
     # Counters
@@ -181,7 +181,8 @@ class Haproxy:
         for pool in self._slots.pools:
             for name in (pool.name, grpc_name(pool.name)):
                 row = by_name[name, "BACKEND"]
-                counted = self._counters.of_backend(name, row)
+                servers = {slot.name: by_name.get((name, slot.name), {}) for slot in pool.slots}
+                counted = self._counters.of_backend(name, row, servers)
                 if pool.key is None:
                     continue
                 endpoint, revision, _ = pool.key
@@ -191,8 +192,9 @@ class Haproxy:
                 if counted.requests:
                     is_used = True
                     self._server.measures.requests(
-                        endpoint, revision, counted.requests, counted.errors, counted.seconds
-                    )
+                        endpoint, revision, counted.requests, counted.errors, counted.seconds,
+                        failed=counted.failed,
+                    )  # fmt: skip
             waiting = sum(
                 int(by_name[name, "BACKEND"]["qcur"] or 0)
                 for name in (pool.name, grpc_name(pool.name))
@@ -221,6 +223,9 @@ class Haproxy:
         for name in (pool.name, grpc_name(pool.name)):
             row = rows.get((name, slot.name), {})
             running += int(row.get("scur") or 0)
+            if name != pool.name:
+                # Any client can send a request for gRPC to a replica that does not know HTTP/2.
+                continue
             if self._counters.failed_connections(name, slot.name, row) and slot.is_ready:
                 # As when the gateway itself cannot connect: the next health check decides.
                 replica.is_ready = False

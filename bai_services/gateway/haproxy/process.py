@@ -51,7 +51,8 @@ class HaproxyProcess:
         # Only this user may read the folder: its sockets accept commands and requests.
         self._folder = tempfile.TemporaryDirectory(prefix="bai-gateway-")
         self.folder = Path(self._folder.name)
-        self._listening = socket.create_server((host, port), backlog=BACKLOG)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
         self.port = int(self._listening.getsockname()[1])
         self.runtime = Runtime(control_socket(self.folder))
         self.starts = 0  # a new process has no entries in its maps

@@ -36,11 +36,15 @@ class Runtime:
                 reader, writer = await asyncio.open_unix_connection(str(self._socket))
                 try:
                     writer.write(command.encode() + b"\n")
-                    return (await reader.read(-1)).decode("utf-8", "replace")
+                    answer = (await reader.read(-1)).decode("utf-8", "replace")
                 finally:
                     writer.close()
         except (OSError, TimeoutError) as error:
             raise Unavailable(f"HAProxy does not respond: {error}") from error
+        # An empty line follows each answer.
+        if not answer.endswith("\n\n" if answer.strip() else "\n"):
+            raise Unavailable("HAProxy has ended during an answer")
+        return answer
 
     async def change(self, commands: Iterable[str]) -> None:
         """Run commands whose output is empty, or one of ``_SUCCESSES``, if they succeed.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from bai_services.core.serving.gateway_records import EndpointRoute
 
 from ..routes import Endpoint, Replica
 from .configuration import BY_SHARE, grpc_name, pool_name, slot_name
@@ -61,12 +64,31 @@ class Pool:
         return Server(slot.address, slot.port, self.max_connections, state)
 
 
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    """Entries of the tokens of an endpoint, which are correct before the time ``until``."""
+
+    route: EndpointRoute
+    until: float
+    entries: dict[str, str]
+
+    def are_those_of(self, route: EndpointRoute, now: float) -> bool:
+        is_same = self.route is route or (
+            self.route.name == route.name
+            and self.route.is_public == route.is_public
+            and self.route.tokens == route.tokens
+        )
+        return is_same and now < self.until
+
+
 @dataclass
 class Slots:
     """Assigns pools to revisions and slots to replicas; both are kept while they are in use."""
 
     pools: list[Pool]
     by_key: dict[PoolKey, Pool] = field(default_factory=dict)
+    # By endpoint: there may be many entries, and they are needed several times per second.
+    _tokens: dict[str, _Tokens] = field(default_factory=dict)
 
     @classmethod
     def create(cls, pools: int, slots: int) -> Slots:
@@ -86,8 +108,10 @@ class Slots:
         ready: dict[int, Slot] = {}
         endpoints = list(endpoints)
         self._release(endpoints)
+        live = {endpoint.route.id for endpoint in endpoints}
+        self._tokens = {key: each for key, each in self._tokens.items() if key in live}
         for endpoint in endpoints:
-            maps["tokens"].update(token_entries(endpoint.route, now))
+            maps["tokens"].update(self._token_entries(endpoint.route, now))
             groups = ready_groups(endpoint)
             placed = {key: self._place(key, replicas) for key, replicas in groups.items()}
             for key, found in placed.items():
@@ -103,6 +127,17 @@ class Slots:
                     slot.is_ready = is_ready
                     slot.running = None
         return Wanted(maps, self._servers())
+
+    def _token_entries(self, route: EndpointRoute, now: float) -> dict[str, str]:
+        known = self._tokens.get(route.id)
+        if known is None or not known.are_those_of(route, now):
+            ends = [token.expires_at for token in route.tokens if token.expires_at is not None]
+            until = min((end for end in ends if end > now), default=inf)
+            known = _Tokens(route, until, dict(token_entries(route, now)))
+        elif known.route is not route:
+            known = replace(known, route=route)
+        self._tokens[route.id] = known
+        return known.entries
 
     def _servers(self) -> dict[tuple[str, str], Server]:
         return {
@@ -176,7 +211,7 @@ class Slots:
         number = 0
         for name, share in zip(names, shares(_weights(endpoint, groups)), strict=True):
             for _ in range(share):
-                maps["pools"][f"{route.name}/{number}"] = name
+                maps["pools"][f"{route.name}/:{number}"] = name
                 number += 1
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from bai_services.core.serving.gateway_records import EndpointRoute, TokenRoute
 
-from .configuration import SHARES, UNDECIDED
+from .configuration import ANONYMOUS, SHARES, UNDECIDED
 
 State = Literal["ready", "drain", "maint"]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -47,10 +47,10 @@ def token_entries(endpoint: EndpointRoute, now: float) -> Iterator[tuple[str, st
     """Yield keys and values of the map of tokens; the longest key that fits a request applies.
 
     Keys are NAME/DIGEST/DIGITS:ADDRESS, where ADDRESS is the beginning of an address in hex. Values
-    are EXPIRES/ID, or `UNDECIDED`.
+    are EXPIRES/OWNER, or `UNDECIDED`. The owner is the id of the token, or `ANONYMOUS`.
     """
     if endpoint.is_public:
-        yield f"{endpoint.name}/", "0"
+        yield f"{endpoint.name}/", f"0/{ANONYMOUS}{endpoint.id}"
     for token in endpoint.tokens:
         if not is_word(token.id):
             continue
@@ -115,6 +115,8 @@ def changes_of_map(
     file: str, before: Mapping[str, str], wanted: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield the commands that change the entries of a map."""
+    if before == wanted:
+        return
     for key in before.keys() - wanted.keys():
         yield f"del map {file} {key}"
     for key, value in wanted.items():
@@ -142,12 +144,15 @@ def is_address(host: str) -> bool:
         ipaddress.ip_address(host)
     except ValueError:
         return False
-    return True
+    # An IPv6 address may end with the name of a network interface, which is any text.
+    return is_word(host)
 
 
-def token_ids(endpoints: Iterable[EndpointRoute], now: float) -> set[str]:
-    """Return the ids of all tokens that are valid."""
-    return {
+def owners(endpoints: Iterable[EndpointRoute], now: float) -> set[str]:
+    """Return the owners of requests that are permitted: ids of tokens, or `ANONYMOUS`."""
+    endpoints = list(endpoints)
+    public = {ANONYMOUS + endpoint.id for endpoint in endpoints if endpoint.is_public}
+    return public | {
         token.id
         for endpoint in endpoints
         for token in endpoint.tokens

@@ -6,6 +6,7 @@ passed a check of the manager, so a rollout does not depend on a running gateway
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
@@ -19,6 +20,8 @@ from .replica_launch import ReplicaSecrets
 MAX_CONCURRENT = 512
 # Checks may hang until their timeout: those of one owner must not delay those of others.
 MAX_PER_OWNER = 16
+# A check of a new replica is repeated, so that it serves soon.
+REPEAT_SECONDS = 0.25
 
 
 class HealthProbes:
@@ -30,12 +33,20 @@ class HealthProbes:
         self._secrets = secrets
         self._passed = passed
         self._calls = BackgroundCalls(MAX_CONCURRENT, MAX_PER_OWNER)
+        self._repeated: dict[str, asyncio.TimerHandle] = {}  # by replica
         self._session: ClientSession | None = None
 
-    def begin(self, replica: ReplicaRow, owner_id: str, health: HealthCheck) -> None:
-        """Start a check of a replica unless one is running, or too many are running."""
+    def begin(
+        self, replica: ReplicaRow, owner_id: str, health: HealthCheck, repeats: int = 0
+    ) -> None:
+        """Start a check of a replica unless one is running, or too many are running; if it fails,
+        repeat it up to ``repeats`` times.
+        """
+        if (repeated := self._repeated.pop(replica.id, None)) is not None:
+            repeated.cancel()
         if self._calls.may_begin(replica.id, owner_id):
-            self._calls.begin(replica.id, owner_id, self._check(replica, health))
+            check = self._check(replica, owner_id, health, repeats)
+            self._calls.begin(replica.id, owner_id, check)
 
     async def finish(self) -> None:
         """Wait for the checks that are running."""
@@ -43,12 +54,21 @@ class HealthProbes:
 
     async def close(self) -> None:
         await self._calls.close()
+        for repeated in self._repeated.values():
+            repeated.cancel()
+        self._repeated.clear()
         if self._session is not None:
             await self._session.close()
 
-    async def _check(self, replica: ReplicaRow, health: HealthCheck) -> None:
+    async def _check(
+        self, replica: ReplicaRow, owner_id: str, health: HealthCheck, repeats: int
+    ) -> None:
         if await self._is_healthy(replica, health):
             await self._passed(replica)
+        elif repeats:
+            self._repeated[replica.id] = asyncio.get_running_loop().call_later(
+                REPEAT_SECONDS, self.begin, replica, owner_id, health, repeats - 1
+            )
 
     async def _is_healthy(self, replica: ReplicaRow, health: HealthCheck) -> bool:
         try:

@@ -55,7 +55,7 @@ from ..loop import Loop
 from ..scheduling.lease import Lease
 from ..sessions.requests.choices import REPLICA_TYPES
 from ..sessions.sessions import Sessions
-from .probes import HealthProbes
+from .probes import REPEAT_SECONDS, HealthProbes
 from .replica_launch import ReplicaSecrets
 from .requests import replica_name, replica_spec
 from .scaler import EndpointScaler, is_scaled
@@ -74,6 +74,9 @@ FAILURES_KEPT_FOR = timedelta(minutes=1)
 MAX_DRAIN = timedelta(hours=1)
 # The same for one whose session is stopped by a user, or will be preempted.
 STOP_DRAIN = timedelta(seconds=30)
+# The server of a new replica is checked more often for this time.
+NEW_FOR = timedelta(seconds=10)
+_REPEATS = ceil(TICK_SECONDS / REPEAT_SECONDS) - 1
 _CLEANUP_INTERVAL_SECONDS = 3600.0
 _MAX_MESSAGE = 500
 
@@ -285,7 +288,8 @@ class EndpointRunner:
                 text = TextTemplate.REPLICA_NOT_READY.text(limit_seconds=seconds)
                 return await self._fail(state.row, replica, text, now)
             if replica.url:
-                self.probes.begin(replica, state.row.owner_id, health)
+                repeats = _REPEATS if now - since < NEW_FOR else 0
+                self.probes.begin(replica, state.row.owner_id, health, repeats)
         return Phase.STARTING
 
     async def _observe_removed(

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bai_services.core.coded_text import CodedText, TextTemplate
+from bai_services.core.errors import InvalidRequest
 from bai_services.core.serving.autoscaling import (
     ScalingDecision,
     ScalingRule,
@@ -65,7 +66,13 @@ class EndpointScaler:
         histories, self._histories = self._histories, {}
         if not scaled:
             return list(states)
-        rules = [(each, _rule(each.row), await variant_of(each.row)) for each in scaled]
+        rules: list[tuple[EndpointState, ScalingRule, str]] = []
+        for each in scaled:
+            try:
+                rules.append((each, _rule(each.row), await variant_of(each.row)))
+            except (InvalidRequest, KeyError, TypeError, ValueError):
+                # For example a time zone that the machine does not know any more.
+                log.exception("the rule of endpoint %s is not valid", each.row.name)
         loads = await self.loads.read(rules, gateways, now)
         changes, samples = [], []
         for state, rule, _ in rules:
@@ -153,7 +160,10 @@ def _rule(row: EndpointRow) -> ScalingRule:
     if row.active_revision_id == row.target_revision_id:
         return rule
     # Without a replica, a rollout could not show that its revision works.
-    return replace(rule, min_replicas=max(1, rule.min_replicas))
+    schedule = tuple(
+        replace(each, min_replicas=max(1, each.min_replicas)) for each in rule.schedule
+    )
+    return replace(rule, min_replicas=max(1, rule.min_replicas), schedule=schedule)
 
 
 def _is_first_replica_starting(state: EndpointState) -> bool:

@@ -8,10 +8,12 @@ from typing import Any
 
 import aiohttp
 import pytest
+import sqlalchemy as sa
 
 from bai_services.client import Client, Token
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest
 from bai_services.db.serving.scaling import ScalingStore
+from bai_services.db.tables.serving import endpoints
 from bai_services.gateway.app import run_gateway
 from bai_services.gateway.routes import Routes
 from bai_services.gateway.server import GatewayServer
@@ -125,6 +127,32 @@ async def test_from_zero_to_three_and_back(api: Api) -> None:
     assert numbers in ([0, 1, 3, 2, 1, 0], [0, 1, 2, 3, 2, 1, 0])
     await ScalingStore(api.world.manager.database).clean_up(kept=2)
     assert [each[1] for each in await changes(user)] == [1, 0]
+
+
+async def test_rollout_starts_a_replica_although_a_period_permits_none(api: Api) -> None:
+    user = await api.client("user")
+    period = {**PERIOD, "min_replicas": 0}
+    made = await make(api, user, scaling={**RULE, "schedule": [period]})
+    gateway = Gateway(api, made["id"])
+    async with server() as (url, _):
+        await ready(api, user, url)
+        assert (await wait(api, user, gateway, 36, load=0))[-1] == 0
+        await drain(api, user, gateway)
+        await user.post("/endpoints/llm/revisions", {"settings": {"command": "serve 2"}})
+        await gateway.report()
+        await step(api)
+        assert (await user.get("/endpoints/llm"))["replicas"] == 1
+
+
+async def test_rule_that_is_not_valid_any_more_stops_no_other_endpoint(api: Api) -> None:
+    user = await api.client("user")
+    made = await make(api, user, scaling=RULE)
+    rule = {**made["scaling"], "schedule": [{**PERIOD, "zone": "Former/Zone"}]}
+    async with api.world.manager.database.write() as tx:
+        await tx.execute(sa.update(endpoints).values(scaling=rule))
+    await make(api, user, name="other")
+    await step(api)
+    assert len(await replicas(user, key="other")) == 1
 
 
 async def test_gateway_holds_the_first_request_until_a_replica_serves(api: Api) -> None:

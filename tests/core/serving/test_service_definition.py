@@ -54,6 +54,9 @@ def test_defaults_of_a_variant() -> None:
         ("[vllm.environ]\nA = 'b'\n\nDEBUG = true\n", 4, "'DEBUG' must be a text or a number"),
         ("x" * (MAX_BYTES + 1), 1, "more than"),
         ("a = " + "[" * 5000, 1, "nested too deeply"),
+        ("a = " + "1" * 5000, 1, "too many digits"),
+        ("[vllm.environ]\nA = 0x" + "f" * 5000, 2, "'A' must be a text or a number"),
+        ("b = 1\n" + "a." * 30_000 + "a = 1", 2, "more than 200 dots"),
     ],
 )
 def test_problems_have_their_line(text: str, line: int, message: str) -> None:

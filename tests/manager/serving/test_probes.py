@@ -33,6 +33,31 @@ def replica(name: str, url: str) -> ReplicaRow:
     )
 
 
+async def test_failed_check_of_a_new_replica_is_repeated() -> None:
+    statuses = ["503 x", "503 x", "200 OK"]
+    passed: asyncio.Queue[str] = asyncio.Queue()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {statuses.pop(0)}\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.close()
+
+    async def note(row: ReplicaRow) -> None:
+        passed.put_nowait(row.id)
+
+    probes = HealthProbes(ReplicaSecrets(b"key"), note)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        probes.begin(replica("new", url), "one", HealthCheck(), repeats=2)
+        async with asyncio.timeout(20):
+            assert await passed.get() == "new"
+        assert statuses == []
+    finally:
+        await probes.close()
+        server.close()
+
+
 async def test_checks_that_hang_do_not_delay_those_of_other_owners() -> None:
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
