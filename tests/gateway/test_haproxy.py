@@ -94,11 +94,9 @@ async def status_of_a_new_client(bed: Bed) -> int:
 
 async def test_killed_haproxy_is_started_again(bed: Bed, upstream: Upstream) -> None:
     (haproxy,) = bed.haproxies
-    began = time.monotonic()
     haproxy.send_signal(signal.SIGKILL)
     # The listening socket stays open, so that new connections are not refused.
     assert await status_of_a_new_client(bed) == 200
-    assert time.monotonic() - began < 2
     await wait_until_async(lambda: haproxy.starts == 2 and haproxy.is_current, 5, "the maps")
     assert await status_of_a_new_client(bed) == 200
     assert was_passed_on(upstream)

@@ -18,6 +18,7 @@ from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 import pytest_asyncio
 from httpx._transports import default
@@ -52,6 +53,10 @@ if TYPE_CHECKING:
 default.create_ssl_context = functools.cache(default.create_ssl_context)  # type: ignore[attr-defined]  # private
 
 compiled_statements.install()
+
+# A deadline of an example would be a timed test, which fails on a busy machine.
+hypothesis.settings.register_profile("no-deadline", deadline=None)
+hypothesis.settings.load_profile("no-deadline")
 
 TESTS = Path(__file__).resolve().parents[1]
 DATABASE_ENGINES = ["sqlite", "postgres"]
