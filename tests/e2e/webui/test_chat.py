@@ -186,7 +186,7 @@ async def attach_files(ui: Chat) -> None:
     await picker.set_input_files(
         [{"name": name, "mimeType": kind, "buffer": content} for name, kind, content in files]
     )
-    await ui.page.get_by_text("c is neither an image nor a text").wait_for()
+    await ui.page.get_by_text("c is neither an image nor UTF-8 text").wait_for()
     await ui.page.get_by_role("button", name="Remove b.png").wait_for()
     await ui.send("Files")
     answer = ui.answers().nth(1)
