@@ -52,7 +52,8 @@ async def test_endpoint_is_created_gets_a_token_is_paused_and_deleted(
             await create_token(ui)
             assert checked(rest.get(f"/endpoints/{name}/tokens"), 200)["total"] == 1
             await ui.tab("Replicas")
-            link = ui.page.get_by_role("link", name="Log", exact=True)
+            replicas = ui.page.get_by_role("tabpanel", name="Replicas")
+            link = replicas.get_by_role("link", name="Log", exact=True).first
             address = await link.get_attribute("href") or ""
             assert found["id"] not in address
             assert "panel=logs" in address

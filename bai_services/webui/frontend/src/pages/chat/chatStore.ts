@@ -226,7 +226,7 @@ class ChatStore {
     const { signal } = run.control;
     const begin = performance.now();
     const answer: Partial<Message> & { text: string } = { text: '' };
-    let updatedAt = begin;
+    let timer: ReturnType<typeof setTimeout> | undefined;
     run.flush = () => {
       // After a stop, the card may have other messages already.
       if (!signal.aborted) {
@@ -249,14 +249,16 @@ class ChatStore {
           answer.isStopped = true;
           break;
         }
-        if (performance.now() - updatedAt >= UPDATE_MILLIS) {
-          updatedAt = performance.now();
+        // A timer, because the next part may arrive much later.
+        timer ??= setTimeout(() => {
+          timer = undefined;
           run.flush();
-        }
+        }, UPDATE_MILLIS);
       }
     } catch (error) {
       answer.error = (error as Error).message || String(error);
     }
+    clearTimeout(timer);
     run.flush();
   }
 
