@@ -117,7 +117,7 @@ class Among(FunctionElement[bool]):
         array = _array(name, column.type)
         super().__init__(
             column.in_(sa.bindparam(name, expanding=True)),
-            column.in_(sa.select(sa.func.unnest(array))),
+            column == sa.any_(array),
         )
 
 

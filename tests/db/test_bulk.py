@@ -18,4 +18,4 @@ def test_among_is_a_list_on_sqlite_and_an_array_on_postgres() -> None:
         plain.compile(dialect=sqlite.dialect())
     )
     text = str(among.compile(dialect=postgresql.dialect()))
-    assert text.endswith("WHERE sessions.id IN (SELECT unnest(%(ids)s::VARCHAR[]) AS unnest_1)")
+    assert text.endswith("WHERE sessions.id = ANY (%(ids)s::VARCHAR[])")
