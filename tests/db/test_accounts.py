@@ -162,6 +162,25 @@ async def test_concurrent_sign_in_attempts_respect_limit(database: Database, dom
     assert (await store.count_attempt({"s": 10}, NOW + BLOCK, BLOCK))["s"].count == 1
 
 
+async def test_attempts_and_resets_at_the_same_time_do_not_deadlock(
+    database: Database, domain: str
+) -> None:
+    await add_user(database, "ada")
+    store = SignInAttemptStore(database)
+    # A reset changes the count of the address last, an attempt changes the counts sorted.
+    allowed: dict[str, int | None] = {"address": None, "name": None, "pair": None}
+    for _ in range(10):
+        await asyncio.gather(
+            *(store.count_attempt(allowed, NOW, BLOCK) for _ in range(4)),
+            *(
+                store.reset_after_sign_in(
+                    "ada", ["pair", "name"], "address", None, None, entry("sign-in.hub")
+                )
+                for _ in range(4)
+            ),
+        )
+
+
 async def test_old_attempts_are_deleted(database: Database) -> None:
     store = SignInAttemptStore(database)
     for number in range(20):

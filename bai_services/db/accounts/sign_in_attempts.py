@@ -54,16 +54,8 @@ class SignInAttemptStore:
         not counted. The count is reset ``block_time`` after the last attempt. Counting before the
         password check prevents concurrent attempts from exceeding the limit.
         """
+        await self._delete_expired(now, block_time)
         async with self._db.write() as tx:
-            await tx.execute(
-                sign_in_failures.delete().where(
-                    sign_in_failures.c.last_at <= now - block_time,
-                    sa.or_(
-                        sign_in_failures.c.blocked_until.is_(None),
-                        sign_in_failures.c.blocked_until <= now,
-                    ),
-                )
-            )
             # Sorted, to avoid deadlocks between concurrent attempts.
             return {
                 subject: await _count(tx, subject, allowed[subject], now, block_time)
@@ -113,7 +105,8 @@ class SignInAttemptStore:
             locked = sa.select(users.c.id).where(is_same).with_for_update(read=True)
             if await tx.scalar(locked) is None:
                 return False
-            await tx.execute(sign_in_failures.delete().where(_subject.in_(sorted(subjects))))
+            await _lock(tx, [*subjects, address])
+            await tx.execute(sign_in_failures.delete().where(_subject.in_(subjects)))
             await tx.execute(
                 sign_in_failures.update()
                 .where(_subject == address, sign_in_failures.c.blocked_until.is_(None))
@@ -147,7 +140,8 @@ class SignInAttemptStore:
     async def forget(self, subjects: Sequence[str]) -> None:
         """Reset the attempts of subjects."""
         async with self._db.write() as tx:
-            await tx.execute(sign_in_failures.delete().where(_subject.in_(sorted(subjects))))
+            await _lock(tx, subjects)
+            await tx.execute(sign_in_failures.delete().where(_subject.in_(subjects)))
 
     async def blocked(self, subjects: Sequence[str], now: datetime) -> dict[str, datetime]:
         """Return the end of the block of each blocked subject."""
@@ -163,8 +157,34 @@ class SignInAttemptStore:
     async def reset(self, user: CheckedUser, subjects: Sequence[str], audit: AuditEntry) -> None:
         async with self._db.write() as tx:
             await lock_unchanged(tx, user)
-            await tx.execute(sign_in_failures.delete().where(_subject.in_(sorted(subjects))))
+            await _lock(tx, subjects)
+            await tx.execute(sign_in_failures.delete().where(_subject.in_(subjects)))
             await record(tx, audit)
+
+    async def _delete_expired(self, now: datetime, block_time: timedelta) -> None:
+        """Delete the counts of subjects without an attempt for ``block_time``, except blocked ones.
+
+        Counts that another transaction has locked are skipped, because an attempt is changing them.
+        Waiting for them could cause a deadlock.
+        """
+        columns = sign_in_failures.c
+        expired = (
+            sa.select(_subject)
+            .where(
+                columns.last_at <= now - block_time,
+                sa.or_(columns.blocked_until.is_(None), columns.blocked_until <= now),
+            )
+            .with_for_update(skip_locked=True)
+        )
+        async with self._db.write() as tx:
+            await tx.execute(sign_in_failures.delete().where(_subject.in_(expired)))
+
+
+async def _lock(tx: AsyncConnection, subjects: Sequence[str]) -> None:
+    """Lock the counts of subjects, sorted as in ``count_attempt``, to avoid deadlocks with it."""
+    await tx.execute(
+        sa.select(_subject).where(_subject.in_(subjects)).order_by(_subject).with_for_update()
+    )
 
 
 async def _count(
