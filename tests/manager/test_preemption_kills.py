@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -30,9 +29,9 @@ from bai_services.manager.events import Events
 from bai_services.manager.preemption.preemptions import Preemptions
 from bai_services.manager.scheduling.lease import Lease
 from bai_services.manager.sessions.lifecycle import Lifecycle
-from tests.db.test_queue_kills import WriteJob, kill_everywhere, until_killed
 from tests.db.usage_oracle import check_usage
 from tests.db.world import NOW, World, make_world
+from tests.testbed.kills import Job, kill_everywhere, until_killed
 
 pytestmark = pytest.mark.both_databases
 
@@ -77,32 +76,32 @@ async def prepare(url: str) -> None:
     await world.close()
 
 
-def later(world: World) -> None:
-    """Set the clock to a time after the end of the grace period."""
+def later(url: str) -> World:
+    """Return the world after the end of the grace period."""
+    world = World(url)
     world.now = NOW + timedelta(seconds=10 + GRACE_SECONDS)
+    return world
 
 
-async def announce(world: World, decisions: Sequence[Any]) -> None:
-    preemption, options = decisions
+async def announce(url: str, preemption: Preemption, options: PreemptionOptions) -> None:
+    world = World(url)
     world.advance(3)
-    await until_killed(
-        world, lambda: preemptions_of(world).announce(preemption, options, token=None)
-    )
+    await until_killed(lambda: preemptions_of(world).announce(preemption, options, token=None))
 
 
-async def stop_victims(world: World, decisions: Sequence[Any]) -> None:
-    later(world)
-    await until_killed(world, preemptions_of(world).step)
+async def stop_victims(url: str) -> None:
+    world = later(url)
+    await until_killed(preemptions_of(world).step)
 
 
-async def end_victim(world: World, decisions: Sequence[Any]) -> None:
-    later(world)
-    await until_killed(world, lambda: world.sessions.move(decisions[0], Event.EXITED, world.now))
+async def end_victim(url: str, victim: str) -> None:
+    world = later(url)
+    await until_killed(lambda: world.sessions.move(victim, Event.EXITED, world.now))
 
 
-async def end_plan(world: World, decisions: Sequence[Any]) -> None:
-    later(world)
-    await until_killed(world, preemptions_of(world).step)
+async def end_plan(url: str) -> None:
+    world = later(url)
+    await until_killed(preemptions_of(world).step)
 
 
 async def planned(url: str) -> tuple[Preemption, PreemptionOptions]:
@@ -151,24 +150,22 @@ def test_killed_manager_stops_each_victim_once_and_starts_the_session_that_waits
     url = database_url
     asyncio.run(prepare(url))
 
-    def kill(job: WriteJob, argument: Any = ()) -> ListedPreemption:
-        """Kill the job at each statement, then run it to its end; return the plan."""
-        assert kill_everywhere(url, job, argument, lambda: asyncio.run(check(url))) > 2
+    def kill(job: Job, *arguments: Any) -> ListedPreemption:
+        """Kill the job at each point, then run it to its end; return the plan."""
+        assert kill_everywhere(job, url, *arguments, check=lambda: asyncio.run(check(url))) > 1
         plan = asyncio.run(check(url))
         assert plan is not None
         return plan
 
     async def start() -> None:
         """Let the other victim end, and run a pass, whose kills other tests cover."""
-        world = World(url)
-        later(world)
+        world = later(url)
         await world.sessions.move(victims[1], Event.EXITED, world.now)
         assert await world.run_pass() == [preemption.session_id]
         await world.close()
 
     async def finish() -> None:
-        world = World(url)
-        later(world)
+        world = later(url)
         await check_usage(world)
         statuses = {row.name: row.status for row in await world.sessions.in_status(*Status)}
         assert statuses == {"low1": "PENDING", "low2": "PENDING", "high": "SCHEDULED"}
@@ -176,9 +173,9 @@ def test_killed_manager_stops_each_victim_once_and_starts_the_session_that_waits
 
     preemption, options = asyncio.run(planned(url))
     victims = preemption.plan.victim_ids
-    assert kill(announce, (preemption, options)).outcome == ""
+    assert kill(announce, preemption, options).outcome == ""
     assert all(victim.stopped_at for victim in kill(stop_victims).victims)
-    kill(end_victim, victims)
+    kill(end_victim, victims[0])
     asyncio.run(start())
     assert kill(end_plan).outcome == "started"
     asyncio.run(finish())
