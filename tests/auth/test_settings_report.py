@@ -56,6 +56,10 @@ async def test_settings_of_hub_authenticator_spawner_and_engines_are_reported(
     assert HUB_TOKEN not in repr(items)
 
 
-async def test_rejected_report_does_not_fail(api: Api) -> None:
+async def test_rejected_report_is_logged_and_not_repeated(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
     async with ServiceClient(api.url, Token("wrong")) as client:
         await asyncio.wait_for(settings_report.report(client, []), 10)
+    (record,) = [each for each in caplog.records if each.name == settings_report.log.name]
+    assert "rejects the settings of the Hub" in record.getMessage()

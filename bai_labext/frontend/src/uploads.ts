@@ -75,15 +75,19 @@ export class Uploads {
   stop(upload: Upload): void {
     upload.state = 'stopped';
     this.sending.get(upload)?.abort();
-    if (upload.url) {
-      this.client.request(upload.url, { method: 'DELETE', headers: TUS }).catch(() => undefined);
-    }
+    this.deleteAtManager(upload);
     this.remove([upload]);
   }
 
   /** Remove completed uploads from the list. */
   clear(folder: string): void {
     this.remove(this.of(folder).filter(upload => upload.state === 'done'));
+  }
+
+  private deleteAtManager(upload: Upload): void {
+    if (upload.url) {
+      this.client.request(upload.url, { method: 'DELETE', headers: TUS }).catch(() => undefined);
+    }
   }
 
   private remove(removed: Upload[]): void {
@@ -157,6 +161,10 @@ export class Uploads {
       upload.sent = Number(response.headers.get('Upload-Offset') ?? '0');
     } else {
       await this.create(upload);
+      if (upload.state === 'stopped') {
+        // It was stopped before the manager responded with its URL.
+        this.deleteAtManager(upload);
+      }
     }
     while (upload.sent < upload.file.size && upload.state === 'sending') {
       await this.sendChunk(upload);

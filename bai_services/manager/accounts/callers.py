@@ -64,9 +64,7 @@ class Callers:
         NotSignedIn
             If the account is unknown, not active, or not allowed from that address.
         """
-        account = await self._store.by_username(username)
-        if account is None:
-            raise NotSignedIn(f"{username} has no account here; ask an administrator")
+        account = await self._account(username)
         return _caller(account, account.main_access_key, client_ip)
 
     async def in_session(self, username: str, client_ip: str) -> Caller:
@@ -79,12 +77,7 @@ class Callers:
         NotSignedIn
             If the account is unknown or not active.
         """
-        account = await self._store.by_username(username)
-        if account is None:
-            raise NotSignedIn(f"{username} has no account here; ask an administrator")
-        denial = refusal(account, None)
-        if denial is not None:
-            raise NotSignedIn(denial.text, reason=denial.reason)
+        account = await self._active_account(username)
         caller = _as_caller(account, None, client_ip)
         return replace(caller, role=Role.SESSION)
 
@@ -99,12 +92,7 @@ class Callers:
         NotSignedIn
             If the account is unknown or not active.
         """
-        account = await self._store.by_username(username)
-        if account is None:
-            raise NotSignedIn(f"{username} has no account here; ask an administrator")
-        denial = refusal(account, None)
-        if denial is not None:
-            raise NotSignedIn(denial.text, reason=denial.reason)
+        account = await self._active_account(username)
         return _as_caller(account, account.main_access_key, "")
 
     async def viewer(self, caller: Caller, username: str) -> Caller:
@@ -177,6 +165,20 @@ class Callers:
         if keypair is None or not keypair.is_active:
             raise NotSignedIn(f"keypair {caller.access_key} is not active")
         return _caller(keypair.account, keypair.access_key, caller.client_ip)
+
+    async def _account(self, username: str) -> Account:
+        account = await self._store.by_username(username)
+        if account is None:
+            raise NotSignedIn(f"{username} has no account here; ask an administrator")
+        return account
+
+    async def _active_account(self, username: str) -> Account:
+        """Return the account, whatever addresses it may sign in from."""
+        account = await self._account(username)
+        denial = refusal(account, None)
+        if denial is not None:
+            raise NotSignedIn(denial.text, reason=denial.reason)
+        return account
 
     def _count(self, keypair: KeypairAccount, now: datetime) -> None:
         count = self._counts.setdefault(keypair.access_key, SlidingCount())
