@@ -102,6 +102,18 @@ async def test_killed_haproxy_is_started_again(bed: Bed, upstream: Upstream) -> 
     assert was_passed_on(upstream)
 
 
+async def test_haproxy_is_current_only_with_all_maps(bed: Bed, upstream: Upstream) -> None:
+    many = tuple(token_route(f"t{number}") for number in range(5000))
+    await bed.set(endpoint_route(upstream.route(), tokens=(*many, token_route())))
+    (haproxy,) = bed.haproxies
+    haproxy.send_signal(signal.SIGKILL)
+    async with asyncio.timeout(10):
+        while haproxy.starts != 2 or not haproxy.is_current:
+            await asyncio.sleep(0)
+    assert await status_of_a_new_client(bed) == 200
+    assert was_passed_on(upstream)
+
+
 async def test_token_expires_without_a_change_of_the_routes(bed: Bed, upstream: Upstream) -> None:
     soon = token_route(expires_at=time.time() + 1.5)
     await bed.set(endpoint_route(upstream.route(), tokens=(soon,)))

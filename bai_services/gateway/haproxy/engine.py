@@ -120,6 +120,7 @@ class Haproxy:
     async def _begin(self) -> None:
         """Reset the known state after a start of the process or a failed command."""
         starts = self._process.starts
+        self._applied = 0
         await self._runtime.change(
             f"clear map {map_file(self._process.folder, name)}" for name in MAPS
         )
