@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -57,11 +57,12 @@ class _TokenAuth(httpx.Auth):
 
 
 class _KeypairAuth(httpx.Auth):
-    def __init__(self, keypair: Keypair) -> None:
+    def __init__(self, keypair: Keypair, clock: Callable[[], datetime]) -> None:
         self._keypair = keypair
+        self._clock = clock
 
     def auth_flow(self, request: httpx.Request) -> Any:
-        now = datetime.now(UTC).replace(microsecond=0)
+        now = self._clock().replace(microsecond=0)
         digest = _digest_of(request)
         if digest:
             request.headers[signature.DIGEST_HEADER] = digest
@@ -97,16 +98,22 @@ class Client:
 
     Calls raise ``Unavailable`` if the manager is unreachable, and the ``BaiError`` named in an
     error response. ``http`` is the underlying HTTP client with the same base URL and credential.
+    ``clock`` returns the date of requests that a keypair signs.
     """
 
     def __init__(
-        self, url: str, credential: Token | Keypair | None = None, timeout_seconds: float = 30
+        self,
+        url: str,
+        credential: Token | Keypair | None = None,
+        timeout_seconds: float = 30,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         auth: httpx.Auth | None = None
         if isinstance(credential, Token):
             auth = _TokenAuth(credential)
         elif isinstance(credential, Keypair):
-            auth = _KeypairAuth(credential)
+            auth = _KeypairAuth(credential, clock)
         self.url = url.rstrip("/")
         # Proxies configured in the environment are for external hosts, not for this machine or
         # private networks.

@@ -68,6 +68,13 @@ async def test_keypair_signs_the_request(url: str, body: Any) -> None:
     signature.check_date(date, datetime.now(UTC))
 
 
+async def test_date_of_a_signed_request_is_read_from_the_clock(url: str) -> None:
+    now = datetime(2026, 11, 26, 12, 0, 0, 500, tzinfo=UTC)
+    async with Client(url, KEYPAIR, clock=lambda: now) as client:
+        response = await client.get("/echo")
+    assert response["headers"]["Date"] == "2026-11-26T12:00:00+00:00"
+
+
 async def test_items_yields_all_pages(client: Client) -> None:
     assert [item["n"] async for item in client.items("/numbers")] == list(NUMBERS)
 

@@ -125,7 +125,10 @@ class Manager:
             lease=self.scheduling.lease,
         )
         self.usage = usage_services(
-            context, self.accounts.projects, self.lifecycle, self.scheduling.lease
+            context,
+            self.accounts.projects,
+            self.sessions.planned_stops,
+            self.scheduling.lease,
         )
         self.cluster = cluster_services(context, settings, self.sessions, self.scheduling)
         self.models = model_services(
@@ -191,7 +194,7 @@ class Manager:
     async def _prepare_for_preemption(self, session_id: str, seconds: float) -> None:
         """Let a replica finish its requests, and another session save its state."""
         reason = TextTemplate.REPLICA_PREEMPTED.text()
-        if not await self.serving.runner.drain(session_id, reason):
+        if await self.serving.runner.drain(session_id, reason) is None:
             await self.sessions.suspensions.prepare_for_preemption(session_id, seconds)
 
     def start_session_loops(self) -> None:

@@ -137,7 +137,6 @@ async def test_spent_amount_is_the_same_from_totals_and_from_records(api: Api) -
     made = await make(api, amount=1000)
     first = await user.post("/sessions", {"name": "first", **SMALL})
     await run(api, first["id"])
-    # Clients sign requests with the real time, so use the manager directly.
     api.world.clock.advance(hours=5, minutes=30)
     await usage.budget_watch.step()
     caller = await api.world.caller("user")

@@ -22,6 +22,7 @@ from bai_services.db.tables import accounts, cluster
 from bai_services.manager.events import Events
 from bai_services.manager.scheduling.lease import Lease
 from bai_services.manager.sessions.lifecycle import Lifecycle
+from bai_services.manager.sessions.planned_stops import PlannedStops
 from bai_services.manager.sessions.time_limits.deadlines import Deadlines
 from tests.db.world import NOW, World, make_world
 from tests.testbed.kills import kill_everywhere, until_killed
@@ -40,10 +41,12 @@ def later() -> datetime:
 def deadlines_on(
     database: Database, store: DeadlineStore | None = None, lease: Lease | None = None
 ) -> Deadlines:
+    lifecycle = Lifecycle(SessionStore(database), Events(), later)
     return Deadlines(
         store or DeadlineStore(database),
         DependencyStore(database),
-        Lifecycle(SessionStore(database), Events(), later),
+        lifecycle,
+        PlannedStops(lifecycle),
         later,
         lease=lease or Lease(LeaseStore(database), later, seconds=600),
     )

@@ -27,6 +27,7 @@ from bai_services.manager.metrics import Metrics
 from bai_services.manager.scheduling.lease import Lease
 from bai_services.manager.sessions.idle_checks.judging import IdleJudging
 from bai_services.manager.sessions.lifecycle import Lifecycle
+from bai_services.manager.sessions.planned_stops import PlannedStops
 from tests.db.world import NOW, World, make_world
 from tests.testbed.kills import kill_everywhere, until_killed
 
@@ -60,7 +61,7 @@ class Office:
         return IdleJudging(
             IdleCheckStore(database),
             UsageSampleStore(database),
-            Lifecycle(SessionStore(database), Events(), lambda: self.now),
+            PlannedStops(Lifecycle(SessionStore(database), Events(), lambda: self.now)),
             lambda: self.now,
             lease=lease or self.lease,
             metrics=Metrics(),

@@ -48,7 +48,8 @@ CHEAP_HASHES = {"password_memory_kib": 8, "password_rounds": 1}
 class MovableClock:
     """A clock that stands still until a test moves it.
 
-    It starts at the real time, because clients sign their requests with the real time.
+    It starts at the real time: clients of `Api` sign their requests with this clock, but others,
+    such as those of `bai`, with the real time.
     """
 
     def __init__(self) -> None:
@@ -200,7 +201,9 @@ class Api:
     async def client(self, username: str) -> Client:
         """Return a client that signs with the keypair of a demo user."""
         keys = self.world.keys[username]
-        return self._close_later(Client(self.url, Keypair(keys.access_key, keys.secret_key)))
+        keypair = Keypair(keys.access_key, keys.secret_key)
+        # A test may move the clock further than the date of a request may differ from it.
+        return self._close_later(Client(self.url, keypair, clock=self.world.clock))
 
     async def share_folder(self, owner: str, key: str, to: str, permission: str = "ro") -> None:
         """Share a folder with the user ``to``, who accepts the invitation."""

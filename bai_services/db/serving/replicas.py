@@ -182,20 +182,29 @@ class ReplicaStore:
             )
             await bump_routes(tx)
 
-    async def drain(self, replica_id: str, reason: Mapping[str, Any], now: datetime) -> bool:
-        """Let a replica end when it has no more requests; return False if it does not serve."""
+    async def drain(
+        self, replica_id: str, reason: Mapping[str, Any], now: datetime, replaced: Collection[str]
+    ) -> bool | None:
+        """Let a replica end when it has no more requests; return whether anything has changed.
+
+        The reason of a replica that is already draining is replaced if its code is one of
+        ``replaced``. Return None if the replica neither serves nor is draining.
+        """
+        this = endpoint_replicas.c.id == replica_id
+        rows = sa.select(endpoint_replicas.c.phase, endpoint_replicas.c.reason).where(this)
         async with self._db.write() as tx:
-            changed = await tx.execute(
+            found = (await tx.execute(rows.with_for_update())).one_or_none()
+            if found is None or found.phase not in (Phase.READY, Phase.DRAINING):
+                return None
+            if found.phase == Phase.DRAINING and (found.reason or {}).get("code") not in replaced:
+                return False
+            await tx.execute(
                 sa.update(endpoint_replicas)
-                .where(
-                    endpoint_replicas.c.id == replica_id,
-                    endpoint_replicas.c.phase == Phase.READY,
-                )
+                .where(this)
                 .values(phase=Phase.DRAINING, changed_at=now, reason=reason)
             )
-            if changed.rowcount:
-                await bump_routes(tx)
-            return bool(changed.rowcount)
+            await bump_routes(tx)
+            return True
 
     async def ready(self, replica_id: str, url: str, now: datetime) -> None:
         """Record that a replica passed its health check at ``url``, and forget former failures."""

@@ -53,6 +53,7 @@ from ..accounts.callers import Callers
 from ..context import ManagerContext
 from ..loop import Loop
 from ..scheduling.lease import Lease
+from ..sessions.planned_stops import ReplicaDrain
 from ..sessions.requests.choices import REPLICA_TYPES
 from ..sessions.sessions import Sessions
 from .probes import REPEAT_SECONDS, HealthProbes
@@ -72,8 +73,13 @@ MAX_SESSIONS_PER_STEP = 20
 FAILURES_KEPT_FOR = timedelta(minutes=1)
 # A draining replica is stopped after this time although it has requests.
 MAX_DRAIN = timedelta(hours=1)
-# The same for one whose session is stopped by a user, or will be preempted.
+# The same for one whose session is stopped by a user or a rule.
 STOP_DRAIN = timedelta(seconds=30)
+# Reasons for which a replica drains for at most ``MAX_DRAIN``. Preemption itself stops its victims
+# at the end of their warning time.
+_UNHURRIED_DRAINS = frozenset(
+    {TextTemplate.REPLICA_NOT_NEEDED.code, TextTemplate.REPLICA_PREEMPTED.code}
+)
 # The server of a new replica is checked more often for this time.
 NEW_FOR = timedelta(seconds=10)
 _REPEATS = ceil(TICK_SECONDS / REPEAT_SECONDS) - 1
@@ -140,15 +146,20 @@ class EndpointRunner:
     def wake(self) -> None:
         self._loop.wake()
 
-    async def drain(self, session_id: str, reason: CodedText) -> bool:
-        """Let a replica finish its requests before its session is stopped; return False if the
+    async def drain(self, session_id: str, reason: CodedText) -> ReplicaDrain | None:
+        """Let a replica finish its requests before its session is stopped; return None if the
         session is not a serving replica.
         """
-        is_draining = await self._store.drain(session_id, reason.as_json(), self._clock())
-        if is_draining:
-            self._changed()
-            self.wake()
-        return is_draining
+        is_changed = await self._store.drain(
+            session_id, reason.as_json(), self._clock(), _UNHURRIED_DRAINS
+        )
+        if is_changed is None:
+            return None
+        if not is_changed:
+            return ReplicaDrain.CONTINUING
+        self._changed()
+        self.wake()
+        return ReplicaDrain.BEGUN
 
     def session_changed(self, row: SessionRow) -> None:
         """Run the next step now if the session is a replica."""
@@ -425,10 +436,8 @@ class EndpointRunner:
 
 def _drain_limit(replica: ReplicaRow) -> timedelta:
     """Return how long a replica may need for its requests."""
-    is_spare = replica.reason is None or (
-        replica.reason["code"] == TextTemplate.REPLICA_NOT_NEEDED.code
-    )
-    return MAX_DRAIN if is_spare else STOP_DRAIN
+    is_unhurried = replica.reason is None or replica.reason["code"] in _UNHURRIED_DRAINS
+    return MAX_DRAIN if is_unhurried else STOP_DRAIN
 
 
 def _needs_gateways(state: EndpointState) -> bool:

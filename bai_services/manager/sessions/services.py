@@ -50,6 +50,7 @@ from .kernels import Kernels
 from .launch import Launch, LaunchPlans
 from .lifecycle import Lifecycle
 from .logs import Logs
+from .planned_stops import PlannedStops
 from .preview import SessionPreviews
 from .replica_launch import ReplicaLaunch
 from .requests.options import Options
@@ -100,6 +101,7 @@ class SessionServices:
     schedules: Schedules
     schedule_runner: ScheduleRunner
     suspensions: Suspensions
+    planned_stops: PlannedStops
 
 
 def session_services(
@@ -165,6 +167,7 @@ def session_services(
     )
     resizes = Resizes(sessions, resize_store, kernels, kernel_resizes, lifecycle, clock, audit)
     templates = Templates(context, projects)
+    planned_stops = PlannedStops(lifecycle, lambda key, reason: sessions.drain_replica(key, reason))
     return SessionServices(
         sessions=sessions,
         options=Options(
@@ -202,7 +205,12 @@ def session_services(
         explanations=StartExplanations(sessions, scheduling.scheduler, request_store),
         records=SessionRecords(AllocationStore(database)),
         deadlines=Deadlines(
-            DeadlineStore(database), dependencies, lifecycle, clock, lease=scheduling.lease
+            DeadlineStore(database),
+            dependencies,
+            lifecycle,
+            planned_stops,
+            clock,
+            lease=scheduling.lease,
         ),
         callbacks=Callbacks(
             CallbackStore(database),
@@ -216,7 +224,7 @@ def session_services(
         usage_histories=UsageHistories(sessions, store, samples, usage_sampling, clock),
         idle_checkers=idle_checkers,
         idle_judging=IdleJudging(
-            idle_store, samples, lifecycle, clock, lease=scheduling.lease, metrics=metrics
+            idle_store, samples, planned_stops, clock, lease=scheduling.lease, metrics=metrics
         ),
         idle_replays=IdleReplays(idle_checkers, idle_store, samples, clock),
         idle_requests=IdleCheckRequests(sessions, idle_store, clock, audit),
@@ -243,4 +251,5 @@ def session_services(
             lease=scheduling.lease,
             retention=timedelta(days=settings.suspended_days),
         ),
+        planned_stops=planned_stops,
     )

@@ -53,18 +53,12 @@ from ..scheduling.wait_states import WaitStates
 from ..settings import Settings
 from .kernels import Kernels
 from .lifecycle import Lifecycle
+from .planned_stops import DrainReplica, ReplicaDrain, no_replica
 from .requests.choices import CREATABLE_TYPES, REPLICA_TYPES
 from .requests.requests import Requests
 from .view import describe
 
 MAX_WAIT_SECONDS = 60.0
-
-
-DrainReplica = Callable[[str, CodedText], Awaitable[bool]]
-
-
-async def _no_replica(session_id: str, reason: CodedText) -> bool:
-    return False
 
 
 class Sessions:
@@ -96,8 +90,7 @@ class Sessions:
         self._settings = settings
         self._clock = clock
         self._audit = audit
-        # Start to drain the replica of a session; False: it is not a serving replica.
-        self.drain_replica: DrainReplica = _no_replica
+        self.drain_replica: DrainReplica = no_replica
 
     async def create(
         self,
@@ -291,7 +284,7 @@ class Sessions:
         is_serving = row.type == SessionType.INFERENCE and row.status is Status.RUNNING
         if is_serving and not force and caller.role is not Role.HUB:
             reason = TextTemplate.STOPPED_BY.text(name=who)
-            if await self.drain_replica(row.id, reason):
+            if await self.drain_replica(row.id, reason) is ReplicaDrain.BEGUN:
                 await self._add_entry(caller, "session.stop", row)
                 return self._shown_to(caller, await self._store.view(row.id))
         if row.status in LIVE - {Status.TERMINATING}:

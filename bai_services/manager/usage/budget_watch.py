@@ -14,7 +14,6 @@ from datetime import datetime
 from bai_services.core.audit import AuditEntry
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.notifications.events import budget_warning
-from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.core.usage.budgets import (
     BudgetEvent,
     Mode,
@@ -33,7 +32,7 @@ from bai_services.db.usage.reports import UsageReportStore, UsageScope
 from ..context import ManagerContext
 from ..loop import Loop
 from ..scheduling.lease import Lease
-from ..sessions.lifecycle import Lifecycle
+from ..sessions.planned_stops import PlannedStops
 
 log = logging.getLogger(__name__)
 
@@ -54,13 +53,13 @@ class BudgetWatch:
         store: BudgetStore,
         reports: UsageReportStore,
         prices: UsagePriceStore,
-        lifecycle: Lifecycle,
+        stops: PlannedStops,
         lease: Lease,
     ) -> None:
         self._store = store
         self._reports = reports
         self._prices = prices
-        self._lifecycle = lifecycle
+        self._stops = stops
         self._lease = lease
         self._clock = context.clock
         self._audit = context.audit
@@ -80,12 +79,7 @@ class BudgetWatch:
         for session_id, project in await self._store.due_stops(self._clock(), _STOPS_PER_STEP):
             if await self._lease.hold() is None:
                 return
-            await self._lifecycle.try_apply(
-                session_id,
-                Event.STOP_REQUESTED,
-                TextTemplate.BUDGET_STOP.text(name=project),
-                expected=Status.RUNNING,
-            )
+            await self._stops.stop(session_id, TextTemplate.BUDGET_STOP.text(name=project))
 
     async def refresh(self) -> None:
         """Compute the spent amounts of all budgets now."""

@@ -13,7 +13,7 @@ from bai_services.db.usage.reports import UsageReportStore
 from ..accounts.projects import Projects
 from ..context import ManagerContext
 from ..scheduling.lease import Lease
-from ..sessions.lifecycle import Lifecycle
+from ..sessions.planned_stops import PlannedStops
 from .aggregation import UsageAggregation
 from .budget_watch import BudgetWatch
 from .budgets import Budgets
@@ -33,13 +33,13 @@ class UsageServices:
 
 
 def usage_services(
-    context: ManagerContext, projects: Projects, lifecycle: Lifecycle, lease: Lease
+    context: ManagerContext, projects: Projects, stops: PlannedStops, lease: Lease
 ) -> UsageServices:
     """Build the services and pass them their dependencies."""
     database, clock = context.database, context.clock
     prices = UsagePriceStore(database)
     reports, budgets = UsageReportStore(database), BudgetStore(database)
-    watch = BudgetWatch(context, budgets, reports, prices, lifecycle, lease)
+    watch = BudgetWatch(context, budgets, reports, prices, stops, lease)
     return UsageServices(
         reports=UsageReports(reports, prices, clock),
         prices=PriceList(prices, context.audit),

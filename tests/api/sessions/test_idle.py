@@ -19,11 +19,7 @@ SMALL = {"cpu": "1", "mem": "1g"}
 
 
 class SessionServer:
-    """Reports activity as a session's server does, and advances the clock.
-
-    Advance the clock by less than 15 minutes per test. The clients sign with the real time, and the
-    manager rejects signatures that are more than 15 minutes away from its clock.
-    """
+    """Reports activity as a session's server does, and advances the clock."""
 
     def __init__(self, api: Api, caller: Caller, session_id: str) -> None:
         self._api = api

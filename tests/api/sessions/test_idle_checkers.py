@@ -44,7 +44,7 @@ def judging_of(api: Api) -> IdleJudging:
     return IdleJudging(
         IdleCheckStore(manager.database),
         UsageSampleStore(manager.database),
-        manager.lifecycle,
+        manager.sessions.planned_stops,
         clock,
         lease=manager.scheduling.lease,
         metrics=Metrics(),

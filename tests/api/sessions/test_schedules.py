@@ -40,7 +40,6 @@ def at(api: Api, **delta: float) -> str:
 
 async def make(api: Api, user: Client, **fields: Any) -> dict[str, Any]:
     await FakeAgent(api.agent).beat()
-    # Clients sign requests with the real time, so the clock can advance by only a few minutes.
     spec = {"name": "work", "request": SMALL, "start": at(api, minutes=2), **fields}
     made: dict[str, Any] = await user.post("/schedules", spec)
     return made

@@ -23,7 +23,7 @@ from bai_services.core.sessions.idle_checks.pressure import (
     waiting_for,
 )
 from bai_services.core.sessions.idle_checks.usage_table import KernelFacts, UsageTable
-from bai_services.core.sessions.lifecycle import Event, Result, Status
+from bai_services.core.sessions.lifecycle import Result
 from bai_services.core.sessions.usage_history import COARSE, FINE, Resolution
 from bai_services.db.sessions.idle_checks.results import Key, StoredCheck
 from bai_services.db.sessions.idle_checks.store import Decision, IdleCheckStore, RunningSession
@@ -33,7 +33,7 @@ from ...clock import Clock
 from ...loop import Loop
 from ...metrics import Metrics
 from ...scheduling.lease import Lease
-from ..lifecycle import Lifecycle
+from ..planned_stops import PlannedStops
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +65,14 @@ class _Results:
     due: dict[str, tuple[RunningSession, list[Judgement]]] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Stops:
+    """Ids of the sessions that a step has stopped, and of those that it must not stop any more."""
+
+    stopped: set[str] = field(default_factory=set)
+    declined: list[str] = field(default_factory=list)
+
+
 class IdleJudging:
     """Judges every ``TICK_SECONDS`` while this manager holds the lease.
 
@@ -77,7 +85,7 @@ class IdleJudging:
         self,
         store: IdleCheckStore,
         samples: UsageSampleStore,
-        lifecycle: Lifecycle,
+        stops: PlannedStops,
         clock: Clock,
         *,
         lease: Lease,
@@ -86,7 +94,7 @@ class IdleJudging:
     ) -> None:
         self._store = store
         self._samples = samples
-        self._lifecycle = lifecycle
+        self._stops = stops
         self._clock = clock
         self._lease = lease
         self._metrics = metrics
@@ -140,13 +148,14 @@ class IdleJudging:
         waiting = await self._waiting(sessions)
         results = await asyncio.to_thread(self._judge, sessions, waiting, stored, now, monotonic)
         await self._store.write(results.changed, results.removed, results.decisions)
-        declined = await self._stop_due(results.due)
-        if declined:
-            await self._store.remove_decisions(declined)
-            results.decisions = [d for d in results.decisions if d.session_id not in declined]
+        stops = await self._stop_due(results.due)
+        if stops.declined:
+            await self._store.remove_decisions(stops.declined)
         for decision in results.decisions:
-            kind = "dry-run" if decision.is_dry_run else "stop"
-            self._metrics.idle_decisions.labels(kind).inc()
+            if decision.is_dry_run:
+                self._metrics.idle_decisions.labels("dry-run").inc()
+            elif decision.session_id in stops.stopped:
+                self._metrics.idle_decisions.labels("stop").inc()
         await self._clean_up(now, monotonic)
 
     def _judge(
@@ -286,28 +295,21 @@ class IdleJudging:
             is_due=judgement.is_due and (is_shown or judgement.is_dry_run),
         )
 
-    async def _stop_due(
-        self, due: Mapping[str, tuple[RunningSession, list[Judgement]]]
-    ) -> list[str]:
-        """Stop sessions; return the ids of those that must not be stopped any more."""
-        declined = []
+    async def _stop_due(self, due: Mapping[str, tuple[RunningSession, list[Judgement]]]) -> _Stops:
+        """Stop sessions, unless they must not be stopped any more."""
+        stops = _Stops()
         for session, judgements in due.values():
             first = strictest(judgements)
             if first is None or first.rule is None or await self._lease.hold() is None:
-                declined.append(session.id)
+                stops.declined.append(session.id)
                 continue
             applied = next(each for each in session.checkers if each.checker == first.checker)
             if not await self._store.is_unchanged(session.id, applied):
-                declined.append(session.id)
+                stops.declined.append(session.id)
                 continue
-            await self._lifecycle.try_apply(
-                session.id,
-                Event.STOP_REQUESTED,
-                first.rule,
-                expected=Status.RUNNING,
-                result=Result.FAILURE,
-            )
-        return declined
+            if await self._stops.stop(session.id, first.rule, result=Result.FAILURE):
+                stops.stopped.add(session.id)
+        return stops
 
     async def _clean_up(self, now: datetime, monotonic: float) -> None:
         if (

@@ -21,6 +21,7 @@ from ...clock import Clock
 from ...loop import Loop
 from ...scheduling.lease import Lease
 from ..lifecycle import Lifecycle
+from ..planned_stops import PlannedStops
 
 TICK_SECONDS = 1.0
 
@@ -50,6 +51,7 @@ class Deadlines:
         store: DeadlineStore,
         dependencies: DependencyStore,
         lifecycle: Lifecycle,
+        stops: PlannedStops,
         clock: Clock,
         *,
         lease: Lease,
@@ -83,6 +85,7 @@ class Deadlines:
         )
         self._dependencies = dependencies
         self._lifecycle = lifecycle
+        self._stops = stops
         self._clock = clock
         self._loop = Loop("deadlines", self.step, TICK_SECONDS)
         lifecycle.listen(self._on_change)
@@ -126,6 +129,8 @@ class Deadlines:
         """End a session if it is still in ``status``; return whether it was ended."""
         if await self._lease.hold() is None:
             return False
+        if status is Status.RUNNING:
+            return await self._stops.stop(session_id, reason, result=result)
         moved = await self._lifecycle.try_apply(
             session_id, event, reason, expected=status, result=result
         )
