@@ -31,7 +31,8 @@ SERVER = r"""
 import http.server, json, os, threading
 
 HOSTILE = ("# Head\n\n**bold** <img src=x onerror=alert(1)> ![p](https://example.com/p.png) "
-           "[bad](javascript:alert(1)) [good](https://example.com/)\n\n```python\nx = 1\n```\n")
+           "[bad](javascript:alert(1)) [good](https://example.com/)\n\n```python\nx = 1\n```\n"
+           "\\(x_1 = \\href{javascript:alert(1)}{x}\\)\n\n$$\\frac{a}{b}$$\n")
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def head(self, kind):
@@ -125,7 +126,7 @@ def endpoint(hub: RunningHub) -> Iterator[dict[str, Any]]:
             rest.delete(f"/endpoints/{name}")
 
 
-@pytest.mark.checklist("CHAT-01", "CHAT-02", "CHAT-03", "CHAT-05", "CHAT-06")
+@pytest.mark.checklist("CHAT-01", "CHAT-02", "CHAT-03", "CHAT-04", "CHAT-05", "CHAT-06")
 async def test_member_of_the_project_chats_with_an_endpoint(
     hub: RunningHub, opened: Opener[Chat]
 ) -> None:
@@ -172,6 +173,9 @@ async def converse(ui: Chat, name: str) -> None:
     await answer.locator(".bai-code .tok-number").wait_for()
     assert await answer.locator("img, h1, script").count() == 0
     await answer.get_by_text("<img src=x onerror=alert(1)>").wait_for()
+    await answer.locator(".bai-formula-block math mfrac").wait_for(state="attached")
+    font = "document.fonts.ready.then(() => document.fonts.check('16px KaTeX_Main'))"
+    assert await ui.page.evaluate(font)
     links = answer.get_by_role("link")
     assert await links.count() == 1
     assert await links.get_attribute("href") == "https://example.com/"

@@ -1,10 +1,11 @@
-import { useEffect, useState, type ComponentProps } from 'react';
+import { lazy, Suspense, useEffect, useState, type ComponentProps, type ReactNode } from 'react';
 import type { Root } from 'hast';
 import { toJsxRuntime } from 'hast-util-to-jsx-runtime';
 import { Fragment, jsx, jsxs } from 'react/jsx-runtime';
 import { useLatest } from '../../../components/useLatest';
 import { visible } from '../../../i18n/userText';
 import { CodeBlock } from './CodeBlock';
+import type { FormulaProps } from './Formula';
 import { MarkdownParser } from './MarkdownParser';
 
 /** While an answer arrives, its Markdown is parsed this often. */
@@ -15,7 +16,22 @@ const parser = new MarkdownParser(
   () => new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' })
 );
 
+// Without the module, a formula is shown as its source.
+const Formula = lazy(() =>
+  import('./Formula').catch(() => ({ default: ({ source }: FormulaProps) => <>{source}</> }))
+);
+
 const COMPONENTS = {
+  // The worker renders formulas; Markdown has no other element of this name.
+  math: (props: { 'data-html'?: string; 'data-block'?: string; children?: ReactNode }) => (
+    <Suspense fallback={props.children}>
+      <Formula
+        html={props['data-html'] ?? ''}
+        isBlock={props['data-block'] === 'true'}
+        source={props.children}
+      />
+    </Suspense>
+  ),
   // Images are omitted: the page must not load anything that a model names.
   img: ({ alt }: ComponentProps<'img'>) => <em>{alt}</em>,
   // Headings would be part of the page's structure.
