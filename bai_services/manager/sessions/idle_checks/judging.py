@@ -289,7 +289,7 @@ class IdleJudging:
     async def _stop_due(
         self, due: Mapping[str, tuple[RunningSession, list[Judgement]]]
     ) -> list[str]:
-        """Stop sessions; return the ids of those that must not be stopped any more."""
+        """Stop sessions; return the ids of those that must no longer be stopped."""
         declined = []
         for session, judgements in due.values():
             first = strictest(judgements)
