@@ -375,7 +375,7 @@ class BaiAuthenticator(Authenticator):
         Raises
         ------
         SignInFailed
-            If the password was changed meanwhile, or the manager is unavailable.
+            If the password has changed since then, or the manager is unavailable.
         """
         try:
             account = await self._read_account(name)

@@ -32,7 +32,7 @@ from .pending_sign_ins import Credentials
 from .sign_in_steps import CODE_SECONDS, EXTERNAL_ATTRIBUTE, PROOF_ATTRIBUTE, SignInSteps
 
 YEAR_SECONDS = 365 * 24 * 3600
-# Values of ``?notice=``, with which other pages lead to the sign-in page.
+# Values of ``?notice=`` in links from other pages to the sign-in page.
 NOTICES = frozenset({"password_reset", "signed_up", "account_deleted"})
 
 
@@ -47,9 +47,9 @@ class Page(BaseHandler):
         return super().render_template(name, sync=sync, **ns)
 
     async def login_user(self, data: dict[str, Any] | None = None) -> Any:
-        """Sign a user in, unless the password is changed meanwhile.
+        """Sign a user in; fail if the password changes during the sign-in.
 
-        A change of the password ends only the sign-ins that exist then, so check after the sign-in.
+        A password change ends only existing sign-ins, so check again after the sign-in.
 
         Raises
         ------

@@ -54,7 +54,7 @@ class Hub:
     def has_server(self) -> bool:
         """Return whether the Hub has completed the start of this server.
 
-        Return True also if the environment names no Hub API or no server, or if the Hub denies the
+        Also return True if the environment names no Hub API or no server, or if the Hub denies the
         request: waiting would not help.
 
         Raises

@@ -214,7 +214,7 @@ class ManagerLink:
         return self._panel_session(await self._client.post(path))
 
     async def stop_notice(self, wait_seconds: float) -> dict[str, Any] | None:
-        """Wait for the notice to prepare for a stop; None if there is none in that time."""
+        """Wait for the notice to prepare for a stop; None if none arrives in that time."""
         response = await self._client.get(
             self._path(self.session_id) + "/stop-notice",
             timeout_seconds=wait_seconds + CALL_TIMEOUT_SECONDS,
@@ -271,7 +271,7 @@ def log_mark(text: str) -> str:
 
 
 def known_length(text: str, mark: str) -> int:
-    """Return the length of the prefix of ``text`` that has this mark; 0 if there is none."""
+    """Return the length of the prefix of ``text`` that has this mark; 0 without such a prefix."""
     length = mark.partition("-")[0]
     count = read_whole(length) or 0
     return count if 0 < count <= len(text) and log_mark(text[:count]) == mark else 0

@@ -27,11 +27,13 @@ MAX_HEAD_BYTES = 64 * 1024
 HEAD_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 5.0
 CHUNK_BYTES = 64 * 1024
-# In requests of the manager for a trial: on which other ports does the replica listen?
+# Header of the manager's requests in a trial: the response then lists the other ports on which the
+# replica listens.
 EXPLAIN_HEADER = b"x-bai-explain: 1"
 MAX_PORTS = 5
-# The Hub's proxy adds these headers, and gateways send none of them. Clients to whom the model's
-# server has shown the secret, for example in an echo of the request, cannot bypass the gateway.
+# Requests with these headers came through the Hub's proxy and are not authorized; gateways never
+# send them. So a client cannot bypass the gateway, even if it knows the secret, for example because
+# the model's server echoes requests.
 OF_PROXIES = frozenset({b"x-forwarded-host", b"x-forwarded-port"})
 _HEAD_END = b"\r\n\r\n"
 
@@ -59,7 +61,7 @@ class ReplicaRunner(Runner):
         return server
 
     def _wait_for_hub(self) -> bool:
-        """Return True: the server may start before the Hub has registered this one."""
+        """Return False only after a stop: the model's server need not wait for the Hub."""
         return not self._stopping.is_set()
 
 
@@ -158,7 +160,7 @@ class ForwardServer:
                 directions.create_task(_copy(reader, server_writer))
                 directions.create_task(_copy(server_reader, writer))
         except* OSError:
-            pass  # one of the two has closed the connection
+            pass  # one of the peers has closed the connection
         finally:
             server_writer.close()
 

@@ -142,7 +142,7 @@ class Start:
         return plan
 
     async def _find_or_create_session(self) -> dict[str, Any]:
-        """Return the session of this start; create one if there is none or it has ended.
+        """Return the session of this start; create one if it does not exist or has ended.
 
         Raises
         ------

@@ -1,7 +1,7 @@
 """Cost of the gateway: throughput, latency and streams, and requests lost while replicas change.
 
 All ratios and differences are against the same server without gateway in the same run. Server,
-gateway and load run in processes of their own on this machine.
+gateway and load run in separate processes on this machine.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class OpenIdHandler(BaseHandler):
         return SignInFailed(HTTPStatus.SERVICE_UNAVAILABLE, text)
 
     def _take_cookie(self, name: str, state: str) -> dict[str, Any] | None:
-        """Return and delete the content of the cookie of a sign-in, None if there is none."""
+        """Return and delete the content of a sign-in's cookie; None if the cookie is missing."""
         if not _STATE.fullmatch(state):
             return None
         cookie = _cookie_of(state)

@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
         return data[:end]
 
     async def read_some(self, max_bytes: int = MAX_BUFFERED_BYTES) -> bytes:
-        """Return between 1 and ``max_bytes`` bytes; wait for data if there is none.
+        """Return between 1 and ``max_bytes`` bytes; wait until data arrives.
 
         Raises
         ------
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
         Raises
         ------
         ConnectionCut
-            If either side fails, or this connection is closed meanwhile.
+            If either side fails, or this connection is closed in the meantime.
         """
         assert self._transport is not None
         self._transport.pause_reading()

@@ -9,8 +9,7 @@ from typing import Any
 
 from bai_services.core.errors import Forbidden, Unavailable
 
-# An admission is cached for this time, even if the share is revoked or the visitor signs out
-# meanwhile.
+# An admission is cached for this time, even if the share is then revoked or the visitor signs out.
 CACHE_TTL_SECONDS = 2.0
 # While the manager is unavailable, a visitor keeps access for this time after the last admission.
 GRACE_SECONDS = 60.0

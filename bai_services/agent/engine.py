@@ -69,7 +69,7 @@ class Engine(ABC):
         Raises
         ------
         Conflict
-            If the kernel uses more memory than it would have; the former limits remain.
+            If the kernel uses more memory than it would have; the previous limits remain.
         NotFound
             If the kernel does not run.
         """

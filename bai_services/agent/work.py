@@ -147,7 +147,7 @@ class WorkExecutor:
         return [Mount(str(path), RESOURCE_FILE, read_only=True)]
 
     async def _resize(self, task: Task) -> dict[str, Any]:
-        """Apply new limits to a running kernel; its former limits remain if this fails."""
+        """Apply new limits to a running kernel; its previous limits remain if this fails."""
         granted = resolve_devices(task.devices, self._devices.by_id)
         used = {use["id"]: use for use in self._watchdog.usage(task.session_id).get("devices", ())}
         for grant in granted:
@@ -238,7 +238,7 @@ class WorkExecutor:
 
 
 async def with_mount_timeout(work: Callable[..., T], *arguments: Any) -> T:
-    """Run a file operation in a thread of its own, and return its result.
+    """Run a file operation in a separate thread, and return its result.
 
     A dead mount could block the operation forever.
 

@@ -82,7 +82,7 @@ def print_page(
 def print_table(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, empty: str = ""
 ) -> None:
-    """Print rows as a table; if there are none, print ``empty``.
+    """Print rows as a table; without rows, print ``empty``.
 
     ``columns`` are in order of importance: on a narrow terminal, columns that do not fit after
     the earlier ones are omitted.

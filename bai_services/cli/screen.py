@@ -87,7 +87,7 @@ def _labelled(label: str, width: int) -> Text:
 def wrapped(text: str, width: int) -> list[str]:
     """Return the lines of a text, wrapped between words at ``width`` columns.
 
-    A word that is wider than ``width`` gets a line of its own.
+    A word that is wider than ``width`` gets a separate line.
     """
     lines: list[str] = []
     for paragraph in text.splitlines():

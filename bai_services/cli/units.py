@@ -118,7 +118,7 @@ def relative(when: datetime) -> str:
 
 
 def relative_text(text: str | None) -> str:
-    """Format a time of the REST API relative to now; empty if there is none."""
+    """Format a time of the REST API relative to now; empty for no time."""
     when = parse_time(text)
     return "" if when is None else relative(when)
 

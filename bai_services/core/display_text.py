@@ -70,7 +70,7 @@ def file_name_problem(path: str) -> str:
 
 
 def _is_hidden(letter: str, category: str) -> bool:
-    """Return whether a character has no glyph of its own. Spaces do not count as hidden."""
+    """Return whether a character is displayed without a glyph. Spaces do not count as hidden."""
     return category in ("Cc", "Cf", "Cs", "Zl", "Zp") or letter in _BLANK_LETTERS
 
 

@@ -43,7 +43,8 @@ class ChainChanged(Exception):
 class AuditChainStore:
     """Appends entries to the chain, and removes old ones from its beginning.
 
-    A change is committed only if the end of the chain that it moves has not moved meanwhile.
+    A change moves the end of the chain, and is committed only if no other change has moved it
+    (compare-and-set).
     """
 
     def __init__(self, database: Database) -> None:

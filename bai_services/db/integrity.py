@@ -94,7 +94,7 @@ async def update_version(
     """Change the row whose ``key_column`` (default: ``id``) is ``key``, if it still has
     ``version``, and increment the version.
 
-    A row that does not exist any more is not changed.
+    A row that no longer exists is not changed.
 
     Raises
     ------

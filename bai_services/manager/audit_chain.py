@@ -91,7 +91,7 @@ class AuditChain:
         Raises
         ------
         Conflict
-            If the entry at ``after`` does not exist (any more).
+            If the entry at ``after`` does not exist, or no longer exists.
         """
         authorizer.require(caller, "audit.verify")
         state, stray, unchained = await self._store.outside()

@@ -231,7 +231,7 @@ class Feed:
         Raises
         ------
         Forbidden
-            If the caller may read no sessions at all.
+            If the caller may not read any session.
         """
         # Check outside the generator: the error must be raised before the response begins.
         visible = authorizer.visibility(caller, "session.read")

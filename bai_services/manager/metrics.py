@@ -74,7 +74,7 @@ class Metrics:
         )
         self.conflicts = Counter(
             "bai_scheduler_conflicts_total",
-            "Decisions that were discarded, because the database had changed meanwhile.",
+            "Decisions that were discarded because the database had changed since the snapshot.",
             registry=self.registry,
         )
         self.idle_decisions = Counter(

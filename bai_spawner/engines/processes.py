@@ -97,12 +97,12 @@ def signal_all(processes: list[psutil.Process], number: signal.Signals) -> None:
 
 
 def kill_kernel(kernel_id: str) -> None:
-    """Kill the processes of a kernel; repeat, because they can fork meanwhile."""
+    """Kill the processes of a kernel; repeat, because they can fork in the meantime."""
     _kill(lambda: kernel_processes(kernel_id))
 
 
 def kill_session(session_id: str) -> None:
-    """Kill the processes of a session; repeat, because they can fork meanwhile."""
+    """Kill the processes of a session; repeat, because they can fork in the meantime."""
     _kill(lambda: session_processes(session_id))
 
 

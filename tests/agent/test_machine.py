@@ -101,7 +101,7 @@ def test_missing_or_failing_bubblewrap_is_reported(
 def test_bubblewrap_without_pid_namespace_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A fake that runs the command without any isolation.
+    # A fake that runs the command without isolation.
     fake_bubblewrap(tmp_path, 'while [ "$1" != "--" ]; do shift; done; shift; exec "$@"')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert machine.bubblewrap_problem() is not None

@@ -108,7 +108,7 @@ def _run_program(
             for source in select.select(list(sources), [], [])[0]:
                 try:
                     data = os.read(source, 65536)
-                except OSError:  # No process has the terminal open any more.
+                except OSError:  # No process still has the terminal open.
                     data = b""
                 sources[source].extend(data)
                 if not data:

@@ -1,4 +1,4 @@
-"""The lease for writing to the queue: one holder at a time; a former holder cannot write."""
+"""The lease for writing to the queue: one holder at a time; a previous holder cannot write."""
 
 from __future__ import annotations
 

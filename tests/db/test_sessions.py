@@ -156,7 +156,7 @@ async def test_session_is_not_created_after_a_change_of_its_owner_or_domain(
         sa.insert(accounts.domains).values(name="e", created_at=NOW, **domain),
         sa.update(table).values(changes),
     )
-    with pytest.raises(Conflict, match="the account was changed meanwhile"):
+    with pytest.raises(Conflict, match="the account has changed"):
         await world.sessions.enqueue(world.new_session("lab"), NOW)
     assert await world.sessions.in_status(Status.PENDING) == []
 

@@ -413,7 +413,7 @@ def test_no_access_remains_if_a_user_changes_domain_while_a_folder_is_shared(
 async def test_folder_is_not_created_in_the_domain_that_its_owner_has_left(world: World) -> None:
     await add_domain(world)
     await move_invitee(world)
-    with pytest.raises(Conflict, match="the account was changed meanwhile"):
+    with pytest.raises(Conflict, match="the account has changed"):
         await VfolderStore(world.database).create(folder_values("f2", user="u2"), ENTRY)
 
 

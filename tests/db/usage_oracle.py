@@ -20,7 +20,9 @@ Usage = Counter[tuple[str, str]]
 
 
 async def check_usage(world: World) -> None:
-    """Check the records, also after some of them were lost and rebuilt, and the hourly totals."""
+    """Check the records and the hourly totals; check the records again after some were lost and
+    rebuilt.
+    """
     expected = await integrated(world)
     assert await recorded(world) == expected
     store = UsageAggregateStore(world.database)

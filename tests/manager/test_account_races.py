@@ -59,7 +59,7 @@ async def test_new_password_loses_against_a_concurrent_change_of_the_account(
     await world.set_password("user2")
     caller = await world.caller("domain-admin")
     await change_before_next_write(world, changes)
-    with pytest.raises(Conflict, match="the account was changed meanwhile"):
+    with pytest.raises(Conflict, match="the account has changed"):
         await world.manager.accounts.users.update(
             caller, "user2", {"password": NEW, "projects": ["default"]}
         )
@@ -94,7 +94,7 @@ async def test_request_loses_against_a_concurrent_change_of_the_account(
 ) -> None:
     caller = await world.caller("domain-admin")
     await change_before_next_write(world, changes)
-    with pytest.raises(Conflict, match="the account was changed meanwhile"):
+    with pytest.raises(Conflict, match="the account has changed"):
         await REQUESTS[request_name](world.manager.accounts, caller, world.keys["user2"].access_key)
 
 
@@ -106,7 +106,7 @@ async def test_nothing_is_created_in_the_domain_that_its_owner_has_left(
     manager, caller = world.manager, await world.caller("user2")
     await manager.folders.vfolders.start()
     await change_before_next_write(world, changes)
-    with pytest.raises(Conflict, match="the account was changed meanwhile"):
+    with pytest.raises(Conflict, match="the account has changed"):
         if what == "folder":
             await manager.folders.vfolders.create(caller, {"name": "data"})
         else:
@@ -121,7 +121,7 @@ async def test_app_is_not_shared_with_a_user_who_leaves_the_domain(world: World)
     spec = SessionSpec(name="lab1", resources={"cpu": "1", "mem": "512m"})
     session, _ = await manager.sessions.sessions.create(caller, spec)
     await change_before_next_write(world, {"domain": "acme"})
-    with pytest.raises(Conflict, match="the account was changed meanwhile"):
+    with pytest.raises(Conflict, match="the account has changed"):
         await manager.app_shares.create(caller, session.id, {"app": "mlflow", "user": "user2"})
 
 

@@ -153,7 +153,7 @@ class BareHub:
         return await (self.api if as_service else self._as_user).post(path, json=body)
 
     async def server(self, server: str) -> dict[str, Any]:
-        """Return the Hub's model of a server of ``user``, or an empty model if there is none."""
+        """Return the Hub's model of a server of ``user``, or an empty model."""
         answer = await self.api.get("/users/user", params={"include_stopped_servers": "1"})
         found: dict[str, Any] = answer.json()["servers"].get(server, {})
         return found

@@ -63,7 +63,7 @@ class DockerEngine:
     def release(self) -> None:
         """Release the engine.
 
-        Stop the testbed's engine if no test run uses it any more and ``start`` does not keep it.
+        Stop the testbed's engine, unless a test run still uses it or ``start`` keeps it.
         """
         if "client" in self.__dict__:
             self.client.close()

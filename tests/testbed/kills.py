@@ -1,4 +1,4 @@
-"""Jobs in processes that are killed with SIGKILL between and inside of their transactions."""
+"""Run jobs in processes that are killed with SIGKILL between and inside transactions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import sqlalchemy as sa
 
 from . import forked
 
-# A kill at any statement has the same effect as a kill before the commit of its transaction, so
-# that a kill at each statement is left to `make soak`.
+# A kill at a statement has the same effect as a kill before the commit of its transaction. So only
+# `make soak` kills at each statement.
 AT_EVERY_STATEMENT = bool(os.environ.get("BAI_KILL_AT_EVERY_STATEMENT"))
 
 Job = Callable[..., Coroutine[Any, Any, None]]
 
 
 async def until_killed(job: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """Run the job, but kill this process with SIGKILL at a point; exit at the end of the job.
+    """Run the job, but kill this process with SIGKILL at a point; exit when the job ends.
 
-    A point is before the first statement after a commit (at first: of the job), or before a commit.
-    The environment variable ``KILL_AT`` is the number of the point; the first one is 1.
+    The points are: before each commit, and before the first statement of each transaction. The
+    environment variable ``KILL_AT`` is the number of the point, counted from 1.
     """
     left = int(os.environ["KILL_AT"])
     is_after_commit = True

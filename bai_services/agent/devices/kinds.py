@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 # Entry points of plugins: callables that take the Machine and return a DeviceKind.
 ENTRY_POINT_GROUP = "bai.accelerators"
-# Number of simulated GPUs on a machine without any accelerator.
+# Number of simulated GPUs on a machine without accelerators.
 DEFAULT_SIMULATED_GPUS = 2
 # Classes of the families that need code in addition to their row in the table.
 VENDOR_CLASSES: Mapping[str, type[TableDevices]] = {

@@ -22,7 +22,7 @@ METRICS = ("utilization_percent", "memory_used_bytes", "temperature_celsius", "p
 # Placeholder in a path for the device's PCI address.
 PCI = "{pci}"
 # Values of ``Row.tried``: the row was tested with a real device, with a stand-in (a fake with the
-# documented interface), or not at all.
+# documented interface), or not tested.
 TRIED = ("device", "stand-in", "no")
 
 T = TypeVar("T")

@@ -142,8 +142,8 @@ class DockerEngine(Engine):
         """Set the rules again if ``_networks_with_rules`` is None, or if the containers on overlay
         networks have changed.
 
-        An overlay network has no bridge of its own on this machine. Rules identify its containers
-        by their addresses on a shared bridge. A container has an address only while it runs.
+        An overlay network has no separate bridge on this machine. Rules identify its containers by
+        their addresses on a shared bridge. A container has an address only while it runs.
         """
         overlay_containers = frozenset(
             str(container["Id"])

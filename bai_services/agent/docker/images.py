@@ -264,7 +264,7 @@ def pull_error(name: str, text: str) -> BaiError:
 
 
 def digest_of(name: str, repository_digests: Iterable[str]) -> str:
-    """Return the digest in the registry from which an image was pulled; empty if there is none."""
+    """Return the registry digest of a pulled image; empty if the image was not pulled."""
     repository, _ = docker.utils.parse_repository_tag(name)
     prefix = f"{repository}@"
     return next((d.removeprefix(prefix) for d in repository_digests if d.startswith(prefix)), "")

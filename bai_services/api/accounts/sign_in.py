@@ -42,7 +42,7 @@ class TokenOwner:
 
 
 class _Browsers:
-    """The users whom browsers have identified, by the session id that the Hub gave the browser.
+    """The signed-in users, by the session id that the Hub has given to the browser.
 
     A refused account loses its Hub token, so the token of a later request names no user. The
     session id remains in the browser.
@@ -177,7 +177,7 @@ class SignIn:
         return bool(token) and await self._owner_of_token(token) is not None
 
     def browser_token(self, handler: RequestHandler) -> str:
-        """Return the Hub token that identifies the user of a page; empty if there is none."""
+        """Return the Hub token that identifies the user of a page; empty if it is missing."""
         assert self._hub_oauth is not None
         return str(self._hub_oauth.get_token(handler) or "")
 
@@ -303,7 +303,7 @@ class SignIn:
         return await self._manager.accounts.callers.by_username(username, client_ip)
 
     async def hub_user(self, handler: RequestHandler) -> Mapping[str, Any] | None:
-        """Return the Hub's model of the user whom the cookie identifies; None without a sign-in.
+        """Return the Hub's model of the cookie's user; None without a sign-in.
 
         Raises
         ------

@@ -39,11 +39,11 @@ class HealthCheck(Body):
 
 
 class Rollout(Body):
-    """How a revision replaces the former one. ``max_surge``, ``max_unavailable``: for rolling
+    """How a revision replaces the previous one. ``max_surge``, ``max_unavailable``: for rolling
     updates. ``canary_percent``: share of the requests before the promotion. ``is_automatic``: false
     makes blue-green and canary rollouts wait for a promotion. ``max_failures``: failed replicas
-    after which the former revision is restored. ``max_error_percent``: the same for failed requests
-    (status 5xx or no response) of the new revision; ``max_p99_ms``: the same for the 99th
+    after which the previous revision is restored. ``max_error_percent``: the same for failed
+    requests (status 5xx or no response) of the new revision; ``max_p99_ms``: the same for the 99th
     percentile of its latency. ``min_requests``: requests of the new revision that these checks
     need, and after which an automatic canary that is checked is promoted. ``min_seconds``: how long
     an automatic canary is observed, from its first request.
@@ -197,7 +197,7 @@ class NewRevision(Body):
 
 
 class Rollback(Body):
-    """``revision``: the number of a former revision."""
+    """``revision``: the number of an earlier revision."""
 
     revision: Count
 
@@ -244,8 +244,8 @@ class TokenReport(Body):
 class GatewayReport(Body):
     """Counts are differences to the last report. ``report_id``: a repeated report counts once.
 
-    ``drained``: replicas that are draining and have no requests any more. ``failed``: replicas that
-    failed their health check.
+    ``drained``: draining replicas that have no more requests. ``failed``: replicas that failed
+    their health check.
     """
 
     gateway_id: NameText = Field(min_length=1)

@@ -89,8 +89,8 @@ class Endpoint(ResponseModel):
 
 class Revision(ResponseModel):
     """``outcome``: completed, rolled-back or failed; null: the rollout has not ended.
-    ``requests``, ``errors``: during its last rollout, if a former revision existed; ``p99_ms``: the
-    99th percentile of the latency of these requests.
+    ``requests``, ``errors``: during its last rollout, if a previous revision existed; ``p99_ms``:
+    the 99th percentile of the latency of these requests.
     """
 
     id: str
@@ -291,7 +291,7 @@ class RevisionsHandler(APIHandler):
 
 class RollbackHandler(APIHandler):
     @operation(
-        "Begin the rollout of a former revision", tag=_TAG, body=bodies.Rollback, returns=Endpoint
+        "Begin the rollout of an earlier revision", tag=_TAG, body=bodies.Rollback, returns=Endpoint
     )
     async def post(self, key: str, body: bodies.Rollback) -> records.Endpoint:
         return await self.manager.serving.endpoints.roll_back(self.caller, key, body.revision)

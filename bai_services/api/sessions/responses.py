@@ -147,7 +147,7 @@ class SessionIdleCheck(ResponseModel):
 class SessionResize(ResponseModel):
     """The last resize of a session.
 
-    ``state``: pending (its agent has not applied it yet), applied or failed (the former size
+    ``state``: pending (its agent has not applied it yet), applied or failed (the previous size
     remains; see ``message``). ``by``: user who requested it, empty if the manager resized an
     elastic session.
     """

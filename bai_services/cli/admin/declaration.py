@@ -84,9 +84,9 @@ class PasswordSource(Enum):
 class Item:
     """One declared object.
 
-    ``scope`` is the value of the section's ``SCOPE_FIELD``; empty if there is none. ``extras`` are
-    the values of ``FILE_ONLY_FIELDS``, ``location`` is ``FILE:LINE``. If the file declares no
-    initial password, ``password`` is None.
+    ``scope`` is the value of the section's ``SCOPE_FIELD``; empty for a section without that field.
+    ``extras`` are the values of ``FILE_ONLY_FIELDS``, ``location`` is ``FILE:LINE``. If the file
+    declares no initial password, ``password`` is None.
     """
 
     key: str

@@ -33,7 +33,7 @@ def normalize(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def weights_of(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the fair-share weights in options; empty if there are none."""
+    """Return the fair-share weights in options; empty if they are missing."""
     fair_share = (options or {}).get("fair_share")
     weights = fair_share.get("weights") if isinstance(fair_share, Mapping) else None
     return weights if isinstance(weights, Mapping) else {}

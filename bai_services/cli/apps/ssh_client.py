@@ -42,7 +42,7 @@ class SshFiles:
         self.known_hosts = self.folder / "known_hosts"
 
     async def ensure_key(self, connection: Connection) -> None:
-        """Generate a key pair if there is none, and register its public key with the hub."""
+        """Generate a key pair if it is missing, and register its public key with the hub."""
         public = self.key.with_suffix(".pub")
         if not (self.key.exists() and public.exists()):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

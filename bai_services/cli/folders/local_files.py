@@ -102,7 +102,7 @@ class PartialFile:
         self.part = file.parent / f".bai-{digest}.part"
 
     def open(self) -> BinaryIO:
-        """Open the partial file for appending; create it if there is none.
+        """Open the partial file for appending; create it if it does not exist.
 
         Raises
         ------

@@ -369,7 +369,8 @@ async def _files_at(connection: Connection, name: str, path: str) -> list[_Folde
         try:
             entries = [entry async for entry in connection.client.items(url, path=directory)]
         except Conflict:
-            # The path is a file. If it is deleted meanwhile, the download reports it as missing.
+            # The path is a file. If it is deleted before the download, the download reports it as
+            # missing.
             add(directory, *await _stat_file(connection, url, directory))
             continue
         for entry in entries:

@@ -49,7 +49,7 @@ def model() -> None:
 @click.option("--license", "license_", metavar="NAME", help="Only models with this licence.")
 @click.option("--max-size", metavar="SIZE", help="Only models up to this size, such as 20g.")
 @click.option("--fits", is_flag=True, help="Only models that your quotas permit.")
-@click.option("--all-versions", is_flag=True, help="Also list former versions.")
+@click.option("--all-versions", is_flag=True, help="Also list earlier versions.")
 @page_options
 @json_option
 @connected

@@ -67,7 +67,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def service() -> None:
     """Serve models: endpoints with replicas behind one address.
 
-    A change of the settings creates a revision, which replaces the former one step by step.
+    A change of the settings creates a revision, which replaces the previous one step by step.
     """
 
 
@@ -124,7 +124,7 @@ def _settings_options(command: _Command) -> _Command:
         click.option(
             "--strategy",
             type=Choice([each.value for each in Strategy]),
-            help="How a revision replaces the former one. Default: rolling.",
+            help="How a revision replaces the previous one. Default: rolling.",
         ),
         click.option(
             "--max-surge",
@@ -144,7 +144,7 @@ def _settings_options(command: _Command) -> _Command:
         click.option(
             "--max-error-percent",
             type=click.IntRange(0, 100),
-            help="Share of failed requests above which the former revision is restored.",
+            help="Share of failed requests above which the previous revision is restored.",
         ),
         click.option(
             "--min-requests",
@@ -154,7 +154,7 @@ def _settings_options(command: _Command) -> _Command:
         click.option(
             "--max-p99-ms",
             type=click.IntRange(1, 3_600_000),
-            help="99th percentile latency above which the former revision is restored.",
+            help="99th percentile latency above which the previous revision is restored.",
         ),
         click.option(
             "--min-seconds",
@@ -342,7 +342,7 @@ async def rollout(
 @json_option
 @connected
 async def rollback(connection: Connection, name: str, revision: int, *, as_json: bool) -> None:
-    """Roll out a former revision."""
+    """Roll out an earlier revision."""
     made = await connection.client.post(f"{_path(name)}/rollback", {"revision": revision})
     output.print_done(
         f"revision {revision} of endpoint {name} is being rolled out", made, as_json=as_json

@@ -44,7 +44,7 @@ async def attach(connection: Connection, session: str, *, terminal: str | None) 
     """Open a new terminal in a session, or reattach to TERMINAL. Ctrl-] detaches from it."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(
-            "attach needs a terminal; to run a command without one, use bai session exec"
+            "attach needs a terminal; to run a command without a terminal, use bai session exec"
         )
     remote = await find_running_session(connection, session)
     if terminal is None:

@@ -162,7 +162,7 @@ async def set_prices(
 ) -> None:
     """Replace all prices; without PRICES, remove them.
 
-    A price without GROUP applies to all resource groups without a price of their own.
+    A price without GROUP applies to all resource groups that have no specific price.
     """
     body = {"currency": currency, "prices": [_price(text) for text in prices]}
     _show(await connection.client.put("/usage-prices", body), as_json=as_json)

@@ -209,7 +209,7 @@ class SshKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedSshKey(SshKey):
-    """``private_key`` is set only if the server generated the key pair, and is shown only once."""
+    """``private_key`` is set if the server generated the key pair; it is shown once."""
 
     private_key: str | None = field(repr=False)
 

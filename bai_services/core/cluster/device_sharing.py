@@ -34,7 +34,7 @@ class Level(StrEnum):
 
     @classmethod
     def weakest(cls, levels: Iterable[Level]) -> Level:
-        """Return the weakest of the levels; raise ValueError if there are none."""
+        """Return the weakest of the levels; raise ValueError for no levels."""
         return min(levels, key=lambda level: level.rank)
 
 

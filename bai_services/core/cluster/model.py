@@ -89,7 +89,7 @@ def check_device(device_id: str, family: str) -> None:
 
 
 def canonical_image(name: str) -> str:
-    """Return the name of an image with its tag; add the tag ``latest`` to a name without one.
+    """Return the name of an image with its tag; add the tag ``latest`` if it has no tag.
 
     Raises
     ------

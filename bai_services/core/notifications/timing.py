@@ -46,7 +46,7 @@ class QuietHours:
     def end(self, at: datetime) -> datetime:
         """Return the first time, not before ``at``, that is outside the quiet hours.
 
-        If clocks are set back into the quiet hours, the quiet hours begin again.
+        If clocks are set back into the quiet hours, the quiet hours start a second time.
         """
         if not self.includes(at):
             return at

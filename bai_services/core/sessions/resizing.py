@@ -27,7 +27,7 @@ MPS_PREFIX = "CUDA_MPS_"
 
 
 class ResizeState(StrEnum):
-    """``pending``: the agent has not applied the size yet. ``failed``: the former size remains."""
+    """``pending``: the agent has not applied the size. ``failed``: the previous size remains."""
 
     PENDING = "pending"
     APPLIED = "applied"

@@ -73,7 +73,7 @@ class Dotfile:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapScript:
-    """A script that runs once, before the session becomes RUNNING; empty if there is none."""
+    """A script that runs once, before the session becomes RUNNING; empty: no script."""
 
     script: str
     timeout_seconds: int

@@ -258,7 +258,7 @@ class SessionSpec:
 
     def options(self) -> dict[str, Any]:
         """Return the value of the column ``options``: the fields that differ from their defaults
-        and have no columns of their own.
+        and have no separate column.
         """
         return {
             f.name: _plain(getattr(self, f.name))

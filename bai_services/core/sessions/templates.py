@@ -21,8 +21,8 @@ class Audience(StrEnum):
 class Template:
     """A session template as shown to a caller.
 
-    ``owner`` is set for the audience OWNER only, and ``project`` for the audience PROJECT only.
-    ``request`` lacks the fields in ``hidden_fields``, because the caller may not read them.
+    ``owner`` is set only for the audience OWNER, ``project`` only for PROJECT. ``request`` lacks
+    the fields in ``hidden_fields``, because the caller may not read them.
     """
 
     id: str

@@ -40,4 +40,4 @@ async def lock_unchanged(tx: AsyncConnection, checked: CheckedUser) -> None:
     if row is None:
         raise NotFound("the user no longer exists")
     if any(row[name] != value for name, value in checked.columns.items()):
-        raise Conflict("the account was changed meanwhile; try again", user_id=checked.id)
+        raise Conflict("the account has changed; try again", user_id=checked.id)

@@ -102,7 +102,7 @@ class IdentityStore:
             await record(tx, audit)
 
     async def remove(self, user: CheckedUser, identity_id: str, audit: AuditEntry) -> None:
-        """Remove an identity of another user; raise ``NotFound`` if there is none."""
+        """Remove an identity of another user; raise ``NotFound`` if it does not exist."""
         async with self._db.write() as tx:
             await lock_unchanged(tx, user)
             deleted = await tx.execute(

@@ -84,7 +84,7 @@ class OneTimeCodeStore:
             # Lock the user: wait for a change of the password that has not committed yet.
             locked = sa.select(users.c.id).where(is_same).with_for_update()
             if await tx.scalar(locked) is None:
-                raise Conflict("the password was changed meanwhile; start again")
+                raise Conflict("the password has changed; start again")
             with raise_on_violation(NotFound("the user does not exist"), already_exists):
                 await tx.execute(
                     one_time_codes.insert().values(
@@ -137,7 +137,7 @@ class OneTimeCodeStore:
             await record(tx, audit)
 
     async def remove(self, authenticator: Authenticator, audit: AuditEntry) -> None:
-        """Delete an authenticator and its recovery codes, unless it was removed meanwhile."""
+        """Delete an authenticator and its recovery codes; do nothing if it was already removed."""
         async with self._db.write() as tx:
             # The recovery codes are deleted with it (ON DELETE CASCADE).
             deleted = await tx.execute(one_time_codes.delete().where(_is(authenticator)))
@@ -145,7 +145,7 @@ class OneTimeCodeStore:
                 await record(tx, audit)
 
     async def reset(self, user: CheckedUser, audit: AuditEntry) -> None:
-        """Delete a user's authenticator; raise ``NotFound`` if there is none."""
+        """Delete a user's authenticator; raise ``NotFound`` if the user has none."""
         async with self._db.write() as tx:
             await lock_unchanged(tx, user)
             deleted = await tx.execute(one_time_codes.delete().where(_codes.user_id == user.id))

@@ -115,7 +115,8 @@ class PasswordResetStore:
                     tokens_to_end="all",
                 )
             )
-            # The deletions remain if the account has changed: none of its links is valid any more.
+            # The deletions remain even if the account has changed: none of its links is still
+            # valid.
             await tx.execute(links.delete().where(links.c.user_id == reset.user_id))
             if not changed.rowcount:
                 return False

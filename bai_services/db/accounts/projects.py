@@ -203,7 +203,7 @@ class ProjectStore:
             )
             if not deleted.rowcount:
                 raise NotFound("that user is not a member of the project")
-            # Gateways refuse tokens of the chat page whose user is no longer a member.
+            # Gateways refuse tokens of the chat page if their user is no longer a member.
             await bump_routes(tx)
             await record(tx, audit)
 

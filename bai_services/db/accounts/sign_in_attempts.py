@@ -92,8 +92,8 @@ class SignInAttemptStore:
         ``password_changed_at`` is the user's value from before the check of the password. If it has
         changed, change nothing and return False.
 
-        The count of ``address`` (the hash of the client's address) is only reduced by one, for
-        this attempt, and not at all while the address is blocked. ``known`` is a known address of
+        The count of ``address`` (the hash of the client's address) is reduced by one, for this
+        attempt; while the address is blocked, it remains unchanged. ``known`` is a known address of
         the user to store, as (hash of the address, time); None: store none.
         """
         async with self._db.write() as tx:

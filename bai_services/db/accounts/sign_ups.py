@@ -108,7 +108,7 @@ class SignUpStore:
         Raises
         ------
         InvalidRequest
-            If its invitation or domain was deleted meanwhile.
+            If its invitation or domain has been deleted.
         """
         values = {name: getattr(sign_up, name) for name in PendingSignUp.__dataclass_fields__}
         values |= {"created_at": now, "expires_at": expires_at, "consents": [*sign_up.consents]}

@@ -44,7 +44,7 @@ async def lock_active_in(tx: AsyncConnection, user_id: str, domain: str) -> None
     # A separate statement, because the first one may have waited for a change of the domain.
     is_active = await tx.scalar(sa.select(domains.c.is_active).where(domains.c.name == domain))
     if found is None or not is_active:
-        raise Conflict("the account was changed meanwhile; try again", user_id=user_id)
+        raise Conflict("the account has changed; try again", user_id=user_id)
 
 
 async def lock_active(tx: AsyncConnection, user_id: str) -> None:
@@ -59,4 +59,4 @@ async def lock_active(tx: AsyncConnection, user_id: str) -> None:
     is_active = sa.and_(users.c.id == user_id, users.c.status == "active")
     found = await tx.scalar(sa.select(users.c.id).where(is_active).with_for_update(key_share=True))
     if found is None:
-        raise Conflict("the account was changed meanwhile; try again", user_id=user_id)
+        raise Conflict("the account has changed; try again", user_id=user_id)

@@ -158,7 +158,7 @@ class UserStore:
             facts = columns.keys() & {"status", "resource_policy", "domain", "role"}
             if facts or change.projects is not None:
                 # Gateways refuse requests to endpoints of inactive owners, and tokens of the chat
-                # page whose user is not a member of the project any more.
+                # page if their user is no longer a member of the project.
                 await bump_routes(tx)
             if change.domain is not None:
                 excluded = await move_folders_of(tx, user_id, change.domain, audit.at)

@@ -163,7 +163,7 @@ class AppShareStore:
             await record(tx, audit)
 
     async def revoke(self, session_id: str, share_id: str, audit: AuditEntry) -> None:
-        """Delete a share of a session; raise ``NotFound`` if there is none."""
+        """Delete a share of a session; raise ``NotFound`` if it does not exist."""
         is_share = sa.and_(app_shares.c.id == share_id, app_shares.c.session_id == session_id)
         async with self._db.write() as tx:
             deleted = await tx.execute(app_shares.delete().where(is_share))

@@ -260,8 +260,8 @@ def _rows() -> sa.Select[Any]:
 
 async def _put(tx: AsyncConnection, host: str, scope: str, values: dict[str, Any]) -> None:
     key = sa.and_(quota_scopes.c.host == host, quota_scopes.c.scope == scope)
-    # Try an update first, because it locks only this row. If there is no row, insert it. If another
-    # transaction inserts it meanwhile, update it.
+    # Try an update first, because it locks only this row. If there is no row, insert it. If a
+    # concurrent transaction inserts it first, update it.
     changed = await tx.execute(quota_scopes.update().where(key).values(values))
     if not changed.rowcount:
         async with tx.begin_nested() as inner:

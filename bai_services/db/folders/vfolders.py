@@ -328,7 +328,7 @@ async def _apply_event(
 
 
 async def lock_folder(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
-    """Lock and return a folder's row; raise ``NotFound`` if there is none."""
+    """Lock and return a folder's row; raise ``NotFound`` if it does not exist."""
     rows = await tx.execute(
         sa.select(vfolders).where(vfolders.c.id == vfolder_id).with_for_update()
     )

@@ -164,7 +164,7 @@ async def _open_events(tx: AsyncConnection) -> list[StoredEvent]:
     events = [StoredEvent(**row) for row in found.mappings()]
     for number, event in enumerate(events):
         if event.user_id is None:
-            # It may have thousands of recipients, so it gets a transaction of its own.
+            # It may have thousands of recipients, so it gets a separate transaction.
             return events[: max(number, 1)]
     return events
 

@@ -136,7 +136,7 @@ class WebhookStore:
             )
             if (count or 0) >= maximum:
                 raise Conflict(f"there are already {count} webhooks; delete one first")
-            with raise_on_violation(NotFound("the domain does not exist any more")):
+            with raise_on_violation(NotFound("the domain no longer exists")):
                 await tx.execute(webhooks.insert().values(values))
             await record(tx, audit)
             return await _one(tx, values["id"], sa.true())

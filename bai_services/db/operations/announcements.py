@@ -78,7 +78,7 @@ class AnnouncementStore:
         """
         async with self._db.write() as tx:
             await make_room(tx, announcements, values["created_at"], MAX_ANNOUNCEMENTS)
-            with raise_on_violation(NotFound("the domain or project does not exist any more")):
+            with raise_on_violation(NotFound("the domain or project no longer exists")):
                 await tx.execute(announcements.insert().values(values))
             await record(tx, audit)
             return await _one(tx, values["id"])

@@ -39,7 +39,7 @@ class ConfigurationStore:
             await record(tx, audit)
 
     async def remove(self, variable: str, audit: AuditEntry) -> None:
-        """Remove the stored value of a setting; without one, no audit entry is written."""
+        """Remove the stored value of a setting; if no value is stored, write no audit entry."""
         async with self._db.write() as tx:
             removed = await tx.execute(sa.delete(setting_overrides).where(_variable == variable))
             if removed.rowcount:

@@ -363,7 +363,7 @@ def _pending_session(
 
 
 def _reservation_of(options: str) -> str:
-    """Return the id of the advance reservation that a session asks for, "" without one."""
+    """Return the id of the advance reservation that a session requests, or ""."""
     if RESERVATION_OPTION not in options:
         return ""
     return str(json.loads(options).get(RESERVATION_OPTION) or "")

@@ -42,7 +42,7 @@ class OwnerFacts:
     """The owner of a requested session.
 
     ``is_active`` is false if the user or the user's domain is not active. ``access_key`` is that of
-    the main keypair, None if there is none.
+    the main keypair; None for an owner without one.
     """
 
     id: str

@@ -260,7 +260,7 @@ async def read_by_id(tx: AsyncConnection, session_id: str) -> list[SessionRow]:
 
 
 async def require_by_id(tx: AsyncConnection, session_id: str) -> SessionRow:
-    """Return the session with an id; raise ``NotFound`` if there is none."""
+    """Return the session with an id; raise ``NotFound`` if it does not exist."""
     rows = await read_by_id(tx, session_id)
     if not rows:
         raise NotFound(f"there is no session {session_id}", session=session_id)

@@ -86,7 +86,7 @@ class SuspensionStore:
             await tx.execute(sa.insert(suspensions).values(**_values(suspension)))
 
     async def get(self, session_id: str) -> Suspension | None:
-        """Return the last suspension of a session, None if there is none."""
+        """Return the last suspension of a session, or None."""
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(*_COLUMNS).where(suspensions.c.session_id == session_id)

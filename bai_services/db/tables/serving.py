@@ -140,7 +140,7 @@ endpoint_loads = sa.Table(
     sa.Index("ix_endpoint_loads_at", "at"),
 )
 
-# A trial has a session of its own id, to which no gateway forwards requests.
+# A trial has a session with the trial's id; no gateway forwards requests to it.
 endpoint_trials = sa.Table(
     "endpoint_trials",
     metadata,

@@ -11,7 +11,7 @@ from .base import Slots, UtcDateTime, created_at, identity, metadata
 # Condition of an index that contains only live sessions.
 _IS_LIVE = sa.text("live_name IS NOT NULL")
 _IF_LIVE: dict[str, Any] = {"sqlite_where": _IS_LIVE, "postgresql_where": _IS_LIVE}
-# Conditions of indexes that contain only resources that are in use, and only released ones.
+# Conditions of two partial indexes: resources in use, and released resources.
 _IS_HELD, _IS_FREED = sa.text("freed_at IS NULL"), sa.text("freed_at IS NOT NULL")
 _IF_HELD: dict[str, Any] = {"sqlite_where": _IS_HELD, "postgresql_where": _IS_HELD}
 _IF_FREED: dict[str, Any] = {"sqlite_where": _IS_FREED, "postgresql_where": _IS_FREED}

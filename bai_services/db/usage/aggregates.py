@@ -210,7 +210,9 @@ def waiting_record(row: Sequence[Any]) -> UsageRecord:
 
 
 async def first_record(tx: AsyncConnection) -> int | None:
-    """Return the start of the oldest record or wait of a pending session, None if there is none."""
+    """Return the start of the oldest record, or of the oldest wait of a pending session; None
+    without either.
+    """
     waits = pending_sessions().subquery()
     starts = [
         await tx.scalar(sa.select(sa.func.min(_record.started_at))),

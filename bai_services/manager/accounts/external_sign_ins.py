@@ -186,7 +186,7 @@ class ExternalSignIns:
         Raises
         ------
         Conflict
-            If the user could not sign in any more.
+            If the user could then no longer sign in.
         """
         account = await self._account_at_hub(caller, username)
         self._read_only.require_writable(account.role)

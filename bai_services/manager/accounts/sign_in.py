@@ -269,7 +269,7 @@ class SignIns:
         )
         hashed = await self.passwords.hash(new)
         kind: Revocation = "all" if revokes_tokens else "sign-ins"
-        # If another password was set meanwhile, for example by an administrator, keep that one.
+        # If the password has changed since then, for example by an administrator, keep the new one.
         if not await self._users.set_password(
             account.id, hashed, self._clock(), entry, kind, found.password_hash
         ):

@@ -150,7 +150,7 @@ class SignUps:
             If the link (field ``token``), the password or the invitation is not valid, or the rules
             no longer allow the sign-up.
         AlreadyExists
-            If the user name or the e-mail address was taken meanwhile.
+            If another account now has the user name or the e-mail address.
         SignInBlocked, Unavailable
             If there were too many requests from this address, too many are in progress, or the
             domain is not active.

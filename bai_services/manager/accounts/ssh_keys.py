@@ -39,7 +39,7 @@ class SshKeys:
         return await self._store.of(owner_id)
 
     async def add(self, caller: Caller, spec: Mapping[str, Any]) -> CreatedSshKey:
-        """Store the public key in ``spec``; if there is none, generate a key pair.
+        """Store the public key in ``spec``; generate a key pair if ``spec`` has no key.
 
         Only this response contains a generated private key.
         """

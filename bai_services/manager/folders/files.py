@@ -347,7 +347,7 @@ class OpenFile(Protocol):
     etag: str
 
     def chunks(self, start: int, length: int) -> AsyncIterator[bytes]:
-        """Yield ``length`` bytes from ``start``; fewer only if the file shrank meanwhile."""
+        """Yield ``length`` bytes from ``start``; fewer only if the file shrinks during the read."""
         ...
 
     async def send(self, sock: socket.socket, start: int, length: int) -> int:

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 TICK_SECONDS = 5.0
 MAX_MAILS_PER_STEP = 20
 
-# Returns the kind of the texts and their values, or None if the mail must not be sent (any more).
+# Returns the kind of the texts and their values, or None if the mail must not be sent.
 Prepare = Callable[[Mail], Awaitable[tuple[str, Mapping[str, str]] | None]]
 
 

@@ -1,7 +1,7 @@
 """HTTP client for imports: the protocol of the Hugging Face hub, and files at URLs.
 
 Its methods block, so call them in threads. They connect only to addresses that ``AllowedTargets``
-allows, also after redirects.
+allows; this also applies to redirects.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from ..sessions.callback_calls import Lookup, look_up
 T = TypeVar("T")
 
 TIMEOUT_SECONDS = 60.0
-# Time limit of the head of a response, and of a description or a size: ``TIMEOUT_SECONDS`` begins
-# again with each byte.
+# Total time limit for the head of a response, a description or a size. ``TIMEOUT_SECONDS`` is not
+# sufficient, because it restarts with each byte.
 HEAD_SECONDS = 120.0
 # A name with more addresses must not delay other imports.
 MAX_ADDRESSES = 4
 # Time limit of one file.
 MAX_FILE_SECONDS = 24 * 3600.0
 MAX_REDIRECTS = 5
-# Failed attempts in a row without a received byte.
+# Maximum number of consecutive attempts that fail without receiving a byte.
 MAX_ATTEMPTS = 5
 FIRST_DELAY_SECONDS = 1.0
 MAX_DELAY_SECONDS = 30.0
@@ -58,7 +58,7 @@ class SourceError(Exception):
 
 
 class _Retry(SourceError):
-    """A failure that another attempt may not have."""
+    """A failure after which another attempt may succeed."""
 
 
 class Transfer:
@@ -89,7 +89,7 @@ class Transfer:
 
     @contextlib.contextmanager
     def using(self, connected: socket.socket) -> Iterator[None]:
-        """Shut a connection down when the import is cancelled: its thread may wait for it.
+        """Shut a connection down on cancellation, because a thread may be waiting for it.
 
         Raises
         ------
@@ -214,7 +214,7 @@ class HubClient:
     ) -> str:
         """Pass the content of a file to ``write``; return its SHA-256.
 
-        An interrupted download continues where it has stopped. If the server does not support this,
+        An interrupted download resumes where it stopped. If the server does not support this,
         ``restart`` removes what was written.
 
         Raises
@@ -234,7 +234,7 @@ class HubClient:
             delay = min(2 * delay, MAX_DELAY_SECONDS)
 
     def _repeated(self, read: Callable[[], T], transfer: Transfer) -> T:
-        """Return the result of ``read``, which is repeated after failures of the network."""
+        """Return the result of ``read``; retry it after network failures."""
         failure = SourceError("the server cannot be reached")
         for delay in self._delays():
             try:
@@ -249,8 +249,9 @@ class HubClient:
     def opened(
         self, url: str, transfer: Transfer, start: int = 0, body_seconds: float | None = None
     ) -> Iterator[_Answer]:
-        """Request a URL from the byte ``start``, follow redirects, and yield the response, whose
-        body can be read for ``body_seconds`` (default: ``head_seconds``).
+        """Request a URL from the byte ``start``, follow redirects, and yield the response.
+
+        The time limit for reading the body is ``body_seconds`` (default: ``head_seconds``).
 
         Raises
         ------
@@ -370,7 +371,7 @@ class _Download:
             except _Retry as error:
                 failure = error
             if self._received > before:
-                left = delays()  # the attempts that fail in a row begin again
+                left = delays()  # reset the count of consecutive failures
             self._transfer.wait(delay)
         raise SourceError(f"{self._file.path}: {failure}")
 
@@ -485,13 +486,13 @@ def _redirected(url: str, location: str | None) -> str:
 def _shut_down(connected: socket.socket) -> None:
     """End the calls of other threads that wait for a connection."""
     with contextlib.suppress(OSError):
-        # ``SSLSocket.shutdown`` would make the next read a ``ValueError``.
+        # ``SSLSocket.shutdown`` would make the next read raise ``ValueError``.
         socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager
 def _time_limit(connected: socket.socket, seconds: float) -> Iterator[None]:
-    """Shut a connection down after a time, also if it receives a byte now and then."""
+    """Shut a connection down after a time, even if it is still receiving bytes."""
     timer = threading.Timer(seconds, _shut_down, (connected,))
     timer.daemon = True
     timer.start()

@@ -160,7 +160,7 @@ class ImportRunner:
             report.cancel()
             await asyncio.gather(report, return_exceptions=True)
         changes = {"problem": problem, **_progress(transfer)}
-        with suppress(InvalidTransition, NotFound):  # it was cancelled meanwhile
+        with suppress(InvalidTransition, NotFound):  # cancelled during this step
             await self._store.apply(row.id, event, self._clock(), changes)
 
     async def _report(self, import_id: str, transfer: Transfer) -> None:

@@ -67,8 +67,9 @@ class CardRefresher:
             self._loop.wake()
 
     async def step(self) -> None:
-        """Refresh the changed folders; without any, or if the last scan was ``SCAN_SECONDS`` ago,
-        refresh all whose files have changed.
+        """Refresh the folders with a reported change, then scan all folders for changed files.
+
+        After a reported change, skip the scan if the last one is less than ``SCAN_SECONDS`` old.
         """
         changed, self._changed = self._changed, set()
         if changed:
@@ -91,12 +92,13 @@ class CardRefresher:
                 if is_counted or folder.etag is None:
                     await self._count(folder.id)
             except (BaiError, OSError) as error:
-                # The next scan repeats it.
+                # The next scan retries it.
                 log.warning("the card of folder %s cannot be refreshed: %s", folder.id, error)
 
     async def refresh(self, folder: StoreFolder, *, is_forced: bool = False) -> None:
-        """Read the card of a folder, if its files have changed or ``is_forced``; the latter also
-        counts its size.
+        """Read the card of a folder if its files have changed.
+
+        With ``is_forced``, always read it, and compute the size of the folder.
 
         Raises
         ------
@@ -132,7 +134,7 @@ class CardRefresher:
         await self._store.put(row.id, etag, replace(content, title=title), self._clock())
 
     async def _count(self, folder_id: str) -> None:
-        """Count the size of a folder, which the card shows."""
+        """Compute the size of a folder, which the card shows."""
         for row in await self._folders.by_id(folder_id):
             with suppress(TimeoutError):  # the count continues in the background
                 async with asyncio.timeout(COUNT_TIMEOUT_SECONDS):

@@ -17,7 +17,7 @@ def new_values(record: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     InvalidRequest
-        If the period would not be valid any more.
+        If the changed period would not be valid.
     """
     values = {
         name: value for name, value in changes.items() if value is not None or name == "ends_at"

@@ -1,7 +1,7 @@
 """Lease of the queue: only the manager that holds and renews it writes the queue.
 
 Clocks of different machines are never compared: a standby manager measures with its own clock how
-long the holder has not renewed the lease. A former holder cannot write, because each write checks
+long the holder has not renewed the lease. A previous holder cannot write, because each write checks
 its token (fencing).
 """
 

@@ -28,7 +28,7 @@ class QueueSnapshot:
     async def of(
         cls, queue: Queue, query_tasks: set[asyncio.Task[object]], pause_if_busy: PauseIfBusy
     ) -> QueueSnapshot:
-        """Fork a queue, which must not change meanwhile. Queries call ``pause_if_busy``."""
+        """Fork a queue, which must not change during the call. Queries call ``pause_if_busy``."""
         fork = await asyncio.to_thread(queue.fork)
         fork.pause_if_busy = pause_if_busy
         return cls(queue, fork, query_tasks)

@@ -57,7 +57,7 @@ class Resizes:
         BaiError
             The errors of ``ResizeStore.request``.
         Conflict
-            If the agent cannot apply the size; the session keeps its former size.
+            If the agent cannot apply the size; the session keeps its current size.
         """
         row = await self._sessions.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))

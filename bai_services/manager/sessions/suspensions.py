@@ -43,7 +43,7 @@ from .sessions import Sessions, target_of
 TICK_SECONDS = 1.0
 # Maximum duration of the long poll of a session; 1,000 sessions send 4 requests per second.
 MAX_WAIT_SECONDS = 240.0
-# A preparation whose requester has not stopped the session is removed at this time after the
+# If the requester has not stopped the session, its preparation is removed this long after the
 # deadline.
 ABANDONED_AFTER = timedelta(minutes=1)
 # Kind of the change that is published when a preparation begins or is reported.
@@ -152,7 +152,7 @@ class Suspensions:
         try:
             await self._begin(row, deadline, Purpose.STOP, requested_by, keeps_variables)
         except Conflict:
-            # Not running any more, cannot save anything, or already preparing.
+            # No longer running, cannot save anything, or already preparing.
             return
 
     async def prepare_for_preemption(self, session_id: str, seconds: float) -> None:
@@ -197,8 +197,8 @@ class Suspensions:
     ) -> PendingNotice:
         """Return the notice to a session that has to prepare for a stop (long poll).
 
-        The result has no notice if there is none within ``wait_seconds``, which is limited to
-        ``MAX_WAIT_SECONDS``.
+        The result has no notice if none arrives within ``wait_seconds`` (at most
+        ``MAX_WAIT_SECONDS``).
         """
         row = await self._writable(caller, key)
         if (notice := await self._notice_of(row.id)) is not None:

@@ -77,7 +77,7 @@ class Descriptor:
 class Download:
     """A file opened for reading; renaming or replacing the file has no effect on it.
 
-    ``file`` is the descriptor. The caller must call ``close``, also after an error.
+    ``file`` is the descriptor. The caller must call ``close``, even after an error.
     """
 
     def __init__(self, file: int, workers: Workers) -> None:
@@ -89,7 +89,7 @@ class Download:
         self._workers = workers
 
     async def chunks(self, start: int, length: int) -> AsyncIterator[bytes]:
-        """Yield ``length`` bytes from ``start``; fewer only if the file shrank meanwhile."""
+        """Yield ``length`` bytes from ``start``; fewer only if the file shrinks during the read."""
         end = start + length
         while start < end:
             wanted = min(CHUNK_BYTES, end - start)

@@ -162,10 +162,9 @@ class Staging:
     def sweep(self, now: float, is_start: bool) -> int:
         """Remove expired resumable uploads, and return their number.
 
-        Also remove one-shot uploads and the remains of copies and deletions, which cannot be
-        resumed, and uploads whose state is unreadable. With ``is_start`` (the start of the
-        manager), remove those that were written before ``now``; otherwise only those that are older
-        than ``ONE_SHOT_TTL_SECONDS``.
+        Also remove files that cannot be resumed: one-shot uploads, remains of copies and deletions,
+        and uploads with an unreadable state. They must be older than ``ONE_SHOT_TTL_SECONDS``; with
+        ``is_start`` (the start of the manager), they need only be older than ``now``.
         """
         removed = 0
         for name in _list_names(self._directory):
@@ -177,7 +176,7 @@ class Staging:
                         self.remove(name.removesuffix(_FACTS))
                         removed += 1
                     continue
-                # Imports and uploads may begin before the end of the sweep at the start.
+                # Imports and uploads may begin before the sweep at start-up has ended.
                 maximum = 0.0 if is_start else ONE_SHOT_TTL_SECONDS
                 if not is_known and now - os.stat(path).st_mtime >= maximum:
                     remove_any(path)
@@ -257,7 +256,7 @@ class Writer:
             self._hash.update(chunk)
 
     def restart(self) -> None:
-        """Remove all bytes, for a source that cannot continue where it has stopped."""
+        """Remove all bytes, for a source that cannot resume where it stopped."""
         os.ftruncate(self.file, 0)
         self.size = 0
 

@@ -89,7 +89,7 @@ async def test_only_an_anonymous_row_and_ended_sessions_remain(api: Api, agent: 
     assert (ended["owner"], ended["environ"]) == (result["username"], {})
     entry = (await admin.get("/audit-log", action="user.purge"))["items"][0]
     assert (entry["actor"], entry["entity_id"]) == ("admin", user_id)
-    # The user name and the e-mail address can be used again, by an account of its own.
+    # A new account can use the user name and the e-mail address again.
     again = await admin.post(
         "/users", {"username": "user", "email": "user@example.com", "domain": "default"}
     )

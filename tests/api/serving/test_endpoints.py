@@ -139,7 +139,7 @@ async def test_replica_becomes_ready_and_is_routed(api: Api) -> None:
     assert endpoint["weights"] == {routed["revision_id"]: 100}
     shown = await user.get("/endpoints/llm")
     assert (shown["status"], shown["ready_replicas"], shown["active_revision"]) == ("ready", 1, 1)
-    # Nothing changes any more, so the gateway waits.
+    # Nothing else changes, so the gateway waits.
     await step(api)
     assert await routes(api, version=table["version"], wait="0") is None
 
@@ -378,7 +378,7 @@ async def test_replica_that_does_not_pass_its_check_in_time_fails(api: Api) -> N
     await settle_stops(api)
     await step(api, 3)
     assert [each["phase"] for each in await replicas(user)] == ["ended"]
-    # A former revision can be tried again.
+    # An earlier revision can be tried again.
     shown = await user.post("/endpoints/llm/rollback", {"revision": 1})
     assert shown["status"] == "deploying"
     await step(api, 2)

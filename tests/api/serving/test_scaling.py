@@ -196,7 +196,7 @@ async def test_lost_gateway_counts_no_longer(api: Api) -> None:
         assert found[-1] == 3
         found = await wait(api, user, other, 30, load=1)
         assert found[-1] == 1
-        # Without any report the load is unknown, so nothing changes.
+        # Without a report, the load is unknown, so nothing changes.
         api.world.clock.advance(minutes=10)
         await step(api)
         shown = await user.get("/endpoints/llm")

@@ -90,7 +90,7 @@ async def test_elastic_session_grows_and_shrinks_for_a_waiting_one(api: Api) -> 
     await elastic.step()
     item = await resize_item(agent)
     assert item["slots"]["cpu"] == 5000
-    # The session holds its former size until the agent reports.
+    # The session holds its previous size until the agent reports.
     assert (await user.get("/sessions/next-lab"))["status"] == "PENDING"
     await agent.report(item)
     await api.world.manager.scheduling.scheduler.run_pass()

@@ -146,7 +146,9 @@ def allowed_agents(
 def test_other_sessions_end_before_a_reservation_starts(
     reservations: tuple[HeldAgents, ...], sessions: list[PendingSession], backfill: Backfill
 ) -> None:
-    """Sessions run for their time limit, or for ever without one; all agents are empty at first."""
+    """Sessions run until their time limit, or forever if they have none; all agents are empty at
+    first.
+    """
     group = {"held": reservations, "backfill": backfill}
     queue = Queue(snapshot(sessions, [agent(n, cpu=CORES) for n in AGENTS], group=group))
     by_id = {s.id: s for s in sessions}

@@ -135,7 +135,7 @@ async def test_user_is_signed_out_at_once_when_the_address_is_no_longer_allowed(
         await ui.page.get_by_role("heading", name="Dashboard").wait_for()
         rule = {"allowed_client_ip": ["10.20.30.0/24"]}
         checked(admin.patch(f"/users/{name}", json=rule), 200)
-        # The page notices the change without any action of the user.
+        # The page notices the change without an action of the user.
         await ui.page.get_by_text("You are signed out").wait_for()
         await ui.page.get_by_text("This account may not be used from this network").wait_for()
         await ui.page.get_by_role("button", name="Sign in").click()

@@ -134,7 +134,7 @@ async def scale_by_rule(ui: Endpoints) -> None:
 
 
 async def deploy(ui: Endpoints) -> None:
-    """Deploy a revision; the form has the settings of the former one."""
+    """Deploy a revision; the form has the settings of the previous one."""
     await ui.tab("Revisions")
     await ui.press("New revision")
     await ui.drawer.get_by_text("New revision of").wait_for()

@@ -301,7 +301,7 @@ class CudaGpus(DeviceKind):
         return replace(device, sharing=sharing, facts=facts, is_healthy=is_healthy)
 
     def _withheld_reason(self, device: Device, level: Level, is_mps: bool) -> str:
-        """Return why a GPU's shares are not offered at all; empty if they are offered."""
+        """Return why a GPU offers no shares; empty if it offers them."""
         mode = _mode_of(device)
         if mode == ComputeMode.PROHIBITED.name:
             return f"the compute mode is {mode}: no program can use the GPU"

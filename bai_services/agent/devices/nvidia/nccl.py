@@ -19,8 +19,8 @@ def nccl_defaults(
     """Return the NCCL variables for a session with several whole GPUs; {} for other sessions.
 
     The variables name the InfiniBand adapters on the NUMA nodes of the GPUs, or all adapters if
-    these nodes have none. Only adapters with an active port count. NCCL's search for an adapter is
-    disabled if there is none. It is also disabled in a container, which cannot use an adapter.
+    these nodes have none. Only adapters with an active port count. Without an adapter, NCCL's
+    search for one is disabled. It is also disabled in a container, which cannot use an adapter.
     """
     if len(granted) < 2 or any(g.is_share or g.device.slot for g in granted):
         return {}

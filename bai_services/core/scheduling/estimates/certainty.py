@@ -22,8 +22,8 @@ class _Group:
 
     group_queue: GroupQueue
     root: str  # equal for groups that are coupled; see ``_coupled``
-    # Sealed: up to the current pass of the simulation, a session that arrives after the simulation
-    # began could not have delayed another session.
+    # Sealed: up to the current pass, no session that arrives after the simulation began could have
+    # delayed another session.
     is_sealed: bool
     # Head: id of the first pending session that waits for capacity, unchanged since the simulation
     # began. No session that arrives later can delay the head. ``head_at``: the reserved start of
@@ -244,7 +244,7 @@ def _sort_key(group_queue: GroupQueue, pending: PendingSession) -> tuple[int, in
 
 
 def _coupled(queue: Queue, pending: Iterable[PendingSession]) -> dict[str, str]:
-    """Return the root of each group: the name of one group, the same for all coupled groups.
+    """Return the root of each group; coupled groups have the same root, the name of one of them.
 
     Two groups are coupled if their sessions share a cap, or if a session of one depends on a
     session of the other.

@@ -39,7 +39,7 @@ class AgentState:
         return min(limit, max(0, self.capacity.get(slot, 0) - self.used.get(slot, 0)))
 
     def emptied(self) -> AgentState:
-        """Return the agent without any session on it."""
+        """Return the agent with no sessions on it."""
         devices = tuple(replace(d, used=0, share_in_force=0) for d in self.devices)
         return replace(self, used={}, devices=devices)
 

@@ -296,7 +296,7 @@ class _Driver:
             history = self._usage_by_day.history()
         changes = self._changes(seconds, [*removed, *preempted])
         if self._state.preemption.mode is PreemptionMode.RESCHEDULE:
-            # They begin again, at their places in the queue.
+            # They restart, at their positions in the queue.
             again = tuple(self._pending(self._jobs[key]) for key in preempted)
             changes = replace(changes, pending=(*changes.pending, *again))
         # Agents are added first, because sessions of the second call may run on the new agents.

@@ -40,8 +40,8 @@ class RecordedSession:
 class ReplayedStop:
     """A session that the checker would have stopped.
 
-    ``used_again_at``: when it was used again soon after the stop, so that the stop is wrong; None:
-    it was not. ``device_hours``: time of its accelerators from the stop until ``ended_at``.
+    ``used_again_at``: time of the next use, if it follows so soon that the stop is wrong; else
+    None. ``device_hours``: time of its accelerators from the stop until ``ended_at``.
     """
 
     session_id: str

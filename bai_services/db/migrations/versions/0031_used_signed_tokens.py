@@ -1,6 +1,6 @@
 """Signed tokens of other sites that have been used.
 
-Each token signs a user in only once, also after a restart of the manager.
+Each token signs a user in only once, even across a restart of the manager.
 
 Follows 0030; created 2026-11-26.
 """

@@ -102,7 +102,7 @@ class IdleCheckerStore:
             return await _CHECKER_LISTING.page(tx, _CHECKERS, query, CheckerRow)
 
     async def named(self, key: str) -> CheckerRow:
-        """Return the checker with an id or name; raise ``NotFound`` if there is none."""
+        """Return the checker with an id or name; raise ``NotFound`` if it does not exist."""
         async with self._db.read() as tx:
             return await _checker(tx, sa.or_(checkers.c.id == key, checkers.c.name == key), key)
 

@@ -134,7 +134,7 @@ class ScheduleRunStore:
             return await tx.scalar(found) is not None
 
     async def live_session(self, schedule_id: str) -> str | None:
-        """Return the id of a live session of the schedule, None if there is none."""
+        """Return the id of a live session of the schedule, or None."""
         live = (
             sa.select(sessions.c.id)
             .join_from(schedule_runs, sessions, schedule_runs.c.id == sessions.c.id)

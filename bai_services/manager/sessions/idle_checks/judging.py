@@ -296,7 +296,7 @@ class IdleJudging:
         )
 
     async def _stop_due(self, due: Mapping[str, tuple[RunningSession, list[Judgement]]]) -> _Stops:
-        """Stop sessions, unless they must not be stopped any more."""
+        """Stop sessions, unless they must no longer be stopped."""
         stops = _Stops()
         for session, judgements in due.values():
             first = strictest(judgements)

@@ -268,10 +268,11 @@ class GroupPlans:
         return search.victims
 
     def _over_share(self, shape: Shape) -> frozenset[str]:
-        """Return sessions of the same priority that may be preempted because their users have
-        larger shares than the user of the pending session, also after the preemption.
+        """Return sessions of the same priority that may be preempted, because their users' shares
+        exceed the pending session's user's share both before and after the preemption.
 
-        Because of the latter, a victim cannot in turn preempt the session for which it was stopped.
+        Because the order is the same after the preemption, a victim cannot in turn preempt the
+        session for which it was stopped.
         """
         group_queue = self._group_queue
         options, shares = group_queue.state.preemption, group_queue.shares

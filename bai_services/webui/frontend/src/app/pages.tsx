@@ -82,8 +82,8 @@ interface Page {
    */
   roles?: readonly Role[];
   /**
-   * The page is shown only to the role *user*, and only if the installation lets users see agents.
-   * Administrators have the page *Agents*.
+   * The page is shown to the role *user* if the installation lets users see agents. Administrators
+   * have the page *Agents*.
    */
   isOfAgents?: boolean;
   /** Whether the page only creates objects, so that read-only roles have no use for it. */

@@ -48,7 +48,7 @@ function valueText({ t, language }: I18n, name: string, value: string | number):
   return name === 'status' ? t(`status.${value}`, String(value)) : isolated(String(value));
 }
 
-/** The reason for a session's status; empty if there is none. */
+/** The reason for a session's status; empty: no reason. */
 export const statusText = (
   i18n: I18n,
   session: { status_info: string; status_coded?: CodedText | null }

@@ -42,7 +42,7 @@ type NewNotice = Omit<Notice, 'at' | 'isRead'>;
 
 const keyOf = (session: string, kind: Notice['kind']) => `${session}:${kind}`;
 
-/** The notice about the status of a session; undefined if there is none. */
+/** The notice about the status of a session, or undefined. */
 function noticeOf(session: Session): NewNotice | undefined {
   const { id, name, status, exit_code: code } = session;
   const info = statusText(i18next, session);

@@ -147,7 +147,7 @@ export const fieldsFor = (entity: Entity, role: string | undefined, form: 'creat
 export const labelKey = (entity: Entity, key: string) =>
   `${entity.name}.${key.replaceAll('_', '-')}`;
 
-/** The text of an action for this collection; without one, the general text of the action. */
+/** The text of an action for this collection; default: the general text of the action. */
 export const actionText = (
   t: TFunction,
   entity: Entity,

@@ -28,7 +28,7 @@ export const healthQuery = queryOptions({
 
 const refresh = () => queries.invalidateQueries({ queryKey: ['account'] });
 
-/** Add a public key; without one, the server creates a key pair. */
+/** Add a public key; if it is empty, the server creates a key pair. */
 export function useAddSshKey() {
   return useMutation({
     mutationFn: ({ name, publicKey }: { name: string; publicKey: string }) => {

@@ -121,7 +121,7 @@ function Tags({ agent }: { agent: Item }) {
   );
 }
 
-/** The agent's Docker endpoint; without one, the name of the machine. */
+/** The agent's Docker endpoint; for an agent without Docker, the name of the machine. */
 function endpointOf(agent: Item): string {
   const { endpoint } = agent;
   return typeof endpoint === 'string' && endpoint ? endpoint : (factsOf(agent).hostname ?? '–');

@@ -113,7 +113,7 @@ function UploadButton({ folder }: { folder: OfferedFolder }) {
   );
 }
 
-/** A folder with its mount; `index` is the index of the mount, -1 if there is none. */
+/** A folder with its mount; `index` is the index of the mount, or -1. */
 function FolderRow({ folder, index }: { folder: OfferedFolder; index: number }) {
   const { t } = useTranslation();
   const { form, change, options } = useLauncher();

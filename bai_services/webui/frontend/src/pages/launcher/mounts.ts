@@ -4,8 +4,8 @@ import type { MountRow } from './form';
 type OfferedFolder = Schemas['OfferedFolder'];
 
 /**
- * The folder whose id or name the mount contains; undefined if there is none. If several folders
- * have the name, the one that the user owns; undefined if the user owns none of them.
+ * The folder with the id or name in the mount, or undefined. If several folders have the name, the
+ * one that the user owns; undefined if the user owns none of them.
  */
 export function folderOf(
   { vfolder }: MountRow,

@@ -59,7 +59,7 @@ export function answerPartOf(data: string): AnswerPart {
   };
 }
 
-/** The message of an error response of a gateway or a model server; undefined if there is none. */
+/** The message of an error response of a gateway or a model server, or undefined. */
 export function errorOf(body: string): string | undefined {
   const { error, message, detail } = fieldsOf(parsed(body));
   const found =

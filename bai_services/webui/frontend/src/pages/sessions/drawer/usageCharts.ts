@@ -69,10 +69,10 @@ export function chartsOf(history: UsageHistory): UsageChart[] {
     .filter(chart => chart.series.length > 0);
 }
 
-/** The newest measured value; null if there is none. */
+/** The newest measured value, or null. */
 export const lastOf = (values: Values) => values.findLast(value => value !== null) ?? null;
 
-/** Mean and maximum of the measured values; null if there are none. */
+/** Mean and maximum of the measured values; null without values. */
 export function summaryOf(values: Values): { mean: number; highest: number } | null {
   const measured = values.filter(value => value !== null);
   if (measured.length === 0) {

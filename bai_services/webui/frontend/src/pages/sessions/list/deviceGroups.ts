@@ -13,7 +13,7 @@ export interface DeviceGroup {
   share: string | null;
 }
 
-/** Group whole devices by model and enforcement level; each share is a group of its own. */
+/** Group whole devices by model and enforcement level; each share is a separate group. */
 export function deviceGroups(devices: readonly Device[]): DeviceGroup[] {
   const groups = new Map<string, DeviceGroup>();
   for (const { id, kernel, model, enforcement, share } of devices) {
