@@ -2,7 +2,8 @@
 
 The gateway connects to the port on which the Hub expects the session's server. A connection whose
 first request contains the replica's secret is forwarded byte by byte, so that streams and
-websockets work; every later request on it comes from the same gateway. Other requests get only the
+websockets work; every later request on it comes from the same gateway. For gRPC, HAProxy sends the
+secret in a PROXY protocol header before the first byte of HTTP/2. Other requests get only the
 answer to the Hub's readiness check.
 """
 
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 
 from bai_labext import session_setup
 from bai_labext.batch import Runner, hub_version
+from bai_services.core.serving import replica_preface
 from bai_services.system.ports import free_port
 
 SECRET_VARIABLE = "BAI_REPLICA_SECRET"
@@ -71,6 +73,7 @@ class ForwardServer:
     def __init__(self, address: tuple[str, int], target: int, secret: str, home: str) -> None:
         self._address = address
         self._target = target
+        self._plain_secret = secret.encode()
         self._secret = f"token {secret}".encode() if secret else b""
         self._home = home
         self._loop = asyncio.new_event_loop()
@@ -103,16 +106,29 @@ class ForwardServer:
         try:
             async with asyncio.timeout(HEAD_TIMEOUT_SECONDS):
                 head = await reader.readuntil(_HEAD_END)
-            if self._is_authorized(head):
+                if head == replica_preface.START:
+                    await self._check_preface(reader)
+            if head == replica_preface.START:
+                await self._forward(b"", reader, writer)
+            elif self._is_authorized(head):
                 await self._forward(head, reader, writer)
             else:
                 writer.write(self._own_response(head))
                 await writer.drain()
-        except (OSError, EOFError, asyncio.LimitOverrunError):  # OSError includes TimeoutError
+        # OSError includes TimeoutError; ValueError: a connection with a wrong preface.
+        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):
             pass
         finally:
             with contextlib.suppress(OSError):
                 writer.close()
+
+    async def _check_preface(self, reader: asyncio.StreamReader) -> None:
+        """Read the header before HTTP/2; raise ``ValueError`` if it lacks the secret."""
+        rest = await reader.readexactly(replica_preface.REST_BYTES)
+        more = await reader.readexactly(replica_preface.length_after(rest))
+        secret = replica_preface.secret_of(rest, more)
+        if not self._plain_secret or not hmac.compare_digest(secret, self._plain_secret):
+            raise ValueError("the connection has no secret")
 
     def _is_authorized(self, head: bytes) -> bool:
         # Compare all values, also repeated ones, so that the time does not show which is right.
@@ -144,6 +160,8 @@ class ForwardServer:
                     "127.0.0.1", self._target
                 )
         except OSError:
+            if not head:
+                return  # no response of HTTP/1.1 to a client of HTTP/2
             more = b""
             if b"\r\n" + EXPLAIN_HEADER in head.lower():
                 ports = ",".join(map(str, await asyncio.to_thread(listening_ports)))

@@ -375,6 +375,9 @@ class TextTemplate(Enum):
         "no program listens on $BAI_SERVICE_PORT after {start_seconds} of {limit_seconds}"
     )
     TRIAL_NO_PATH = "the server has no {path} (status 404): set the health path to one that it has"
+    TRIAL_NOT_SERVING = "the gRPC health service of the server reports that it does not serve"
+    TRIAL_NO_SERVICE = "the gRPC health service of the server does not know the service {path}"
+    TRIAL_NO_GRPC = "the server does not speak gRPC, or only with TLS"
     TRIAL_STATUS = "the health check {path} returned status {status} instead of {expected}"
     TRIAL_OUT_OF_MEMORY = "the server was killed for exceeding its memory: request more memory"
     TRIAL_KILLED = (

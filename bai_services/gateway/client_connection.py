@@ -10,8 +10,9 @@ from typing import Protocol, cast
 
 import httptools
 
-from .exchange import HEALTH_PATH, METRICS_PATH, Exchange, Gateway, Request
+from .exchange import HEALTH_PATH, METRICS_PATH, Exchange, Gateway, Request, no_grpc
 from .heads import Headers, Refusal, json_response
+from .http_2_refusal import PREFACE, Http2Refusal
 from .limits import (
     BODY_BYTES_PER_SECOND,
     BODY_SECONDS,
@@ -63,6 +64,7 @@ class ClientConnection(asyncio.Protocol):
         self._head_bytes = 0
         self._is_in_head = True
         self._is_raw = False
+        self._http_2: Http2Refusal | None = None
         self._is_closing = False
         self._is_reading_paused = False
         self._body_since = 0.0
@@ -91,6 +93,9 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_closing:
             return
+        if self._http_2 is not None:
+            self._refuse_http_2(data)
+            return
         if self._is_raw:
             if self._running is not None:
                 self._running.request_raw(data)
@@ -115,6 +120,11 @@ class ClientConnection(asyncio.Protocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
+            if data.startswith(PREFACE) and self._running is None:
+                # Its deadline is that of a head of HTTP/1.1.
+                self._http_2 = Http2Refusal(no_grpc())
+                self._refuse_http_2(data)
+                return
             self._reject(HTTPStatus.BAD_REQUEST, "the request is not valid HTTP/1.1")
             return
         if self._is_in_head:
@@ -130,6 +140,14 @@ class ClientConnection(asyncio.Protocol):
         self._is_raw = True
         if rest and self._running is not None:
             self._running.request_raw(rest)
+
+    def _refuse_http_2(self, data: bytes) -> None:
+        assert self._http_2 is not None
+        answer = self._http_2.receive(data)
+        if answer is None:
+            self.abort()
+        else:
+            self.write(answer)
 
     def eof_received(self) -> None:
         return None

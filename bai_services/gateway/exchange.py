@@ -7,6 +7,7 @@ import time
 from http import HTTPStatus
 from typing import Protocol
 
+from bai_services.core.serving.gateway_records import Protocol as ReplicaProtocol
 from bai_services.core.serving.prompt_prefix import prompt_prefix
 from bai_services.core.serving.token_usage import UsageReader
 
@@ -14,6 +15,7 @@ from .heads import (
     PEER_HEADER,
     Headers,
     Refusal,
+    is_grpc,
     named_by_connection,
     request_head,
     response_head,
@@ -32,6 +34,7 @@ from .routes import Endpoint, Replica, Routes, Token, busy
 # Paths of the gateway itself.
 HEALTH_PATH = b"/health"
 METRICS_PATH = b"/metrics"
+_NO_GRPC = "this gateway does not forward gRPC: it needs the engine HAProxy"
 _WITHOUT_BODY = frozenset({204, 304})
 
 
@@ -74,6 +77,10 @@ class Request:
             and b"upgrade" in named_by_connection(headers)
         )
 
+    @property
+    def is_grpc(self) -> bool:
+        return is_grpc(self.header(b"content-type"))
+
     def header(self, name: bytes) -> bytes:
         """Return a header by its name in lower case; b"" if there is none."""
         return self._by_name.get(name, b"")
@@ -86,6 +93,7 @@ class Gateway(Protocol):
     measures: Measures
     prefix: bytes  # of paths, without a slash at the end
     domain: bytes  # endpoints are also at NAME.DOMAIN; b"": no own host names
+    is_behind_haproxy: bool
 
     def drained(self) -> None: ...
 
@@ -227,6 +235,8 @@ class Exchange:
                 "the endpoint is paused",
                 retry_after=60,
             )
+        if endpoint.route.protocol is ReplicaProtocol.GRPC:
+            self._check_grpc(token)
         if (request.content_length or 0) > endpoint.route.max_body_bytes:
             raise _too_large(endpoint.route.max_body_bytes)
         self.endpoint, self.token = endpoint, token
@@ -244,6 +254,18 @@ class Exchange:
             self._prefix_arrived()
             return
         self._schedule()
+
+    def _check_grpc(self, token: Token | None) -> None:
+        """Refuse a request for a server of gRPC that HAProxy will never forward."""
+        if not self._request.is_grpc:
+            reason = "the endpoint serves gRPC: requests need HTTP/2 and application/grpc"
+        elif not self._gateway.is_behind_haproxy:
+            raise no_grpc()
+        elif token is not None and token.has_limits:
+            reason = "a token with a limit of requests cannot be used for gRPC"
+        else:
+            return
+        raise Refusal(HTTPStatus.NOT_IMPLEMENTED, "invalid-request", reason)
 
     def _schedule(self) -> None:
         """Forward the request to a replica, or add it to the queue."""
@@ -372,6 +394,12 @@ class Exchange:
     def start(self, replica: Replica) -> None:
         """Send the request to a replica, over an open connection if there is one."""
         assert self.endpoint is not None
+        if replica.route.protocol is ReplicaProtocol.GRPC:
+            # Only HAProxy can forward it: the client has to send it again. Later, because the end
+            # of this request would start the next one that waits within this call.
+            refusal = busy("a replica is ready: send the request again")
+            asyncio.get_running_loop().call_soon(self.refuse, refusal)
+            return
         self.replica = replica
         replica.outstanding += 1
         self.endpoint.in_flight += 1
@@ -550,6 +578,9 @@ class Exchange:
         if self.endpoint is not None and refusal.status is HTTPStatus.SERVICE_UNAVAILABLE:
             self._count(is_error=True)
         keeps_open = self._request.keeps_open and self._is_body_complete
+        if self._request.is_grpc and self._gateway.is_behind_haproxy:
+            self.respond(refusal.grpc_response(closes=not keeps_open))
+            return
         has_body = self._request.method != b"HEAD"
         self.respond(refusal.response(closes=not keeps_open, has_body=has_body))
 
@@ -659,6 +690,10 @@ def _facts(headers: Headers) -> tuple[int | None, bytes, bool, bool]:
             is_chunked = True
     is_framed = is_chunked or length is not None
     return (None if is_chunked else length), content_type, is_encoded, is_framed
+
+
+def no_grpc() -> Refusal:
+    return Refusal(HTTPStatus.NOT_IMPLEMENTED, "invalid-request", _NO_GRPC)
 
 
 def _nothing_here() -> Refusal:

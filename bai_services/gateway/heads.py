@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -22,6 +23,8 @@ PEER_HEADER = b"x-bai-peer"
 NOT_FOR_REPLICAS = HOP_BY_HOP | {
     b"authorization", b"cookie", b"content-length", b"expect", b"forwarded", b"x-real-ip",
     PEER_HEADER,
+    # Only the manager may ask the relay of a replica for these.
+    b"x-bai-explain", b"x-bai-metrics",
 }  # fmt: skip
 # Replicas trust these headers of proxies, for example X-Forwarded-User.
 OF_PROXIES = b"x-forwarded-"
@@ -46,6 +49,21 @@ SAFETY = (
     b"Content-Security-Policy: sandbox allow-scripts allow-forms allow-popups allow-downloads\r\n"
     b"X-Content-Type-Options: nosniff\r\n"
 )
+# Status codes of gRPC.
+_GRPC_UNKNOWN = 2
+_GRPC_STATUSES = {
+    HTTPStatus.BAD_REQUEST: 3,
+    HTTPStatus.UNAUTHORIZED: 16,
+    HTTPStatus.FORBIDDEN: 7,
+    HTTPStatus.NOT_FOUND: 5,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: 8,
+    HTTPStatus.TOO_MANY_REQUESTS: 8,
+    HTTPStatus.NOT_IMPLEMENTED: 12,
+    HTTPStatus.BAD_GATEWAY: 14,
+    HTTPStatus.SERVICE_UNAVAILABLE: 14,
+    HTTPStatus.GATEWAY_TIMEOUT: 4,
+}
+_GRPC_PLAIN = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 
@@ -112,6 +130,24 @@ class Refusal(Exception):
             more["Connection"] = "close"
         return json_response(self.status, body, more, has_body=has_body)
 
+    def grpc_headers(self) -> dict[str, str]:
+        return {
+            "Grpc-Status": str(_GRPC_STATUSES.get(self.status, _GRPC_UNKNOWN)),
+            "Grpc-Message": quote(self.message, safe=_GRPC_PLAIN),
+        }
+
+    def grpc_response(self, *, closes: bool) -> bytes:
+        """Return the response to a request of gRPC, whose clients read only status and message."""
+        lines = [
+            "HTTP/1.1 200 OK",
+            "Content-Type: application/grpc",
+            "Content-Length: 0",
+            *(f"{name}: {value}" for name, value in self.grpc_headers().items()),
+        ]
+        if closes:
+            lines.append("Connection: close")
+        return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
 
 def response(body: bytes, content_type: str) -> bytes:
     """Return a successful response of the gateway itself."""
@@ -127,3 +163,8 @@ def json_response(
     lines += [f"Content-Length: {len(body)}", *(f"{name}: {more[name]}" for name in more)]
     head = "\r\n".join(lines).encode() + b"\r\n" + SAFETY + b"\r\n"
     return head + body if has_body else head
+
+
+def is_grpc(content_type: bytes) -> bool:
+    media_type = content_type.lower().partition(b";")[0].strip()
+    return media_type == b"application/grpc" or media_type.startswith(b"application/grpc+")

@@ -11,6 +11,9 @@ from functools import partial
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 from yarl import URL
 
+from bai_services import grpc_health
+from bai_services.core.serving.gateway_records import Protocol
+
 from .routes import Endpoint, Replica, Routes
 
 # A replica that is not ready is checked often: requests may wait for it.
@@ -95,10 +98,12 @@ class HealthChecks:
 
     async def _is_healthy(self, replica: Replica, endpoint: Endpoint) -> bool:
         assert self._session is not None
+        path = replica.route.health_path or endpoint.route.health_path
+        if replica.route.protocol is Protocol.GRPC:
+            return await _speaks_grpc(replica, path)
         headers = {}
         if replica.route.secret:
             headers["Authorization"] = f"token {replica.route.secret}"
-        path = replica.route.health_path or endpoint.route.health_path
         expected = replica.route.health_status
         url = f"{replica.route.url.rstrip('/')}/{path.lstrip('/')}"
         with suppress(ClientError, TimeoutError, OSError, ValueError):
@@ -110,3 +115,13 @@ class HealthChecks:
             ) as response:
                 return response.status == expected if expected else response.status < 400
         return False
+
+
+async def _speaks_grpc(replica: Replica, path: str) -> bool:
+    try:
+        found = await grpc_health.check(
+            replica.host, replica.port, replica.route.secret, path, TIMEOUT_SECONDS
+        )
+    except (TimeoutError, OSError):
+        return False
+    return found.is_healthy

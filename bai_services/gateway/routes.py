@@ -110,6 +110,10 @@ class Token:
         elif self.rate is None or self.rate.per_minute != limit:
             self.rate = RequestRate(limit)
 
+    @property
+    def has_limits(self) -> bool:
+        return self.route.requests_per_minute is not None or self.route.max_concurrent is not None
+
     def has_expired(self) -> bool:
         expires_at = self.route.expires_at
         return expires_at is not None and expires_at <= time.time()

@@ -84,14 +84,17 @@ class ReplicaRequest(Body):
 class Settings(Body):
     """What the replicas of a revision run.
 
-    ``command``: for a shell; the server must listen on the port ``$BAI_SERVICE_PORT`` of
-    127.0.0.1. ``model_folder``: mounted at ``/home/work/model``; ``$BAI_MODEL_PATH`` is the path of
-    the model in it. Fields that are not given are those of the definition, then of the variant.
+    ``command``: for a shell; the server must listen on the port ``$BAI_SERVICE_PORT`` of 127.0.0.1.
+    ``model_folder``: mounted at ``/home/work/model``; ``$BAI_MODEL_PATH`` is the path of the model
+    in it. ``protocol``: of the server; grpc needs gateways with HAProxy, and the health check then
+    asks the standard health service for the service that its path names. Fields that are not given
+    are those of the definition, then of the variant.
     """
 
     variant: NameText | None = None
     command: str | None = Field(default=None, max_length=MAX_COMMAND)
     port: int | None = Field(default=None, ge=2, le=65535)
+    protocol: Literal["http", "grpc"] | None = None
     health: HealthCheck | None = None
     model_folder: ShortText | None = None
     model_path: ShortText | None = None

@@ -230,6 +230,7 @@ class ModelDefinition(ResponseModel):
     port: int | None
     health_check: HealthCheck | None
     metadata: dict[str, Any]
+    protocol: str | None
 
 
 class EndpointsHandler(APIHandler):

@@ -25,6 +25,7 @@ class ReplicaRoute(ResponseModel):
     is_draining: bool
     health_path: str
     health_status: int
+    protocol: str
 
 
 class TokenRoute(ResponseModel):
@@ -51,6 +52,7 @@ class EndpointRoute(ResponseModel):
     request_seconds: int
     max_body_bytes: int
     prefix_characters: int
+    protocol: str
 
 
 class RoutingTable(ResponseModel):

@@ -11,6 +11,7 @@ import click
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.serving.definition import MAX_BYTES
+from bai_services.core.serving.gateway_records import Protocol
 from bai_services.core.serving.prompt_prefix import MAX_PREFIX_CHARACTERS
 from bai_services.core.serving.rollout import Strategy
 from bai_services.core.serving.settings import MAX_REPLICAS
@@ -49,7 +50,7 @@ _LIMITS = (
     "max_queue", "queue_seconds", "max_concurrent_per_replica", "request_seconds",
     "prefix_characters",
 )  # fmt: skip
-_SETTINGS = ("variant", "command", "port", "model_folder", "model_path")
+_SETTINGS = ("variant", "command", "port", "protocol", "model_folder", "model_path")
 _REQUEST = ("image", "preset", "resource_group", "shared_memory")
 _HEALTH = {"health_path": "path", "start_seconds": "start_seconds"}
 _ROLLOUT = (
@@ -93,6 +94,11 @@ def _settings_options(command: _Command) -> _Command:
             help="Command of the server; it must listen on port $BAI_SERVICE_PORT of 127.0.0.1.",
         ),
         click.option("--port", type=click.IntRange(2, 65535), help="Port of the server."),
+        click.option(
+            "--protocol",
+            type=Choice([each.value for each in Protocol]),
+            help="Protocol of the server; grpc needs gateways with HAProxy. Default: http.",
+        ),
         click.option("--model-folder", metavar="FOLDER", help="Folder with the model; read-only."),
         click.option("--model-path", metavar="PATH", help="Path of the model in that folder."),
         click.option("--health-path", metavar="PATH", help="Path of the health check."),

@@ -18,6 +18,7 @@ from ..bounded_yaml import BoundedLoader
 from ..cluster.image_labels import SERVER_PORT
 from ..errors import InvalidRequest
 from ..user_input import shown
+from .gateway_records import Protocol
 
 FILE_NAME = "model-definition.yaml"
 MAX_BYTES = 64 * 1024
@@ -53,7 +54,7 @@ class HealthCheck:
 class ModelDefinition:
     """The first model of a definition; ``command`` is for a shell.
 
-    Fields that the file does not set are empty; ``port`` is then None.
+    Fields that the file does not set are empty; ``port`` and ``protocol`` are then None.
     """
 
     name: str = ""
@@ -62,6 +63,7 @@ class ModelDefinition:
     port: int | None = None
     health_check: HealthCheck | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    protocol: Protocol | None = None
 
 
 def parse_definition(text: str) -> ModelDefinition:
@@ -243,12 +245,11 @@ def _definition(root: _Section) -> ModelDefinition:
     if service is None:
         return ModelDefinition(name, model_path, metadata=values)
     command = _command(service)
-    port = _port(service)
+    port, protocol = _port(service), _protocol(service)
     health = service.take_section("health_check")
     service.finish()
-    return ModelDefinition(
-        name, model_path, command, port, None if health is None else _health(health), values
-    )
+    check = None if health is None else _health(health, protocol)
+    return ModelDefinition(name, model_path, command, port, check, values, protocol)
 
 
 def _command(service: _Section) -> str:
@@ -313,10 +314,19 @@ def _port(service: _Section) -> int | None:
     return port or None
 
 
-def _health(section: _Section) -> HealthCheck | None:
+def _protocol(service: _Section) -> Protocol | None:
+    line, text = service.line_of("protocol"), service.take_text("protocol")
+    if not text:
+        return None
+    if text not in set(Protocol):
+        raise _problem(line, f"protocol must be {' or '.join(Protocol)}")
+    return Protocol(text)
+
+
+def _health(section: _Section, protocol: Protocol | None) -> HealthCheck | None:
     is_enabled = section.take_bool("enable")
     line = section.line_of("path")
-    path = section.take_text("path") or "/health"
+    path = section.take_text("path") or ("/" if protocol is Protocol.GRPC else "/health")
     check = HealthCheck(
         path=path,
         interval_seconds=section.take_number("interval", 10.0, 1, 3600),

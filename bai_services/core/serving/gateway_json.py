@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from .gateway_records import EndpointRoute, ReplicaRoute, RoutingTable, TokenRoute
+from .gateway_records import EndpointRoute, Protocol, ReplicaRoute, RoutingTable, TokenRoute
 
 
 def table_as_json(table: RoutingTable) -> dict[str, Any]:
@@ -18,8 +18,8 @@ def table_from_json(document: Mapping[str, Any]) -> RoutingTable:
 
     Raises
     ------
-    KeyError, TypeError
-        If a field is missing or has another type.
+    KeyError, TypeError, ValueError
+        If a field is missing, or has another type or an unknown value.
     """
     endpoints = tuple(_endpoint(endpoint) for endpoint in document["endpoints"])
     return RoutingTable(str(document["version"]), endpoints)
@@ -28,12 +28,15 @@ def table_from_json(document: Mapping[str, Any]) -> RoutingTable:
 def _endpoint(fields: Mapping[str, Any]) -> EndpointRoute:
     known = {name: fields[name] for name in EndpointRoute.__slots__}
     known["weights"] = {str(name): int(weight) for name, weight in fields["weights"].items()}
-    known["replicas"] = tuple(
-        ReplicaRoute(**{name: replica[name] for name in ReplicaRoute.__slots__})
-        for replica in fields["replicas"]
-    )
+    known["protocol"] = Protocol(fields["protocol"])
+    known["replicas"] = tuple(_replica(replica) for replica in fields["replicas"])
     known["tokens"] = tuple(_token(token) for token in fields["tokens"])
     return EndpointRoute(**known)
+
+
+def _replica(fields: Mapping[str, Any]) -> ReplicaRoute:
+    known = {name: fields[name] for name in ReplicaRoute.__slots__}
+    return ReplicaRoute(**{**known, "protocol": Protocol(fields["protocol"])})
 
 
 def _token(fields: Mapping[str, Any]) -> TokenRoute:

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Protocol(StrEnum):
+    """What the server of a replica speaks. ``grpc``: gRPC over HTTP/2 without TLS."""
+
+    HTTP = "http"
+    GRPC = "grpc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +25,7 @@ class ReplicaRoute:
     # The health check of its revision: path, and expected status; "": that of the endpoint.
     health_path: str = ""
     health_status: int = 0  # 0: any below 400
+    protocol: Protocol = Protocol.HTTP
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,8 @@ class EndpointRoute:
     max_body_bytes: int
     # Requests whose prompts begin with the same characters go to the same replica; 0: not so.
     prefix_characters: int = 0
+    # Protocol of the active revision: an endpoint without a replica has one, too.
+    protocol: Protocol = Protocol.HTTP
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from .definition import (
     ModelDefinition,
     is_valid_path,
 )
+from .gateway_records import Protocol
 from .rollout import RolloutRules, Strategy
 from .variants import VARIANTS
 
@@ -49,6 +50,7 @@ class RevisionSettings:
     command: str
     port: int
     health: HealthCheck
+    protocol: Protocol = Protocol.HTTP
     model_folder: str = ""
     model_path: str = ""
     request: Mapping[str, Any] = field(default_factory=dict)
@@ -71,6 +73,8 @@ class RevisionSettings:
             **{
                 **values,
                 "health": HealthCheck(**values["health"]),
+                # Revisions that were created before gRPC have no protocol.
+                "protocol": Protocol(values.get("protocol", Protocol.HTTP)),
                 "rollout": RolloutRules(
                     **{**values["rollout"], "strategy": Strategy(values["rollout"]["strategy"])}
                 ),
@@ -104,14 +108,15 @@ def resolve_settings(
         )
     found = definition or ModelDefinition()
     command = given.get("command") or found.command or variant.command
-    base = found.health_check or HealthCheck(
-        path=variant.health_path, start_seconds=float(variant.start_seconds)
-    )
+    protocol = _protocol(given.get("protocol") or found.protocol or Protocol.HTTP)
+    path = "/" if protocol is Protocol.GRPC else variant.health_path
+    base = found.health_check or HealthCheck(path=path, start_seconds=float(variant.start_seconds))
     settings = RevisionSettings(
         variant=variant.name,
         command=command,
         port=int(given.get("port") or found.port or variant.port),
         health=HealthCheck(**{**asdict(base), **(given.get("health") or {})}),
+        protocol=protocol,
         model_folder=given.get("model_folder") or "",
         model_path=relative_path(given.get("model_path") or found.model_path),
         request=given.get("request") or {},
@@ -146,6 +151,14 @@ def relative_path(path: str) -> str:
             f"{shown(path)!r} is not a path in the model folder", field="model_path"
         )
     return "/".join(parts)
+
+
+def _protocol(given: str) -> Protocol:
+    if given not in set(Protocol):
+        raise InvalidRequest(
+            f"{shown(given)!r} is not a protocol: {', '.join(Protocol)}", field="protocol"
+        )
+    return Protocol(given)
 
 
 def _rollout(given: Mapping[str, Any]) -> RolloutRules:

@@ -25,7 +25,7 @@ _PULL = ("pull", "manifest", "no such image", "not found: image")
 
 class Answer(StrEnum):
     """Result of a health check. ``refused``: no program listens on the port. ``unreachable``: the
-    replica itself cannot be reached.
+    replica itself cannot be reached. The last four are those of gRPC.
     """
 
     STATUS = "status"
@@ -33,6 +33,16 @@ class Answer(StrEnum):
     TIMEOUT = "timeout"
     UNREACHABLE = "unreachable"
     NO_HTTP = "no-http"
+    SERVING = "serving"
+    NOT_SERVING = "not-serving"
+    NO_SERVICE = "no-service"
+    NO_GRPC = "no-grpc"
+
+
+_GRPC = {
+    Answer.NOT_SERVING: TextTemplate.TRIAL_NOT_SERVING,
+    Answer.NO_GRPC: TextTemplate.TRIAL_NO_GRPC,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,11 @@ class Check:
     answer: Answer
     status: int = 0
     listening: Sequence[int] = ()
+
+    def is_healthy(self, health: HealthCheck) -> bool:
+        if self.answer is Answer.STATUS:
+            return self.status == health.expected_status
+        return self.answer is Answer.SERVING
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +114,7 @@ def explain(seen: Observation) -> Finding:
 
 def _running(seen: Observation) -> Finding:
     check, health = seen.check, seen.health
-    if check and check.answer is Answer.STATUS and check.status == health.expected_status:
+    if check and check.is_healthy(health):
         return Finding(TextTemplate.TRIAL_HEALTHY.text(start_seconds=int(seen.seconds)), True)
     is_over = seen.seconds >= health.start_seconds
     return Finding(_unhealthy(seen), False if is_over else None)
@@ -111,6 +126,10 @@ def _unhealthy(seen: Observation) -> CodedText:
         return TextTemplate.TRIAL_UNREACHABLE.text()
     if check.answer is Answer.NO_HTTP:
         return TextTemplate.TRIAL_NO_HTTP.text()
+    if check.answer is Answer.NO_SERVICE:
+        return TextTemplate.TRIAL_NO_SERVICE.text(path=health.path)
+    if (template := _GRPC.get(check.answer)) is not None:
+        return template.text()
     if check.answer is Answer.TIMEOUT:
         return TextTemplate.TRIAL_SLOW.text(
             path=health.path, timeout_seconds=int(health.timeout_seconds)

@@ -68,6 +68,9 @@ class TokenCounts:
 # Without the other settings, which can be large.
 _HEALTH_PATH = endpoint_revisions.c.settings["health", "path"].as_string()
 
+# Null for revisions that were created before gRPC.
+_PROTOCOL = sa.func.coalesce(endpoint_revisions.c.settings["protocol"].as_string(), "http")
+
 
 def reports_at(now: datetime) -> sa.ColumnElement[bool]:
     """Return the condition of gateways that report; a time in the future is that of a stopped
@@ -109,6 +112,7 @@ class GatewayStore:
                 *(column for column in endpoints.columns if column.name != "is_public"),
                 is_public.label("is_public"),
                 _HEALTH_PATH.label("health_path"),
+                _PROTOCOL.label("protocol"),
             )
             .join_from(
                 endpoints,
@@ -126,6 +130,7 @@ class GatewayStore:
             sa.select(
                 endpoint_replicas,
                 _HEALTH_PATH.label("health_path"),
+                _PROTOCOL.label("protocol"),
                 endpoint_revisions.c.settings["health", "expected_status"]
                 .as_integer()
                 .label("health_status"),

@@ -37,6 +37,8 @@ BY_SHARE = "by-share"
 ANONYMOUS = "anonymous:"
 # Value of a network of other trusted proxies: the gateway evaluates their X-Forwarded-For.
 NAMED_PROXY = "named"
+# Each connection for gRPC begins with the secret of the replicas (core/serving/replica_preface).
+_GRPC = " proto h2 send-proxy-v2 proxy-v2-options unique-id"
 # Headers that HAProxy writes itself.
 _OWN = frozenset(
     {b"connection", b"content-length", b"expect", b"te", b"transfer-encoding", b"upgrade"}
@@ -68,7 +70,7 @@ def pool_name(number: int) -> str:
 
 
 def grpc_name(pool: str) -> str:
-    """Return the backend with the same replicas for gRPC, which needs HTTP/2 up to the replica."""
+    """Return the backend that has the replicas of the pool instead if they speak gRPC."""
     return f"{pool}_grpc"
 
 
@@ -102,10 +104,11 @@ def configuration(settings: Settings, folder: Path, listening: int) -> str:
         f"  stick-table type string len 128 size {_STICK_ENTRIES} expire 1h store {counter}\n"
         for name, counter in (("requests", "http_req_cnt"), ("streams", "conn_cur"))
     ]
-    sections.append(_pool_defaults(settings, folder))
-    for pool in map(pool_name, range(settings.pools)):
-        sections.append(_pool(pool, settings.slots, ""))
-        sections.append(_pool(grpc_name(pool), settings.slots, " proto h2"))
+    pools = [pool_name(number) for number in range(settings.pools)]
+    sections.append(_section("defaults pools from base", _pool_rules(settings, folder)))
+    sections += [_pool(name, settings.slots, "pools", "") for name in pools]
+    sections.append(_section("defaults grpc_pools from base", _grpc_rules(settings, folder)))
+    sections += [_pool(grpc_name(name), settings.slots, "grpc_pools", _GRPC) for name in pools]
     return "\n".join(sections)
 
 
@@ -150,6 +153,7 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
     trusted, pools = map_file(folder, "trusted"), map_file(folder, "pools")
     lines = [
         f"bind fd@{listening}",
+        "unique-id-format %[var(txn.secret)]",
         # HAProxy has no limit of time for bodies, so a replica gets only those that have arrived.
         f"http-request wait-for-body time {_ms(BODY_SECONDS)} "
         f"if {{ req.hdr_val(content-length) 1:{MAX_HEAD_BYTES} }}",
@@ -203,7 +207,8 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         "acl is_too_large req.fhdr(content-length),sub(txn.max_body) gt 0",
         "acl is_incomplete var(txn.length),sub(txn.received) gt 0",
         "acl is_bodiless method GET HEAD DELETE OPTIONS",
-        "acl is_grpc req.fhdr(content-type) -m beg application/grpc",
+        "acl is_grpc req.fhdr(content-type) -m reg -i ^application/grpc([+;]|$)",
+        "acl has_grpc_pool var(txn.pool) -m end _grpc",
         "acl has_no_end var(txn.expires) -m str 0",
         "acl is_valid var(txn.expires),sub(txn.now) gt 0",
         "use_backend gateway_closing if HTTP_1.0",
@@ -212,13 +217,16 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         "use_backend gateway if !is_path !is_http_2",
         "use_backend gateway if has_connection !is_plain_connection",
         "use_backend gateway if has_upgrade !is_websocket or has_upgrade has_length",
+        "use_backend gateway if !has_no_end !is_valid",
+        # The gateway itself refuses other requests to servers of gRPC.
+        "use_backend gateway if has_grpc_pool !is_grpc or has_grpc_pool !is_http_2",
+        "use_backend gateway if has_length is_too_large",
+        "use_backend %[var(txn.pool)] if has_grpc_pool",
         # The gateway limits bodies of unknown length by counting their bytes.
-        "use_backend gateway if has_length is_too_large or !has_length !is_bodiless !is_grpc",
+        "use_backend gateway if !has_length !is_bodiless",
         "use_backend gateway if has_length is_incomplete",
         # Any request of HTTP/2 may have a body without a length.
-        "use_backend gateway if is_http_2 !has_length !is_grpc",
-        "use_backend gateway if !has_no_end !is_valid",
-        "use_backend %[var(txn.pool)]_grpc if is_grpc",
+        "use_backend gateway if is_http_2 !has_length",
         "use_backend %[var(txn.pool)]",
         "default_backend gateway",
     ]
@@ -252,10 +260,18 @@ def _gateway(name: str, folder: Path, *options: str) -> str:
     return _section(f"backend {name} from base", lines)
 
 
-def _pool_defaults(settings: Settings, folder: Path) -> str:
+def _pool_rules(settings: Settings, folder: Path) -> list[str]:
+    return [
+        *_grpc_rules(settings, folder),
+        'http-request set-header Authorization "token %[var(txn.secret)]" '
+        "if { var(txn.secret) -m found }",
+    ]
+
+
+def _grpc_rules(settings: Settings, folder: Path) -> list[str]:
     own_host = f" unless {{ var(txn.host) -m end .{settings.domain} }}" if settings.domain else ""
     busy = f"'{_refusal('too many requests wait already')}'"
-    lines = [
+    return [
         "balance leastconn",
         # The gateway removes these headers from the responses that it forwards itself.
         f"http-response del-header {_one_of(NOT_FOR_CLIENTS)} -m reg",
@@ -268,17 +284,14 @@ def _pool_defaults(settings: Settings, folder: Path) -> str:
         f"http-request del-header {_one_of(NOT_FOR_REPLICAS)} -m reg",
         f"http-request del-header {OF_PROXIES.decode()} -m beg",
         _set(f"secret var(txn.pool),map_str({map_file(folder, 'secrets')})"),
-        'http-request set-header Authorization "token %[var(txn.secret)]" '
-        "if { var(txn.secret) -m found }",
         "http-request set-header X-Forwarded-For %[var(txn.client)]",
     ]
-    return _section("defaults pools from base", lines)
 
 
-def _pool(name: str, slots: int, protocol: str) -> str:
+def _pool(name: str, slots: int, rules: str, protocol: str) -> str:
     purge = f"pool-purge-delay {_ms(REUSE_SECONDS)}"
     lines = [f"server-template s 1-{slots} 127.0.0.1:1 disabled maxconn 1 {purge}{protocol}"]
-    return _section(f"backend {name} from pools", lines)
+    return _section(f"backend {name} from {rules}", lines)
 
 
 def _section(title: str, lines: list[str]) -> str:

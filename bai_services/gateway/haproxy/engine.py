@@ -224,8 +224,7 @@ class Haproxy:
         for name in (pool.name, grpc_name(pool.name)):
             row = rows.get((name, slot.name), {})
             running += int(row.get("scur") or 0)
-            if name != pool.name:
-                # Any client can send a request for gRPC to a replica that does not know HTTP/2.
+            if name != pool.backend:
                 continue
             if self._counters.failed_connections(name, slot.name, row) and slot.is_ready:
                 # As when the gateway itself cannot connect: the next health check decides.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from bai_services.core.serving.gateway_records import EndpointRoute
+from bai_services.core.serving.gateway_records import EndpointRoute, Protocol
 
 from ..routes import Endpoint, Replica
 from .configuration import BY_SHARE, grpc_name, pool_name, slot_name
@@ -45,7 +45,13 @@ class Pool:
     name: str
     slots: list[Slot]
     key: PoolKey | None = None
+    protocol: Protocol = Protocol.HTTP
     max_connections: int = 1
+
+    @property
+    def backend(self) -> str:
+        """Return the backend of HAProxy that has the replicas."""
+        return grpc_name(self.name) if self.protocol is Protocol.GRPC else self.name
 
     def is_unused(self) -> bool:
         return all(slot.replica is None for slot in self.slots)
@@ -141,7 +147,7 @@ class Slots:
 
     def _servers(self) -> dict[tuple[str, str], Server]:
         return {
-            (name, slot.name): pool.server(slot)
+            (name, slot.name): pool.server(slot) if name == pool.backend else FREE
             for pool in self.pools
             for name in (pool.name, grpc_name(pool.name))
             for slot in pool.slots
@@ -174,6 +180,7 @@ class Slots:
             if pool is None:
                 return [None for _ in replicas]
             pool.key, self.by_key[key] = key, pool
+            pool.protocol = replicas[0].route.protocol
         return [self._slot(pool, replica) for replica in replicas]
 
     def _slot(self, pool: Pool, replica: Replica) -> Slot | None:
@@ -199,7 +206,7 @@ class Slots:
         limits = f"{route.max_queue}/{route.request_seconds * 1000}/{route.max_body_bytes}"
         names = []
         for key in groups:
-            name = self.by_key[key].name
+            name = self.by_key[key].backend
             names.append(name)
             maps["limits"][name] = limits
             if secret := key[2]:
@@ -219,7 +226,9 @@ def ready_groups(endpoint: Endpoint) -> dict[PoolKey, list[Replica]]:
     """Return the replicas that may get requests; {} if the gateway itself serves the endpoint."""
     route = endpoint.route
     groups: dict[PoolKey, list[Replica]] = defaultdict(list)
-    if route.is_paused or route.prefix_characters or not is_word(route.name):
+    if route.is_paused or not is_word(route.name):
+        return groups
+    if route.prefix_characters and route.protocol is not Protocol.GRPC:
         return groups
     for replica in endpoint.replicas.values():
         weight = route.weights.get(replica.route.revision_id, 0)

@@ -25,6 +25,7 @@ from bai_services.core.serving.autoscaling import (
     rule_from_json,
 )
 from bai_services.core.serving.definition import ModelDefinition, parse_definition
+from bai_services.core.serving.gateway_records import Protocol
 from bai_services.core.serving.latency import quantile
 from bai_services.core.serving.names import check_endpoint_name
 from bai_services.core.serving.problems import brief
@@ -86,6 +87,8 @@ _KEPT = (
     "schedule",
 )
 _DEFINITIONS = ("definition", "definition_file")
+# Settings that the definition or the variant determines.
+_OF_DEFINITION = ("command", "port", "protocol", "health")
 _URL_PREFIX = "/services/bai-serve"
 
 
@@ -240,8 +243,10 @@ class Endpoints:
         has_definition = any(spec.get(name) is not None for name in _DEFINITIONS)
         base = former
         if has_definition or given.get("variant", former["variant"]) != former["variant"]:
-            # The definition or the variant determines the command, the port and the health check.
-            base = {n: v for n, v in former.items() if n not in ("command", "port", "health")}
+            base = {n: v for n, v in former.items() if n not in _OF_DEFINITION}
+        elif given.get("protocol") not in (None, former.get("protocol", Protocol.HTTP)):
+            # The path of the health check has another meaning.
+            base = {n: v for n, v in former.items() if n != "health"}
         if spec.get("definition_file") is not None:
             # The same for the image and the resources.
             kept = {n: v for n, v in former["request"].items() if n not in ("image", "resources")}

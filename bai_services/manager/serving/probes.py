@@ -10,8 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+from yarl import URL
 
+from bai_services import grpc_health
 from bai_services.core.serving.definition import HealthCheck
+from bai_services.core.serving.gateway_records import Protocol
 from bai_services.db.serving.replicas import ReplicaRow
 
 from .background import BackgroundCalls
@@ -37,7 +40,12 @@ class HealthProbes:
         self._session: ClientSession | None = None
 
     def begin(
-        self, replica: ReplicaRow, owner_id: str, health: HealthCheck, repeats: int = 0
+        self,
+        replica: ReplicaRow,
+        owner_id: str,
+        health: HealthCheck,
+        repeats: int = 0,
+        protocol: Protocol = Protocol.HTTP,
     ) -> None:
         """Start a check of a replica unless one is running, or too many are running; if it fails,
         repeat it up to ``repeats`` times.
@@ -45,7 +53,7 @@ class HealthProbes:
         if (repeated := self._repeated.pop(replica.id, None)) is not None:
             repeated.cancel()
         if self._calls.may_begin(replica.id, owner_id):
-            check = self._check(replica, owner_id, health, repeats)
+            check = self._check(replica, owner_id, health, repeats, protocol)
             self._calls.begin(replica.id, owner_id, check)
 
     async def finish(self) -> None:
@@ -61,14 +69,30 @@ class HealthProbes:
             await self._session.close()
 
     async def _check(
-        self, replica: ReplicaRow, owner_id: str, health: HealthCheck, repeats: int
+        self,
+        replica: ReplicaRow,
+        owner_id: str,
+        health: HealthCheck,
+        repeats: int,
+        protocol: Protocol,
     ) -> None:
-        if await self._is_healthy(replica, health):
+        check = self._speaks_grpc if protocol is Protocol.GRPC else self._is_healthy
+        if await check(replica, health):
             await self._passed(replica)
         elif repeats:
             self._repeated[replica.id] = asyncio.get_running_loop().call_later(
-                REPEAT_SECONDS, self.begin, replica, owner_id, health, repeats - 1
+                REPEAT_SECONDS, self.begin, replica, owner_id, health, repeats - 1, protocol
             )
+
+    async def _speaks_grpc(self, replica: ReplicaRow, health: HealthCheck) -> bool:
+        url, secret = URL(replica.url), self._secrets.of(replica.revision_id)
+        try:
+            found = await grpc_health.check(
+                url.host or "", url.port or 0, secret, health.path, health.timeout_seconds
+            )
+        except (TimeoutError, OSError):
+            return False
+        return found.is_healthy
 
     async def _is_healthy(self, replica: ReplicaRow, health: HealthCheck) -> bool:
         try:

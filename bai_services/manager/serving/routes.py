@@ -11,6 +11,7 @@ from bai_services.core.accounts.roles import Caller
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.serving.gateway_records import (
     EndpointRoute,
+    Protocol,
     ReplicaRoute,
     RoutingTable,
     TokenRoute,
@@ -150,6 +151,7 @@ class GatewayRoutes:
                     # None: the revision was deleted.
                     health_path=row["health_path"] or "",
                     health_status=row["health_status"] or 0,
+                    protocol=Protocol(row["protocol"]),
                 )
             )
         tokens: dict[str, list[TokenRoute]] = defaultdict(list)
@@ -190,4 +192,5 @@ def _endpoint_route(
         request_seconds=row["request_seconds"],
         max_body_bytes=row["max_body_bytes"],
         prefix_characters=row["prefix_characters"],
+        protocol=Protocol(row["protocol"]),
     )

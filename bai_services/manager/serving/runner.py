@@ -24,6 +24,7 @@ from bai_services.core.errors import (
     Unavailable,
 )
 from bai_services.core.serving.definition import HealthCheck
+from bai_services.core.serving.gateway_records import Protocol
 from bai_services.core.serving.latency import quantile
 from bai_services.core.serving.records import (
     ENDED_REPLICAS_KEPT,
@@ -292,7 +293,8 @@ class EndpointRunner:
                 return Phase.STARTING
             return Phase.READY
         if replica.status is Status.RUNNING:
-            health = await self._health(state.row, replica)
+            settings = await self._settings_of(state.row, replica.revision_id)
+            health = HealthCheck() if settings is None else settings.health
             limit, since = _start_limit(replica, health, now)
             if now - since > limit:
                 seconds = int(limit.total_seconds())
@@ -300,7 +302,8 @@ class EndpointRunner:
                 return await self._fail(state.row, replica, text, now)
             if replica.url:
                 repeats = _REPEATS if now - since < NEW_FOR else 0
-                self.probes.begin(replica, state.row.owner_id, health, repeats)
+                protocol = Protocol.HTTP if settings is None else settings.protocol
+                self.probes.begin(replica, state.row.owner_id, health, repeats, protocol)
         return Phase.STARTING
 
     async def _observe_removed(
@@ -388,10 +391,6 @@ class EndpointRunner:
             return RolloutRules()  # not needed without a rollout
         settings = await self._settings_of(row, row.target_revision_id)
         return RolloutRules() if settings is None else settings.rollout
-
-    async def _health(self, row: EndpointRow, replica: ReplicaRow) -> HealthCheck:
-        settings = await self._settings_of(row, replica.revision_id)
-        return HealthCheck() if settings is None else settings.health
 
     async def _fail(
         self, row: EndpointRow, replica: ReplicaRow, text: CodedText, now: datetime

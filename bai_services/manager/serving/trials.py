@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -21,11 +21,14 @@ from aiohttp import (
     DummyCookieJar,
     TCPConnector,
 )
+from yarl import URL
 
+from bai_services import grpc_health
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.core.errors import BaiError, Unavailable
 from bai_services.core.serving.definition import MAX_PORT, HealthCheck
+from bai_services.core.serving.gateway_records import Protocol
 from bai_services.core.serving.records import TRIALS_KEPT_FOR, Trial
 from bai_services.core.serving.settings import RevisionSettings
 from bai_services.core.serving.trial import Answer, Check, Observation, explain, last_lines
@@ -203,15 +206,17 @@ class Trials:
         if state != row.state:
             await self._store.set_state(row.id, state)
         if row.status is Status.RUNNING and row.url:
-            self._begin_check(row, settings.health)
+            self._begin_check(row, settings)
 
-    def _begin_check(self, row: TrialRow, health: HealthCheck) -> None:
+    def _begin_check(self, row: TrialRow, settings: RevisionSettings) -> None:
         """Start a health check, unless one is running or has just begun."""
         now = self._monotonic()
         is_due = now - self._checked_at.get(row.id, -CHECK_SECONDS) >= CHECK_SECONDS
         if is_due and self.calls.may_begin(row.id, row.owner_id):
             self._checked_at[row.id] = now
-            self.calls.begin(row.id, row.owner_id, self._check(row, health))
+            is_grpc = settings.protocol is Protocol.GRPC
+            check = self._check_grpc if is_grpc else self._check
+            self.calls.begin(row.id, row.owner_id, self._checked(row, settings.health, check))
 
     async def _log_of(self, row: TrialRow) -> str:
         """Return the last lines of the output; "" if they cannot be read."""
@@ -223,7 +228,33 @@ class Trials:
         except BaiError:
             return ""
 
-    async def _check(self, row: TrialRow, health: HealthCheck) -> None:
+    async def _checked(
+        self,
+        row: TrialRow,
+        health: HealthCheck,
+        check: Callable[[TrialRow, HealthCheck], Awaitable[Check]],
+    ) -> None:
+        found = self._checks[row.id] = await check(row, health)
+        if found.is_healthy(health):
+            self._loop.wake()
+
+    async def _check_grpc(self, row: TrialRow, health: HealthCheck) -> Check:
+        url, secret = URL(row.url), self._secrets.of(row.id)
+        try:
+            found = await grpc_health.check(
+                url.host or "", url.port or 0, secret, health.path, health.timeout_seconds
+            )
+        except ConnectionResetError:
+            # A request of HTTP is answered with the ports on which the processes listen.
+            check = await self._check(row, health)
+            return check if check.answer is Answer.REFUSED else Check(Answer.NO_GRPC)
+        except TimeoutError:
+            return Check(Answer.TIMEOUT)
+        except OSError:
+            return Check(Answer.UNREACHABLE)
+        return Check(Answer.SERVING if found.is_healthy else Answer(found))
+
+    async def _check(self, row: TrialRow, health: HealthCheck) -> Check:
         try:
             async with self._http.get(
                 row.url + health.path,
@@ -236,19 +267,15 @@ class Trials:
             ) as response:
                 ports = response.headers.get(LISTENING_HEADER)
                 if ports is None:
-                    check = Check(Answer.STATUS, response.status)
-                else:
-                    check = Check(Answer.REFUSED, listening=_ports(ports))
+                    return Check(Answer.STATUS, response.status)
+                return Check(Answer.REFUSED, listening=_ports(ports))
         except TimeoutError:
-            check = Check(Answer.TIMEOUT)
+            return Check(Answer.TIMEOUT)
         except ClientConnectorError:
-            check = Check(Answer.UNREACHABLE)
+            return Check(Answer.UNREACHABLE)
         except (ClientError, OSError, ValueError):
             # The server has closed the connection or does not speak HTTP.
-            check = Check(Answer.NO_HTTP)
-        self._checks[row.id] = check
-        if check.status == health.expected_status:
-            self._loop.wake()
+            return Check(Answer.NO_HTTP)
 
     async def _clean_up(self, now: datetime) -> None:
         monotonic = self._monotonic()
