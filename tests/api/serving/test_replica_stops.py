@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-
 from bai_services.db.tables.sessions import kernels
 from tests.api.sessions.test_idle_checkers import create_checker, judging_of, pass_time
 from tests.testbed.manager import Api
