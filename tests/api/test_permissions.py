@@ -753,6 +753,12 @@ TABLE = [
     ),
     Row("GET /model-imports/{model_import}", "ok ok 404 ok 404 404 ok 403 403"),
     Row("POST /model-imports/{model_import}/approval", "ok ok 404 403 404 404 403 403 403", {}),
+    # The import has not failed.
+    Row(
+        "POST /model-imports/{model_import}/retry",
+        "invalid-transition invalid-transition 404 invalid-transition 404 404 403 403 403",
+        {},
+    ),
     Row("DELETE /model-imports/{model_import}", "ok ok 404 ok 404 404 403 403 403"),
     Row("GET /gateway/routes", "403 403 403 403 403 403 403 403 403"),
     Row(

@@ -160,12 +160,16 @@ async def test_sweep_at_start_removes_remains_of_crash(tmp_path: Path) -> None:
     await storage.run(writer.write, b"half")
     storage.staging(location).new_path(".unpacked").mkdir()
     assert len(leftovers(storage)) == 2
+    # Another manager is writing the file.
+    await storage.sweep(is_start=True)
+    assert len(leftovers(storage)) == 1
+    storage.staging(location).new_path(".unpacked").mkdir()
+    writer.close()
     # What was written after the start is not a remain.
     storage.staging(location).sweep(time.time() - 60, is_start=True)
     assert len(leftovers(storage)) == 2
     await storage.sweep(is_start=True)
     assert leftovers(storage) == []
-    writer.close()
     await storage.stop()
 
 

@@ -22,7 +22,8 @@ class ModelHub:
 
     ``cut_after``: the connection is closed after this number of bytes of a response, once for each
     entry. ``has_ranges``: whether ranges are supported. ``wrong``: files with another content than
-    their checksum. ``redirect``: where the content of files is, instead of ``/cdn``.
+    their checksum. ``is_slow``: 10 kB are sent per second. ``redirect``: where the content of files
+    is, instead of ``/cdn``.
     """
 
     files: dict[str, bytes]
@@ -31,6 +32,7 @@ class ModelHub:
     cut_after: list[int] = field(default_factory=list)
     has_ranges: bool = True
     wrong: set[str] = field(default_factory=set)
+    is_slow: bool = False
     failures: list[int] = field(default_factory=list)
     redirect: str | None = None
     need_token: bool = False
@@ -102,6 +104,10 @@ class ModelHub:
             assert request.transport is not None
             request.transport.close()
             return answer
+        while self.is_slow and start < len(content):
+            await answer.write(content[start : start + 100])
+            start += 100
+            await asyncio.sleep(0.01)
         await answer.write(content[start:])
         return answer
 

@@ -101,9 +101,22 @@ class ApprovalHandler(APIHandler):
         return await self.manager.models.imports.approve(self.caller, key)
 
 
+class RetryHandler(APIHandler):
+    @operation(
+        "Begin a failed import of a model again; its complete files are kept",
+        tag=_TAG,
+        body=EmptyBody,
+        returns=ModelImport,
+        status=HTTPStatus.ACCEPTED,
+    )
+    async def post(self, key: str, body: EmptyBody) -> records.ModelImport:
+        return await self.manager.models.imports.retry(self.caller, key)
+
+
 _ONE = r"/model-imports/(?P<key>[^/]+)"
 ROUTES = [
     ("/model-imports", ImportsHandler),
     (_ONE, ImportHandler),
     (_ONE + "/approval", ApprovalHandler),
+    (_ONE + "/retry", RetryHandler),
 ]

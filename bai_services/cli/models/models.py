@@ -303,6 +303,17 @@ async def approve(connection: Connection, import_id: str, *, as_json: bool) -> N
     output.print_done(f"import of {made['source']} approved", made, as_json=as_json)
 
 
+@model.command(epilog=example("bai model retry 3f6a…"))
+@click.argument("import_id", metavar="ID")
+@json_option
+@connected
+async def retry(connection: Connection, import_id: str, *, as_json: bool) -> None:
+    """Begin a failed import again; its complete files are kept."""
+    path = f"/model-imports/{segment(import_id)}"
+    made = await connection.client.post(f"{path}/retry", {})
+    output.print_done(f"import of {made['source']} begins again", made, as_json=as_json)
+
+
 @model.command(epilog=example("bai model cancel 3f6a…"))
 @click.argument("import_id", metavar="ID")
 @json_option

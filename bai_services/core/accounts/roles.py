@@ -210,6 +210,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "model-import.request": _reaches(R.PROJECT, R.DOMAIN, R.NONE),
     "model-import.approve": _DOMAIN_WRITES,
     "model-import.cancel": _reaches(R.OWN, R.DOMAIN, R.NONE),
+    "model-import.retry": _reaches(R.OWN, R.DOMAIN, R.NONE),
     "gateway.read-routes": _GATEWAY,
     "gateway.report": _GATEWAY,
     "allocation.read": _OWN_READS,

@@ -48,6 +48,7 @@ class ImportEvent(StrEnum):
     BEGUN = "begun"
     COMPLETED = "completed"
     BROKEN = "broken"
+    RETRIED = "retried"
     CANCELLED = "cancelled"
 
 
@@ -61,6 +62,8 @@ TRANSITIONS: Mapping[tuple[ImportStatus, ImportEvent], ImportStatus] = {
     (S.RUNNING, E.COMPLETED): S.DONE,
     (S.QUEUED, E.BROKEN): S.FAILED,
     (S.RUNNING, E.BROKEN): S.FAILED,
+    # A cancelled import is not repeated: an administrator may have rejected it.
+    (S.FAILED, E.RETRIED): S.QUEUED,
     (S.REQUESTED, E.CANCELLED): S.CANCELLED,
     (S.QUEUED, E.CANCELLED): S.CANCELLED,
     (S.RUNNING, E.CANCELLED): S.CANCELLED,

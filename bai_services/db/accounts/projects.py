@@ -20,6 +20,7 @@ from ..database import Database
 from ..integrity import delete_unused, insert_ignoring, raise_on_violation
 from ..listing import Listing
 from ..records import first_record, records
+from ..serving.chat_tokens import delete_unusable_chat_tokens
 from ..serving.routes_version import bump_routes
 from ..tables.accounts import memberships, projects, users
 from ..tables.cluster import resource_group_links
@@ -203,7 +204,7 @@ class ProjectStore:
             )
             if not deleted.rowcount:
                 raise NotFound("that user is not a member of the project")
-            # Gateways refuse tokens of the chat page if their user is no longer a member.
+            await delete_unusable_chat_tokens(tx, user.id)
             await bump_routes(tx)
             await record(tx, audit)
 

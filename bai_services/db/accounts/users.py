@@ -30,6 +30,7 @@ from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..mails import enqueue
 from ..records import records
+from ..serving.chat_tokens import delete_unusable_chat_tokens
 from ..serving.routes_version import bump_routes
 from ..tables.accounts import domains, keypairs, memberships, projects, users
 from ..tables.apps import app_shares
@@ -156,10 +157,6 @@ class UserStore:
                 with raise_on_violation(_missing(), _taken()):
                     await tx.execute(users.update().where(users.c.id == user_id).values(columns))
             facts = columns.keys() & {"status", "resource_policy", "domain", "role"}
-            if facts or change.projects is not None:
-                # Gateways refuse requests to endpoints of inactive owners, and tokens of the chat
-                # page if their user is no longer a member of the project.
-                await bump_routes(tx)
             if change.domain is not None:
                 excluded = await move_folders_of(tx, user_id, change.domain, audit.at)
                 await tx.execute(
@@ -171,6 +168,10 @@ class UserStore:
             if change.projects is not None:
                 await tx.execute(memberships.delete().where(memberships.c.user_id == user_id))
                 await add_memberships(tx, user_id, change.projects)
+            if facts or change.projects is not None:
+                await delete_unusable_chat_tokens(tx, user_id)
+                # Gateways refuse requests to endpoints of inactive owners.
+                await bump_routes(tx)
             if columns.get("status") == "deleted":
                 await tx.execute(one_time_codes.delete().where(one_time_codes.c.user_id == user_id))
             if change.deactivates_keypairs:

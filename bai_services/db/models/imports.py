@@ -192,15 +192,29 @@ class ImportStore:
             If the import no longer exists.
         """
         async with self._db.write() as tx:
-            after = next_status(await _locked_status(tx, import_id), event)
-            await tx.execute(
-                model_imports.update()
-                .where(model_imports.c.id == import_id)
-                .values(status=after, changed_at=now, **(changes or {}))
-            )
+            after = await _apply(tx, import_id, event, now, changes or {})
             if audit is not None:
                 await record(tx, audit)
             return after
+
+    async def retry(self, import_id: str, owner_id: str, now: datetime, audit: AuditEntry) -> None:
+        """Queue a failed import again.
+
+        Raises
+        ------
+        InvalidTransition
+            If the import has not failed.
+        QuotaExceeded
+            If its owner has too many imports that have not ended.
+        Conflict
+            If its owner is no longer active.
+        """
+        changes = {"problem": "", "files": 0, "bytes": 0}
+        async with self._db.write() as tx:
+            await lock_active(tx, owner_id)
+            await _check_count(tx, owner_id)
+            await _apply(tx, import_id, ImportEvent.RETRIED, now, changes)
+            await record(tx, audit)
 
     async def progress(self, import_id: str, changes: Mapping[str, Any]) -> bool:
         """Write the progress of a running import; return False if it no longer runs."""
@@ -230,10 +244,26 @@ async def _check_count(tx: AsyncConnection, owner_id: str) -> None:
     )
     if int(await tx.scalar(own) or 0) >= MAX_OPEN_IMPORTS_PER_USER:
         raise QuotaExceeded(
-            f"you have {MAX_OPEN_IMPORTS_PER_USER} imports that have not ended; wait for them or "
-            "cancel some",
+            f"the user has {MAX_OPEN_IMPORTS_PER_USER} imports that have not ended; wait for them "
+            "or cancel some",
             limit=MAX_OPEN_IMPORTS_PER_USER,
         )
+
+
+async def _apply(
+    tx: AsyncConnection,
+    import_id: str,
+    event: ImportEvent,
+    now: datetime,
+    changes: Mapping[str, Any],
+) -> ImportStatus:
+    after = next_status(await _locked_status(tx, import_id), event)
+    await tx.execute(
+        model_imports.update()
+        .where(model_imports.c.id == import_id)
+        .values(status=after, changed_at=now, **changes)
+    )
+    return after
 
 
 async def _locked_status(tx: AsyncConnection, import_id: str) -> ImportStatus:

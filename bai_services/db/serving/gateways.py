@@ -16,7 +16,7 @@ from bai_services.core.serving.rollout import Phase
 
 from ..database import Database
 from ..records import records
-from ..tables.accounts import domains, memberships, user_policies, users
+from ..tables.accounts import domains, user_policies, users
 from ..tables.base import UtcDateTime
 from ..tables.serving import (
     endpoint_replicas,
@@ -26,6 +26,7 @@ from ..tables.serving import (
     gateway_loads,
     gateways,
 )
+from .chat_tokens import MAY_USE_CHAT_TOKEN
 from .routes_version import read_routes_version
 from .rows import IS_OWNER_ACTIVE
 
@@ -79,17 +80,7 @@ def reports_at(now: datetime) -> sa.ColumnElement[bool]:
     return gateways.c.reported_at.between(now - GATEWAY_TIMEOUT, now + GATEWAY_TIMEOUT)
 
 
-# The user of a token of the chat page is active and still a member of the endpoint's project, or
-# owns the endpoint.
-_MAY_BE_USED = endpoint_tokens.c.user_id.is_(None) | sa.exists().where(
-    users.c.id == endpoint_tokens.c.user_id,
-    users.c.status == "active",
-    endpoints.c.id == endpoint_tokens.c.endpoint_id,
-    (endpoints.c.owner_id == users.c.id)
-    | sa.exists().where(
-        memberships.c.user_id == users.c.id, memberships.c.project_id == endpoints.c.project_id
-    ),
-)
+_MAY_BE_USED = endpoint_tokens.c.user_id.is_(None) | MAY_USE_CHAT_TOKEN
 
 
 class GatewayStore:

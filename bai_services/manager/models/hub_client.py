@@ -43,6 +43,9 @@ HEAD_SECONDS = 120.0
 MAX_ADDRESSES = 4
 # Time limit of one file.
 MAX_FILE_SECONDS = 24 * 3600.0
+# A server that sends less, as a mean over the window, must not occupy an import for hours.
+MIN_BYTES_PER_SECOND = 32 * 1024
+RATE_WINDOW_SECONDS = 300.0
 MAX_REDIRECTS = 5
 # Maximum number of consecutive attempts that fail without receiving a byte.
 MAX_ATTEMPTS = 5
@@ -142,6 +145,7 @@ class HubClient:
         lookup: Lookup = look_up,
         first_delay_seconds: float = FIRST_DELAY_SECONDS,
         head_seconds: float = HEAD_SECONDS,
+        rate_window_seconds: float = RATE_WINDOW_SECONDS,
     ) -> None:
         self.targets = targets
         self._base = base_url.rstrip("/")
@@ -149,12 +153,19 @@ class HubClient:
         self._lookup = lookup
         self._first_delay = first_delay_seconds
         self._head_seconds = head_seconds
+        self.rate_window_seconds = rate_window_seconds
         self._tls = ssl.create_default_context()
 
     def anonymous(self) -> HubClient:
         """Return a client without the token, for URLs that users give."""
         return HubClient(
-            self._base, "", self.targets, self._lookup, self._first_delay, self._head_seconds
+            self._base,
+            "",
+            self.targets,
+            self._lookup,
+            self._first_delay,
+            self._head_seconds,
+            self.rate_window_seconds,
         )
 
     def info(self, repository: str, revision: str, transfer: Transfer) -> ModelInfo:
@@ -359,7 +370,9 @@ class _Download:
         self._received = 0
         self._size = file.size
         self._etag = ""
-        self._deadline = time.monotonic() + MAX_FILE_SECONDS
+        # Time and received bytes at the start of the current window.
+        self._window = time.monotonic(), 0
+        self._deadline = self._window[0] + MAX_FILE_SECONDS
 
     def run(self, delays: Callable[[], Iterator[float]]) -> str:
         left = delays()
@@ -408,12 +421,22 @@ class _Download:
         self._etag = answer.etag
 
     def _check_time(self) -> None:
-        if time.monotonic() >= self._deadline:
+        now = time.monotonic()
+        if now >= self._deadline:
             raise SourceError(f"{self._file.path} takes more than {MAX_FILE_SECONDS:g} s")
+        started, before = self._window
+        if now - started >= self._client.rate_window_seconds:
+            if self._received - before < MIN_BYTES_PER_SECOND * (now - started):
+                raise SourceError(
+                    f"{self._file.path}: less than {MIN_BYTES_PER_SECOND // 1024} KiB per second "
+                    "were received"
+                )
+            self._window = now, self._received
 
     def _begin_again(self) -> None:
         _write(self._restart)
         self._received = self._transfer.partial_bytes = 0
+        self._window = self._window[0], 0
         self._digest = hashlib.sha256()
 
     def _receive(self, chunk: bytes) -> None:

@@ -43,8 +43,8 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS = 30.0
 REPORT_SECONDS = 2.0
-MAX_CONCURRENT = 4
-# Slow imports of one user must not delay those of others.
+MAX_CONCURRENT = 8
+# Slow imports of a few users must not delay those of others.
 MAX_CONCURRENT_PER_USER = 2
 _MAX_PROBLEM = 500
 

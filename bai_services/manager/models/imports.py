@@ -177,6 +177,30 @@ class Imports:
         self._wake()
         return await self.get(caller, key)
 
+    async def retry(self, caller: Caller, key: str) -> ModelImport:
+        """Begin a failed import again; it continues with the first file that is not complete.
+
+        Raises
+        ------
+        Conflict
+            If its folder was removed.
+        InvalidTransition
+            If the import has not failed.
+        QuotaExceeded
+            If its owner has too many imports that have not ended.
+        """
+        row = await self._find(caller, key)
+        authorizer.require(caller, "model-import.retry", _target(row))
+        # The owner may have left the store.
+        authorizer.require(caller, "model-import.request", Target(row.domain, row.project_id))
+        if row.status is ImportStatus.FAILED and row.vfolder_id is None:
+            raise Conflict(f"folder {row.folder} was removed; import the model again")
+        await self._store.retry(
+            row.id, row.owner_id, self._clock(), self._entry(caller, "retry", row)
+        )
+        self._wake()
+        return await self.get(caller, key)
+
     async def _project(self, caller: Caller, key: str | None) -> Project:
         if key:
             project = await self._projects.get(caller, key)

@@ -10,7 +10,15 @@ from functools import partial
 from math import ceil
 from typing import Any
 
-from bai_services.core.accounts.roles import Caller, Owner, Role, Target, Visibility, roles_above
+from bai_services.core.accounts.roles import (
+    Caller,
+    Owner,
+    Role,
+    Target,
+    Visibility,
+    reaches,
+    roles_above,
+)
 from bai_services.core.audit import AuditEntry
 from bai_services.core.coded_text import CodedText
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest
@@ -484,9 +492,12 @@ class Endpoints:
 
     def _shown(self, caller: Caller, row: EndpointRow) -> Endpoint:
         """Return an endpoint as the caller may read it."""
-        if not _is_brief(caller, row):
-            return self._record(row)
-        return self._record(replace(row, problem=brief(row.problem)))
+        if _is_brief(caller, row):
+            row = replace(row, problem=brief(row.problem))
+        if row.scaling is not None and not reaches(caller, "endpoint.manage", target(row)):
+            # A query names metrics and labels of other services.
+            row = replace(row, scaling={**row.scaling, "query": ""})
+        return self._record(row)
 
     def _record(self, row: EndpointRow) -> Endpoint:
         values = fields_of(row)

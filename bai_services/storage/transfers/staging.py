@@ -8,6 +8,7 @@ write.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -136,8 +137,12 @@ class Staging:
 
     def one_shot_writer(self) -> Writer:
         """Return the writer of a new one-shot upload."""
-        self._directory.mkdir(mode=0o700, exist_ok=True)
-        return Writer(self.new_path(_ONE_SHOT), _NEW)
+        while True:
+            writer = Writer(self.new_path(_ONE_SHOT), _NEW)
+            if _lock(writer.file) and os.fstat(writer.file).st_nlink:
+                return writer
+            # A sweep has removed the file before it was locked.
+            writer.discard()
 
     def new_path(self, suffix: str = _ONE_SHOT) -> Path:
         """Return an unused path."""
@@ -164,7 +169,8 @@ class Staging:
 
         Also remove files that cannot be resumed: one-shot uploads, remains of copies and deletions,
         and uploads with an unreadable state. They must be older than ``ONE_SHOT_TTL_SECONDS``; with
-        ``is_start`` (the start of the manager), they need only be older than ``now``.
+        ``is_start`` (the start of the manager), they need only be older than ``now``. Files that
+        another manager is writing are locked, and remain.
         """
         removed = 0
         for name in _list_names(self._directory):
@@ -179,7 +185,7 @@ class Staging:
                 # Imports and uploads may begin before the sweep at start-up has ended.
                 maximum = 0.0 if is_start else ONE_SHOT_TTL_SECONDS
                 if not is_known and now - os.stat(path).st_mtime >= maximum:
-                    remove_any(path)
+                    _remove_unlocked(path)
         return removed
 
     def _with_progress(self, facts: UploadFacts) -> UploadFacts:
@@ -345,6 +351,28 @@ def remove_any(path: Path) -> None:
         remove_tree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _lock(file: int) -> bool:
+    """Lock a file that is being written; return False if another process has locked it.
+
+    The lock ends with the process. A file system without locks protects no files.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Remove a file or a directory tree, unless it is a file that somebody is writing."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with descriptor(os.open(path, flags)) as file:
+        if _lock(file):
+            remove_any(path)
 
 
 def staging_areas(root: Path) -> list[tuple[Scope, Staging]]:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from bai_services.client import Client
 from bai_services.core.errors import (
     AlreadyExists,
+    BaiError,
     Conflict,
     Forbidden,
     InvalidRequest,
@@ -25,6 +27,7 @@ from bai_services.core.models.records import IMPORTS_KEPT_FOR
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.db.models.cards import CardStore
 from bai_services.db.sessions.requests import ProjectFacts
+from bai_services.db.tables.models import model_imports
 from bai_services.manager.manager import Manager
 from bai_services.manager.models import refresher as refresher_module
 from bai_services.manager.models.hub_client import Transfer
@@ -451,6 +454,64 @@ async def test_import_of_a_file(api: Api, importer: Client, hub: ModelHub) -> No
     assert (await importer.get("/models/file2"))["title"] == "file2"
     with pytest.raises(InvalidRequest, match="not a model store"):
         await importer.post("/model-imports", {**body, "project": "default"})
+
+
+@pytest.mark.both_databases
+async def test_failed_import_is_retried_by_its_user(
+    api: Api, importer: Client, user: Client, hub: ModelHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await importer.patch("/project-policies/default", {"allows_member_imports": True})
+    hub.wrong = {"w/model.bin"}
+    path = f"/model-imports/{(await user.post('/model-imports', {'repository': 'org/tiny'}))['id']}"
+    with pytest.raises(InvalidTransition):
+        await user.post(f"{path}/retry", {})
+    await run_imports(api)
+    assert (await user.get(path))["status"] == "failed"
+    hub.wrong = set()
+    with pytest.raises(NotFound):
+        await (await api.client("user2")).post(f"{path}/retry", {})
+    with pytest.raises(Forbidden):
+        await (await api.client("monitor")).post(f"{path}/retry", {})
+    with monkeypatch.context() as patch:
+        patch.setattr("bai_services.db.models.imports.MAX_OPEN_IMPORTS_PER_USER", 0)
+        with pytest.raises(QuotaExceeded):
+            await user.post(f"{path}/retry", {})
+    queued = await user.post(f"{path}/retry", {})
+    assert (queued["status"], queued["problem"]) == ("queued", "")
+    assert hub.requests["resolve"] == 3
+    await run_imports(api)
+    done = await user.get(path)
+    assert (done["status"], done["files"]) == ("done", 3)
+    # The files that were complete are not received again.
+    assert hub.requests["resolve"] == 4
+    entries = (await importer.get("/audit-log", action="model-import.retry"))["items"]
+    assert entries[0]["actor"] == "user"
+
+
+async def test_user_who_has_left_the_store_cannot_retry_an_import(
+    api: Api, importer: Client, user: Client, hub: ModelHub
+) -> None:
+    await importer.patch("/project-policies/default", {"allows_member_imports": True})
+    hub.wrong = {"w/model.bin"}
+    made = await user.post("/model-imports", {"repository": "org/tiny"})
+    await run_imports(api)
+    await importer.delete("/projects/models/members/user")
+    with pytest.raises(Forbidden):
+        await user.post(f"/model-imports/{made['id']}/retry", {})
+    async with api.world.manager.database.write() as tx:
+        await tx.execute(sa.update(model_imports).values(vfolder_id=None))
+    with pytest.raises(Conflict, match="was removed"):
+        await importer.post(f"/model-imports/{made['id']}/retry", {})
+
+
+async def test_monitors_read_readmes_but_no_other_files(api: Api, admin: Client) -> None:
+    key = await make(api, admin, "tiny")
+    await put(admin, key, "README.md", "# Tiny")
+    await admin.post("/models/tiny/refresh", {})
+    monitor = await api.client("monitor")
+    assert (await monitor.get("/models/tiny/readme"))["text"] == "# Tiny"
+    with pytest.raises(BaiError):
+        await monitor.call("GET", f"/vfolders/{key}/content", query={"path": "README.md"})
 
 
 async def test_monitors_do_not_see_the_signature_of_a_url(api: Api, importer: Client) -> None:

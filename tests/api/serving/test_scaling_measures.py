@@ -8,10 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from aiohttp import web
 
 from bai_services.client import Client
 from bai_services.db.serving.scaling import ScalingStore
+from bai_services.db.tables.serving import endpoints
 from tests.testbed.manager import Api
 
 from .test_endpoints import make, ready, step
@@ -85,6 +87,26 @@ async def test_metric_of_the_runtime(api: Api) -> None:
         await step(api)
     store = ScalingStore(api.world.manager.database)
     assert len(await store.load_points(made["id"], since)) == 1
+
+
+async def test_only_those_who_may_change_a_rule_see_its_query(api: Api) -> None:
+    user = await api.client("user")
+    made = await make(api, user, scaling=RULE)
+    query = 'sum(rate(calls{customer="a"}[1m]))'
+    async with api.world.manager.database.write() as tx:
+        rule = {**made["scaling"], "measure": "query", "query": query}
+        await tx.execute(sa.update(endpoints).values(scaling=rule))
+    for name, is_shown in (
+        ("user", True),
+        ("domain-admin", True),
+        ("user2", False),
+        ("monitor", False),
+    ):
+        client = await api.client(name)
+        (listed,) = (await client.get("/endpoints"))["items"]
+        for shown in (listed, await client.get("/endpoints/llm")):
+            assert shown["scaling"]["measure"] == "query"
+            assert shown["scaling"]["query"] == (query if is_shown else "")
 
 
 async def test_cpu_usage_of_replicas(api: Api) -> None:

@@ -31,8 +31,9 @@ SHA = "a" * 40
 ALL = AllowedTargets()
 
 
-def test_ended_imports_have_no_way_out_and_all_others_can_be_cancelled() -> None:
-    assert not {status for status, _ in TRANSITIONS} & ENDED
+def test_only_failed_imports_begin_again_and_all_that_have_not_ended_can_be_cancelled() -> None:
+    again = {pair for pair in TRANSITIONS if pair[0] in ENDED}
+    assert again == {(ImportStatus.FAILED, ImportEvent.RETRIED)}
     assert valid_statuses(ImportEvent.CANCELLED) == set(ImportStatus) - ENDED
     with pytest.raises(InvalidTransition):
         next_status(ImportStatus.DONE, ImportEvent.CANCELLED)

@@ -84,6 +84,14 @@ async def test_download_ends_after_repeated_failures(hub: ModelHub) -> None:
         await download(hub)
 
 
+async def test_slow_server_is_given_up(hub: ModelHub) -> None:
+    hub.is_slow = True
+    client = HubClient(hub.url, TOKEN, LOCAL, rate_window_seconds=0.2)
+    async with asyncio.timeout(30):
+        with pytest.raises(SourceError, match="less than 32 KiB per second"):
+            await download(hub, client=client)
+
+
 async def test_wrong_content_is_rejected(hub: ModelHub) -> None:
     hub.wrong = {"w/model.bin"}
     with pytest.raises(SourceError, match="does not match its checksum"):

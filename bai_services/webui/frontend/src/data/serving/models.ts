@@ -112,6 +112,14 @@ export function useApproveImport() {
   });
 }
 
+export function useRetryImport() {
+  return useMutation({
+    mutationFn: (key: string) =>
+      unwrap(api.POST('/model-imports/{key}/retry', { ...at(key), body: {} })),
+    onSettled: refreshImports
+  });
+}
+
 export function useCancelImport() {
   return useMutation({
     mutationFn: (key: string) => unwrap(api.DELETE('/model-imports/{key}', at(key))),

@@ -6,7 +6,12 @@ import { formatBytes } from '../../components/bytes';
 import { UserText } from '../../components/UserText';
 import { meQuery } from '../../data/accounts/me';
 import type { Item } from '../../data/entities';
-import { useApproveImport, useCancelImport, type ModelImport } from '../../data/serving/models';
+import {
+  useApproveImport,
+  useCancelImport,
+  useRetryImport,
+  type ModelImport
+} from '../../data/serving/models';
 
 const STATUSES = ['requested', 'queued', 'running', 'done', 'failed', 'cancelled'] as const;
 const PROGRESS_STATUS = { running: 'active', done: 'success', failed: 'exception' } as const;
@@ -80,8 +85,10 @@ function Actions({ made }: { made: ModelImport }) {
   const { data: me } = useQuery(meQuery);
   const approve = useApproveImport();
   const cancel = useCancelImport();
+  const retry = useRetryImport();
   const isAdmin = me?.role === 'admin' || me?.role === 'superadmin';
   const isOpen = ['requested', 'queued', 'running'].includes(made.status);
+  const mayChange = isAdmin || me?.id === made.owner_id;
   const onError = (error: Error) => void message.error(error.message);
   return (
     <Flex gap="small">
@@ -95,7 +102,16 @@ function Actions({ made }: { made: ModelImport }) {
           {t('model-imports.approve')}
         </Button>
       )}
-      {isOpen && (isAdmin || me?.id === made.owner_id) && (
+      {made.status === 'failed' && mayChange && (
+        <Button
+          size="small"
+          loading={retry.isPending}
+          onClick={() => retry.mutate(made.id, { onError })}
+        >
+          {t('model-imports.retry')}
+        </Button>
+      )}
+      {isOpen && mayChange && (
         <Button
           size="small"
           loading={cancel.isPending}

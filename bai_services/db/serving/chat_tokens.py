@@ -1,0 +1,30 @@
+"""Tokens of the chat page of users who may no longer use them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from ..tables.accounts import memberships, users
+from ..tables.serving import endpoint_tokens, endpoints
+
+# The user of a token of the chat page is active and still a member of the endpoint's project, or
+# owns the endpoint.
+MAY_USE_CHAT_TOKEN = sa.exists().where(
+    users.c.id == endpoint_tokens.c.user_id,
+    users.c.status == "active",
+    endpoints.c.id == endpoint_tokens.c.endpoint_id,
+    (endpoints.c.owner_id == users.c.id)
+    | sa.exists().where(
+        memberships.c.user_id == users.c.id, memberships.c.project_id == endpoints.c.project_id
+    ),
+)
+
+
+async def delete_unusable_chat_tokens(tx: AsyncConnection, user_id: str) -> None:
+    """Delete the tokens that a user may no longer use: they must not work again if the user is
+    added to the project or activated again.
+    """
+    await tx.execute(
+        sa.delete(endpoint_tokens).where(endpoint_tokens.c.user_id == user_id, ~MAY_USE_CHAT_TOKEN)
+    )
