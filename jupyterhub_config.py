@@ -97,7 +97,7 @@ c.JupyterHub.allow_named_servers = True
 # loop responsive.
 c.JupyterHub.concurrent_spawn_limit = 50
 c.JupyterHub.active_server_limit = 0
-# A token that a user has forgotten must not stay valid for ever.
+# A token that a user has forgotten must not stay valid forever.
 c.JupyterHub.token_expires_in_max_seconds = 365 * 24 * 3600
 c.JupyterHub.template_paths = [
     str(ROOT / package / "templates") for package in ("bai_auth", "bai_spawner")

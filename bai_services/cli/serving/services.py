@@ -179,7 +179,9 @@ def _limit_options(command: _Command) -> _Command:
             "--public/--private", "is_public", default=None, help="Call it without token."
         ),
         click.option("--max-queue", type=click.IntRange(0, 10_000), help="Requests that may wait."),
-        click.option("--queue-seconds", type=click.IntRange(0, 3600), help="How long they wait."),
+        click.option(
+            "--queue-seconds", type=click.IntRange(0, 3600), help="Maximum wait in seconds."
+        ),
         click.option(
             "--max-concurrent",
             "max_concurrent_per_replica",
@@ -394,7 +396,7 @@ async def replicas(
     sort: str | None,
     as_json: bool,
 ) -> None:
-    """List the replicas of an endpoint, also those that have ended recently."""
+    """List the replicas of an endpoint, including recently ended ones."""
     path = f"{_path(name)}/replicas"
     page = await connection.client.get(path, **page_query(sort, limit, offset))
     output.print_page(page, _REPLICA_COLUMNS, as_json=as_json, empty="no replicas")
@@ -483,7 +485,7 @@ async def try_(
             await asyncio.sleep(POLL_SECONDS)
             trial = await connection.client.get(path)
     except BaseException:
-        # Without this command, nobody waits for the result.
+        # Without this command, nothing waits for the result.
         await connection.client.delete(path)
         raise
     if not as_json and trial["log"]:

@@ -80,7 +80,7 @@ def changes_of(
 class SessionEnd:
     """The time at which a rule stops a running session unless it is used or extended.
 
-    ``limit_seconds``: the limit, if the rule is that of a policy. ``warnings_seconds``: the times
+    ``limit_seconds``: the limit, if the rule comes from a policy. ``warnings_seconds``: the times
     before the end at which an idle checker warns.
     """
 

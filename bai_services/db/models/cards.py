@@ -65,7 +65,7 @@ class CardRow:
 
 @dataclass(frozen=True, slots=True)
 class StoreFolder:
-    """A ready folder of a store; ``etag`` is that of its card, None without a card."""
+    """A ready folder of a store; ``etag`` is the ETag of its card; None without a card."""
 
     id: str
     name: str

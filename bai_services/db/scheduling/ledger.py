@@ -82,7 +82,7 @@ async def allocate(
     Raises
     ------
     LostRace
-        If the sessions together exceed a cap, or the capacity of an agent or a device. Also if an
+        If the sessions together exceed a cap, or the capacity of an agent or a device. Or if an
         agent no longer accepts sessions, a device is not healthy, or sessions with different shares
         would run on a device that requires equal shares.
     """

@@ -202,7 +202,7 @@ class SessionStore:
 
         The name is searched among the visible sessions of ``owner_id``. If none of them has it, the
         name is searched among all visible sessions. If any match is live, only live matches count.
-        Of several matches of the same owner, the newest is returned.
+        If several sessions of one owner match, the newest is returned.
 
         Raises
         ------

@@ -27,8 +27,8 @@ from ..folders.vfolders import VFolders
 
 
 class Imports:
-    """Imports of models. Those of administrators begin at once, those of members of a store after
-    the approval of an administrator, unless the project policy permits them.
+    """Imports of models. An administrator's import begins at once. A member's import waits for the
+    approval of an administrator, unless the project policy permits it.
     """
 
     def __init__(
