@@ -27,7 +27,7 @@ from .bind_mounts import BindMounts
 
 LOG_LIMIT_BYTES = 256 * 1024
 KERNEL_FILE = "kernel.json"
-# What remains in the folder of a kernel whose session continues later.
+# Files that remain in the folder of a kernel while its session is suspended.
 KEPT_ENTRIES = frozenset({"home", "session.log"})
 
 

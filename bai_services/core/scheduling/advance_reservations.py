@@ -26,7 +26,7 @@ MAX_RESERVATIONS = 500
 MAX_REQUESTED = 20
 MAX_STORED = 2000
 MAX_MEMBERS = 200
-# How far ahead the start may be, and the longest period.
+# Maximum time from the request to the start, and maximum length of a reservation.
 MAX_AHEAD = timedelta(days=90)
 MAX_PERIOD = timedelta(days=30)
 # An unused reservation expires this long after its start.
@@ -182,7 +182,7 @@ def check_period(starts_at: datetime, ends_at: datetime, now: datetime, grace_se
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """An approved reservation, with which another one must not share agents at the same time."""
+    """An approved reservation; other reservations cannot have the same agents at the same time."""
 
     agents: frozenset[str]
     starts_at: datetime

@@ -103,7 +103,7 @@ def check_seconds(seconds: int) -> int:
 
 
 def is_stop_due(deadline: datetime, is_reported: bool, now: datetime) -> bool:
-    """Return whether a preparing session is to be stopped: it has reported, or its time is over."""
+    """Return whether a preparing session must be stopped: it has reported, or timed out."""
     return is_reported or now >= deadline
 
 

@@ -249,7 +249,8 @@ class SignUps:
         if not await self._store.set_token(sign_up_id, hash_of_token(token)):
             return None
         hours = int(LINK_LIFETIME.total_seconds() // 3600)
-        # The part after # is not sent in requests, so it is in no access log and no Referer header.
+        # The part after # is not sent in requests, so it appears neither in access logs nor in
+        # Referer headers.
         link = f"{mail.values['page']}?lang={mail.language}#{token}"
         return MAIL_KIND, {"hours": str(hours), "link": link}
 
