@@ -211,7 +211,7 @@ def _limited(entries: Iterable[str]) -> list[str]:
 
 
 def _read_report(path: Path) -> dict[str, Any] | None:
-    """Return the report of the last stop; None if there is none or it cannot be parsed."""
+    """Return the report of the last stop; None if it is missing or cannot be parsed."""
     try:
         if path.stat().st_size > MAX_REPORT_BYTES:
             return None

@@ -55,7 +55,7 @@ def restriction(
     now: datetime,
     max_run_seconds: int | None,
 ) -> Restriction | None:
-    """Return the restriction of a session by maintenance; None if there is none.
+    """Return the restriction of a session by maintenance, or None.
 
     ``agents`` are those of the resource group. The text is about the period that withholds the most
     agents.

@@ -235,7 +235,7 @@ class HourTotals:
 
 
 def measures_of(record: UsageRecord, start: int, end: int, prices: Prices) -> Measures | None:
-    """Return the usage of a record between two times, without samples; None if there is none."""
+    """Return the usage of a record between two times, without samples; None for no usage."""
     seconds = record.seconds_in(start, end)
     if not seconds:
         return None
