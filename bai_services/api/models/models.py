@@ -82,9 +82,9 @@ class ModelClone(Body):
 
 
 class Deployment(Body):
-    """Everything is optional. ``name``: default is made from the name of the folder. ``variant``:
-    default is ``custom``, the definition. Without ``preset`` and ``resources``, the smallest preset
-    that holds the minimum resources of the model is used, or else these resources.
+    """Everything is optional. ``name``: the default is derived from the name of the folder.
+    ``variant``: default is ``custom``, the definition. Without ``preset`` and ``resources``, the
+    smallest preset that holds the minimum resources of the model is used, or else these resources.
     """
 
     name: NameText | None = None

@@ -43,8 +43,8 @@ _REPLICA_COLUMNS = ("id", "revision", "phase", "session_status", "agent", "chang
 _SCALING_COLUMNS = ("created_at", "former", "replicas", "reason")
 _TOKEN_COLUMNS = ("name", "expires_at", "networks", "requests", "output_tokens", "last_used_at")
 _VARIANT_COLUMNS = ("name", "title", "port", "health_path", "is_tested")
-# Options that are limits of the endpoint, settings of a revision, fields of the replicas' sessions,
-# parts of the health check, and of the rollout.
+# Options by target: limits of the endpoint, settings of a revision, fields of the replicas'
+# sessions, health check, and rollout.
 _LIMITS = (
     "max_queue", "queue_seconds", "max_concurrent_per_replica", "request_seconds",
     "prefix_characters",
@@ -57,7 +57,7 @@ _ROLLOUT = (
     "max_error_percent", "min_requests", "max_p99_ms", "min_seconds",
 )  # fmt: skip
 
-# The state of a trial is read this often.
+# Polling interval of a trial's state.
 POLL_SECONDS = 1.0
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -356,7 +356,7 @@ async def rollback(connection: Connection, name: str, revision: int, *, as_json:
 @json_option
 @connected
 async def promote(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Let a blue-green or canary rollout that waits for it continue."""
+    """Continue a blue-green or canary rollout that waits for a promotion."""
     made = await connection.client.post(f"{_path(name)}/promotion", {})
     revision = made["target_revision"]
     output.print_done(f"revision {revision} of endpoint {name} promoted", made, as_json=as_json)
@@ -439,7 +439,7 @@ async def rm(connection: Connection, name: str, *, as_json: bool) -> None:
 async def variants(
     connection: Connection, *, limit: int, offset: int, sort: str | None, as_json: bool
 ) -> None:
-    """List the runtime variants; those that have not been run with bai-hub are marked."""
+    """List the runtime variants; untested variants are marked."""
     page = await connection.client.get("/runtime-variants", **page_query(sort, limit, offset))
     output.print_page(page, _VARIANT_COLUMNS, as_json=as_json, empty="no variants")
 
@@ -517,7 +517,7 @@ def token() -> None:
 async def create_token(
     connection: Connection, name: str, token_name: str, *, as_json: bool, **options: Any
 ) -> None:
-    """Create a token, and show it for the only time."""
+    """Create a token, and show it; it is shown only once."""
     body = {"name": token_name, **_given(options)}
     if "networks" in body:
         body["networks"] = list(body["networks"])

@@ -37,7 +37,7 @@ class MaintenanceWindow:
             return True
         if not self.looks_ahead or max_run_seconds is None:
             return False
-        # A subtraction, because the end of a very long run time may be no valid time.
+        # Subtract, because the end of a very long run time may be out of range.
         return timedelta(seconds=max_run_seconds) > self.starts_at - now
 
 

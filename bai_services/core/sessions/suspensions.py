@@ -110,7 +110,7 @@ def is_stop_due(deadline: datetime, is_reported: bool, now: datetime) -> bool:
 def keeps_home(before: Status, after: Status) -> bool:
     """Return whether the session's home stays on its agent after a transition.
 
-    It stays if the kernels have ended and the session continues later.
+    It stays if the kernels have ended and the session will run again.
     """
     return before is Status.TERMINATING and after in (Status.SUSPENDED, Status.PENDING)
 

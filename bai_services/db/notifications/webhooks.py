@@ -72,7 +72,7 @@ _DELIVERIES = Listing(columns=_DELIVERY_FIELDS, default_sort=("-created_at", "id
 
 @dataclass(frozen=True, slots=True)
 class WebhookTarget:
-    """The data that a call of a webhook needs; ``settings``: those of its owner, if it has one."""
+    """The data that a call of a webhook needs; ``settings``: the settings of its owner, if any."""
 
     id: str
     kind: str

@@ -158,7 +158,7 @@ async def resize(
 ) -> None:
     """Replace the rows of a session with one kernel by rows with other amounts.
 
-    All rows are replaced, also those whose amounts do not change, so that the usage records of the
+    All rows are replaced, even those with unchanged amounts, so that the usage records of the
     session are split at one time.
 
     Raises

@@ -144,7 +144,7 @@ async def _group(
     waiting: Sequence[PendingSession],
     now: datetime,
 ) -> ElasticGroup:
-    """Return the input of the decision; ``sized`` are rows, and whether they may not grow."""
+    """Return the input of the decision; ``sized``: rows, each with whether it must not grow."""
     agents = await read_agents(tx, [state.name])
     ids = {agent.id for agent in agents}
     elastic = [
