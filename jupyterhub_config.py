@@ -97,7 +97,7 @@ c.JupyterHub.allow_named_servers = True
 # loop responsive.
 c.JupyterHub.concurrent_spawn_limit = 50
 c.JupyterHub.active_server_limit = 0
-# A token that a user has forgotten must not stay valid for ever.
+# A token that a user has forgotten must not stay valid forever.
 c.JupyterHub.token_expires_in_max_seconds = 365 * 24 * 3600
 c.JupyterHub.template_paths = [
     str(ROOT / package / "templates") for package in ("bai_auth", "bai_spawner")
@@ -129,7 +129,8 @@ os.environ.setdefault("BAI_AGENT_ID", f"{platform.node().split('.')[0][:40]}-{ho
 environment = {name: text for name, text in os.environ.items() if name.startswith(PASSED)}
 # Only the creation of the demo needs this variable, and the demo has already been created.
 environment.pop("BAI_DEMO_PASSWORD", None)
-# The gateway handles requests of strangers, so it gets none of the other variables and secrets.
+# The gateway handles requests of unknown clients, so it gets none of the other variables and
+# secrets.
 FOR_GATEWAY = (
     "BAI_GATEWAY_", "BAI_MANAGER_URL", "BAI_METRICS_TOKEN_FILE", "BAI_TRUSTED_PROXIES", "HOME",
     "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_",

@@ -302,9 +302,9 @@ class BaiAuthenticator(Authenticator):
         self._report = asyncio.ensure_future(settings_report.report(self.client, settings))
 
     def _require_safe_links(self) -> None:
-        """Raise ``TraitError`` if identities would be linked by addresses that nobody verifies.
+        """Raise ``TraitError`` if identities would be linked by unverified addresses.
 
-        Somebody could sign up with the address of another user. The identity of this user would
+        An attacker could sign up with the address of another user. The identity of this user would
         then be linked to an account with a password that this user does not know.
         """
         service = self.self_service

@@ -113,8 +113,8 @@ def _user_for_cookie(handler: Any, cookie_name: str, cookie_value: str | None = 
             handler.log.warning("The login cookie is invalid or revoked")
             handler.clear_cookie(cookie_name, path=handler.hub.base_url)
         return None
-    # New OAuth tokens get the session id of the sign-in, not the id in the session cookie: with a
-    # session id of its choice, a browser could obtain tokens that outlive the sign-in.
+    # New OAuth tokens get the session id of the sign-in, not the id in the session cookie.
+    # Otherwise a browser could choose the session id, and obtain tokens that outlive the sign-in.
     handler._session_id = sign_in.session_id
     if handler.get_cookie(SESSION_COOKIE_NAME) != sign_in.session_id:
         handler.set_session_cookie()

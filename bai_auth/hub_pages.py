@@ -33,7 +33,7 @@ from .token_rules import TokenListHandler
 # Maximum page size of the manager's lists.
 MAX_SESSIONS = 500
 USERS_PER_PAGE = 50
-# Short, because a page without sessions is better than no page.
+# Short: if the manager does not respond, the page is shown without sessions.
 SESSIONS_TIMEOUT_SECONDS = 5.0
 NOT_STARTED = (
     Status.SUSPENDED,

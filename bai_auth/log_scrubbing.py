@@ -29,7 +29,9 @@ class _Scrub(logging.Filter):
 
 
 def scrub_signed_tokens() -> None:
-    """Also hide the parameter ``sToken``: JupyterHub compares names with regard to their case."""
+    """Also hide the parameter ``sToken``, because JupyterHub's comparison of names is
+    case-sensitive.
+    """
     if "Token" not in hub_log.SCRUB_PARAM_KEYS:
         hub_log.SCRUB_PARAM_KEYS += ("Token",)
 

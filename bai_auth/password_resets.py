@@ -1,8 +1,8 @@
 """The pages for a forgotten password: request a link, and set a new password with it.
 
 The token of a link is in the part of the URL after ``#``, which browsers send to no server. The
-page's script moves it into a field of the form, so it is in no URL of a request, no log and no
-Referer header. A virus scanner that only opens the link does not redeem the token.
+page's script moves it into a field of the form, so it appears neither in request URLs nor in logs
+or Referer headers. A virus scanner that only opens the link does not redeem the token.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Sign-ins that require a further step, such as a one-time code, after the password.
 
 The credentials are kept in memory for some minutes, so that neither the page nor the browser has to
-store the password. A sign-in can be continued only by the browser that sent the password: the key
-in the page is valid only together with a secret in a cookie of that browser. The continued sign-in
-is checked again like any other.
+store the password. Only the browser that sent the password can continue a sign-in: the key in the
+page is valid only with a secret in a cookie of that browser. The continued sign-in is checked again
+like any other.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class PendingSignIns:
         """Return the secrets with which ``take`` returns the credentials.
 
         ``account`` is the account's user name; the user may have typed another name. The
-        credentials are removed after ``seconds``. Beyond the limit of the account, its oldest
-        sign-in is removed; beyond the total limit, the oldest.
+        credentials are removed after ``seconds``. At the limit of the account, evict its oldest
+        sign-in; at the total limit, evict the oldest sign-in.
         """
         self._remove_expired()
         own = [key for key, entry in self._pending.items() if entry.account == account]

@@ -1,4 +1,4 @@
-"""Settings of the pages with which users help themselves without an administrator."""
+"""Settings of self-service pages: password reset, sign-up and account deletion."""
 
 from __future__ import annotations
 

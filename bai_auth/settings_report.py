@@ -50,7 +50,7 @@ def hub_settings(app: JupyterHub, own: Sequence[Configurable]) -> list[ReportedS
 
 
 async def report(client: ServiceClient, settings: Sequence[ReportedSetting]) -> None:
-    """Send the settings; while the manager does not respond, which starts after the Hub, retry."""
+    """Send the settings; retry until the manager responds, because it starts after the Hub."""
     body = {"settings": as_json(settings)}
     backoff = FIRST_BACKOFF_SECONDS
     while True:

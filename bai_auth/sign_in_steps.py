@@ -1,7 +1,7 @@
 """Pages between the first factor of a sign-in (password or OpenID provider) and its end.
 
 The pages ask for a one-time code, for the registration of an authenticator, or for a confirmation
-that another sign-in may end. Meanwhile the Hub keeps a typed password in memory, see
+that another sign-in may end. Between these pages, the Hub keeps a typed password in memory; see
 `pending_sign_ins`.
 """
 

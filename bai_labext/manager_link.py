@@ -126,7 +126,7 @@ class ManagerLink:
     async def sessions(self) -> dict[str, Any]:
         """Return the owner's other live sessions, the newest first, and their number.
 
-        Of more than ``MAX_SESSIONS`` sessions, pending ones are omitted first. Further pages are
+        If there are more than ``MAX_SESSIONS`` sessions, omit pending ones first. Further pages are
         not read, because the panel polls this list.
         """
         items: list[dict[str, Any]] = []

@@ -122,10 +122,10 @@ async def _without(page: Awaitable[str], text: str) -> str:
 def _roll_back_failed_transactions() -> None:
     """Roll back a failed transaction at the end of the request that caused it.
 
-    All requests share one database session. JupyterHub rolls it back after an error of SQLAlchemy,
-    but not if a flush raises another error (a lone surrogate in a text: `UnicodeEncodeError`), or
-    if a handler turns the error into a response. The next request, of any user, then fails with 403
-    (jupyterhub/jupyterhub#3566 is a similar fix).
+    All requests share one database session. JupyterHub rolls it back after an error of SQLAlchemy.
+    It does not roll it back if a flush raises another error (a lone surrogate in a text:
+    `UnicodeEncodeError`), or if a handler turns the error into a response. The next request, of any
+    user, then fails with 403 (jupyterhub/jupyterhub#3566 is a similar fix).
     """
     original = vars(BaseHandler).get("finish")
     if original is None:

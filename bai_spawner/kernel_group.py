@@ -60,7 +60,7 @@ async def poll(engine: Engine, running: Running) -> Exit | None:
     )
     for sub, outcome in zip(running.subs, outcomes, strict=True):
         if isinstance(outcome, Exit):
-            # There is no code, because the exit code of a session is that of its main kernel.
+            # There is no code, because the main kernel determines the exit code of a session.
             text = kernel_end_text(sub.hostname, outcome.text, outcome.code)
             return Exit(None, EndReason.KERNEL_ENDED, text)
         if isinstance(outcome, BaseException) and not isinstance(outcome, EngineUnreachable):

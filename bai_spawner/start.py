@@ -99,7 +99,7 @@ class Start:
         return bool((self._spawner.user_options or {}).get(SESSION_ID) == session_id)
 
     def _check_requester(self) -> None:
-        """Raise ``Forbidden`` if anybody but the owner requests the start.
+        """Raise ``Forbidden`` unless the owner requests the start.
 
         Exception: a service may request it with a session id as the only option.
 

@@ -75,7 +75,9 @@ class BareHub:
         self._http.post("/users", json={"usernames": list(users)}).raise_for_status()
 
     def start_servers(self, users: tuple[str, ...], first: int, number: int, callers: int) -> None:
-        """Start ``number`` named servers, for the users in turn; wait until all are ready."""
+        """Start ``number`` named servers, distributed round-robin over the users; wait until all
+        are ready.
+        """
 
         def start(index: int) -> None:
             path = f"/users/{users[index % len(users)]}/servers/bench-{index}"

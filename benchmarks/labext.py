@@ -112,7 +112,7 @@ async def page_seconds(browser: CDPSession) -> dict[str, float]:
 
 
 async def compare_minutes(page: Page, hub: RunningHub, url: str) -> dict[str, Any]:
-    """Compare minutes with an open panel and minutes without the extension, in turn.
+    """Compare alternating minutes with an open panel and without the extension.
 
     Return medians; ``cpu_percent_of_a_core`` is the difference between the two kinds of minutes.
     """

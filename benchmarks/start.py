@@ -104,7 +104,7 @@ def on_processes(runs: int) -> dict[str, Any]:
 def in_turns(
     runs: int, one: Callable[[], float], other: Callable[[], float]
 ) -> tuple[list[float], list[float]]:
-    """Measure both in turn; return the seconds of each, without the first run (warm-up)."""
+    """Measure both alternately; return the seconds of each, without the first run (warm-up)."""
     measured = [(one(), other()) for _ in range(runs + 1)][1:]
     return [pair[0] for pair in measured], [pair[1] for pair in measured]
 

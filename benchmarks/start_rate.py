@@ -1,8 +1,8 @@
 """Session starts per second with a no-op engine, compared with a Hub without bai-hub.
 
-The two Hubs are measured in turn. They have the same number of clients, users and servers, and use
-the same proxy program. One HTTP server responds for the sessions of both Hubs. Therefore the ratio
-of the two rates shows the overhead of bai-hub and hardly depends on the machine.
+The two Hubs are measured alternately. They have the same number of clients, users and servers, and
+use the same proxy program. One HTTP server responds for the sessions of both Hubs. Therefore the
+ratio of the two rates shows the overhead of bai-hub and hardly depends on the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARTS: tuple[Component, ...] = ("hub", "manager", "agent", "proxy")
 
 
 def rates(starts: int) -> dict[str, Any]:
-    """Measure both Hubs in turn.
+    """Measure both Hubs alternately.
 
     Return the median starts per second of each, and bai-hub's CPU milliseconds per start.
     """

@@ -32,7 +32,7 @@ TIMEOUT_SECONDS = 10.0
 LEEWAY_SECONDS = 60
 METADATA_SECONDS = 3600.0
 FAILURE_SECONDS = 2.0
-# Maximum number of codes that are redeemed at a time; anybody can send codes.
+# Maximum number of codes that are redeemed at a time; clients need no sign-in to send codes.
 MAX_CONCURRENT = 16
 # Minimum time between two downloads of the keys; an unknown key id causes a download.
 MIN_KEYS_SECONDS = 30.0

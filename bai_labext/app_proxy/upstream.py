@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
         return await self._read_until(b"\n", "a line")
 
     async def _read_until(self, delimiter: bytes, part: str) -> bytes:
-        """Return the data up to and including ``delimiter``; ``part`` is its name in errors."""
+        """Return the data up to and including ``delimiter``; ``part`` names the data in errors."""
         data = b""
         while (start := data.find(delimiter)) < 0 and len(data) <= MAX_HEAD_BYTES:
             data += await self.read_some()
@@ -208,7 +208,7 @@ class ConnectionPool:
         self._idle: dict[AppAddress, list[tuple[Connection, asyncio.TimerHandle]]] = {}
 
     def take(self, app: AppAddress) -> Connection | None:
-        """Remove and return the most recently used idle connection; None if there is none."""
+        """Remove and return the most recently used idle connection, or None."""
         idle = self._idle.get(app, [])
         while idle:
             connection, timer = idle.pop()

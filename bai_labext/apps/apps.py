@@ -38,7 +38,7 @@ class Offer:
 
 
 def real_node() -> str | None:
-    """Return the path of a node binary, not of a wrapper; None if there is none.
+    """Return the path of a node binary, not of a wrapper; None if node is not installed.
 
     The ``node`` command of the PyPI wheel is a Python wrapper that does not forward SIGTERM, so the
     real process would survive its session.

@@ -150,7 +150,7 @@ class Arguments:
 
 
 def _persistent_folder(environ: Mapping[str, str], home: str) -> str:
-    """Return the first writable folder that was requested and is mounted; empty: there is none."""
+    """Return the first writable folder that was requested and is mounted, or ""."""
     for target in map(Path, filter(None, environ.get("BAI_FOLDERS", "").split(":"))):
         candidates = [target]
         if target.is_relative_to(HOME):

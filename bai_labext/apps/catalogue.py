@@ -24,7 +24,8 @@ class Argument:
     """An argument of an app's start command.
 
     ``{folder}`` in ``default`` is replaced by the first writable folder that was requested for the
-    session, or by the home folder if there is none. An argument without a default is required.
+    session, or by the home folder if no such folder was requested. An argument without a default is
+    required.
     """
 
     name: str

@@ -354,7 +354,8 @@ class RunningApps:
     def proxy_route(self, name: str) -> ProxyRoute | None:
         """Return the route of an app; None if jupyter-server-proxy does not serve it.
 
-        Call this only when jupyter-server-proxy has been loaded, which is after this extension.
+        Call this only when jupyter-server-proxy has been loaded; Jupyter loads it after this
+        extension.
         """
         prefix = url_path_join(self._web_app.settings["base_url"], name)
         for rule in _rules(self._web_app):

@@ -1,1 +1,1 @@
-"""Preparation of a session for a stop: save what can be saved, and show it when it is back."""
+"""Prepare a session for a stop: save its state, and show what was saved when it is back."""

@@ -21,7 +21,7 @@ TERMINATION_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class HookResult:
-    """``exit_code`` is None if the hook did not start, or did not end in time; ``message`` is then
+    """``exit_code`` is None if the hook did not start or did not end in time; ``message`` is then
     the reason, otherwise the last line of the output.
     """
 

@@ -37,7 +37,7 @@ MARGIN_SECONDS = 2.0
 # A session that still runs this time after the deadline will not be stopped: the preemption was
 # dropped, or the suspension was cancelled.
 CANCELLED_SECONDS = 30.0
-# Parts of the time limit for the pages and for the hook.
+# Fractions of the time limit, for the pages and for the hook.
 PAGES_PART, HOOK_PART = 0.4, 0.6
 DEFAULT_VARIABLES_MIB = 1024
 
@@ -121,13 +121,15 @@ class Preparation:
             loop.call_later(left + CANCELLED_SECONDS, self._forget, notice)
 
     def _forget(self, notice: Notice) -> None:
-        """Show a notice no longer, unless a later one has replaced it."""
+        """Hide a notice, unless a newer one has replaced it."""
         if self._notice is notice:
             self._notice = None
             self._announce()
 
     def describe(self) -> dict[str, Any]:
-        """Return the state for the page: the upcoming stop, and what was saved before the last."""
+        """Return the state for the page: the upcoming stop, and what was saved before the last
+        stop.
+        """
         notice = self._notice
         ahead = None
         if notice is not None:
@@ -211,7 +213,7 @@ def _limited(entries: Iterable[str]) -> list[str]:
 
 
 def _read_report(path: Path) -> dict[str, Any] | None:
-    """Return the report of the last stop; None if there is none or it cannot be parsed."""
+    """Return the report of the last stop; None if it is missing or cannot be parsed."""
     try:
         if path.stat().st_size > MAX_REPORT_BYTES:
             return None

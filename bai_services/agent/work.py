@@ -59,8 +59,8 @@ class WorkExecutor:
         self._grants = grants
         self._watchdog = watchdog
         self._send_heartbeat = send_heartbeat
-        # A session may return while its last run is being removed: one item at a time for each
-        # kernel. A lock exists as long as an item has or awaits it.
+        # A session may restart while its last run is being removed, so items of a kernel are
+        # serialized. A lock exists while an item holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def execute(self, task: Task) -> None:
@@ -95,8 +95,8 @@ class WorkExecutor:
     async def _prepare(self, task: Task) -> dict[str, Any]:
         granted = resolve_devices(task.devices, self._devices.by_id)
         if await asyncio.to_thread(self._folders.path(task.folder).exists):
-            # The session continues here, or this item is a repetition: the devices of the earlier
-            # preparation may be others.
+            # The session resumes here, or this item is a repetition. The earlier preparation may
+            # have had other devices.
             await self._clear(task)
         await with_mount_timeout(_check_mounts, task)
         async with ProgressReporter(self._link, task) as reporter:
@@ -200,7 +200,7 @@ class WorkExecutor:
         return Mount(str(path), target, read_only=True, is_own=True)
 
     async def _stop(self, task: Task) -> dict[str, Any]:
-        """Stop a kernel and keep its home: the session continues later."""
+        """Stop a kernel and keep its home, because the session will run again."""
         await self._clear(task)
         name = await asyncio.to_thread(self._folder_of, task)
         if not await asyncio.to_thread(self._folders.keep_home, name):

@@ -1,6 +1,6 @@
 """The manual: the built documentation, served by the hub itself.
 
-Nothing is loaded from other hosts. No sign-in is needed, because it is the same for all users.
+Nothing is loaded from other hosts. It needs no sign-in, because all users get the same content.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from .text import json_text, printable
 SUCCESS, FAILED, WRONG_USAGE, DENIED_BY_POLICY, NOT_FOUND, NOT_ALLOWED, UNAVAILABLE = range(7)
 INTERRUPTED = 130
 
-# The exit code of an error is that of its most specific class listed here.
+# The most specific class of an error that is listed here determines the exit code.
 EXIT_CODES: Mapping[type[BaseException], int] = {
     errors.BaiError: FAILED,
     errors.InvalidRequest: WRONG_USAGE,

@@ -1,7 +1,7 @@
 """Rules for free texts that other users read: descriptions, full names, file names.
 
-A text must not change, reorder or imitate the text beside it. Characters that are invisible, or
-that change the direction of the text after them, are refused in new texts; for new file names, see
+A text must not change, reorder or imitate adjacent text. Characters that are invisible, or that
+change the direction of the text after them, are refused in new texts; for new file names, see
 ``file_name_problem``. Names of files that programs created can contain anything, so pages and the
 command line show such characters as codes.
 """

@@ -99,7 +99,7 @@ async def update_version(
     Raises
     ------
     Conflict
-        If the row has another version, because somebody else has changed it.
+        If the row has another version, because another user has changed it.
     """
     is_key = (table.c.id if key_column is None else key_column) == key
     changed = await tx.execute(
@@ -112,7 +112,7 @@ async def update_version(
     current = await tx.scalar(sa.select(table.c.version).where(is_key))
     if current is not None:
         raise Conflict(
-            "somebody else has changed this object since you read it; read it again and repeat "
+            "another user has changed this object since you read it; read it again and repeat "
             "your change",
             version=current,
         )

@@ -1,7 +1,7 @@
 """SQLite driver for asyncio: short statements run in the event loop, long ones in a thread.
 
-A switch to a thread and back costs several times as much as a SELECT by primary key, and aiosqlite,
-the driver that SQLAlchemy supports, needs four switches per statement. This driver implements the
+A switch to a thread and back costs several times as much as a SELECT by primary key. The driver
+that SQLAlchemy supports, aiosqlite, needs four switches per statement. This driver implements the
 same interface, so SQLAlchemy's aiosqlite dialect works with it.
 
 Each SELECT in the event loop has a budget: a number of steps of SQLite's virtual machine. A SELECT

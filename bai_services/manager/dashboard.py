@@ -74,8 +74,8 @@ class Dashboards:
     async def get(self, caller: Caller, project: str | None, group: str | None) -> Dashboard:
         """Return the dashboard; ``project`` and ``group`` select the quotas.
 
-        ``project`` is the id or name of a project of the caller. If it is given, the recently
-        created sessions are those of this project.
+        ``project`` is the id or name of a project of the caller. If it is given, only recently
+        created sessions of this project are returned.
 
         Raises
         ------

@@ -180,7 +180,7 @@ class Events:
             subscription.put_for(user_ids, change)
 
     def publish_only_to_users(self, user_ids: Collection[str], kind: str) -> None:
-        """Notify the event streams of these users, and of nobody else."""
+        """Notify only the event streams of these users."""
         for subscription in self._followers:
             subscription.put_own(user_ids, kind)
 

@@ -18,9 +18,9 @@ from types import MappingProxyType
 from bai_services.core.folders.mounts import HOME
 from bai_services.core.sessions.launch_plan import LaunchPlan, Mount
 
-# Programs and their configuration. Of the rest of the host, a session sees only this Python,
-# bai-hub's packages, the DNS configuration, its own mounts, its devices and
-# ``ProcessEngine.readable_paths``: no /var, no sockets in /run and no state of bai-hub.
+# Programs and their configuration. Besides these paths, a session sees only this Python, bai-hub's
+# packages, the DNS configuration, its own mounts, its devices and ``ProcessEngine.readable_paths``.
+# It sees neither /var nor sockets in /run nor state of bai-hub.
 READ_ONLY_PATHS = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
     *("/opt", "/etc", "/sys"),

@@ -55,7 +55,7 @@ OPERATIONS = {
 # For each role, test deletions last, because the other requests need the resources.
 NAMES = sorted(set(OPERATIONS) - ENDLESS, key=lambda name: (name.startswith("DELETE"), name))
 
-# For the first component of a path: the method of ResourceFactory that creates the resource
+# Maps the first component of a path to the method of ResourceFactory that creates the resource
 # ``{key}``.
 CREATORS = {
     "domains": "domain",
@@ -177,7 +177,8 @@ def requests_for(operation: Any) -> st.SearchStrategy[Any]:
     return valid | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE)
 
 
-# The upper decorator varies fastest: DELETE requests, the last of NAMES, run last for both roles.
+# pytest varies the upper decorator fastest. So the DELETE requests, which NAMES lists last, run
+# last for both roles.
 @pytest.mark.parametrize("role", ["user", "admin"])
 @pytest.mark.parametrize("name", NAMES)
 def test_responses_to_random_requests_conform_to_the_document(

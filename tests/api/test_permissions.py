@@ -816,7 +816,7 @@ def operations() -> dict[tuple[str, str], Any]:
 
 
 def operation_of(row: Row) -> tuple[str, str] | None:
-    """Return method and pattern of the operation that a row calls; None if there is none."""
+    """Return method and pattern of the operation that a row calls, or None."""
     method, _, template = row.request.partition(" ")
     path = re.sub(r"\{\w+\}", "x", template.partition("?")[0])
     for pattern, _ in ROUTES:

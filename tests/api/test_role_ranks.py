@@ -1,4 +1,4 @@
-"""Access of callers of each role to the resources of owners of each role.
+"""Access of callers to the resources of owners, for each pair of roles.
 
 The tests send the requests of TABLE that concern a resource with an owner, and list resources. A
 request may succeed only if the role and the domain of the caller permit it (see ``is_allowed``).
@@ -154,8 +154,8 @@ METADATA = {
     ("get", "/quota-scopes/local/{user_scope}"),
 }
 # Requests that fail for every caller other than the owner. They are permitted only to the owner,
-# the invitee or the Hub, or they fail for everyone here: for instance because the body is empty,
-# the resource does not exist, or the session is not running.
+# the invitee or the Hub, or they fail here for every caller: for instance, the body is empty, the
+# resource does not exist, or the session is not running.
 ALWAYS_REJECTED = {
     "DELETE /projects/{project}/members/{owner}",
     "DELETE /sessions/{session}/app-shares/nothing",
@@ -444,7 +444,8 @@ async def test_callers_access_only_resources_that_their_role_permits(
             messages += [f"not signed in: {row.request}"] if response.status != 401 else []
     assert not messages, "\n".join(messages)
     if role == "superadmin":
-        # Permitted only to members of the project whose role is not lower: no caller is one.
+        # Permitted only to members of the project with an equal or higher role; no caller of this
+        # test is such a member.
         always_rejected.remove("POST /endpoints/{endpoint}/chat-token")
     assert always_rejected == ALWAYS_REJECTED
 
@@ -477,7 +478,7 @@ def list_violations(
 ) -> list[str]:
     """Return a message for each rule that a list breaks.
 
-    ``keys`` maps the role of an owner and the path of a list to the key of the owner's resource.
+    ``keys`` maps (role of the owner, path of a list) to the key of the owner's resource.
     """
     request = f"{caller.label}: {path}"
     if response.status_code != 200:

@@ -49,5 +49,5 @@ async def test_budget_is_set_by_an_administrator_and_shown_to_members(bai: Bai) 
     old = await bai(
         "admin", "budget", "update", "default/default", "--amount", "50", "--version", "7"
     )
-    assert "somebody else has changed" in old.stderr
+    assert "another user has changed" in old.stderr
     assert (await bai("admin", "budget", "delete", "default/default")).code == 0

@@ -371,7 +371,7 @@ async def test_incomplete_graph_contains_the_session(
 async def test_order_of_equal_rows_is_reversed_with_the_requested_order(world: World) -> None:
     """Sessions with the same name are listed by creation time, in the requested direction.
 
-    Of the sessions of one user, only ended sessions may have the same name.
+    Sessions of one user may have the same name only if all but one of them have ended.
     """
     for _ in range(3):
         row, _ = await world.sessions.enqueue(world.new_session("lab"), world.advance())

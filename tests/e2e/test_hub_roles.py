@@ -1,7 +1,7 @@
 """Permissions of each Hub route, for each role as caller and each role as target.
 
-The routes are those of the installed JupyterHub and of bai-hub. A test fails if a route is missing
-from the table below, so that new routes of JupyterHub are reviewed before they are used.
+The test covers the routes of the installed JupyterHub and of bai-hub. A test fails if a route is
+missing from the table below, so that new routes of JupyterHub are reviewed before they are used.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ async def test_each_rule_stops_the_sessions_that_it_describes_and_no_others(
                 stopped = [checked(admin.get(f"/sessions/{one['id']}"), 200) for one in stopped]
                 rows = checked(admin.get("/idle-decisions"), 200)["items"]
                 decisions = {(row["checker"], row["session"], row["is_dry_run"]) for row in rows}
-        # Read all of them before any is stopped: a session becomes idle while nobody types.
+        # Read all of them before any is stopped: a session without input becomes idle.
         kept = [
             checked(rest.get(f"/sessions/{one['id']}"), 200) for one in (busy, download, typing)
         ]

@@ -143,7 +143,7 @@ async def test_a_narrow_window_needs_no_horizontal_scrolling(
 async def test_the_selected_language_is_remembered(hub: RunningHub, browser: Browser) -> None:
     page = await browser.new_page(locale="ko-KR")
     await page.goto(f"{hub.url}/hub/login?next=%2Fhub%2Fhome")
-    # At the first visit, the language is that of the browser.
+    # At the first visit, the page uses the language of the browser.
     await page.get_by_role("heading", name=translator("ko")("sign_in.title")).wait_for()
     await page.get_by_role("link", name="日本語").click()
     japanese = translator("ja")

@@ -104,7 +104,7 @@ def test_endpoint_serves_rolls_out_revisions_under_load_and_ends(any_hub: Runnin
             wait_for_text(calls, path, "first")
             strangers_are_refused(any_hub, path)
             first = replica(any_hub)
-            # Nobody reaches the replica without its secret.
+            # The replica cannot be reached without its secret.
             assert httpx.get(f"{first['url']}/index.html").status_code == 302
             with Load(url, headers) as load:
                 roll_out(rest, command=SERVER.format(text="second"))

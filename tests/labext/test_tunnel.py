@@ -146,7 +146,8 @@ async def test_a_blocked_reader_does_not_delay_other_streams(server: JupyterServ
         tunnel_port(server, f"tcp:{port}") as local,
         connection_to(local) as (_, writer),
     ):
-        # The test does not read the echo: echo server, tunnel and this writer block in turn.
+        # The test does not read the echo, so first the echo server blocks, then the tunnel, then
+        # this writer.
         writer.write(PAYLOAD * 20)
         assert await echo_through(local, b"hello") == b"hello5 bytes"
         writer.transport.abort()

@@ -110,7 +110,7 @@ async def test_second_of_two_administrators_gets_a_conflict(
     one = f"{path}/{made['id']}"
     changed = await admin.patch(one, {**change, "version": made["version"]})
     assert changed["version"] == made["version"] + 1
-    with pytest.raises(Conflict, match="somebody else has changed"):
+    with pytest.raises(Conflict, match="another user has changed"):
         await admin.patch(one, {**change, "version": made["version"]})
     # A client that does not send a version changes the current state.
     assert (await admin.patch(one, change))["version"] == made["version"] + 2

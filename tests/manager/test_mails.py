@@ -112,7 +112,7 @@ async def test_a_rejected_mail_is_given_up_and_an_undeliverable_one_expires(
 async def test_recipients_that_are_rejected_for_now_do_not_delay_other_mails(
     database_url: str, tmp_path: Path, clock: MovableClock, server: MailServerThread
 ) -> None:
-    # Anybody can cause such mails: many mail servers respond 450 to a domain without a server.
+    # Any client can cause such mails: many mail servers respond 450 to a domain without a server.
     names = [f"busy{number}@example.com" for number in range(3)]
     server.responses = dict.fromkeys(names, "450 domain not found")
     async with mailing(database_url, tmp_path, clock, settings_of(server.port)) as manager:

@@ -11,7 +11,7 @@ type Context = DocumentRegistry.IContext<DocumentRegistry.IModel>;
 
 export interface SavedDocuments {
   saved: string[];
-  /** Each path with the reason, or with the path of the copy. */
+  /** For each document: its path, and the reason or the path of the copy. */
   unsaved: string[];
 }
 

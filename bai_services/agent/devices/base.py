@@ -133,7 +133,7 @@ class DeviceKind(ABC):
 
     @abstractmethod
     def discover(self) -> list[Device]:
-        """Return the devices of this machine, unhealthy ones included; [] if there are none."""
+        """Return the devices of this machine, including unhealthy ones; [] for no devices."""
 
     @abstractmethod
     def finding(self) -> Finding:

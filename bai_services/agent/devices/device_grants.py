@@ -57,7 +57,7 @@ class DeviceGrants:
         write_atomically(self._folders.path(task.folder) / GRANTS_FILE, text)
 
     def remove(self, kernel_id: str) -> list[DeviceGrant]:
-        """Delete a kernel's grants and return them; [] if there are none."""
+        """Delete a kernel's grants and return them; [] for no grants."""
         return self._of_kernel.pop(kernel_id, ("", []))[1]
 
     def all(self) -> list[DeviceGrant]:

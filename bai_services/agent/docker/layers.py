@@ -72,7 +72,8 @@ class Layers:
         """Return the directories with a container's writable data, and a size in bytes to add.
 
         If this process can read the directories, the caller measures them, and the size is 0.
-        Otherwise there are no directories, and the size is that of the layer, as Docker reports it.
+        Otherwise there are no directories, and the size is the size of the layer that Docker
+        reports.
 
         Raises
         ------

@@ -27,7 +27,7 @@ from .bind_mounts import BindMounts
 
 LOG_LIMIT_BYTES = 256 * 1024
 KERNEL_FILE = "kernel.json"
-# What remains in the folder of a kernel whose session continues later.
+# Files that remain in the folder of a kernel whose session will run again.
 KEPT_ENTRIES = frozenset({"home", "session.log"})
 
 
@@ -38,7 +38,7 @@ class KernelFolder:
     session_id: str
     kernel_id: str
     hostname: str = MAIN_HOST
-    # Only the home is left, for a session that continues later.
+    # Only the home is left, because the session will run again.
     is_kept: bool = False
 
     @property
@@ -160,7 +160,7 @@ class Folders:
         """Unmount a kernel's directories and delete everything in its folder except its home and
         its log; return whether all of it is gone.
 
-        A session that continues later finds its files in the home.
+        A session that runs again finds its files in the home.
         """
         path = self.path(name)
         if not self._binds.remove(name) or _has_mount(path):

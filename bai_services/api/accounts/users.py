@@ -93,7 +93,7 @@ class CreatedUser(User):
 
 
 class UserPurge(Body):
-    """What happens to the user's folders, and to those that are shared with others.
+    """What happens to the user's folders, and to the user's shared folders.
 
     ``new_owner``: user who gets the transferred folders; default: the caller.
     """
@@ -161,7 +161,7 @@ class ApproveHandler(APIHandler):
 
 class PurgeHandler(APIHandler):
     @operation(
-        "Remove an inactive user for ever: delete or transfer the folders, make the account "
+        "Permanently remove an inactive user: delete or transfer the folders, make the account "
         "anonymous",
         tag="users",
         body=UserPurge,

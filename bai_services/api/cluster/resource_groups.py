@@ -130,7 +130,7 @@ class ScheduledReservation(ResponseModel):
 
 
 class Schedule(ResponseModel):
-    """``running`` has up to 300 running sessions: those that end first. ``waiting`` has up to 200
+    """``running``: the up to 300 running sessions that end first. ``waiting`` has up to 200
     pending sessions: the first in the queue.
 
     If ``is_complete`` is false, the lists are empty, because this manager is on standby or is still

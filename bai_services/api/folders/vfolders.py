@@ -54,7 +54,7 @@ class GrantRequest(Body):
 
 
 class Grant(ResponseModel):
-    """``is_pending``: the user has not yet accepted the invitation ``invitation_id``."""
+    """``is_pending``: the user has not accepted the invitation ``invitation_id`` yet."""
 
     user: str
     user_id: str

@@ -37,7 +37,7 @@ class NewModelImport(Body):
 
 class ModelImport(ResponseModel):
     """``kind``: huggingface or url. ``status``: requested (waits for an approval), queued, running,
-    done, failed or cancelled. ``commit_id``: what the revision was when the import began.
+    done, failed or cancelled. ``commit_id``: the commit of the revision when the import began.
     """
 
     id: str

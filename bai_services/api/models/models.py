@@ -25,7 +25,7 @@ _TAG = "models"
 
 
 class ModelCard(ResponseModel):
-    """The id is that of the model's folder. ``is_latest``: it has the highest version of the models
+    """``id``: the id of the model's folder. ``is_latest``: it has the highest version of the models
     of its project with the same name. ``size_bytes``: null before the first count. ``problem``: why
     its definition is not valid. ``is_fitting``: whether your quotas and the largest agent permit a
     replica; null: you can create no session.
@@ -82,9 +82,9 @@ class ModelClone(Body):
 
 
 class Deployment(Body):
-    """Everything is optional. ``name``: default is made from the name of the folder. ``variant``:
-    default is ``custom``, the definition. Without ``preset`` and ``resources``, the smallest preset
-    that holds the minimum resources of the model is used, or else these resources.
+    """Everything is optional. ``name``: the default is derived from the name of the folder.
+    ``variant``: default is ``custom``, the definition. Without ``preset`` and ``resources``, the
+    smallest preset that holds the minimum resources of the model is used, or else these resources.
     """
 
     name: NameText | None = None
@@ -109,8 +109,8 @@ class ModelsHandler(APIHandler):
         is_list=True,
         parameters={
             "text__contains": "search in folder, name, title, description, author, task and labels",
-            "fits": "true: only models of which your quotas permit a replica; false: only others",
-            "fits_project": "project of these quotas; default: the one of a new session",
+            "fits": "true: only models that your quotas let you deploy; false: only others",
+            "fits_project": "project whose quotas apply; default: the project of a new session",
         },
     )
     async def get(self, query: ListQuery) -> Page[records.ModelCard]:

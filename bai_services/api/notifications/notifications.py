@@ -104,7 +104,7 @@ class AllNotificationsReadHandler(APIHandler):
 
 class NotificationEventsHandler(APIHandler):
     @operation(
-        "List the events of which you can be notified",
+        "List the events about which you can be notified",
         tag=_TAG,
         returns=NotificationEvent,
         is_list=True,

@@ -55,8 +55,8 @@ class NewWebhook(Body):
 
 
 class Webhook(ResponseModel):
-    """``failures``: failed attempts in a row. ``dropped``: deliveries that were not created because
-    too many were waiting.
+    """``failures``: number of consecutive failed attempts. ``dropped``: deliveries that were not
+    created because too many were waiting.
     """
 
     id: str

@@ -65,8 +65,9 @@ class ReservationChange(Body):
 
 class Reservation(ResponseModel):
     """``state``: requested (waits for the approval of an administrator, and holds nothing yet),
-    approved, rejected, cancelled or expired (nobody used it). ``agents``: those that are reserved,
-    or would be if it were approved now. ``used_at``: when a session was first found to use it.
+    approved, rejected, cancelled or expired (because it was not used). ``agents``: those that are
+    reserved, or would be if it were approved now. ``used_at``: when a session was first found to
+    use it.
     """
 
     id: str

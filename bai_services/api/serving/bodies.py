@@ -27,7 +27,7 @@ Definition = Annotated[str, Field(max_length=MAX_DEFINITION)]
 
 class HealthCheck(Body):
     """Times are seconds. ``start_seconds``: how long a new replica may take until its first
-    successful check. ``max_failures``: failed checks in a row after which a replica is replaced.
+    successful check. ``max_failures``: consecutive failed checks after which a replica is replaced.
     """
 
     path: ShortText = "/health"
@@ -87,8 +87,8 @@ class Settings(Body):
     ``command``: for a shell; the server must listen on the port ``$BAI_SERVICE_PORT`` of 127.0.0.1.
     ``model_folder``: mounted at ``/home/work/model``; ``$BAI_MODEL_PATH`` is the path of the model
     in it. ``protocol``: of the server; grpc needs gateways with HAProxy, and the health check then
-    asks the standard health service for the service that its path names. Fields that are not given
-    are those of the definition, then of the variant.
+    asks the standard health service for the service that its path names. Missing fields are taken
+    from the definition, then from the variant.
     """
 
     variant: NameText | None = None
@@ -192,7 +192,7 @@ class EndpointChange(EndpointLimits):
 
 
 class NewRevision(Body):
-    """Settings that are not given are those of the last revision."""
+    """Missing settings are taken from the last revision."""
 
     settings: Settings = Settings()
     definition: Definition | None = None

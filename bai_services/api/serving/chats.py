@@ -41,7 +41,7 @@ class ChatToken(ResponseModel):
 
 class ChatsHandler(APIHandler):
     @operation(
-        "List your chats; nobody else can read them", tag=_TAG, returns=ChatSummary, is_list=True
+        "List your chats; no other user can read them", tag=_TAG, returns=ChatSummary, is_list=True
     )
     async def get(self, query: ListQuery) -> Page[records.ChatSummary]:
         return await self.manager.serving.chats.page(self.caller, query)

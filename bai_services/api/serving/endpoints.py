@@ -107,7 +107,7 @@ class Revision(ResponseModel):
 
 
 class Replica(ResponseModel):
-    """``phase``: starting, ready, draining, stopping or ended. The id is that of its session."""
+    """``phase``: starting, ready, draining, stopping or ended. ``id``: the id of its session."""
 
     id: str
     created_at: datetime
@@ -311,7 +311,7 @@ class PromotionHandler(APIHandler):
 
 class ReplicasHandler(APIHandler):
     @operation(
-        "List the replicas of an endpoint, also those that have ended recently",
+        "List the replicas of an endpoint, including recently ended ones",
         tag=_TAG,
         returns=Replica,
         is_list=True,
@@ -322,7 +322,7 @@ class ReplicasHandler(APIHandler):
 
 class ScalingsHandler(APIHandler):
     @operation(
-        "List the last changes of the number of replicas by the rule of an endpoint",
+        "List the last changes of the number of replicas by an endpoint's scaling rule",
         tag=_TAG,
         returns=Scaling,
         is_list=True,
@@ -333,7 +333,7 @@ class ScalingsHandler(APIHandler):
 
 class LoadHandler(APIHandler):
     @operation(
-        "Read the load and the replicas of an endpoint with a rule in the last hour",
+        "Read the load and the replicas in the last hour, of an endpoint with a scaling rule",
         tag=_TAG,
         returns=LoadHistory,
     )

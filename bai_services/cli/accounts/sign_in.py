@@ -52,7 +52,7 @@ def login(
     """Sign in to the hub at URL and save the credential for later commands.
 
     Without --user and --access-key, sign in with the browser. If the account has an authenticator,
-    the one-time code is asked for; with --password-stdin, it is the second line.
+    the command asks for the one-time code; with --password-stdin, it is the second line.
     """
     if user and access_key:
         raise click.UsageError("--user and --access-key are mutually exclusive")
@@ -135,7 +135,7 @@ def password(
     """Change your password. With --user and --url this works without a sign-in.
 
     The change signs the account out of all browsers. If the account has an authenticator, the
-    one-time code is asked for; with --password-stdin, it is the third line.
+    command asks for the one-time code; with --password-stdin, it is the third line.
     """
     address, name = profile.hub_url(url) if url else "", user or ""
     if not (address and name):

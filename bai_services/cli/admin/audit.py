@@ -134,9 +134,9 @@ async def export(
 async def verify(connection: Connection, *, known: str | None, as_json: bool) -> None:
     """Verify the hash chain; exit with 1 if an entry was altered, removed or inserted.
 
-    The first damaged entry is reported. Somebody who can write to the database could recompute the
-    whole chain. To detect that, keep the printed position and hash in another place, and pass them
-    to `--known` later.
+    The first damaged entry is reported. An attacker who can write to the database could recompute
+    the whole chain. To detect that, keep the printed position and hash in another place, and pass
+    them to `--known` later.
     """
     result = await _verified(connection.client)
     problem = result["problem"]

@@ -273,7 +273,7 @@ USER_POLICY = Entity(
         ),
         Field(
             "allows_public_endpoints",
-            "Whether users may let anybody call their endpoints without a token.",
+            "Whether users may create endpoints that can be called without a token.",
             FieldKind.FLAG,
         ),
         *_FOLDER_CAPS,

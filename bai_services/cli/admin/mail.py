@@ -17,7 +17,7 @@ def mail() -> None:
 @json_option
 @connected
 async def status(connection: Connection, *, as_json: bool) -> None:
-    """Show the mail server, and the number of mails that wait for their delivery."""
+    """Show the mail server, and the number of mails that wait for delivery."""
     output.print_fields(await connection.client.get("/mail"), as_json=as_json)
 
 

@@ -61,8 +61,8 @@ def replay_scaling_command(
     """Replay recorded arrivals through an autoscaling rule in simulated time.
 
     FILE is CSV with the columns at and seconds (arrival and duration of each request), or has one
-    JSON object with these fields in each line. The command changes nothing on the hub. The
-    result is shown beside the same rule without a panic window and a fixed fleet.
+    JSON object with these fields in each line. The command changes nothing on the hub. The result
+    is compared with the same rule without a panic window, and with a fixed fleet.
     """
     parsed = parse_scaling_rule(rule)
     fleet = Fleet(startup, concurrency or max(1, round(parsed.target)), gpus)

@@ -58,8 +58,7 @@ async def share(
 ) -> None:
     """Share one app of a session and print the link to it.
 
-    APP is a name such as tensorboard, or port-8501. Your user policy limits with whom
-    you can share.
+    APP is a name such as tensorboard, or port-8501. Your user policy limits the audience of shares.
     """
     audience = {Audience.USER: user, Audience.PROJECT: project, Audience.PUBLIC: public}
     if sum(map(bool, audience.values())) != 1:

@@ -72,7 +72,7 @@ async def read(connection: Connection, ids: Sequence[str], *, is_all: bool, as_j
 @json_option
 @connected
 async def events(connection: Connection, *, as_json: bool) -> None:
-    """List the events that you can be notified of, with your channels."""
+    """List the events about which you can be notified, with your channels."""
     page = await connection.client.get("/notification-events", limit=200)
     output.print_page(page, ("name", "channels", "is_urgent"), as_json=as_json)
 

@@ -22,7 +22,7 @@ COLUMNS = ("title", "updated_at", "messages", "id")
 
 @click.group()
 def chat() -> None:
-    """List, read and delete your chats with endpoints; nobody else can read them."""
+    """List, read and delete your chats with endpoints; no other user can read them."""
 
 
 @chat.command("ls", epilog=example("bai chat ls", "bai chat ls --sort title"))

@@ -30,7 +30,7 @@ def scaling_options(command: _Command) -> _Command:
             "--min",
             "min_replicas",
             type=click.IntRange(0, MAX_REPLICAS),
-            help="Autoscaling: fewest replicas; 0: none while nobody sends requests. Default: 1.",
+            help="Autoscaling: minimum number of replicas; 0: none without requests. Default: 1.",
         ),
         click.option(
             "--max",

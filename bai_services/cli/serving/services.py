@@ -44,8 +44,8 @@ _REPLICA_COLUMNS = ("id", "revision", "phase", "session_status", "agent", "chang
 _SCALING_COLUMNS = ("created_at", "former", "replicas", "reason")
 _TOKEN_COLUMNS = ("name", "expires_at", "networks", "requests", "output_tokens", "last_used_at")
 _VARIANT_COLUMNS = ("name", "title", "port", "health_path", "is_tested")
-# Options that are limits of the endpoint, settings of a revision, fields of the replicas' sessions,
-# parts of the health check, and of the rollout.
+# Options by target: limits of the endpoint, settings of a revision, fields of the replicas'
+# sessions, health check, and rollout.
 _LIMITS = (
     "max_queue", "queue_seconds", "max_concurrent_per_replica", "request_seconds",
     "prefix_characters",
@@ -58,7 +58,7 @@ _ROLLOUT = (
     "max_error_percent", "min_requests", "max_p99_ms", "min_seconds",
 )  # fmt: skip
 
-# The state of a trial is read this often.
+# Polling interval of a trial's state.
 POLL_SECONDS = 1.0
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -185,7 +185,9 @@ def _limit_options(command: _Command) -> _Command:
             "--public/--private", "is_public", default=None, help="Call it without token."
         ),
         click.option("--max-queue", type=click.IntRange(0, 10_000), help="Requests that may wait."),
-        click.option("--queue-seconds", type=click.IntRange(0, 3600), help="How long they wait."),
+        click.option(
+            "--queue-seconds", type=click.IntRange(0, 3600), help="Maximum wait in seconds."
+        ),
         click.option(
             "--max-concurrent",
             "max_concurrent_per_replica",
@@ -360,7 +362,7 @@ async def rollback(connection: Connection, name: str, revision: int, *, as_json:
 @json_option
 @connected
 async def promote(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Let a blue-green or canary rollout that waits for it continue."""
+    """Continue a blue-green or canary rollout that waits for a promotion."""
     made = await connection.client.post(f"{_path(name)}/promotion", {})
     revision = made["target_revision"]
     output.print_done(f"revision {revision} of endpoint {name} promoted", made, as_json=as_json)
@@ -400,7 +402,7 @@ async def replicas(
     sort: str | None,
     as_json: bool,
 ) -> None:
-    """List the replicas of an endpoint, also those that have ended recently."""
+    """List the replicas of an endpoint, including recently ended ones."""
     path = f"{_path(name)}/replicas"
     page = await connection.client.get(path, **page_query(sort, limit, offset))
     output.print_page(page, _REPLICA_COLUMNS, as_json=as_json, empty="no replicas")
@@ -443,7 +445,7 @@ async def rm(connection: Connection, name: str, *, as_json: bool) -> None:
 async def variants(
     connection: Connection, *, limit: int, offset: int, sort: str | None, as_json: bool
 ) -> None:
-    """List the runtime variants; those that have not been run with bai-hub are marked."""
+    """List the runtime variants; untested variants are marked."""
     page = await connection.client.get("/runtime-variants", **page_query(sort, limit, offset))
     output.print_page(page, _VARIANT_COLUMNS, as_json=as_json, empty="no variants")
 
@@ -489,7 +491,7 @@ async def try_(
             await asyncio.sleep(POLL_SECONDS)
             trial = await connection.client.get(path)
     except BaseException:
-        # Without this command, nobody waits for the result.
+        # Without this command, nothing waits for the result.
         await connection.client.delete(path)
         raise
     if not as_json and trial["log"]:
@@ -521,7 +523,7 @@ def token() -> None:
 async def create_token(
     connection: Connection, name: str, token_name: str, *, as_json: bool, **options: Any
 ) -> None:
-    """Create a token, and show it for the only time."""
+    """Create a token, and show it; it is shown only once."""
     body = {"name": token_name, **_given(options)}
     if "networks" in body:
         body["networks"] = list(body["networks"])

@@ -95,7 +95,7 @@ async def create(
 ) -> None:
     """Create a schedule. Its sessions have the name of the schedule.
 
-    The options of the sessions are those of `bai session create`.
+    The session options are the same as for `bai session create`.
     """
     spec = {option: value for option, value in options.items() if option not in _FIELDS}
     body = {"name": name, "start": start, "request": request_fields(spec), **_given(options)}

@@ -128,7 +128,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "user.write": _DOMAIN_WRITES,
     "user.change-own": _reaches(R.OWN, R.OWN, R.OWN),
     "user.grant-role": _SUPERADMIN,
-    # Remove an inactive user for ever.
+    # Permanently remove an inactive user.
     "user.purge": _SUPERADMIN,
     "keypair.read": _OWN_READS,
     "keypair.write": _DOMAIN_WRITES,

@@ -37,7 +37,7 @@ _APP = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 
 class Audience(StrEnum):
-    """The users with whom an app is shared; ``PUBLIC`` includes anonymous visitors."""
+    """The audience of a shared app; ``PUBLIC`` includes anonymous visitors."""
 
     USER = "user"
     PROJECT = "project"

@@ -107,8 +107,7 @@ class Chains:
         return cls(f"{key}-FWD", f"{key}-FWD-P", f"{key}-IN", f"{key}-IN-P")
 
     def all(self) -> tuple[str, ...]:
-        # The order is that of deletion: a chain must be deleted before the chains to which it
-        # refers.
+        # In the order of deletion: a chain must be deleted before the chains to which it refers.
         return (self.forwarded, self.local, self.forwarded_rules, self.local_rules)
 
 

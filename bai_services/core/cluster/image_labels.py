@@ -96,8 +96,8 @@ def parse_labels(labels: Mapping[str, str]) -> ImageLabels:
     Raises
     ------
     InvalidRequest
-        If there are too many labels, or any label is too long or contains a NUL. Also if a label
-        with ``PREFIX`` is malformed or unknown, or if labels contradict each other: for example, a
+        If there are too many labels, or any label is too long or contains a NUL. Or if a label with
+        ``PREFIX`` is malformed or unknown, or if labels contradict each other: for example, a
         minimum is above its maximum.
     """
     ours = {

@@ -23,7 +23,7 @@ class Permission(StrEnum):
 
     RO = "ro"
     RW = "rw"
-    WD = "wd"  # for users who manage the folder; as a grant, it permits the same as rw
+    WD = "wd"  # for users who manage the folder; as a grant, it equals rw
 
     @property
     def is_writable(self) -> bool:

@@ -178,7 +178,7 @@ def _available(slots: Mapping[str, int], slot: str) -> int:
 
 
 def fitting(needs: Iterable[str], maxima: Mapping[str, int]) -> list[str]:
-    """Return those of the stored ``resources_text`` that a session with these maxima can have."""
+    """Return the stored ``resources_text`` values that a session with these maxima can have."""
     return [text for text in needs if holds(maxima, ResourceSlots.parse(json.loads(text)))]
 
 

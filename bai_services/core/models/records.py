@@ -15,7 +15,7 @@ MAX_OPEN_IMPORTS_PER_USER = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """A model of a project of type model-store; the id is that of its folder.
+    """A model of a project of type model-store; ``id`` is the id of its folder.
 
     ``is_latest``: whether it has the highest version among the models of its project with the same
     name. ``size_bytes``: None before the first count. ``problem``: why its definition is not valid,

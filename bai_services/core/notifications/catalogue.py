@@ -1,4 +1,4 @@
-"""Events of which users and administrators are notified, and the channels of delivery."""
+"""Events about which users and administrators are notified, and the channels of delivery."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def changes_of(
     """Compare the conditions that hold now with the stored ones.
 
     ``stored`` maps the key of a condition to the time at which it was last seen, and the time after
-    which it is over if it is not seen again.
+    which it has ended if it is not seen again.
     """
     by_key = {condition.key: condition for condition in found}
     begun = tuple(each for key, each in by_key.items() if key not in stored)
@@ -80,7 +80,7 @@ def changes_of(
 class SessionEnd:
     """The time at which a rule stops a running session unless it is used or extended.
 
-    ``limit_seconds``: the limit, if the rule is that of a policy. ``warnings_seconds``: the times
+    ``limit_seconds``: the limit, if the rule comes from a policy. ``warnings_seconds``: the times
     before the end at which an idle checker warns.
     """
 

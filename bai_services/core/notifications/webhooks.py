@@ -13,7 +13,7 @@ MAX_WEBHOOKS = 200
 MAX_NAME_CHARS = 64
 # A webhook with this many pending deliveries gets no new ones.
 MAX_PENDING_DELIVERIES = 1000
-# An endpoint is suspended after this many failed attempts in a row, if the first of them was at
+# An endpoint is suspended after this many consecutive failed attempts, if the first of them was at
 # least ``SUSPENDED_AFTER`` ago.
 SUSPENDED_AFTER_FAILURES = 10
 SUSPENDED_AFTER = timedelta(hours=1)
@@ -68,7 +68,7 @@ def retry_at(created_at: datetime, attempts: int, now: datetime) -> datetime | N
 
 
 def is_to_suspend(failures: int, failing_since: datetime, now: datetime) -> bool:
-    """Return whether an endpoint with ``failures`` failed attempts in a row is suspended."""
+    """Return whether an endpoint with ``failures`` consecutive failed attempts is suspended."""
     return failures >= SUSPENDED_AFTER_FAILURES and now - failing_since >= SUSPENDED_AFTER
 
 

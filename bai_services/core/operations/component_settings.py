@@ -62,8 +62,8 @@ def reported(name: str, value: Any, default: Any, origin: SettingOrigin) -> Repo
 def setting_text(value: Any) -> str:
     """Return a value as text of at most ``MAX_CHARS`` characters.
 
-    Of a map in a list, for example of a sign-in provider, only the name is shown: the other entries
-    may be secrets. Users and passwords in URLs are removed.
+    A map in a list, for example a sign-in provider, is reduced to its name: the other entries may
+    be secrets. Users and passwords in URLs are removed.
     """
     if value is None:
         return ""

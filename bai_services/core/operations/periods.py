@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ..errors import InvalidRequest
 
-# An object whose period ended longer ago than this is removed when another one is created.
+# When an object is created, objects whose period ended longer ago than this are removed.
 KEPT_AFTER_END = timedelta(days=90)
 
 

@@ -20,16 +20,16 @@ from .maintenance import Restriction
 from .placement import AgentState
 
 MAX_NODES = 1000
-# Maximum number of open reservations, of those of one project that wait for an approval, and of all
-# that are stored. Above the last one, the oldest that are no longer open are removed.
+# Maximum numbers: of open reservations, of a project's reservations that wait for approval, and of
+# stored reservations. Above the last one, the oldest that are no longer open are removed.
 MAX_RESERVATIONS = 500
 MAX_REQUESTED = 20
 MAX_STORED = 2000
 MAX_MEMBERS = 200
-# How far ahead the start may be, and the longest period.
+# Maximum time from the request to the start, and maximum length of a reservation.
 MAX_AHEAD = timedelta(days=90)
 MAX_PERIOD = timedelta(days=30)
-# A reservation that nobody uses expires this long after its start.
+# An unused reservation expires this long after its start.
 DEFAULT_GRACE_SECONDS = 1800
 MAX_GRACE_SECONDS = 24 * 3600
 # Reservations that ended longer ago than this are removed when another one is created.
@@ -46,7 +46,7 @@ class ReservationState(StrEnum):
     EXPIRED = "expired"
 
 
-# States in which a reservation holds its agents, or can still be approved.
+# States in which a reservation holds its agents or can still be approved.
 OPEN_STATES = (ReservationState.REQUESTED, ReservationState.APPROVED)
 
 
@@ -182,7 +182,7 @@ def check_period(starts_at: datetime, ends_at: datetime, now: datetime, grace_se
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """An approved reservation, with which another one must not share agents at the same time."""
+    """An approved reservation; other reservations cannot have the same agents at the same time."""
 
     agents: frozenset[str]
     starts_at: datetime

@@ -200,7 +200,7 @@ def decide(
 
 
 def _with_space(state: _State, session: WaitingSession) -> _State | None:
-    """Return the state after the start of a waiting session, with the smallest loss of the others.
+    """Return the state after the start of a waiting session, with the smallest loss for the others.
 
     Return None if it cannot start.
     """
@@ -264,7 +264,7 @@ def _free_up(tried: _State, candidates: list[ElasticSession], slot: str, missing
             break
         surplus = tried.surplus(session, slot)
         if surplus <= 0:
-            break  # also for the number of sessions, which is no amount of a session
+            break  # also for the number of sessions, which is not a slot
         step = step_of(slot)
         given = min(surplus, -(-missing // step) * step)
         tried.change(session, slot, -given)

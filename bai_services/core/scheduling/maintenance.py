@@ -37,7 +37,7 @@ class MaintenanceWindow:
             return True
         if not self.looks_ahead or max_run_seconds is None:
             return False
-        # A subtraction, because the end of a very long run time may be no valid time.
+        # Subtract, because the end of a very long run time may be out of range.
         return timedelta(seconds=max_run_seconds) > self.starts_at - now
 
 
@@ -55,7 +55,7 @@ def restriction(
     now: datetime,
     max_run_seconds: int | None,
 ) -> Restriction | None:
-    """Return the restriction of a session by maintenance; None if there is none.
+    """Return the restriction of a session by maintenance, or None.
 
     ``agents`` are those of the resource group. The text is about the period that withholds the most
     agents.

@@ -92,8 +92,8 @@ class Setup:
     def for_owner(self, role: Role) -> Setup:
         """Return the part of a project's setup that applies to sessions of users with ``role``.
 
-        Variables, files and scripts decide which code a session runs. Therefore a part does not
-        apply to users whom its author may not administer.
+        Variables, files and scripts decide which code a session runs. Therefore a part applies only
+        to users that its author may administer.
         """
 
         def applies(author: Role) -> bool:

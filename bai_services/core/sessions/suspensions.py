@@ -103,14 +103,14 @@ def check_seconds(seconds: int) -> int:
 
 
 def is_stop_due(deadline: datetime, is_reported: bool, now: datetime) -> bool:
-    """Return whether a preparing session is to be stopped: it has reported, or its time is over."""
+    """Return whether a preparing session must be stopped: it has reported, or timed out."""
     return is_reported or now >= deadline
 
 
 def keeps_home(before: Status, after: Status) -> bool:
     """Return whether the session's home stays on its agent after a transition.
 
-    It stays if the kernels have ended and the session continues later.
+    It stays if the kernels have ended and the session will run again.
     """
     return before is Status.TERMINATING and after in (Status.SUSPENDED, Status.PENDING)
 

@@ -1,8 +1,8 @@
 """Usage records, and their totals over an hour.
 
-Times are Unix times in seconds. An amount is in the stored unit of its slot; a product of
-amount and seconds is a float, because the bytes of a large cluster times the seconds of a day
-exceed 64 bits.
+Times are Unix times in seconds. An amount is in the stored unit of its slot. A product of amount
+and seconds is a float, because the bytes of a large cluster times the seconds of a day exceed 64
+bits.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Holder:
     device_model: str = ""
 
     def key(self, dimension: Dimension) -> str:
-        """Return the group of a dimension, "" if the usage belongs to no group of it."""
+        """Return the usage's group in a dimension, or "" if it belongs to none."""
         match dimension:
             case Dimension.TOTAL:
                 return ""
@@ -235,7 +235,7 @@ class HourTotals:
 
 
 def measures_of(record: UsageRecord, start: int, end: int, prices: Prices) -> Measures | None:
-    """Return the usage of a record between two times, without samples; None if there is none."""
+    """Return the usage of a record between two times, without samples; None for no usage."""
     seconds = record.seconds_in(start, end)
     if not seconds:
         return None

@@ -48,8 +48,8 @@ async def lock_active_in(tx: AsyncConnection, user_id: str, domain: str) -> None
 
 
 async def lock_active(tx: AsyncConnection, user_id: str) -> None:
-    """Lock a user who must be active, so that of two concurrent creations of rows of the user, the
-    second one counts the first, and a purge finds both.
+    """Lock a user who must be active. So concurrent transactions that create rows of the user are
+    serialized: the second one counts the rows of the first, and a purge finds all rows.
 
     Raises
     ------

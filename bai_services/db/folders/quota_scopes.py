@@ -228,7 +228,7 @@ async def sum_scope(tx: AsyncConnection, host: str, scope: str, at: datetime) ->
     sums = await tx.execute(
         sa.select(
             sa.func.coalesce(sa.func.sum(vfolders.c.used_bytes), 0),
-            # The measurement time of a sum is that of its oldest part.
+            # The measurement time of a sum is the time of its oldest part.
             sa.func.min(vfolders.c.counted_at),
         ).where(
             vfolders.c.host == host,

@@ -83,10 +83,9 @@ class VfolderStore:
     ) -> list[VfolderRow]:
         """Return the ready folders that a user may mount in a session of a project.
 
-        These are the user's own folders, granted folders, and, if the user is a member of the
-        project, its folders, and those of the user's model stores. Without a project, the folders
-        of all the user's projects are included. ``keys`` restricts the result to these ids or
-        names.
+        These are the user's own folders, granted folders, the folders of the user's model stores,
+        and, if the user is a member of the project, its folders. Without a project, the folders of
+        all the user's projects are included. ``keys`` restricts the result to these ids or names.
         """
         return await self._mountable(user_id, project_id, keys, [VfolderStatus.READY])
 

@@ -65,7 +65,7 @@ class CardRow:
 
 @dataclass(frozen=True, slots=True)
 class StoreFolder:
-    """A ready folder of a store; ``etag`` is that of its card, None without a card."""
+    """A ready folder of a store; ``etag`` is the ETag of its card; None without a card."""
 
     id: str
     name: str
@@ -170,7 +170,7 @@ class CardStore:
         return [card for card in found if card.id == key] or found
 
     async def folders_named(self, key: str, visible: Visibility) -> list[StoreFolder]:
-        """Return the visible folders of stores as ``named`` does, also those without a card."""
+        """Like ``named``, but return the visible folders of stores, even those without a card."""
         matching = _folders().where(
             (vfolders.c.id == key) | (vfolders.c.name == key), *_conditions(visible)
         )
@@ -218,8 +218,10 @@ class CardStore:
                 await _mark_latest(tx, project_id, str(name))
 
     async def mark_latest(self, ids: Collection[str] | None = None) -> None:
-        """Set ``is_latest`` of the models with the names of these folders, which were for example
-        moved to the trash; without ``ids``, where not exactly one model of a name is the latest.
+        """Recompute ``is_latest`` of the models that have the names of these folders.
+
+        Call this for example after a move to the trash. Without ``ids``, recompute it for names
+        without exactly one latest model.
         """
         names = sa.select(vfolders.c.project_id, model_cards.c.name).join_from(
             model_cards, vfolders, model_cards.c.vfolder_id == vfolders.c.id

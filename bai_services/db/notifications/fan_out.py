@@ -190,7 +190,7 @@ async def _recipients(tx: AsyncConnection, event: StoredEvent) -> list[_Recipien
 
 
 async def _hidden_users(tx: AsyncConnection, events: Sequence[StoredEvent]) -> set[str]:
-    """Return the users, also inactive ones, whose events domain administrators may not read."""
+    """Return the users, active or not, whose events domain administrators may not read."""
     concerned = {event.user_id for event in events if event.user_id is not None}
     rows = sa.select(users.c.id).where(
         users.c.id.in_(sorted(concerned)), users.c.role.in_(sorted(_HIDDEN_FROM_DOMAINS))

@@ -72,7 +72,7 @@ _DELIVERIES = Listing(columns=_DELIVERY_FIELDS, default_sort=("-created_at", "id
 
 @dataclass(frozen=True, slots=True)
 class WebhookTarget:
-    """The data that a call of a webhook needs; ``settings``: those of its owner, if it has one."""
+    """The data that a call of a webhook needs; ``settings``: the settings of its owner, if any."""
 
     id: str
     kind: str
@@ -84,7 +84,7 @@ class WebhookTarget:
 
 @dataclass(frozen=True, slots=True)
 class DueDelivery:
-    """A delivery that is due, with its event; ``user`` is the user whom the event concerns."""
+    """A delivery that is due, with its event; ``user`` is the user affected by the event."""
 
     id: str
     created_at: datetime
@@ -202,8 +202,8 @@ class WebhookStore:
     ) -> datetime | None:
         """Schedule the next attempt and return its time; None if the delivery is given up.
 
-        ``is_final``: do not try again. After too many failures in a row, the webhook is suspended
-        and all its pending deliveries are given up.
+        ``is_final``: do not try again. After too many consecutive failures, the webhook is
+        suspended and all its pending deliveries are given up.
         """
         attempts = delivery.attempts + 1
         next_at = None if is_final else retry_at(delivery.created_at, attempts, now)

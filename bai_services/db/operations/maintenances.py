@@ -64,7 +64,7 @@ class MaintenanceStore:
             return records(Maintenance, await tx.execute(chosen.limit(MAX_MAINTENANCES)))
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Maintenance:
-        """Insert a maintenance, and remove those that ended long ago.
+        """Insert a maintenance, and remove maintenances that ended long ago.
 
         Raises
         ------

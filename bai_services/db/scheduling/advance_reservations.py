@@ -165,7 +165,7 @@ class AdvanceReservationStore:
             return (await _find(tx, found.id, Visibility()))[0]
 
     async def note_use(self, now: datetime) -> list[str]:
-        """Record which reservations are used, and expire those that are not used in time.
+        """Record which reservations are used, and expire reservations that are not used in time.
 
         Return the names of the expired ones.
         """

@@ -82,7 +82,7 @@ async def allocate(
     Raises
     ------
     LostRace
-        If the sessions together exceed a cap, or the capacity of an agent or a device. Also if an
+        If the sessions together exceed a cap, or the capacity of an agent or a device. Or if an
         agent no longer accepts sessions, a device is not healthy, or sessions with different shares
         would run on a device that requires equal shares.
     """
@@ -158,7 +158,7 @@ async def resize(
 ) -> None:
     """Replace the rows of a session with one kernel by rows with other amounts.
 
-    All rows are replaced, also those whose amounts do not change, so that the usage records of the
+    All rows are replaced, even those with unchanged amounts, so that the usage records of the
     session are split at one time.
 
     Raises

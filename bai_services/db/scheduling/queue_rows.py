@@ -36,7 +36,7 @@ from .caps import CHUNK
 from .ledger import scopes_of
 from .plan_rows import read_plans
 
-# The option with the id of the advance reservation that a session asks for.
+# The option with the id of the advance reservation that a session requests.
 RESERVATION_OPTION = "reservation"
 # Size of the caches of requests and scopes. Equal requests share one object: thousands of sessions
 # have only dozens of different requests.
@@ -181,7 +181,7 @@ async def _previous_agents(
     """Return the agents on which pending sessions were placed before, by session.
 
     On such an agent, the session failed to start, or the agent was lost. Agents on which it ran
-    until it was preempted are not contained.
+    until it was preempted are not included.
     """
     select = (
         sa.select(allocations.c.session_id, allocations.c.agent_id)

@@ -25,7 +25,7 @@ class Overdue:
     """A session that exceeds a limit of ``seconds``.
 
     ``limit_of`` is the name of the resource group or policy that sets the limit; empty for a limit
-    in the session's request. ``has_home``: it continues later, so that its home must be kept.
+    in the session's request. ``has_home``: the session will run again, so its home must be kept.
     """
 
     session_id: str

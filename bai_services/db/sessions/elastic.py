@@ -110,7 +110,7 @@ class ElasticStore:
         self._db = database
 
     async def groups(self, now: datetime) -> list[ElasticGroup]:
-        """Return the resource groups in which elastic sessions run; [] if there are none."""
+        """Return the resource groups in which elastic sessions run."""
         async with self._db.read() as tx:
             rows = (await tx.execute(_ELASTIC)).all()
             if not rows:
@@ -144,7 +144,7 @@ async def _group(
     waiting: Sequence[PendingSession],
     now: datetime,
 ) -> ElasticGroup:
-    """Return the input of the decision; ``sized`` are rows, and whether they may not grow."""
+    """Return the input of the decision; ``sized``: rows, each with whether it must not grow."""
     agents = await read_agents(tx, [state.name])
     ids = {agent.id for agent in agents}
     elastic = [

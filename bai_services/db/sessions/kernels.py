@@ -37,7 +37,7 @@ class KernelState:
     role: str = MAIN
     hostname: str = MAIN_HOST
     cluster_size: int = 1
-    # The agent that keeps the home of a session that was stopped and continues later.
+    # The agent that keeps the home of a stopped session that will run again.
     home_agent_id: str | None = None
     # Whether the session is being suspended or preempted, so that its home must be kept when it has
     # stopped.

@@ -228,7 +228,7 @@ class RequestStore:
         access_key: str,
         image_and_preset: tuple[str, str],
     ) -> Offer:
-        """Return the same as ``offer``, but only the named image, and no notices.
+        """Like ``offer``, but return only the named image, and no notices.
 
         ``image_and_preset`` holds the image's name or alias and the preset's name. If the image's
         name is empty, no images are returned. If the preset's name is empty, no presets are
@@ -251,7 +251,7 @@ class RequestStore:
     async def own_sessions(self, owner_id: str, keys: Sequence[str]) -> dict[str, Dependency]:
         """Return the owner's session for each key (an id or a name) that has one.
 
-        Of several sessions with the same name, return the live one, else the newest.
+        If several sessions have the name, return the live one, else the newest.
         """
         by_key: dict[str, Dependency] = {}
         live: set[str] = set()

@@ -80,7 +80,7 @@ _WAITING = (
 
 @dataclass(frozen=True, slots=True)
 class RequestedResize:
-    """A resize that was requested; ``session`` has the size that it holds until the end of it."""
+    """A resize that was requested; ``session`` has the size that it holds until the resize ends."""
 
     session: SessionRow
     kernel: KernelRow

@@ -255,7 +255,7 @@ def row_of(values: Sequence[Any]) -> SessionRow:
 
 
 async def read_by_id(tx: AsyncConnection, session_id: str) -> list[SessionRow]:
-    """Return the session with an id as a list; [] if there is none."""
+    """Return a list with the session with this id, or an empty list."""
     return [row_of(row) for row in await tx.execute(_BY_ID, {"session_id": session_id})]
 
 

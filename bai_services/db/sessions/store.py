@@ -168,9 +168,9 @@ class SessionStore:
         return moved
 
     async def end_instead_of_return(self, session_id: str) -> bool:
-        """Let a session that is being preempted or suspended end, instead of continuing later.
+        """Make a session that is being preempted or suspended end, instead of running again.
 
-        Return False if it does not continue later anyway.
+        Return False if it would not run again anyway.
         """
         update = sa.update(sessions).where(
             sessions.c.id == session_id,
@@ -202,7 +202,7 @@ class SessionStore:
 
         The name is searched among the visible sessions of ``owner_id``. If none of them has it, the
         name is searched among all visible sessions. If any match is live, only live matches count.
-        Of several matches of the same owner, the newest is returned.
+        If several sessions of one owner match, the newest is returned.
 
         Raises
         ------
@@ -345,7 +345,7 @@ class SessionStore:
             return await require_by_id(tx, session_id)
 
     async def is_suspending(self, session_id: str) -> bool:
-        """Return whether a session stops, or has stopped, to continue later."""
+        """Return whether a session is stopping, or has stopped, but will run again."""
         phase = (
             sa.select(session_suspensions.c.phase)
             .where(session_suspensions.c.session_id == session_id)

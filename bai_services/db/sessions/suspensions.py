@@ -63,7 +63,7 @@ class SuspensionStore:
                     .where(users.c.id == row.owner_id)
                     .with_for_update(key_share=True)
                 )
-                # Those that are still to be suspended count, too.
+                # Sessions that are still being suspended count, too.
                 count = await tx.scalar(
                     sa.select(sa.func.count())
                     .join_from(suspensions, sessions, suspensions.c.session_id == sessions.c.id)
@@ -149,7 +149,7 @@ class SuspensionStore:
     async def expired(self, now: datetime, retention: timedelta) -> list[Suspension]:
         """Return the suspended sessions that were not resumed in time.
 
-        ``retention``: the time for those whose return has failed.
+        ``retention``: the time limit for sessions that have failed to resume.
         """
         is_failed = suspensions.c.expires_at.is_(None) & (suspensions.c.purpose == Purpose.SUSPEND)
         is_over = suspensions.c.suspended_at <= now - retention

@@ -57,7 +57,7 @@ user_policies = sa.Table(
     sa.Column("max_pending_sessions", sa.Integer, default=1000, server_default="1000"),
     # NULL: no limit below the fixed one.
     sa.Column("max_schedules", sa.Integer, default=20, server_default="20"),
-    # Users may let anybody use their endpoints without a token.
+    # Users may create endpoints that need no token.
     sa.Column(
         "allows_public_endpoints", sa.Boolean, nullable=False, default=False, server_default="0"
     ),

@@ -110,7 +110,7 @@ webhooks = sa.Table(
     # Names of events, for webhooks of administrators.
     sa.Column("events", sa.JSON, nullable=False),
     sa.Column("is_enabled", sa.Boolean, nullable=False),
-    # Failed attempts in a row, and the time of the first of them.
+    # Consecutive failed attempts, and the time of the first of them.
     sa.Column("failures", sa.Integer, nullable=False, default=0),
     sa.Column("failing_since", UtcDateTime),
     sa.Column("suspended_at", UtcDateTime),

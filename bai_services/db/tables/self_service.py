@@ -1,4 +1,4 @@
-"""Links in mails with which users act without a sign-in, and invitations to sign up."""
+"""Links in mails that need no sign-in, and invitations to sign up."""
 
 from __future__ import annotations
 

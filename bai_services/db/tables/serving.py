@@ -30,7 +30,7 @@ endpoints = sa.Table(
     # Other than the active one during a rollout.
     sa.Column("target_revision_id", sa.String(64), nullable=False),
     sa.Column("is_promoted", sa.Boolean, nullable=False),
-    # Failed replicas in a row of the target revision, and the last problem (``CodedText``).
+    # Consecutive failed replicas of the target revision, and the last problem (``CodedText``).
     sa.Column("failures", sa.Integer, nullable=False),
     sa.Column("failed_at", UtcDateTime),
     sa.Column("problem", sa.JSON(none_as_null=True)),
@@ -64,7 +64,8 @@ endpoint_revisions = sa.Table(
     # Requests since its last rollout began, and until it ended.
     sa.Column("requests", sa.BigInteger, nullable=False, default=0, server_default="0"),
     sa.Column("errors", sa.BigInteger, nullable=False, default=0, server_default="0"),
-    # Of the same requests, see ``core/serving/latency.py``; and when the first ones were reported.
+    # Latencies of these requests (see ``core/serving/latency.py``), and the time of their first
+    # report.
     sa.Column("latency_ms", sa.JSON(none_as_null=True)),
     sa.Column("observed_at", UtcDateTime),
     sa.UniqueConstraint("endpoint_id", "number"),

@@ -87,8 +87,8 @@ sessions = sa.Table(
     # Rank among the owner's sessions of one priority, and whether the session may be preempted.
     sa.Column("job_priority", sa.Integer, nullable=False, default=0, server_default="0"),
     sa.Column("is_preemptible", sa.Boolean, nullable=False, default=True, server_default=sa.true()),
-    # Number of times that the session has returned to the queue after it ran; when it last did; and
-    # whether it does so at its end, because it is being preempted.
+    # How often the session was requeued after it ran, the time of the last requeue, and whether it
+    # is requeued when it ends, because it is being preempted.
     sa.Column("restart_count", sa.Integer, nullable=False, default=0, server_default="0"),
     sa.Column("requeued_at", UtcDateTime),
     sa.Column(

@@ -141,8 +141,8 @@ def _waits(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 def _insert(is_postgres: bool, select: Any, returns: bool) -> Any:
     """Return an upsert of records.
 
-    The end and the amount of an existing record are updated only if the existing record is open and
-    the new one has an end, or if the existing record ends at its start.
+    The end and the amount of an existing record are updated in two cases: the existing record is
+    open and the new one has an end, or the existing record ends at its start.
     """
     insert = (postgresql if is_postgres else sqlite).insert(usage_records)
     insert = insert.from_select(_COLUMNS_IN_ORDER, select)

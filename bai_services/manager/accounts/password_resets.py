@@ -187,7 +187,8 @@ class PasswordResets:
         )
         await self._store.add(_hash(token), account, now, now + LINK_LIFETIME, entry)
         minutes = int(LINK_LIFETIME.total_seconds() // 60)
-        # The part after # is not sent in requests, so it is in no access log and no Referer header.
+        # The part after # is not sent in requests, so it appears neither in access logs nor in
+        # Referer headers.
         link = f"{mail.values['page']}?lang={mail.language}#{token}"
         return MAIL_KIND, {"minutes": str(minutes), "link": link}
 

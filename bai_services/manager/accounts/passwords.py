@@ -76,8 +76,8 @@ class PasswordHashes:
     async def verify_attempt(self, client: str, password_hash: str | None, password: str) -> bool:
         """Verify the password of an attempt, after the client's earlier attempts.
 
-        Because each client has at most one computation in the queue of all clients, a client with
-        many attempts delays other clients by only one computation.
+        Each client has at most one computation in the shared queue, so a client with many attempts
+        delays other clients by at most one computation.
         """
         with self.attempt(client):
             async with self._turns[client]:

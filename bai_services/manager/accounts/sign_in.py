@@ -128,9 +128,9 @@ class SignIns:
         Raises
         ------
         SignInRefused
-            If the name or the password is wrong; the text is the same for both. Also if the
-            password is correct, but the account is not accepted, or its one-time code is missing
-            or wrong; the error then has the reason.
+            If the name or the password is wrong; the text is the same for both. It is also raised,
+            with a reason, for a correct password if the account is not accepted, or if its one-time
+            code is missing or wrong.
         SignInBlocked
             If there were too many failures with that name (existing or not) or from that address,
             or if too many attempts from that address are in progress.
@@ -170,8 +170,8 @@ class SignIns:
     ) -> None:
         """Check the password of a signed-in user before a change of how this user signs in.
 
-        Otherwise, somebody at a browser that the user has left could add an own way to sign in.
-        There is nothing to check if the account has no password.
+        Otherwise, an attacker at an unattended browser could add another way to sign in. There is
+        nothing to check if the account has no password.
 
         Raises
         ------
@@ -245,9 +245,9 @@ class SignIns:
         InvalidRequest
             If the new password breaks the rules or equals the old one.
         SignInRefused, SignInBlocked
-            As in ``verify``. Also if the password was changed meanwhile.
+            As in ``verify``, and if the password has changed since the check.
         Unavailable
-            As in ``verify``. Also during read-only maintenance.
+            As in ``verify``, and during read-only maintenance.
         """
         found = await self._check_password(name, old, client_ip, "sign-in.password", factor)
         account = found.account

@@ -1,8 +1,8 @@
 """Sign-up: users create their own accounts on the Hub's page, within the operator's rules.
 
 With e-mail verification there is no account until the user has opened the link in a mail and has
-entered the password again. Otherwise somebody could sign up with the address of another user, who
-would then confirm an account without knowing its password.
+entered the password again. Otherwise an attacker could sign up with the address of another user,
+who would then confirm an account without knowing its password.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class SignUps:
 
     async def _require_active(self, domain: str) -> None:
         if not await self._store.is_domain_active(domain):
-            raise Unavailable(f"nobody can sign up now: domain {domain} is not active")
+            raise Unavailable(f"sign-ups are not possible now: domain {domain} is not active")
 
     async def _admission(self, form: SignUpForm, rules: SignUpRules) -> tuple[str | None, str]:
         """Return the id of the invitation, if any, and the domain of the account."""
@@ -249,7 +249,8 @@ class SignUps:
         if not await self._store.set_token(sign_up_id, hash_of_token(token)):
             return None
         hours = int(LINK_LIFETIME.total_seconds() // 3600)
-        # The part after # is not sent in requests, so it is in no access log and no Referer header.
+        # The part after # is not sent in requests, so it appears neither in access logs nor in
+        # Referer headers.
         link = f"{mail.values['page']}?lang={mail.language}#{token}"
         return MAIL_KIND, {"hours": str(hours), "link": link}
 

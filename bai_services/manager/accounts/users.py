@@ -251,7 +251,8 @@ class Users:
         Raises
         ------
         Conflict
-            If it is the caller's own: without its code, nobody can remove it with a stolen token.
+            If it is the caller's own authenticator, which must not be removable with a stolen
+            token.
         """
         user = await self._require_writable(caller, key, {"has_authenticator": False})
         if user.id == caller.user_id:

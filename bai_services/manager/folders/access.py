@@ -134,7 +134,7 @@ def user_of(caller: Caller) -> Caller:
 
 
 def permission_of(caller: Caller, row: VfolderRow) -> Permission | None:
-    """Return the caller's permission on a folder's files; None if there is none.
+    """Return the caller's permission on a folder's files; None: no permission.
 
     Callers who manage the folder have all permissions. A grant takes precedence over the permission
     of project members.

@@ -451,7 +451,7 @@ class _Download:
 
 
 class _StorageFailure(Exception):
-    """An ``OSError`` of the storage host, as opposed to one of the network."""
+    """An ``OSError`` of the storage host; distinguishes it from an error of the network."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))

@@ -27,8 +27,8 @@ from ..folders.vfolders import VFolders
 
 
 class Imports:
-    """Imports of models. Those of administrators begin at once, those of members of a store after
-    the approval of an administrator, unless the project policy permits them.
+    """Imports of models. An administrator's import begins at once. A member's import waits for the
+    approval of an administrator, unless the project policy permits it.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class Imports:
             caller, "model-import.approve", Target(project.domain, project.id, owner)
         )
         if not is_approved and await self._store.allows_member_imports(project.id):
-            # The policy permits what otherwise an administrator of the domain would do.
+            # The project policy replaces the approval by a domain admin.
             approver, is_approved = replace(caller, role=Role.ADMIN, domain=project.domain), True
-        # Before the folder, which would otherwise remain in the trash of the store.
+        # Check before the folder is created; otherwise it would remain in the trash of the store.
         await self._store.check_count(owner.id)
         now = self._clock()
         values: dict[str, Any] = {

@@ -65,8 +65,8 @@ class Models:
     ) -> Page[ModelCard]:
         """Return a page of the visible models.
 
-        ``project`` is the project of the caller's quotas, by default the one of a new session.
-        ``is_fitting``: only models of which the quotas permit, or do not permit, a replica.
+        ``project``: the project whose quotas apply; default: the project of a new session.
+        ``is_fitting``: only models of which the quotas permit (True) or forbid (False) a replica.
         """
         visible = authorizer.visibility(caller, "model.read")
         maxima = await self._maxima(caller, project)
@@ -206,7 +206,7 @@ class Models:
         return found[0]
 
     async def _maxima(self, caller: Caller, project: str | None) -> ResourceSlots | None:
-        """Return the most that a session of the caller can have; None if none can be created."""
+        """Return the maximum resources of a session of the caller; None if none can be created."""
         try:
             authorizer.require(caller, "session.create")
             found = await self._options.start_facts(caller, project, None, SessionType.INFERENCE)

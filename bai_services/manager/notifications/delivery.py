@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS = 5.0
 MAX_CONCURRENT_CALLS = 8
-# Webhooks with due deliveries among which a step chooses.
+# Maximum number of webhooks with due deliveries that a step considers.
 MAX_CANDIDATES = 500
 
 

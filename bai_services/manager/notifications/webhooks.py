@@ -45,7 +45,7 @@ _RESUMED = {"suspended_at": None, "failures": 0, "failing_since": None, "last_er
 class Webhooks:
     """Users manage their own webhooks; administrators also manage those of their scope.
 
-    Nobody sees the webhooks of another user, because their URLs are private.
+    No user sees the webhooks of another user, because their URLs are private.
     """
 
     def __init__(

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 log = logging.getLogger(__name__)
 
 # Prepares a running session for a stop within a number of seconds, for example by saving its
-# notebooks. It may take until then; the session is stopped at its deadline in any case.
+# notebooks. The call may take the whole time; the session is stopped at the deadline in any case.
 PrepareStop = Callable[[str, float], Awaitable[None]]
 
 
-# Tells a session that it will not be stopped after all.
+# Notifies a session that its announced stop is cancelled.
 CancelStop = Callable[[str], Awaitable[None]]
 
 
@@ -21,7 +21,7 @@ async def no_cancellation(session_id: str) -> None:
 
 
 async def no_preparation(session_id: str, seconds: float) -> None:
-    """Do nothing: the session only has the time until its deadline."""
+    """Do nothing: the session gets no help, only the time until its deadline."""
 
 
 async def prepare(hook: PrepareStop, session_id: str, seconds: float) -> None:

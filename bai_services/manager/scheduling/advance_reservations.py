@@ -56,7 +56,7 @@ class AdvanceReservations:
             return
         expired = await self._store.note_use(self._clock())
         if expired:
-            log.info("reservations that nobody uses have expired: %s", ", ".join(expired))
+            log.info("unused reservations have expired: %s", ", ".join(expired))
             self._capacity_changed()
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[AdvanceReservation]:

@@ -93,9 +93,9 @@ class Scheduler:
         self._pass_gate = WorkGate()
         self._is_drained = False
         self._touched: set[str] = set()
-        # Numbers of relevant session changes since this manager was created: all changes, those
-        # that the latest pass has read, and those that the latest completed pass has read. A pass
-        # that raised ``StaleLease`` counts as completed.
+        # Counts of relevant session changes since this manager was created: all changes, changes
+        # read by the latest pass, and changes read by the latest completed pass. A pass that raised
+        # ``StaleLease`` counts as completed.
         self._change_count = self._read_count = self._applied_count = 0
         # Set at the end of the current pass, and then replaced.
         self._pass_ended = asyncio.Event()

@@ -227,7 +227,7 @@ class Kernels:
             try:
                 setup = await self._setups.combine(view.row, setups)
                 for kernel in view.kernels:
-                    # A resumed session: the rest of its last run is removed by the preparation.
+                    # A resumed session: the preparation removes what is left of its last run.
                     agent.removals.pop(kernel.id, None)
                     if kernel.agent_id == agent_id and kernel.injection is None:
                         # Each run of a session has its own item, so that it is sent at once.
@@ -438,7 +438,7 @@ class Kernels:
 
         A session continues here if it is on this agent and is neither ending nor ended. The removal
         is requested once a kernel without such a session has been reported for ``REMOVAL_GRACE``.
-        If the session continues later, its home is kept.
+        If the session will run again, its home is kept.
         """
         agent = self._agents[agent_id]
         agent.removals = {key: value for key, value in agent.removals.items() if key in reported}

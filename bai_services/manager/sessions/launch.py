@@ -269,7 +269,8 @@ class Launch:
             sub_logs=dict(zip(end.sub_logs, sub_logs, strict=True)),
         )
         if row.terminated_at is not None and self._clock() - row.terminated_at >= SECRETS_KEPT:
-            # The Hub was away for long; the secrets are removed, so the output cannot be masked.
+            # The Hub was unavailable for a long time; the secrets are removed, so the output cannot
+            # be masked.
             end = replace(end, text="", log="", sub_logs={})
         for hostname, text in sorted(end.sub_logs.items()):
             await self._kernels.store_log(session_id, text, hostname)

@@ -86,7 +86,7 @@ class Lifecycle:
             return None
 
     def announce(self, moved: Transition, reason: str | CodedText = "") -> None:
-        """Log a written transition, and notify everybody of it."""
+        """Log a written transition, and notify all listeners."""
         self._log(moved, reason)
         self.notify(moved.row)
 

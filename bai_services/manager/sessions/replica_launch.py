@@ -1,4 +1,4 @@
-"""What the launch of a replica needs beyond that of other sessions."""
+"""Additions to the launch of a session that is a replica."""
 
 from __future__ import annotations
 

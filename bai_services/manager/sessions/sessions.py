@@ -310,7 +310,7 @@ class Sessions:
         return self._shown_to(caller, view)
 
     async def end(self, session_id: str, reason: CodedText) -> None:
-        """End a session for the manager, also one that is being stopped to continue later."""
+        """End a session for the manager, even one that is being suspended or preempted."""
         if await self._lifecycle.try_apply(session_id, Event.STOP_REQUESTED, reason) is None:
             await self._store.end_instead_of_return(session_id)
         await self.finish_unlaunched(session_id)

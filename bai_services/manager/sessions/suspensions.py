@@ -48,15 +48,15 @@ MAX_WAIT_SECONDS = 240.0
 ABANDONED_AFTER = timedelta(minutes=1)
 # Kind of the change that is published when a preparation begins or is reported.
 SUSPENSION = "suspension"
-# Who requests the preparation of a session that is preempted.
+# Requester of a preparation for a preemption.
 PREEMPTION_REQUESTER = "scheduler"
 
 
 class Suspensions:
     """Saves, stops and resumes sessions.
 
-    Every manager passes notices to the sessions that wait at it. Only the manager with the lease
-    stops and resumes sessions.
+    Every manager passes notices to the sessions that poll this manager. Only the manager with the
+    lease stops and resumes sessions.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Suspensions:
         await self.prepare(session_id, deadline, PREEMPTION_REQUESTER)
 
     async def cancel_preparation(self, session_id: str) -> None:
-        """Forget a preparation for a preemption that was dropped; the session runs on."""
+        """Drop a preparation for a cancelled preemption; the session continues."""
         await self._store.cancel_preparation(session_id)
 
     async def prepared(self, session_id: str) -> bool:

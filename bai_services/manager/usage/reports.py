@@ -46,7 +46,7 @@ from ..clock import Clock
 MAX_KEYS = 1000
 MAX_ROWS = 20_000
 DEFAULT_KEYS = 20
-# Without stored totals for a longer time than this, a report would take too long.
+# Maximum time for which totals may be missing: more would make a report too slow.
 _MAX_MISSING = 3 * DAY
 _RETRY_SECONDS = 60
 

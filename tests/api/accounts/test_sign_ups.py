@@ -136,7 +136,7 @@ async def test_the_account_is_created_when_the_address_is_confirmed(
     await api.world.manager.mails.step()
     (mail,) = mail_server.to("ann@example.org")
     assert mail.link.startswith(f"{PAGE}?lang=th#") and "24" in mail.text
-    # No text that the user has chosen is sent to an address that may belong to somebody else.
+    # No text that the user has chosen is sent to an address that may belong to another person.
     assert "Ann" not in mail.text and "ann" not in mail.text.replace("ann@", "")
     token = urlsplit(mail.link).fragment
     async with api.world.manager.database.read() as tx:

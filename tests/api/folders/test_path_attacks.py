@@ -19,7 +19,8 @@ from tests.testbed.manager import Api
 
 REFUSALS = ("http-400", "invalid-request", "forbidden", "conflict", "not-found")
 SECRET = b"a secret of somebody else"
-# URL-encoded paths. Each leads out of the folder, is invalid, or looks like a path that leads out.
+# URL-encoded paths. Each path leads out of the folder, is invalid, or looks like one that leads
+# out.
 RAW_ATTACKS = {
     "parent directories": "../../outside/secret",
     "parent directories in the middle": "dir/../../../outside/secret",
@@ -149,7 +150,7 @@ async def test_path_cannot_lead_out_of_the_folder(
     assert files_outside_of(root, top) == before
     assert (root / "out-file").is_symlink() or attack == "link to outside"
     if attack not in HARMLESS:
-        # Of the requests for files and contents, only DELETE may succeed: it removes the link, not
-        # the target of the link.
+        # Among the requests for files and contents, only DELETE may succeed: it removes the link,
+        # not its target.
         reads_and_writes = [call for call in done if "/content" in call or "/files" in call]
         assert [call for call in reads_and_writes if not call.startswith("DELETE")] == []

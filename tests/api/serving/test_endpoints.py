@@ -313,7 +313,7 @@ async def test_rolling_update_replaces_the_replica_after_the_new_one_is_ready(ap
     assert (shown["status"], shown["active_revision"]) == ("ready", 2)
     first, second = (await user.get("/endpoints/llm/revisions", sort="number"))["items"]
     assert (first["outcome"], second["outcome"]) == ("completed", "completed")
-    # Settings that were not given are those of the last revision.
+    # Missing settings are taken from the last revision.
     assert second["settings"]["request"] == first["settings"]["request"]
 
 

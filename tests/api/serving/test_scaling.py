@@ -91,7 +91,7 @@ async def test_from_zero_to_three_and_back(api: Api) -> None:
     gateway = Gateway(api, made["id"])
     async with server() as (url, _):
         await ready(api, user, url)
-        # The first replica has shown that the revision works; nobody uses it.
+        # The first replica has shown that the revision works; there are no requests.
         found = await wait(api, user, gateway, 36, load=0)
         assert (found[0], found[-1]) == (1, 0)
         await drain(api, user, gateway)
@@ -304,7 +304,7 @@ async def test_killed_manager_repeats_the_step(api: Api, monkeypatch: pytest.Mon
             try:
                 await step(api)
             except KeyboardInterrupt:
-                # The next step is that of another process.
+                # Another process makes the next step.
                 runner = api.world.manager.serving.runner
                 store = ScalingStore(api.world.manager.database)
                 runner.scaler = EndpointScaler(store, runner.scaler.loads)

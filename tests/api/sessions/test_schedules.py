@@ -252,7 +252,7 @@ async def test_second_of_two_changes_is_a_conflict(api: Api) -> None:
     user = await api.client("user")
     made = await make(api, user)
     await user.patch("/schedules/work", {"name": "first", "version": made["version"]})
-    with pytest.raises(Conflict, match="somebody else has changed"):
+    with pytest.raises(Conflict, match="another user has changed"):
         await user.patch(f"/schedules/{made['id']}", {"name": "second", "version": made["version"]})
 
 

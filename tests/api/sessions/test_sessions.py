@@ -693,7 +693,7 @@ async def test_invited_user_receives_an_event_without_content(
             pass
         event = {"kind": "invitation", "session_id": "", "status": None, "folder_id": ""}
         assert json.loads(line.removeprefix("data: ")) == event
-        # The inviter's stream has no event of the invitation: its first event is that of a new
+        # The inviter's stream has no event of the invitation: its first event announces a new
         # session.
         await user.post("/sessions", {"name": "lab1"})
         while not (line := await asyncio.wait_for(anext(own_lines), 10)).startswith("data: "):

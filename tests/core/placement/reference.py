@@ -43,7 +43,7 @@ def acceptable(
         }
         scores = {n: rules[policy](agents[n], kind) for n in able}
     best = max(scores.values())
-    # Of agents with equal scores, the first is chosen.
+    # Ties go to the first agent.
     return [next(n for n in able if scores[n] == best)]
 
 

@@ -20,7 +20,7 @@ from bai_services.core.serving.chats import (
 
 
 def card(*texts: str) -> dict[str, Any]:
-    """Return a card in which the user and the model speak in turn."""
+    """Return a card with alternating messages of the user and the model."""
     roles = ("user", "assistant")
     return {"messages": [{"role": roles[n % 2], "text": text} for n, text in enumerate(texts)]}
 

@@ -369,11 +369,11 @@ async def test_text_is_edited_and_conflicts_are_detected(
     write(rest, folder, "code.py", b"of another\n")
     await ui.type_at_the_start("# second")
     await ui.dialog.get_by_role("button", name="Save", exact=True).click()
-    await ui.dialog.get_by_text("changed by somebody else").wait_for()
+    await ui.dialog.get_by_text("changed by another user").wait_for()
     assert read(rest, folder, "code.py") == b"of another\n"
     async with ui.page.expect_response(lambda response: response.request.method == "PUT"):
         await ui.dialog.get_by_role("button", name="Overwrite it").click()
-    await ui.dialog.get_by_text("changed by somebody else").wait_for(state="detached")
+    await ui.dialog.get_by_text("changed by another user").wait_for(state="detached")
     assert read(rest, folder, "code.py").startswith(b"# second\r\n# first\r\n")
 
     await ui.type_at_the_start("# third")

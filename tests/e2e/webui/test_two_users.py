@@ -83,10 +83,10 @@ async def test_two_users_of_a_folder_see_each_others_changes(
     await owner.show("notes.txt")
     await owner.type_at_the_start("# edited")
     await owner.dialog.get_by_role("button", name="Save", exact=True).click()
-    notice = guest.dialog.get_by_text("changed by somebody else")
+    notice = guest.dialog.get_by_text("changed by another user")
     await notice.wait_for()
     # The user who made the change gets no notice.
-    assert await owner.dialog.get_by_text("changed by somebody else").count() == 0
+    assert await owner.dialog.get_by_text("changed by another user").count() == 0
     await guest.dialog.get_by_role("button", name="Load the new version").click()
     await guest.editor.get_by_text("# edited").wait_for()
     await notice.wait_for(state="detached")
@@ -104,7 +104,7 @@ async def test_unsaved_changes_remain_until_the_user_discards_them(
     await guest.type_at_the_start("# draft")
     await guest.editor.get_by_text("# draft").wait_for()
     write(rest, shared, "notes.txt", b"again\n")
-    await guest.dialog.get_by_text("changed by somebody else").wait_for()
+    await guest.dialog.get_by_text("changed by another user").wait_for()
     await guest.editor.get_by_text("# draft").wait_for()
     await guest.dialog.get_by_role("button", name="Discard my text and reload").click()
     await guest.editor.get_by_text("again").wait_for()

@@ -349,7 +349,7 @@ class MpsServers:
     def _record_failure(self, daemon: Daemon, text: str, now: float) -> None:
         """Count a failed start or check.
 
-        Stop the daemon after a failed start, or after ``MAX_FAILED_CHECKS`` failures in a row.
+        Stop the daemon after a failed start, or after ``MAX_FAILED_CHECKS`` consecutive failures.
         """
         daemon.failed_checks += 1
         daemon.unavailable_reason = f"MPS does not work: {text}"

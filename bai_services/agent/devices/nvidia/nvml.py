@@ -138,7 +138,7 @@ def peers(
     """Return for each GPU the number of NVLinks to each other GPU; None: unknown.
 
     ``bus`` has the PCI address and ``ends`` the link ends of each GPU, both by uuid. For two GPUs
-    that are connected through a switch, the number is that of the GPU with fewer links to it.
+    connected through a switch, return the smaller of their numbers of links to it.
     """
     uuid_of_address = {address: uuid for uuid, address in bus.items() if address is not None}
     by_uuid: dict[str, dict[str, int] | None] = {}

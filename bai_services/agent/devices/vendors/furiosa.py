@@ -40,7 +40,7 @@ class FuriosaNpus(TableDevices):
     def _card_microwatts(self, folder: str) -> float | None:
         """Return the power of the card in microwatts; None: unknown.
 
-        The value is that of the only sensor, or of the sensor that measures the whole card.
+        Use the only sensor, or the sensor that measures the whole card.
         """
         power = _values(self.host, f"{folder}/power*_average")
         for path, microwatts in power.items():

@@ -66,8 +66,7 @@ class Placer:
     """Places sessions on the agents of ONE resource group; owns the columns of these agents.
 
     Deterministic: placers with equal arguments (agents in the same order) give equal results for
-    equal calls. Of equally good agents, the first is chosen; a pass sorts agents by id. Not
-    thread-safe.
+    equal calls. Ties go to the first agent; a pass sorts agents by id. Not thread-safe.
 
     Typical use::
 

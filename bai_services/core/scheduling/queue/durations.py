@@ -64,8 +64,8 @@ class Durations(Mapping[str, Sequence[int]]):
 
         The session has run ``elapsed`` seconds so far. If ``elapsed`` is not 0, only ended sessions
         that ran longer are considered. If there are fewer than ``_MIN_SAMPLES`` of them, the result
-        is twice the elapsed time: without further information, the remaining time is as likely to
-        be longer as to be shorter than the elapsed time. None: no session of the kind has ended.
+        is twice the elapsed time: without further information, the remaining time is equally likely
+        to be longer or shorter than the elapsed time. None: no session of the kind has ended.
         """
         ordered = self._ordered(kind)
         if not ordered:

@@ -119,7 +119,7 @@ class PendingSession:
     priority: int = DEFAULT_PRIORITY
     # Names the inactive user, keypair, project or domain; None if all are active.
     blocked_reason: CodedText | None = None
-    # Names the unfinished dependencies; None if there are none.
+    # Names the unfinished dependencies; None if all have finished.
     unmet_dependencies: CodedText | None = None
     # Ids of the unfinished dependencies. Estimates assume that all of them succeed.
     dependency_ids: tuple[str, ...] = ()

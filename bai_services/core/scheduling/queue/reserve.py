@@ -68,7 +68,7 @@ class Reserver:
 
         ``shape`` is the handle of its request. Return None if a reservation exists. Also return
         None if the session would not fit even after all running sessions have ended, for example
-        because agents are lost; other sessions can ignore such a session.
+        because agents are lost. Such a session delays no other session.
         """
         if self._future is not None:
             return None
@@ -110,7 +110,7 @@ class Reserver:
     def fits_beside_reservation(self, shapes: Sequence[int]) -> list[bool]:
         """Return for each request whether it fits now outside the reserved placements.
 
-        ``shapes`` are handles of requests. True for every request if nothing is reserved.
+        ``shapes`` are handles of requests. Without reservations, True for every request.
         """
         usable = self._usable
         if usable is None:

@@ -53,7 +53,7 @@ def next_occurrences(rule: Rule, zone: tzinfo, after: datetime, count: int) -> l
 
 
 def last_occurrence(rule: Rule, zone: tzinfo, after: datetime, until: datetime) -> datetime | None:
-    """Return the last instant after ``after`` and not after ``until``; None if there is none.
+    """Return the last instant after ``after`` and not after ``until``, or None.
 
     The cost grows with the length of the period.
     """

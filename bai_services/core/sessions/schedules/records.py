@@ -35,8 +35,8 @@ class Overlap(StrEnum):
 
 
 class RunStatus(StrEnum):
-    """``due``: the session is not created yet. ``started``: it was created. ``skipped``: it was not
-    created, for the reason of the run. ``stopped``: the schedule has stopped the session.
+    """``due``: its session has not been created yet. ``started``: it was created. ``skipped``: it
+    was not created, for the reason of the run. ``stopped``: the schedule has stopped the session.
     ``ended``: it had ended before the stop.
     """
 

@@ -1,4 +1,4 @@
-"""Reasons as codes with values, beside their English texts.
+"""Reasons as codes with values, in addition to their English texts.
 
 Follows 0020; created 2026-11-26.
 """

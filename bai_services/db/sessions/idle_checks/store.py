@@ -165,8 +165,8 @@ class IdleCheckStore:
     ) -> None:
         """Store results, delete others, and add decisions; keep what users set.
 
-        Of several decisions of a checker for a session, the first one is kept, and the first one of
-        a dry run.
+        For each checker and session, keep only the first decision, and the first decision of a dry
+        run.
         """
         if not (changed or removed or decisions):
             return
@@ -238,7 +238,7 @@ class IdleCheckStore:
             )
 
     async def is_unchanged(self, session_id: str, applied: AppliedChecker) -> bool:
-        """Return whether what users set for the session is the same as in ``applied``."""
+        """Return whether the users' settings for the session equal those in ``applied``."""
         columns = session_idle_checks.c
         async with self._db.read() as tx:
             found = await tx.execute(

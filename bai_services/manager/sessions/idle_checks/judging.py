@@ -38,7 +38,7 @@ from ..planned_stops import PlannedStops
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 15.0
-# A difference between the clock and the monotonic clock that is a change of the clock.
+# A larger difference between the clock and the monotonic clock counts as a clock change.
 _CLOCK_TOLERANCE = timedelta(seconds=10)
 # Ends that differ by less are not stored again.
 _END_TOLERANCE = timedelta(seconds=FINE.interval_seconds)
@@ -138,10 +138,11 @@ class IdleJudging:
         sessions = await self._store.running() if await self._store.has_bindings() else []
         if self._is_new and await self._clock_was_set_back(now):
             self._trusted_since = now
-            # They would count when their times come again, for example in place of a gap.
+            # Otherwise they would count when the clock reaches their times, for example in place of
+            # a gap.
             await self._samples.delete_from(FINE, now + _SAMPLE_TOLERANCE)
         self._is_new = False
-        # Read at each step, because users keep sessions alive and exclude them in between.
+        # Read at each step, because users may keep sessions alive or exclude them between steps.
         stored = {check.key: check for check in await self._store.stored()}
         await self._read_kernels(sessions)
         await self._read_samples(sessions, now)
@@ -173,7 +174,8 @@ class IdleJudging:
         for raw in judge(judged, self._tables, now, self._trusted_since):
             before = stored.get((raw.session_id, raw.checker.id))
             if before is not None and before.ends_at is None:
-                # Nothing is shown: a user kept the session alive, or excluded it for a moment.
+                # The end is no longer shown, because a user kept the session alive or excluded it
+                # briefly.
                 self._shown_since.pop(before.key, None)
             judgement = self._after_warning(raw, now, monotonic)
             session = by_id[judgement.session_id]

@@ -30,7 +30,7 @@ def choose_project(projects: Sequence[ProjectFacts], key: str | None) -> Project
     """Return the project with that id or name.
 
     Without ``key``, return the only project or the one named ``default``, which is listed first.
-    Model stores do not count, unless the user has no other project.
+    Model stores are considered only if the user has no other project.
     """
     names = ", ".join(p.name for p in projects) or "none"
     if not key:

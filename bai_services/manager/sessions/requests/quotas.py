@@ -17,7 +17,7 @@ def scope_quotas(facts: AdmissionFacts) -> list[ScopeQuota]:
     """Return limit, usage and remainder of each slot that a scope limits or counts.
 
     If a scope forbids unspecified slots, its list also contains cpu, mem, and the slots of the
-    other scopes and of all agents, also of drained and lost ones. ``is_limiting`` is set if the
+    other scopes and of all agents, including drained and lost ones. ``is_limiting`` is set if the
     scope limits the slot and no other scope has less of the slot left.
     """
     caps = facts.caps_in_order
@@ -47,8 +47,8 @@ def own_resources(
 ) -> list[GroupResource]:
     """Return, for each slot of a group, what a user uses and what the user can still get.
 
-    ``used`` holds the amounts of the user's sessions in the group, also on agents that are lost or
-    not schedulable. A device counts in the same slot as in ``group_resources``.
+    ``used`` holds the amounts of the user's sessions in the group, including those on agents that
+    are lost or not schedulable. A device counts in the same slot as in ``group_resources``.
     """
     caps = facts.caps_in_order
     totals = _totals(agents)

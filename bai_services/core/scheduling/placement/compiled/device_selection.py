@@ -104,7 +104,7 @@ def count_whole(free, facts, need, column, key):  # type: ignore[no-untyped-def]
 @inner
 def smallest_close_group(free, facts, need, column):  # type: ignore[no-untyped-def]
     """Return the smallest link group or NUMA node (``column``) with enough wholly free devices for
-    the need: the one with the fewest such devices. ANY if there is none.
+    the need: the one with the fewest such devices. ANY if no such device exists.
     """
     best_key, best_count = ANY, free.size + 1
     for j in range(free.size):

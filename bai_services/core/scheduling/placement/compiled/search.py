@@ -68,8 +68,8 @@ def rescan_block(cache, s, block):  # type: ignore[no-untyped-def]
 
 @spliced
 def recompute_derived(columns, costs, cache, policy):  # type: ignore[no-untyped-def]
-    """Recompute the derived values of the agents that have changed, or of all agents at the first
-    call and after more changes than the log holds.
+    """Recompute the derived values of changed agents; of all agents at the first call, or if the
+    log has overflowed.
     """
     start, end = cache.state[DERIVED_HEAD], cache.state[LOG_HEAD]
     cache.state[DERIVED_HEAD] = end

@@ -1,7 +1,7 @@
 """Build the placement tables of a resource group.
 
-The mix of requests is learned from the group's latest requests. Of several variants of the tables,
-the one that places the largest part of the mix is chosen.
+The mix of requests is learned from the group's latest requests. There are several variants of the
+tables; choose the variant that places the largest part of the mix.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def measure_allocated(
     """Return how much of the mix fits on empty agents if it is placed with these tables.
 
     The unit is thousandths of devices, summed over several lists of requests drawn from the mix.
-    ``runtimes`` is not used; the parameters are those of ``measure_served``, the alternative.
+    ``runtimes`` is unused: the signature equals that of the alternative, ``measure_served``.
     """
     trial = _Trial(tables, agents)
     wanted = _LOAD * trial.capacity

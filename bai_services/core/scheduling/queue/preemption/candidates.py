@@ -86,7 +86,7 @@ class Candidates:
             self._free.append(row)
 
     def numbers_of(self, session_ids: Iterable[str]) -> list[int]:
-        """Return the positions of those of the sessions that are in the table."""
+        """Return the positions of the given sessions; skip sessions that are not in the table."""
         rows = [row for key in session_ids for row in self._rows_of.get(key, ())]
         return sorted({int(n) for n in self._facts[rows, SESSION]}) if rows else []
 

@@ -183,8 +183,8 @@ class GroupPlans:
         """Return a plan for the first session that does not fit and for which victims exist.
 
         ``reserved`` is the reservation of the group. Its start is never delayed: a plan of another
-        session uses no agent of the reservation, and its victims have a lower priority than the
-        reserved session, so that they cannot overtake it when they are pending again.
+        session uses no agent of the reservation. Its victims have a lower priority than the
+        reserved session, so they cannot overtake it when they are pending again.
         """
         group_queue = self._group_queue
         group_queue.next_plan_at = None

@@ -163,9 +163,9 @@ def _chosen(
 ) -> list[RunningSession] | None:
     """Release sessions on ``probe`` until the request fits; return them, the smallest loss first.
 
-    The first batch has the sessions of the agents on which the smallest loss frees enough; each
-    further batch has twice as many agents. None: the request does not fit after all releases, or
-    after ``MAX_TRIED``.
+    The first batch contains the sessions on the agents that need the smallest loss to free enough.
+    Each further batch has twice as many agents. None: the request does not fit after all releases,
+    or after ``MAX_TRIED``.
     """
     sessions: list[RunningSession] = []
     known: set[int] = set()

@@ -156,7 +156,7 @@ export function useChangeMember(project: string) {
   });
 }
 
-/** The object in which the field named by `id` has the value `key`; undefined if there is none. */
+/** The object in which the field named by `id` has the value `key`, or undefined. */
 export const entityQuery = (path: EntityPath, id: string, key: string) =>
   queryOptions({
     ...entitiesQuery(path, { limit: 1, offset: 0, sort: '', filters: { [id]: key } }),

@@ -4,7 +4,7 @@ import { reportFailure } from './connection';
 
 const STALE_MILLIS = 15_000;
 const MAX_RETRIES = 2;
-// Signed out, forbidden, not found: data that was read before must no longer be shown.
+// Statuses after which cached data must not be shown: signed out, forbidden, not found.
 const REFUSALS: readonly number[] = [401, 403, 404];
 
 const isRefusal = (error: Error) => error instanceof ApiError && REFUSALS.includes(error.status);

@@ -17,8 +17,8 @@ const connected = () =>
   });
 
 /**
- * Import a part of the UI. While the server cannot be reached, wait for it: the caller shows its
- * placeholder, and the notice of the lost connection is shown.
+ * Import a part of the UI. While the server cannot be reached, wait for it; the page shows the
+ * caller's placeholder and the notice of the lost connection.
  *
  * @throws the error of the import if the server responds, for example after an upgrade has removed
  * the file

@@ -40,7 +40,7 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
       } else {
         const values = changedValues(fields, opened, shown);
         if (Object.keys(values).length > 0) {
-          // The server rejects the change if somebody else has changed the object since.
+          // The server rejects the change if another user has changed the object since.
           if (typeof opened['version'] === 'number') {
             values['version'] = opened['version'];
           }

@@ -13,7 +13,7 @@ export function usePrefetchNextPage(
   const hasNext =
     page.data !== undefined && !page.isPlaceholderData && page.data.total > next.offset;
   const key = JSON.stringify(next);
-  // The error of a page that nobody has opened is not shown.
+  // The error of a prefetched page is not shown before the user opens the page.
   const prefetch = useLatest(() => void read(next).catch(() => undefined));
   useEffect(() => {
     if (hasNext) {

@@ -6,7 +6,7 @@ import { useLauncher } from './launcherContext';
 
 const MAX_THREADS = 1024;
 
-/** Numbers of threads of numerical libraries: the number of cores, or numbers that are entered. */
+/** Thread counts of numerical libraries: the number of cores, or numbers that the user enters. */
 export function ThreadFields() {
   const { t } = useTranslation();
   const { form, change, preview } = useLauncher();

@@ -1,6 +1,6 @@
 import type { SessionPreview } from '../../data/sessions/launch';
 
-/** The steps of the launcher; the last one is the review beside or below the form. */
+/** The steps of the launcher; the last one is the review, next to or below the form. */
 export const STEPS = ['type', 'resources', 'folders', 'network', 'review'] as const;
 export type Step = (typeof STEPS)[number];
 

@@ -4,8 +4,8 @@ import { answerPartOf, errorOf, modelsOf, type AnswerPart } from './completion';
 import { EventParser } from './eventStream';
 
 /**
- * An older token is replaced. It is valid for twice this time, because its end would also end the
- * answer that arrives.
+ * An older token is replaced. It is valid for twice this time, because its expiry would also end an
+ * answer in progress.
  */
 const MAX_AGE_MILLIS = 10 * 60_000;
 /** Gateways know a new token after this time at the latest. */

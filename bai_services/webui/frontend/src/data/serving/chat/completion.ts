@@ -5,7 +5,7 @@ const MAX_MESSAGE = 250;
 const MAX_MODELS = 500;
 const MAX_MODEL = 255;
 
-/** What one event of a stream, or a whole answer, contains. */
+/** Content of one event of a stream, or of a whole answer. */
 export interface AnswerPart {
   text: string;
   inputTokens?: number;

@@ -71,7 +71,7 @@ function OpenFile(props: OpenFileProps) {
   );
 }
 
-/** A file with a notice if somebody else has changed or deleted it since it was read. */
+/** A file with a notice if another user has changed or deleted it since it was read. */
 function LoadedFile({ content, ...props }: OpenFileProps & { content: FileContent }) {
   const { t } = useTranslation();
   const { id, path } = props;
