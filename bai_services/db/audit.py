@@ -82,6 +82,16 @@ class AuditStore:
         async with self._db.read() as tx:
             return await _LISTING.page(tx, rows, query, LoggedEntry)
 
+    async def page_of_object(
+        self, query: ListQuery, entity: str, entity_id: str
+    ) -> Page[OwnerEntry]:
+        """Return a page of the entries about one object."""
+        rows = sa.select(*_OWNER_COLUMNS).where(
+            audit_log.c.entity == entity, audit_log.c.entity_id == entity_id
+        )
+        async with self._db.read() as tx:
+            return await _OWNER_LISTING.page(tx, rows, query, OwnerEntry)
+
     async def page_of_owner(self, query: ListQuery, owner_id: str) -> Page[OwnerEntry]:
         """Return a page of the entries of other actors about objects of ``owner_id``."""
         rows = sa.select(*_OWNER_COLUMNS).where(

@@ -143,6 +143,12 @@ class Audit:
         visible = authorizer.visibility(caller, "audit.read")
         return await self._store.page(query, visible.domain, visible.hidden_roles)
 
+    async def page_of_object(
+        self, query: ListQuery, entity: str, entity_id: str
+    ) -> Page[OwnerEntry]:
+        """Return the entries about one object; the service checks who may read them."""
+        return await self._store.page_of_object(query, entity, entity_id)
+
     async def page_of_owner(self, caller: Caller, query: ListQuery) -> Page[OwnerEntry]:
         """Return the entries of other actors about the caller's own objects."""
         authorizer.require(caller, "audit.read-own")

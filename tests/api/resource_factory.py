@@ -85,6 +85,13 @@ class ResourceFactory:
         body = {"name": await self.fresh(), "settings": settings}
         return str((await self._user.post("/endpoints", body))["id"])
 
+    async def replica(self) -> str:
+        """A replica as ``ENDPOINT/replicas/ID``."""
+        key = await self.endpoint()
+        await self._api.world.manager.serving.runner.step()
+        (replica,) = (await self._user.get(f"/endpoints/{key}/replicas"))["items"]
+        return f"{key}/replicas/{replica['id']}"
+
     async def chat(self) -> str:
         return str((await self._user.post("/chats", {"cards": [{}]}))["id"])
 

@@ -63,7 +63,9 @@ LISTS = [
 # Lists that belong to a resource, such as the members of a project. ResourceFactory replaces the
 # placeholder in a value of this mapping by the key of a new resource.
 TEMPLATES = {
+    "/endpoints/{key}/audit-log": "/endpoints/{endpoint}/audit-log",
     "/endpoints/{key}/replicas": "/endpoints/{endpoint}/replicas",
+    "/endpoints/{key}/replicas/{replica}/history": "/endpoints/{replica}/history",
     "/endpoints/{key}/revisions": "/endpoints/{endpoint}/revisions",
     "/endpoints/{key}/scalings": "/endpoints/{endpoint}/scalings",
     "/endpoints/{key}/tokens": "/endpoints/{endpoint}/tokens",

@@ -694,6 +694,11 @@ TABLE = [
     Row("GET /endpoints/{endpoint}", "ok ok 404 ok ok 404 ok 403 403"),
     Row("GET /endpoints/{endpoint}/revisions", "ok ok 404 ok ok 404 ok 403 403"),
     Row("GET /endpoints/{endpoint}/replicas", "ok ok 404 ok ok 404 ok 403 403"),
+    Row(
+        "GET /endpoints/{endpoint}/replicas/nothing/history",
+        "404 404 404 404 404 404 404 403 403",
+    ),
+    Row("GET /endpoints/{endpoint}/audit-log", "ok ok 404 ok 403 404 403 403 403"),
     Row("GET /endpoints/{endpoint}/scalings", "ok ok 404 ok ok 404 ok 403 403"),
     Row("GET /endpoints/{endpoint}/load", "ok ok 404 ok ok 404 ok 403 403"),
     Row("GET /endpoints/{endpoint}/tokens", "ok ok 404 ok 403 404 403 403 403"),

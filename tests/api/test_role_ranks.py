@@ -160,6 +160,7 @@ ALWAYS_REJECTED = {
     "DELETE /projects/{project}/members/{owner}",
     "DELETE /sessions/{session}/app-shares/nothing",
     "DELETE /endpoints/{endpoint}/tokens/nothing",
+    "GET /endpoints/{endpoint}/replicas/nothing/history",
     "DELETE /chats/{chat}",
     "DELETE /users/{owner}/authenticator",
     "DELETE /vfolders/{upload_folder}/uploads/{upload}",

@@ -9,6 +9,7 @@ from pydantic import Field
 from bai_services.core.serving.autoscaling import MAX_PERIODS
 from bai_services.core.serving.prompt_prefix import MAX_PREFIX_CHARACTERS
 from bai_services.core.serving.settings import MAX_REPLICAS
+from bai_services.core.tags import MAX_TAGS
 
 from ..fields import Body, Count, Instant, LongText, NameText, ShortText, SlotsInput
 from ..sessions.bodies import MAX_MOUNTS, MAX_VARIABLES
@@ -149,6 +150,7 @@ class EndpointLimits(Body):
     ``request_seconds``: limit for the time to the first byte of a response, and between two parts.
     ``prefix_characters``: requests whose prompts begin with the same characters go to the same
     replica, which can reuse its KV cache; 0: the replica with the fewest requests is chosen.
+    ``tags``: short texts by which lists of endpoints can be filtered.
     """
 
     replicas: Replicas | None = None
@@ -160,12 +162,14 @@ class EndpointLimits(Body):
     request_seconds: int | None = Field(default=None, ge=1, le=86400)
     max_body_bytes: int | None = Field(default=None, ge=1, le=2**40)
     prefix_characters: int | None = Field(default=None, ge=0, le=MAX_PREFIX_CHARACTERS)
+    tags: list[ShortText] | None = Field(default=None, max_length=MAX_TAGS)
 
 
 class NewEndpoint(EndpointLimits):
     """``definition``: text of a ``model-definition.yaml``, for the variant ``custom``.
     ``definition_file``: its path in the model folder instead; the folder's
-    ``service-definition.toml`` then sets the image and the resources that are not given.
+    ``deployment-config.yaml``, or else its ``service-definition.toml``, then sets the image and the
+    resources that are not given.
     """
 
     name: NameText

@@ -6,10 +6,12 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
+from bai_services.core import audit
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.serving import definition as definitions
 from bai_services.core.serving import records, variants
 
+from ..audit import OwnerEntry
 from ..base import APIHandler, operation
 from ..fields import CodedText, ResponseModel
 from . import bodies
@@ -83,6 +85,7 @@ class Endpoint(ResponseModel):
     request_seconds: int
     max_body_bytes: int
     prefix_characters: int
+    tags: list[str]
     requests: int
     errors: int
 
@@ -116,6 +119,16 @@ class Replica(ResponseModel):
     session_status: str | None
     agent: str | None
     changed_at: datetime
+    reason: str
+    reason_coded: CodedText | None
+
+
+class ReplicaChange(ResponseModel):
+    """A phase that a replica has had since ``at``."""
+
+    id: int
+    at: datetime
+    phase: str
     reason: str
     reason_coded: CodedText | None
 
@@ -320,6 +333,29 @@ class ReplicasHandler(APIHandler):
         return await self.manager.serving.endpoints.replicas(self.caller, key, query)
 
 
+class ReplicaChangesHandler(APIHandler):
+    @operation(
+        "List the phases of a replica, the last one first",
+        tag=_TAG,
+        returns=ReplicaChange,
+        is_list=True,
+    )
+    async def get(self, key: str, replica: str, query: ListQuery) -> Page[records.ReplicaChange]:
+        endpoints = self.manager.serving.endpoints
+        return await endpoints.replica_changes(self.caller, key, replica, query)
+
+
+class EndpointAuditLogHandler(APIHandler):
+    @operation(
+        "List the actions on an endpoint, for its owner and its administrators",
+        tag=_TAG,
+        returns=OwnerEntry,
+        is_list=True,
+    )
+    async def get(self, key: str, query: ListQuery) -> Page[audit.OwnerEntry]:
+        return await self.manager.serving.endpoints.audit_log(self.caller, key, query)
+
+
 class ScalingsHandler(APIHandler):
     @operation(
         "List the last changes of the number of replicas by an endpoint's scaling rule",
@@ -421,6 +457,8 @@ ROUTES = [
     (_ONE + "/rollback", RollbackHandler),
     (_ONE + "/promotion", PromotionHandler),
     (_ONE + "/replicas", ReplicasHandler),
+    (_ONE + r"/replicas/(?P<replica>[^/]+)/history", ReplicaChangesHandler),
+    (_ONE + "/audit-log", EndpointAuditLogHandler),
     (_ONE + "/scalings", ScalingsHandler),
     (_ONE + "/load", LoadHandler),
     (_ONE + "/tokens", TokensHandler),

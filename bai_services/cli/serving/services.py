@@ -41,6 +41,8 @@ _REVISION_COLUMNS = (
     "number", "created_at", "variant", "outcome", "requests", "errors", "p99_ms", "reason",
 )  # fmt: skip
 _REPLICA_COLUMNS = ("id", "revision", "phase", "session_status", "agent", "changed_at", "reason")
+_CHANGE_COLUMNS = ("at", "phase", "reason")
+_ACTION_COLUMNS = ("at", "actor", "action", "outcome")
 _SCALING_COLUMNS = ("created_at", "former", "replicas", "reason")
 _TOKEN_COLUMNS = ("name", "expires_at", "networks", "requests", "output_tokens", "last_used_at")
 _VARIANT_COLUMNS = ("name", "title", "port", "health_path", "is_tested")
@@ -48,7 +50,7 @@ _VARIANT_COLUMNS = ("name", "title", "port", "health_path", "is_tested")
 # sessions, health check, and rollout.
 _LIMITS = (
     "max_queue", "queue_seconds", "max_concurrent_per_replica", "request_seconds",
-    "prefix_characters",
+    "prefix_characters", "tags",
 )  # fmt: skip
 _SETTINGS = ("variant", "command", "port", "protocol", "model_folder", "model_path")
 _REQUEST = ("image", "preset", "resource_group", "shared_memory")
@@ -203,6 +205,13 @@ def _limit_options(command: _Command) -> _Command:
             "--prefix-characters",
             type=click.IntRange(0, MAX_PREFIX_CHARACTERS),
             help="Send prompts that begin with the same characters to the same replica; 0: off.",
+        ),
+        click.option(
+            "--tag",
+            "tags",
+            multiple=True,
+            metavar="TEXT",
+            help="Tag. All former tags are replaced; '' removes them.",
         ),
     )
     for option in reversed(options):
@@ -408,6 +417,42 @@ async def replicas(
     output.print_page(page, _REPLICA_COLUMNS, as_json=as_json, empty="no replicas")
 
 
+@service.command(epilog=example("bai service history hello 6f1b2c3d-0000-4000-8000-000000000000"))
+@click.argument("name")
+@click.argument("replica")
+@page_options
+@json_option
+@connected
+async def history(
+    connection: Connection,
+    name: str,
+    replica: str,
+    *,
+    limit: int,
+    offset: int,
+    sort: str | None,
+    as_json: bool,
+) -> None:
+    """List the phases of a replica, the last one first; REPLICA is an id."""
+    path = f"{_path(name)}/replicas/{segment(replica)}/history"
+    page = await connection.client.get(path, **page_query(sort, limit, offset))
+    output.print_page(page, _CHANGE_COLUMNS, as_json=as_json, empty="no changes yet")
+
+
+@service.command(epilog=example("bai service log hello"))
+@click.argument("name")
+@page_options
+@json_option
+@connected
+async def log(
+    connection: Connection, name: str, *, limit: int, offset: int, sort: str | None, as_json: bool
+) -> None:
+    """List the actions on an endpoint, and who took them."""
+    path = f"{_path(name)}/audit-log"
+    page = await connection.client.get(path, **page_query(sort, limit, offset))
+    output.print_page(page, _ACTION_COLUMNS, as_json=as_json, empty="no actions")
+
+
 @service.command(epilog=example("bai service scalings hello"))
 @click.argument("name")
 @page_options
@@ -575,7 +620,11 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limits(options: dict[str, Any]) -> dict[str, Any]:
-    return _given({name: options[name] for name in ("is_public", *_LIMITS)})
+    given = _given({name: options[name] for name in ("is_public", *_LIMITS)})
+    if "tags" in given:
+        # One empty tag removes all.
+        given["tags"] = [tag for tag in given["tags"] if tag]
+    return given
 
 
 def _revision(options: dict[str, Any]) -> dict[str, Any]:

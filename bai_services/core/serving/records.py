@@ -13,6 +13,8 @@ REVISIONS_KEPT = 10
 # Ended replicas are shown for this time, and at most this number per endpoint.
 ENDED_REPLICAS_KEPT_FOR = timedelta(days=7)
 ENDED_REPLICAS_KEPT = 50
+# The last changes of the phase that are kept per replica.
+REPLICA_CHANGES_KEPT = 50
 # Changes by a scaling rule that are kept per endpoint.
 SCALINGS_KEPT = 50
 # Samples of the load of endpoints with a scaling rule.
@@ -93,6 +95,7 @@ class Endpoint:
     request_seconds: int
     max_body_bytes: int
     prefix_characters: int
+    tags: Sequence[str]
     requests: int
     errors: int
 
@@ -128,6 +131,17 @@ class Replica:
     session_status: str | None
     agent: str | None
     changed_at: datetime
+    reason: str
+    reason_coded: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaChange:
+    """A phase that a replica has had since ``at``."""
+
+    id: int
+    at: datetime
+    phase: str
     reason: str
     reason_coded: Mapping[str, Any] | None
 

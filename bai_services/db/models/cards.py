@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,6 +16,7 @@ from bai_services.core.folders.vfolders import VfolderStatus
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.models.cards import CardContent, latest, resources_text
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.tags import joined
 
 from ..database import Database
 from ..listing import Listing
@@ -292,16 +293,6 @@ def _values(etag: str, content: CardContent, now: datetime) -> dict[str, Any]:
         "labels": joined(content.labels),
         "min_resources": resources_text(content.min_resources),
     }
-
-
-def joined(tags: Sequence[str]) -> str:
-    """Return tags as they are stored: comma separated, with commas also at both ends."""
-    return f",{','.join(tags)}," if tags else ""
-
-
-def separated(text: str) -> list[str]:
-    """Return the tags of a stored text."""
-    return [tag for tag in text.split(",") if tag]
 
 
 def needs_of(row: CardRow) -> ResourceSlots:

@@ -14,7 +14,12 @@ from bai_services.core.accounts.roles import Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, Conflict, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.serving.records import MAX_ENDPOINTS_PER_USER, REVISIONS_KEPT, Replica
+from bai_services.core.serving.records import (
+    MAX_ENDPOINTS_PER_USER,
+    REVISIONS_KEPT,
+    Replica,
+    ReplicaChange,
+)
 from bai_services.core.serving.rollout import Outcome
 
 from ..audit import record
@@ -23,7 +28,12 @@ from ..integrity import raise_on_violation, update_version
 from ..listing import Listing
 from ..records import first_record, records
 from ..tables.accounts import projects, user_policies, users
-from ..tables.serving import endpoint_replicas, endpoint_revisions, endpoints
+from ..tables.serving import (
+    endpoint_replica_changes,
+    endpoint_replicas,
+    endpoint_revisions,
+    endpoints,
+)
 from ..tables.sessions import kernels, sessions
 from .routes_version import bump_routes
 from .rows import EndpointRow, endpoint_row, no_endpoint, visible_rows
@@ -50,7 +60,10 @@ _LISTING = Listing(
             name: endpoints.c[name]
             for name in ("id", "created_at", "name", "owner_id", "project_id", "is_public")
         },
-        **{name: endpoints.c[name] for name in ("is_paused", "replicas", "requests", "errors")},
+        **{
+            name: endpoints.c[name]
+            for name in ("is_paused", "replicas", "requests", "errors", "tags")
+        },
         "owner": users.c.username,
         "project": projects.c.name,
         "domain": projects.c.domain,
@@ -72,6 +85,11 @@ _REPLICA_LISTING = Listing(
         "revision": endpoint_revisions.c.number,
     },
     default_sort=("-created_at", "id"),
+)
+
+_CHANGE_LISTING = Listing(
+    columns={name: endpoint_replica_changes.c[name] for name in ("id", "at", "phase")},
+    default_sort=("-id",),
 )
 
 
@@ -259,6 +277,32 @@ class EndpointStore:
         )
         async with self._db.read() as tx:
             return await _REPLICA_LISTING.page(tx, rows, query, make)
+
+    async def replica_changes(
+        self,
+        endpoint_id: str,
+        replica_id: str,
+        query: ListQuery,
+        make: Callable[..., ReplicaChange],
+    ) -> Page[ReplicaChange]:
+        """Return the phases of a replica.
+
+        Raises
+        ------
+        NotFound
+            If the endpoint has no such replica (any more).
+        """
+        replica = sa.select(endpoint_replicas.c.id).where(
+            endpoint_replicas.c.id == replica_id, endpoint_replicas.c.endpoint_id == endpoint_id
+        )
+        changes = endpoint_replica_changes
+        rows = sa.select(changes.c.id, changes.c.at, changes.c.phase, changes.c.reason).where(
+            changes.c.replica_id == replica_id
+        )
+        async with self._db.read() as tx:
+            if await tx.scalar(replica) is None:
+                raise NotFound(f"the endpoint has no replica {replica_id!r}", replica=replica_id)
+            return await _CHANGE_LISTING.page(tx, rows, query, make)
 
 
 def _start(revision: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,15 +9,17 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.coded_text import TextTemplate
-from bai_services.core.serving.records import GATEWAYS_KEPT_FOR
+from bai_services.core.serving.records import GATEWAYS_KEPT_FOR, REPLICA_CHANGES_KEPT
 from bai_services.core.serving.rollout import LIVE_PHASES, Outcome, Phase
 from bai_services.core.sessions.lifecycle import Status
 
 from ..database import Database
 from ..records import records
 from ..tables.serving import (
+    endpoint_replica_changes,
     endpoint_replicas,
     endpoint_revisions,
     endpoints,
@@ -146,6 +148,7 @@ class ReplicaStore:
                     for each in new
                 ],
             )
+            await _record_phases(tx, [each.id for each in new], now)
 
     async def discard(self, ids: Collection[str]) -> None:
         """Delete replicas for which no session was created."""
@@ -180,6 +183,7 @@ class ReplicaStore:
                 .where(endpoint_replicas.c.id.in_(sorted(ids)), _NOT_ENDED)
                 .values(values)
             )
+            await _record_phases(tx, ids, now)
             await bump_routes(tx)
 
     async def drain(
@@ -203,6 +207,7 @@ class ReplicaStore:
                 .where(this)
                 .values(phase=Phase.DRAINING, changed_at=now, reason=reason)
             )
+            await _record_phases(tx, [replica_id], now)
             await bump_routes(tx)
             return True
 
@@ -219,6 +224,7 @@ class ReplicaStore:
                 .values(phase=Phase.READY, changed_at=now, reason=None)
             )
             if changed.rowcount:
+                await _record_phases(tx, [replica_id], now)
                 await bump_routes(tx)
 
     async def unhealthy(
@@ -237,6 +243,7 @@ class ReplicaStore:
                 .values(phase=Phase.STARTING, changed_at=now, reason=reason)
             )
             if changed.rowcount:
+                await _record_phases(tx, ids, now)
                 await bump_routes(tx)
 
     async def set_url(self, replica_id: str, url: str, now: datetime) -> None:
@@ -251,6 +258,7 @@ class ReplicaStore:
                 )
                 .values(url=url, phase=Phase.STARTING, changed_at=now, reason=None)
             )
+            await _record_phases(tx, [replica_id], now)
             await bump_routes(tx)
 
     async def revision_of(self, replica_id: str) -> tuple[str, Mapping[str, Any]] | None:
@@ -334,6 +342,7 @@ class ReplicaStore:
             )
             if not changed.rowcount:
                 return
+            await _record_phases(tx, [replica.id], now)
             await tx.execute(
                 sa.update(endpoints)
                 .where(
@@ -376,7 +385,7 @@ class ReplicaStore:
 
     async def clean_up(self, now: datetime, before: datetime, kept: int) -> None:
         """Delete replicas that ended before ``before``, or are not among the ``kept`` last ended
-        ones of their endpoint; and gateways that have stopped.
+        ones of their endpoint; old changes of replicas; and gateways that have stopped.
         """
         numbered = (
             sa.select(
@@ -395,11 +404,35 @@ class ReplicaStore:
         old = sa.select(numbered.c.id).where(
             (numbered.c.number > kept) | (numbered.c.changed_at < before)
         )
+        changes = sa.select(
+            endpoint_replica_changes.c.id,
+            sa.func.row_number()
+            .over(
+                partition_by=endpoint_replica_changes.c.replica_id,
+                order_by=endpoint_replica_changes.c.id.desc(),
+            )
+            .label("number"),
+        ).subquery()
+        is_old = changes.c.number > REPLICA_CHANGES_KEPT
         async with self._db.write() as tx:
             await tx.execute(sa.delete(endpoint_replicas).where(endpoint_replicas.c.id.in_(old)))
             await tx.execute(
+                sa.delete(endpoint_replica_changes).where(
+                    endpoint_replica_changes.c.id.in_(sa.select(changes.c.id).where(is_old))
+                )
+            )
+            await tx.execute(
                 sa.delete(gateways).where(gateways.c.reported_at < now - GATEWAYS_KEPT_FOR)
             )
+
+
+async def _record_phases(tx: AsyncConnection, ids: Collection[str], now: datetime) -> None:
+    """Record the phases of those replicas whose phase has changed at ``now``."""
+    replicas, changes = endpoint_replicas, endpoint_replica_changes
+    changed = sa.select(replicas.c.id, replicas.c.changed_at, replicas.c.phase, replicas.c.reason)
+    changed = changed.where(replicas.c.id.in_(sorted(ids)), replicas.c.changed_at == now)
+    names = ["replica_id", "at", "phase", "reason"]
+    await tx.execute(changes.insert().from_select(names, changed))
 
 
 def _replica(

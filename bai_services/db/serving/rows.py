@@ -47,6 +47,8 @@ class EndpointRow:
     request_seconds: int
     max_body_bytes: int
     prefix_characters: int
+    # See ``separated`` in core/tags.py.
+    tags: str
     requests: int
     errors: int
     owner: str

@@ -43,6 +43,8 @@ endpoints = sa.Table(
     sa.Column("request_seconds", sa.Integer, nullable=False),
     sa.Column("max_body_bytes", sa.BigInteger, nullable=False),
     sa.Column("prefix_characters", sa.Integer, nullable=False, server_default="0"),
+    # Comma-separated values, with a comma also before the first and after the last one.
+    sa.Column("tags", sa.Text, nullable=False, server_default=""),
     # Totals of the gateways' reports.
     sa.Column("requests", sa.BigInteger, nullable=False),
     sa.Column("errors", sa.BigInteger, nullable=False),
@@ -90,6 +92,20 @@ endpoint_replicas = sa.Table(
     sa.Column("reason", sa.JSON(none_as_null=True)),
     sa.Index("ix_endpoint_replicas_endpoint_id", "endpoint_id", "phase"),
     sa.Index("ix_endpoint_replicas_phase", "phase", "changed_at"),
+)
+
+# The phases that a replica has had, with their reasons.
+endpoint_replica_changes = sa.Table(
+    "endpoint_replica_changes",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column(
+        "replica_id", sa.ForeignKey("endpoint_replicas.id", ondelete="CASCADE"), nullable=False
+    ),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("phase", sa.String(16), nullable=False),
+    sa.Column("reason", sa.JSON(none_as_null=True)),  # CodedText
+    sa.Index("ix_endpoint_replica_changes_replica_id", "replica_id", "id"),
 )
 
 endpoint_tokens = sa.Table(

@@ -19,7 +19,8 @@ from bai_services.core.serving.definition import parse_definition
 from bai_services.core.serving.records import Endpoint
 from bai_services.core.serving.variants import VARIANTS
 from bai_services.core.sessions.lifecycle import SessionType
-from bai_services.db.models.cards import CardRow, CardStore, needs_of, separated
+from bai_services.core.tags import separated
+from bai_services.db.models.cards import CardRow, CardStore, needs_of
 
 from ..accounts import authorizer
 from ..cluster.presets import Presets

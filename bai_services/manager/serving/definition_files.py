@@ -6,8 +6,9 @@ import asyncio
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import InvalidRequest, NotFound
-from bai_services.core.serving import definition, service_definition
+from bai_services.core.serving import definition, deployment_config, service_definition
 from bai_services.core.serving.definition import ModelDefinition, parse_definition
+from bai_services.core.serving.deployment_config import parse_deployment_config
 from bai_services.core.serving.service_definition import parse_service_definition
 from bai_services.core.user_input import shown
 
@@ -38,15 +39,20 @@ class DefinitionFiles:
     async def request_defaults(
         self, caller: Caller, folder: str, path: str, variant: str
     ) -> dict[str, object]:
-        """Return what ``service-definition.toml``, beside the model definition, sets for a variant;
-        nothing without this file.
+        """Return what ``deployment-config.yaml``, beside the model definition, sets for a variant;
+        without this file, what ``service-definition.toml`` sets; nothing without both.
         """
         directory, _, _ = path.rpartition("/")
-        path = f"{directory}/{service_definition.FILE_NAME}".lstrip("/")
-        text = await self._read(caller, folder, path, service_definition.MAX_BYTES)
-        if text is None:
-            return {}
-        return await asyncio.to_thread(parse_service_definition, text, variant)
+        for name, parse in (
+            (deployment_config.FILE_NAME, parse_deployment_config),
+            (service_definition.FILE_NAME, parse_service_definition),
+        ):
+            path = f"{directory}/{name}".lstrip("/")
+            # Both files have the same maximum size.
+            text = await self._read(caller, folder, path, service_definition.MAX_BYTES)
+            if text is not None:
+                return await asyncio.to_thread(parse, text, variant)
+        return {}
 
     async def _read(self, caller: Caller, folder: str, path: str, limit: int) -> str | None:
         """Return the text of a file, None if it does not exist."""

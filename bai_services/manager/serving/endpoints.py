@@ -19,7 +19,7 @@ from bai_services.core.accounts.roles import (
     reaches,
     roles_above,
 )
-from bai_services.core.audit import AuditEntry
+from bai_services.core.audit import AuditEntry, OwnerEntry
 from bai_services.core.coded_text import CodedText
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest
 from bai_services.core.listing import ListQuery, Page, page_of
@@ -49,6 +49,7 @@ from bai_services.core.serving.records import (
     EndpointStatus,
     LoadHistory,
     Replica,
+    ReplicaChange,
     Revision,
     Scaling,
 )
@@ -60,6 +61,7 @@ from bai_services.core.serving.settings import (
     with_defaults,
 )
 from bai_services.core.serving.variants import VARIANTS, Variant
+from bai_services.core.tags import check_tags, joined, separated
 from bai_services.core.user_input import shown
 from bai_services.db.serving.endpoints import EndpointStore, RevisionRow
 from bai_services.db.serving.rows import EndpointRow, no_endpoint
@@ -178,6 +180,7 @@ class Endpoints:
             "is_promoted": False,
             "failures": 0,
             "weights": {},
+            "tags": joined(check_tags(spec.get("tags") or ())),
             "requests": 0,
             "errors": 0,
             **{limit: spec.get(limit, default) for limit, default in LIMITS.items()},
@@ -211,6 +214,8 @@ class Endpoints:
             caller, "endpoint.manage" if is_managed else "endpoint.write", target(row)
         )
         _require_live(row)
+        if "tags" in values:
+            values["tags"] = joined(check_tags(values["tags"]))
         if values.get("is_public"):
             await self._require_public(row.owner_id)
         if scaling := self._scaling(values, row):
@@ -340,6 +345,20 @@ class Endpoints:
         row = await self.find(caller, key)
         make = partial(_replica_record, is_brief=_is_brief(caller, row))
         return await self._store.replicas(row.id, query, make)
+
+    async def replica_changes(
+        self, caller: Caller, key: str, replica: str, query: ListQuery
+    ) -> Page[ReplicaChange]:
+        """Return the phases of a replica, the last one first."""
+        row = await self.find(caller, key)
+        make = partial(_replica_change, is_brief=_is_brief(caller, row))
+        return await self._store.replica_changes(row.id, replica.replace("\0", ""), query, make)
+
+    async def audit_log(self, caller: Caller, key: str, query: ListQuery) -> Page[OwnerEntry]:
+        """Return the actions on an endpoint, for its owner and its administrators."""
+        row = await self.find(caller, key)
+        authorizer.require(caller, "endpoint.manage", target(row))
+        return await self._audit.page_of_object(query, "endpoint", row.id)
 
     async def scalings(self, caller: Caller, key: str, query: ListQuery) -> Page[Scaling]:
         """Return the last changes of the number of replicas by the rule, the newest first."""
@@ -513,6 +532,7 @@ class Endpoints:
                 **values,
                 "url": f"{self._prefix}/{row.name}/",
                 "status": _status_of(row),
+                "tags": separated(row.tags),
                 "scaling_reason": "" if reason is None else str(CodedText.from_json(reason)),
                 "scaling_reason_coded": reason,
                 "problem": "" if problem is None else str(CodedText.from_json(problem)),
@@ -589,6 +609,17 @@ def _revision_record(row: RevisionRow, is_owner: bool, *, is_brief: bool) -> Rev
 
 def _scaling_record(*, reason: Mapping[str, Any], **columns: Any) -> Scaling:
     return Scaling(**columns, reason=str(CodedText.from_json(reason)), reason_coded=reason)
+
+
+def _replica_change(
+    *, reason: Mapping[str, Any] | None, is_brief: bool, **columns: Any
+) -> ReplicaChange:
+    reason = brief(reason) if is_brief else reason
+    return ReplicaChange(
+        **columns,
+        reason="" if reason is None else str(CodedText.from_json(reason)),
+        reason_coded=reason,
+    )
 
 
 def _replica_record(*, reason: Mapping[str, Any] | None, is_brief: bool, **columns: Any) -> Replica:

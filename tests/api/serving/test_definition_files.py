@@ -75,6 +75,29 @@ async def test_definition_and_defaults_come_from_the_model_folder(api: Api) -> N
         await user.post("/endpoints/llm/revisions", {"definition_file": "v2/model-definition.yaml"})
 
 
+async def test_deployment_config_replaces_the_service_definition(api: Api) -> None:
+    user = await api.client("user")
+    await api.world.manager.folders.vfolders.start()
+    await FakeAgent(api.agent).beat()
+    await user.post("/vfolders", {"name": "tiny"})
+    await put(user, "model-definition.yaml", DEFINITION)
+    await put(user, "service-definition.toml", SERVICE)
+    config = "resource_slots: {cpu: 1, mem: 2g}\ncustom:\n  environ: {MODE: slow}\n"
+    await put(user, "deployment-config.yaml", config + "  bad: 1\n")
+    body = {
+        "name": "llm",
+        "settings": {"model_folder": "tiny", "request": {"resources": {"mem": "1g"}}},
+        "definition_file": "model-definition.yaml",
+    }
+    with pytest.raises(InvalidRequest, match="deployment-config.yaml, line 4"):
+        await user.post("/endpoints", body)
+    await put(user, "deployment-config.yaml", config)
+    await user.post("/endpoints", body)
+    (revision,) = (await user.get("/endpoints/llm/revisions"))["items"]
+    request = revision["settings"]["request"]
+    assert request == {"resources": {"cpu": "1", "mem": "1g"}, "environ": {"MODE": "slow"}}
+
+
 async def test_folders_of_others_are_not_read(api: Api) -> None:
     user, other = await api.client("user"), await api.client("user2")
     await api.world.manager.folders.vfolders.start()

@@ -27,7 +27,11 @@ from bai_services.core.errors import (
     NotFound,
     QuotaExceeded,
 )
-from bai_services.core.serving.records import ENDED_REPLICAS_KEPT_FOR, REVISIONS_KEPT
+from bai_services.core.serving.records import (
+    ENDED_REPLICAS_KEPT_FOR,
+    REPLICA_CHANGES_KEPT,
+    REVISIONS_KEPT,
+)
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.lifecycle import Event
 from bai_services.db.serving.gateways import GatewayStore, RoutingRows
@@ -1006,3 +1010,70 @@ async def test_too_many_endpoints(api: Api, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("bai_services.db.serving.endpoints.MAX_ENDPOINTS_PER_USER", 1)
     with pytest.raises(QuotaExceeded):
         await make(api, user, "other")
+
+
+async def test_endpoints_are_filtered_by_tags(api: Api) -> None:
+    user = await api.client("user")
+    made = await make(api, user, tags=["b", " a ", "b"])
+    assert made["tags"] == ["a", "b"]
+    await make(api, user, "other")
+    for tags, names in ((",a,", ["llm"]), (",c,", [])):
+        found = await user.get("/endpoints", tags__contains=tags)
+        assert [each["name"] for each in found["items"]] == names
+    assert (await user.patch("/endpoints/llm", {"tags": []}))["tags"] == []
+    for tags in (["a,b"], [""], ["x" * 65], ["\u202e"]):
+        with pytest.raises(InvalidRequest) as problem:
+            await user.patch("/endpoints/llm", {"tags": tags})
+        assert problem.value.details["field"] == "tags"
+    # An administrator scales an endpoint, and changes nothing that its owner defines.
+    with pytest.raises(Forbidden):
+        await (await api.client("domain-admin")).patch("/endpoints/llm", {"tags": ["c"]})
+
+
+async def test_phases_of_a_replica_and_actions_on_an_endpoint_are_recorded(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    await step(api, 2)
+    (replica,) = await replicas(user)
+    path = f"/endpoints/llm/replicas/{replica['id']}/history"
+    async with server() as (url, _):
+        await run(api, replica["id"], url)
+        await step(api, 2)
+        await end(api, replica["id"])
+        await step(api, 2)
+    changes = (await user.get(path))["items"]
+    phases = [each["phase"] for each in changes]
+    assert (phases[0], phases[-1]) == ("ended", "starting")
+    assert "ready" in phases
+    assert "exited with code 1" in "".join(each["reason"] for each in changes)
+    await user.patch("/endpoints/llm", {"max_queue": 1})
+    await (await api.client("admin")).patch("/endpoints/llm", {"is_paused": True})
+    actions = (await user.get("/endpoints/llm/audit-log"))["items"]
+    assert [(each["action"], each["actor"]) for each in actions] == [
+        ("endpoint.update", "admin"),
+        ("endpoint.update", "user"),
+        ("endpoint.create", "user"),
+    ]
+    # Members of the project see the replicas, but not who did what.
+    member = await api.client("user2")
+    assert (await member.get(path))["total"] == len(changes)
+    with pytest.raises(Forbidden):
+        await member.get("/endpoints/llm/audit-log")
+    other = "/endpoints/other/replicas"
+    await make(api, user, "other")
+    with pytest.raises(NotFound):
+        await user.get(f"{other}/{replica['id']}/history")
+
+
+async def test_only_the_last_phases_of_a_replica_are_kept(api: Api) -> None:
+    user = await api.client("user")
+    await make(api, user)
+    await step(api, 2)
+    (replica,) = await replicas(user)
+    store, now = ReplicaStore(api.world.manager.database), api.world.clock()
+    for number in range(REPLICA_CHANGES_KEPT):
+        await store.set_url(replica["id"], f"http://127.0.0.1:{number + 1}", now)
+    path = f"/endpoints/llm/replicas/{replica['id']}/history"
+    assert (await user.get(path))["total"] == REPLICA_CHANGES_KEPT + 1
+    await store.clean_up(now, now, 1)
+    assert (await user.get(path))["total"] == REPLICA_CHANGES_KEPT

@@ -14,6 +14,8 @@ export function renderFormula(latex: string, isBlock: boolean): string | undefin
       throwOnError: true,
       strict: 'ignore',
       trust: false,
+      // For commands that are not permitted; the default has too little contrast.
+      errorColor: 'currentcolor',
       maxSize: MAX_SIZE
     });
   } catch {
