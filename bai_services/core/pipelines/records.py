@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from .definition import ParameterType, RunIf, TaskKind, Value
 from .states import RunStatus, TaskStatus
@@ -28,7 +29,8 @@ class PipelineParameter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     """``version`` counts the changes. ``definition`` is the YAML text, "" in lists. ``folder``: id
-    of the folder that tasks mount at ``/pipeline``. ``last_run_status``: None before the first run.
+    of the folder that tasks mount at ``/pipeline``, None if it was removed. ``last_run_status``:
+    None before the first run.
     """
 
     id: str
@@ -42,7 +44,7 @@ class Pipeline:
     project_id: str
     owner: str
     owner_id: str
-    folder: str
+    folder: str | None
     definition: str
     tasks: int
     parameters: Sequence[PipelineParameter]
@@ -53,7 +55,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineTask:
-    """A task of a definition. ``items``: number of values over which it is mapped, else None."""
+    """A task of a definition."""
 
     name: str
     kind: TaskKind
@@ -100,7 +102,7 @@ class PipelineRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineTaskRun:
-    """A task run. ``session``: id of the session of its last attempt, None before the first and
+    """A task run. ``session``: id of the session of its last attempt, None before it is created and
     for kinds without a session. ``item``: the value over which it is mapped, "" without a map.
     """
 
@@ -136,3 +138,10 @@ class PipelineVersion:
     version: int
     created_at: datetime
     definition: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineSchema:
+    """The JSON schema of definitions."""
+
+    json_schema: Mapping[str, Any]

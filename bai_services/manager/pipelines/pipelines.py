@@ -18,6 +18,7 @@ from bai_services.core.pipelines.records import (
     Pipeline,
     PipelineCheck,
     PipelineParameter,
+    PipelineSchema,
     PipelineTask,
     PipelineVersion,
 )
@@ -85,10 +86,10 @@ class Pipelines:
             tasks=_tasks(parsed),
         )
 
-    def schema(self, caller: Caller) -> Mapping[str, Any]:
+    def schema(self, caller: Caller) -> PipelineSchema:
         """Return the JSON schema of definitions."""
         authorizer.require(caller, "pipeline.read")
-        return PIPELINE_SCHEMA
+        return PipelineSchema(json_schema=PIPELINE_SCHEMA)
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Pipeline:
         """Create a pipeline of the caller, and its folder unless the definition names one.

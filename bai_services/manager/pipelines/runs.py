@@ -221,7 +221,7 @@ def _task(plan: Plan, row: TaskRow) -> PipelineTaskRun:
         needs=task.needs,
         status=row.status,
         attempt=row.attempt,
-        session=row.session_id,
+        session=None if row.session_status is None else row.session_id,
         session_status=row.session_status,
         queued_at=row.queued_at,
         started_at=row.started_at or row.session_started_at,
