@@ -85,6 +85,22 @@ class ResourceFactory:
         body = {"name": await self.fresh(), "settings": settings}
         return str((await self._user.post("/endpoints", body))["id"])
 
+    async def pipeline(self) -> str:
+        """A pipeline of ``user`` with a folder."""
+        tasks = "tasks: [{name: check, kind: approval}]"
+        text = f"version: 1\nname: {await self.fresh()}\n{tasks}"
+        return str((await self._user.post("/pipelines", {"definition": text}))["id"])
+
+    async def pipeline_run(self) -> str:
+        """A run of a pipeline of ``user`` that waits."""
+        path = f"/pipelines/{await self.pipeline()}/runs"
+        return str((await self._user.post(path, {}))["id"])
+
+    async def cancelled_run(self) -> str:
+        key = await self.pipeline_run()
+        await self._user.delete(f"/pipeline-runs/{key}")
+        return key
+
     async def chat(self) -> str:
         return str((await self._user.post("/chats", {"cards": [{}]}))["id"])
 
