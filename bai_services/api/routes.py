@@ -27,6 +27,8 @@ from .models import imports as model_imports
 from .models import models
 from .notifications import notifications, webhooks
 from .operations import announcements, component_settings, configuration, maintenances, system
+from .pipelines import pipelines
+from .pipelines import runs as pipeline_runs
 from .scheduling import counter_audit, preemptions, reservations
 from .serving import chats, endpoints, gateways
 from .sessions import (
@@ -107,4 +109,6 @@ ROUTES: list[Route] = [
     *chats.ROUTES,
     *models.ROUTES,
     *model_imports.ROUTES,
+    *pipelines.ROUTES,
+    *pipeline_runs.ROUTES,
 ]

@@ -62,6 +62,9 @@ COMMANDS: Mapping[str, DeferredCommand] = {
     "service": DeferredCommand("serving.services", "service", "Serve models with endpoints."),
     "chat": DeferredCommand("serving.chats", "chat", "Read your chats with endpoints."),
     "model": DeferredCommand("models.models", "model", "Use, deploy and import models."),
+    "pipeline": DeferredCommand(
+        "pipelines.pipelines", "pipeline", "Define and run pipelines of batch sessions."
+    ),
     "vfolder": DeferredCommand("folders.vfolders", "vfolder", "Store, share and transfer files."),
     "image": DeferredCommand("cluster.images", "image", "List the images that sessions can run."),
     "preset": DeferredCommand(

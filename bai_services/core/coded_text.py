@@ -364,6 +364,7 @@ class TextTemplate(Enum):
     TRIAL_HEALTHY = "healthy after {start_seconds}"
     TRIAL_ENDING = "the session of the trial is ending"
     TRIAL_ENDED = "the trial of the definition has ended"
+    PIPELINE_TASK_CANCELLED = "the run of the pipeline was cancelled"
     TRIAL_NO_HTTP = "the server closed the connection, or does not speak HTTP"
     TRIAL_UNREACHABLE = "the replica cannot be reached"
     TRIAL_SLOW = "the health check {path} was not answered within {timeout_seconds}"

@@ -30,6 +30,7 @@ from .notifications.services import notification_services
 from .operations.read_only import ReadOnlyPeriods
 from .operations.services import operation_services
 from .operations.system import System
+from .pipelines.services import pipeline_services
 from .scheduling.advance_reservations import AdvanceReservations
 from .scheduling.services import scheduling_services
 from .serving.services import replica_launches, serving_services
@@ -141,6 +142,16 @@ class Manager:
             presets=self.cluster.presets,
             lease=self.scheduling.lease,
         )
+        self.pipelines = pipeline_services(
+            context,
+            sessions=self.sessions.sessions,
+            options=self.sessions.options,
+            folders=self.folders.vfolders,
+            lifecycle=self.lifecycle,
+            callers=self.accounts.callers,
+            lease=self.scheduling.lease,
+            require_writable=self.read_only.require_writable,
+        )
         self.dashboards = Dashboards(
             self.sessions.sessions, self.sessions.options, self.folders.quotas, self.cluster.agents
         )
@@ -216,9 +227,11 @@ class Manager:
         self.sessions.suspensions.start()
         self.serving.runner.start()
         self.serving.trials.start()
+        self.pipelines.runner.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
+        await self.pipelines.runner.stop()
         await self.serving.trials.stop()
         await self.serving.runner.stop()
         await self.scheduling.preemptions.stop()

@@ -92,6 +92,22 @@ class ResourceFactory:
         (replica,) = (await self._user.get(f"/endpoints/{key}/replicas"))["items"]
         return f"{key}/replicas/{replica['id']}"
 
+    async def pipeline(self) -> str:
+        """A pipeline of ``user`` with a folder."""
+        tasks = "tasks: [{name: check, kind: approval}]"
+        text = f"version: 1\nname: {await self.fresh()}\n{tasks}"
+        return str((await self._user.post("/pipelines", {"definition": text}))["id"])
+
+    async def pipeline_run(self) -> str:
+        """A run of a pipeline of ``user`` that waits."""
+        path = f"/pipelines/{await self.pipeline()}/runs"
+        return str((await self._user.post(path, {}))["id"])
+
+    async def cancelled_run(self) -> str:
+        key = await self.pipeline_run()
+        await self._user.delete(f"/pipeline-runs/{key}")
+        return key
+
     async def chat(self) -> str:
         return str((await self._user.post("/chats", {"cards": [{}]}))["id"])
 

@@ -81,6 +81,8 @@ CREATORS = {
     "chats": "chat",
     "models": "model",
     "model-imports": "model_import",
+    "pipelines": "pipeline",
+    "pipeline-runs": "pipeline_run",
 }
 
 

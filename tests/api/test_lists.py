@@ -71,6 +71,7 @@ TEMPLATES = {
     "/endpoints/{key}/tokens": "/endpoints/{endpoint}/tokens",
     "/models/{key}/versions": "/models/{model}/versions",
     "/webhooks/{key}/deliveries": "/webhooks/{webhook}/deliveries",
+    "/pipelines/{key}/versions": "/pipelines/{pipeline}/versions",
     "/schedules/{key}/runs": "/schedules/{schedule}/runs",
     "/projects/{key}/members": "/projects/{project}/members",
     "/vfolders/{key}/grants": "/vfolders/{shared_folder}/grants",

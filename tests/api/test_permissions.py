@@ -750,6 +750,41 @@ TABLE = [
         "invalid-request invalid-request 404 invalid-request 404 404 403 403 403",
         {},
     ),
+    # Pipelines contain commands, so monitors see only their own.
+    Row("GET /pipeline-schema", "ok ok ok ok ok ok ok 403 403"),
+    Row("POST /pipeline-checks", "ok ok ok ok ok ok 403 403 403", {"definition": ""}),
+    Row("GET /pipelines", "ok ok ok ok ok ok ok 403 403"),
+    Row(
+        "POST /pipelines",
+        "ok ok ok ok ok ok 403 403 403",
+        {
+            "definition": "version: 1\nname: {fresh}\nfolder: {folder}\n"
+            "tasks: [{'name': check, 'kind': approval}]"
+        },
+    ),
+    Row("GET /pipelines/{pipeline}", "ok ok 404 ok 404 404 404 403 403"),
+    Row("GET /pipelines/{pipeline}/versions", "ok ok 404 ok 404 404 404 403 403"),
+    Row(
+        "PATCH /pipelines/{pipeline}",
+        "403 403 404 ok 404 404 404 403 403",
+        {"definition": "version: 1\nname: {fresh}\ntasks: [{'name': check, 'kind': approval}]"},
+    ),
+    Row("DELETE /pipelines/{pipeline}", "ok ok 404 ok 404 404 404 403 403"),
+    Row("POST /pipelines/{pipeline}/runs", "403 403 404 ok 404 404 404 403 403", {}),
+    Row("GET /pipeline-runs", "ok ok ok ok ok ok ok 403 403"),
+    Row("GET /pipeline-runs/{pipeline_run}", "ok ok 404 ok 404 404 404 403 403"),
+    Row("DELETE /pipeline-runs/{pipeline_run}", "ok ok 404 ok 404 404 404 403 403"),
+    Row(
+        "POST /pipeline-runs/{cancelled_run}/resumption",
+        "403 403 404 ok 404 404 404 403 403",
+        {},
+    ),
+    # The run has no such task.
+    Row(
+        "POST /pipeline-runs/{pipeline_run}/tasks/nothing/approval",
+        "404 404 404 404 404 404 404 403 403",
+        {"is_approved": True},
+    ),
     Row("GET /model-imports", "ok ok ok ok ok ok ok 403 403"),
     Row(
         "POST /model-imports",

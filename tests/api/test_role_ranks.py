@@ -58,6 +58,9 @@ OWNED = {
     "endpoint",
     "chat",
     "model_import",
+    "pipeline",
+    "pipeline_run",
+    "cancelled_run",
     "template",
     "user_scope",
 }
@@ -79,6 +82,8 @@ LISTS = {
     "/endpoints",
     "/chats",
     "/model-imports",
+    "/pipelines",
+    "/pipeline-runs",
     "/session-dependencies",
     "/session-templates",
     "/sessions",

@@ -211,6 +211,12 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "model-import.approve": _DOMAIN_WRITES,
     "model-import.cancel": _reaches(R.OWN, R.DOMAIN, R.NONE),
     "model-import.retry": _reaches(R.OWN, R.DOMAIN, R.NONE),
+    # Pipelines contain commands and variables, so monitors do not see those of other users.
+    "pipeline.read": _OWN_WRITES,
+    # Tasks run with the permissions of the owner of a pipeline: only the owner defines and runs it.
+    "pipeline.write": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},
+    # Cancel runs, answer approvals, and delete.
+    "pipeline.manage": _reaches(R.OWN, R.DOMAIN, R.NONE),
     "gateway.read-routes": _GATEWAY,
     "gateway.report": _GATEWAY,
     "allocation.read": _OWN_READS,

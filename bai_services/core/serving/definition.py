@@ -18,13 +18,13 @@ from ..bounded_yaml import BoundedLoader
 from ..cluster.image_labels import SERVER_PORT
 from ..errors import InvalidRequest
 from ..user_input import shown
+from ..yaml_sections import Section, is_encodable, read_sections, text_of
 from .gateway_records import Protocol
 
 FILE_NAME = "model-definition.yaml"
 MAX_BYTES = 64 * 1024
 MAX_NODES = 2000
 MAX_COMMAND_BYTES = 16 * 1024
-MAX_TEXT = 512
 MAX_ACTIONS = 20
 # Ports of the session's own programs. On the last one, a replica forwards the gateway's requests: a
 # replica that forwards to itself would open connections without end.
@@ -77,112 +77,11 @@ def parse_definition(text: str) -> ModelDefinition:
         If the text is not valid YAML, exceeds a limit, or has an unknown or invalid key; ``line``
         in the details is the line of the problem.
     """
-    if len(text.encode(errors="replace")) > MAX_BYTES:
-        raise _problem(1, f"the file has more than {MAX_BYTES} bytes")
-    try:
-        loader = BoundedLoader(text, MAX_NODES)
-        try:
-            root = loader.get_single_node()
-            if root is None:
-                raise _problem(1, "the file is empty")
-            return _definition(_Section.of(loader, root, "the file"))
-        finally:
-            loader.dispose()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise _problem(mark.line + 1 if mark else 1, error.problem or "no valid YAML") from None
-    except yaml.YAMLError:
-        raise _problem(1, "the file has characters that YAML does not allow") from None
+    return read_sections(text, MAX_BYTES, MAX_NODES, _problem, _definition)
 
 
 def _problem(line: int, text: str) -> InvalidRequest:
     return InvalidRequest(f"{FILE_NAME}, line {line}: {text}", field="definition", line=line)
-
-
-@dataclass(slots=True)
-class _Section:
-    """A mapping of the file; ``take_…`` removes a key, ``finish`` raises if keys remain."""
-
-    loader: BoundedLoader
-    name: str
-    line: int
-    nodes: dict[str, tuple[yaml.Node, yaml.Node]]
-
-    @classmethod
-    def of(cls, loader: BoundedLoader, node: yaml.Node, name: str) -> _Section:
-        line = node.start_mark.line + 1
-        if not isinstance(node, yaml.MappingNode):
-            raise _problem(line, f"{name} must be a mapping of keys and values")
-        nodes: dict[str, tuple[yaml.Node, yaml.Node]] = {}
-        for key, value in node.value:
-            key_line = key.start_mark.line + 1
-            if not isinstance(key, yaml.ScalarNode) or not _is_encodable(key.value):
-                raise _problem(key_line, f"a key of {name} is not a text")
-            if key.value in nodes:
-                raise _problem(key_line, f"{name} has the key {shown(key.value)} twice")
-            nodes[key.value] = (key, value)
-        return cls(loader, name, line, nodes)
-
-    def take(self, key: str) -> yaml.Node | None:
-        pair = self.nodes.pop(key, None)
-        if pair is None or pair[1].tag == "tag:yaml.org,2002:null":
-            return None
-        return pair[1]
-
-    def take_section(self, key: str) -> _Section | None:
-        node = self.take(key)
-        return None if node is None else _Section.of(self.loader, node, key)
-
-    def take_text(self, key: str, limit: int = MAX_TEXT) -> str:
-        node = self.take(key)
-        if node is None:
-            return ""
-        if not isinstance(node, yaml.ScalarNode):
-            raise _problem(node.start_mark.line + 1, f"{key} must be a text")
-        return _text(node, key, limit)
-
-    def take_number(self, key: str, default: float, lowest: float, highest: float) -> float:
-        node = self.take(key)
-        if node is None:
-            return default
-        value = self.loader.construct_object(node)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not lowest <= value <= highest:
-            raise _problem(
-                node.start_mark.line + 1, f"{key} must be a number from {lowest:g} to {highest:g}"
-            )
-        return float(value)
-
-    def take_whole(self, key: str, default: int, lowest: int, highest: int) -> int:
-        line = self.line_of(key)
-        value = self.take_number(key, default, lowest, highest)
-        if value != int(value):
-            raise _problem(line, f"{key} must be a whole number")
-        return int(value)
-
-    def take_bool(self, key: str) -> bool:
-        node = self.take(key)
-        value = False if node is None else self.loader.construct_object(node)
-        if not isinstance(value, bool):
-            raise _problem(node.start_mark.line + 1 if node else 1, f"{key} must be true or false")
-        return value
-
-    def line_of(self, key: str) -> int:
-        pair = self.nodes.get(key)
-        return self.line if pair is None else pair[0].start_mark.line + 1
-
-    def finish(self) -> None:
-        for name, (key, _) in self.nodes.items():
-            raise _problem(key.start_mark.line + 1, f"{self.name} has no key {shown(name)!r}")
-
-
-def _text(node: yaml.ScalarNode, what: str, limit: int) -> str:
-    text = str(node.value)
-    if len(text.encode(errors="replace")) > limit or "\0" in text:
-        raise _problem(node.start_mark.line + 1, f"{what} has more than {limit} bytes, or a NUL")
-    if not _is_encodable(text):
-        raise _problem(node.start_mark.line + 1, f"{what} has characters that are not valid")
-    return text
 
 
 def _metadata(loader: BoundedLoader, node: yaml.Node | None) -> Mapping[str, Any]:
@@ -209,7 +108,7 @@ def _plain(value: object) -> Any:
         return [_plain(each) for each in value]
     if isinstance(value, date):  # also a datetime
         return value.isoformat()
-    if isinstance(value, str) and not _is_encodable(value):
+    if isinstance(value, str) and not is_encodable(value):
         raise ValueError("a character that is not valid")
     if isinstance(value, float) and not isfinite(value):
         raise ValueError("a number that is not finite")
@@ -223,12 +122,7 @@ def _key(key: object) -> str:
     return key if isinstance(key, str) else str(key).lower()
 
 
-def _is_encodable(text: str) -> bool:
-    """Return whether a text has no halves of surrogate pairs, which UTF-8 cannot represent."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _definition(root: _Section) -> ModelDefinition:
+def _definition(root: Section) -> ModelDefinition:
     models = root.take("models")
     root.finish()
     if not isinstance(models, yaml.SequenceNode) or not models.value:
@@ -237,7 +131,7 @@ def _definition(root: _Section) -> ModelDefinition:
         raise _problem(
             models.value[1].start_mark.line + 1, "an endpoint serves one model; remove this one"
         )
-    model = _Section.of(root.loader, models.value[0], "a model")
+    model = Section.of(root.loader, models.value[0], "a model", _problem)
     name, model_path = model.take_text("name"), model.take_text("model_path")
     values = _metadata(root.loader, model.take("metadata"))
     service = model.take_section("service")
@@ -252,7 +146,7 @@ def _definition(root: _Section) -> ModelDefinition:
     return ModelDefinition(name, model_path, command, port, check, values, protocol)
 
 
-def _command(service: _Section) -> str:
+def _command(service: Section) -> str:
     keys = [key for key in ("start_command", "command") if key in service.nodes]
     if len(keys) > 1:
         raise _problem(service.line_of("command"), "service has both start_command and command")
@@ -268,16 +162,16 @@ def _command(service: _Section) -> str:
 
 def _words(node: yaml.Node, what: str) -> str:
     if isinstance(node, yaml.ScalarNode):
-        return _text(node, what, MAX_COMMAND_BYTES)
+        return text_of(node, what, MAX_COMMAND_BYTES, _problem)
     words = []
     for each in node.value if isinstance(node, yaml.SequenceNode) else [node]:
         if not isinstance(each, yaml.ScalarNode):
             raise _problem(each.start_mark.line + 1, f"{what} must be a text or a list of texts")
-        words.append(_text(each, what, MAX_COMMAND_BYTES))
+        words.append(text_of(each, what, MAX_COMMAND_BYTES, _problem))
     return shlex.join(words)
 
 
-def _actions(service: _Section) -> list[str]:
+def _actions(service: Section) -> list[str]:
     """Return the commands of ``pre_start_actions``."""
     node = service.take("pre_start_actions")
     if node is None:
@@ -288,7 +182,7 @@ def _actions(service: _Section) -> list[str]:
         )
     lines = []
     for each in node.value:
-        action = _Section.of(service.loader, each, "an action")
+        action = Section.of(service.loader, each, "an action", _problem)
         kind = action.take_text("action")
         if kind != _COMMAND_ACTION:
             raise _problem(
@@ -304,7 +198,7 @@ def _actions(service: _Section) -> list[str]:
     return lines
 
 
-def _port(service: _Section) -> int | None:
+def _port(service: Section) -> int | None:
     if "port" not in service.nodes:
         return None
     line = service.line_of("port")
@@ -314,7 +208,7 @@ def _port(service: _Section) -> int | None:
     return port or None
 
 
-def _protocol(service: _Section) -> Protocol | None:
+def _protocol(service: Section) -> Protocol | None:
     line, text = service.line_of("protocol"), service.take_text("protocol")
     if not text:
         return None
@@ -323,7 +217,7 @@ def _protocol(service: _Section) -> Protocol | None:
     return Protocol(text)
 
 
-def _health(section: _Section, protocol: Protocol | None) -> HealthCheck | None:
+def _health(section: Section, protocol: Protocol | None) -> HealthCheck | None:
     is_enabled = section.take_bool("enable")
     line = section.line_of("path")
     path = section.take_text("path") or ("/" if protocol is Protocol.GRPC else "/health")

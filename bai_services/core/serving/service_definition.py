@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import InvalidRequest
 from ..user_input import shown
-from .definition import MAX_TEXT
+from ..yaml_sections import MAX_TEXT
 
 FILE_NAME = "service-definition.toml"
 MAX_BYTES = 64 * 1024

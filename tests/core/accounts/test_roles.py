@@ -178,7 +178,9 @@ def test_unknown_action_is_an_internal_error() -> None:
 
 def test_superadmin_has_all_user_actions_on_all_targets_except_personal_ones() -> None:
     # No role may enter another user's session, or set what runs in it.
-    personal = dict.fromkeys(("session.enter", "schedule.write", "endpoint.write"), Reach.OWN)
+    personal = dict.fromkeys(
+        ("session.enter", "schedule.write", "endpoint.write", "pipeline.write"), Reach.OWN
+    )
     # All members of a project may chat with its endpoints.
     personal["endpoint.chat"] = Reach.PROJECT
     for action, row in ACTIONS.items():

@@ -167,6 +167,12 @@ class Options:
         projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
         return choose_project(projects, key).id
 
+    async def project_of(self, caller: Caller, project_key: str | None) -> ProjectFacts:
+        """Return the project for new sessions of the caller; see ``choose_project``."""
+        owner = await self._requests.owner_of(caller, None)
+        projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
+        return choose_project(projects, project_key)
+
     async def start_facts(
         self,
         caller: Caller,

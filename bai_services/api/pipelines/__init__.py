@@ -1,0 +1,1 @@
+"""Routes of pipelines and of their runs."""

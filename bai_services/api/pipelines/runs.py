@@ -1,0 +1,148 @@
+"""`/pipeline-runs`: runs of pipelines."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated
+
+from pydantic import Field
+
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.pipelines import records
+from bai_services.core.pipelines.definition import MAX_ITEMS, MAX_PARAMETERS, MAX_VALUE
+
+from ..base import APIHandler, operation
+from ..fields import Body, NameText, ResponseModel
+from ..serving.bodies import EmptyBody
+from .pipelines import ONE_PIPELINE, ParameterValue
+
+_TAG = "pipelines"
+_Plain = Annotated[str, Field(max_length=MAX_VALUE)] | bool | int | float
+_Value = _Plain | Annotated[list[_Plain], Field(max_length=MAX_ITEMS)]
+
+
+class NewRun(Body):
+    """``parameters``: values by name; texts are converted to the types of the parameters."""
+
+    parameters: Annotated[dict[NameText, _Value], Field(max_length=MAX_PARAMETERS)] = {}
+
+
+class Answer(Body):
+    is_approved: bool
+
+
+class PipelineRun(ResponseModel):
+    """``status``: waiting (for other runs of the pipeline), running, cancelling, succeeded, failed
+    or cancelled. ``tasks_by_status``: number of task runs.
+    """
+
+    id: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    pipeline: str
+    pipeline_id: str
+    pipeline_version: int
+    domain: str
+    project: str
+    project_id: str
+    owner: str
+    owner_id: str
+    status: str
+    parameters: dict[str, ParameterValue]
+    tasks: int
+    tasks_by_status: dict[str, int]
+
+
+class PipelineTaskRun(ResponseModel):
+    """``index`` and ``item``: position and value in the list over which the task is mapped.
+    ``session``: of the last attempt. ``status``: waiting, queued, running, retrying,
+    awaiting-approval, succeeded, bypassed, skipped, failed, blocked or cancelled.
+    """
+
+    task: str
+    index: int
+    item: str
+    kind: str
+    needs: list[str]
+    status: str
+    attempt: int
+    session: str | None
+    session_status: str | None
+    queued_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    retry_at: datetime | None
+    message: str
+
+
+class PipelineRunDetail(ResponseModel):
+    """``definition``: the YAML with which the run was created."""
+
+    run: PipelineRun
+    definition: str
+    task_runs: list[PipelineTaskRun]
+
+
+class RunsOfPipelineHandler(APIHandler):
+    @operation(
+        "Run a pipeline",
+        tag=_TAG,
+        body=NewRun,
+        returns=PipelineRun,
+        status=HTTPStatus.ACCEPTED,
+    )
+    async def post(self, key: str, body: NewRun) -> records.PipelineRun:
+        return await self.manager.pipelines.runs.create(self.caller, key, body.parameters)
+
+
+class RunsHandler(APIHandler):
+    @operation("List runs of pipelines", tag=_TAG, returns=PipelineRun, is_list=True)
+    async def get(self, query: ListQuery) -> Page[records.PipelineRun]:
+        return await self.manager.pipelines.runs.page(self.caller, query)
+
+
+class RunHandler(APIHandler):
+    @operation("Read a run with all its task runs", tag=_TAG, returns=PipelineRunDetail)
+    async def get(self, key: str) -> records.PipelineRunDetail:
+        return await self.manager.pipelines.runs.get(self.caller, key)
+
+    @operation("Cancel a run; the sessions of its tasks end", tag=_TAG, returns=PipelineRun)
+    async def delete(self, key: str) -> records.PipelineRun:
+        return await self.manager.pipelines.runs.cancel(self.caller, key)
+
+
+class ResumptionHandler(APIHandler):
+    @operation(
+        "Run the tasks of a failed or cancelled run that have not succeeded, again",
+        tag=_TAG,
+        body=EmptyBody,
+        returns=PipelineRun,
+        status=HTTPStatus.ACCEPTED,
+    )
+    async def post(self, key: str, body: EmptyBody) -> records.PipelineRun:
+        return await self.manager.pipelines.runs.resume(self.caller, key)
+
+
+class AnswerHandler(APIHandler):
+    @operation(
+        "Approve or reject a task that waits for an approval",
+        tag=_TAG,
+        body=Answer,
+        returns=PipelineRun,
+    )
+    async def post(self, key: str, task: str, body: Answer) -> records.PipelineRun:
+        return await self.manager.pipelines.runs.answer(
+            self.caller, key, task, is_approved=body.is_approved
+        )
+
+
+_ONE = r"/pipeline-runs/(?P<key>[^/]+)"
+ROUTES = [
+    (ONE_PIPELINE + "/runs", RunsOfPipelineHandler),
+    ("/pipeline-runs", RunsHandler),
+    (_ONE, RunHandler),
+    (_ONE + "/resumption", ResumptionHandler),
+    (_ONE + r"/tasks/(?P<task>[^/]+)/approval", AnswerHandler),
+]

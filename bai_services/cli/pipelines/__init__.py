@@ -1,0 +1,1 @@
+"""`bai pipeline`: pipelines and their runs."""

@@ -1,0 +1,336 @@
+"""`bai pipeline`: define and run pipelines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.live import Live
+from rich.table import Table
+
+from bai_services.client import Client
+from bai_services.core.errors import Conflict, InvalidRequest, NotFound
+from bai_services.core.pipelines.parsing import MAX_BYTES
+from bai_services.core.pipelines.states import RUN_ENDED, TaskStatus
+
+from .. import output
+from ..command import (
+    Connection,
+    connected,
+    example,
+    json_option,
+    page_options,
+    page_query,
+    parse_pairs,
+    segment,
+)
+from ..sessions.live_output import follow_log
+
+_COLUMNS = ("name", "tasks", "version", "project", "last_run_status", "last_run_at", "id")
+_RUN_COLUMNS = ("id", "pipeline", "status", "progress", "created_at", "started_at", "ended_at")
+_TASK_COLUMNS = ("task", "item", "status", "attempt", "needs", "started_at", "ended_at", "message")
+_POLL_SECONDS = 1.0
+_COLOURS = {
+    TaskStatus.SUCCEEDED: "green",
+    TaskStatus.BYPASSED: "green",
+    TaskStatus.RUNNING: "cyan",
+    TaskStatus.QUEUED: "blue",
+    TaskStatus.RETRYING: "yellow",
+    TaskStatus.APPROVAL: "yellow",
+    TaskStatus.FAILED: "red",
+    TaskStatus.BLOCKED: "red",
+    TaskStatus.CANCELLED: "magenta",
+}
+_file_argument = click.argument(
+    "file", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+
+
+@click.group()
+def pipeline() -> None:
+    """Define and run pipelines: tasks that depend on each other.
+
+    Each task runs as a batch session. A pipeline is a YAML file; `bai pipeline schema` prints its
+    JSON schema.
+    """
+
+
+@pipeline.command(epilog=example("bai pipeline create train.yaml"))
+@_file_argument
+@click.option("--project", metavar="NAME", help="Project in which the tasks run.")
+@click.option("--replace", is_flag=True, help="Change your pipeline of that name if there is one.")
+@json_option
+@connected
+async def create(
+    connection: Connection, file: Path, *, project: str | None, replace: bool, as_json: bool
+) -> None:
+    """Create a pipeline from a YAML file."""
+    text = _read(file)
+    body = {"definition": text} | ({"project": project} if project else {})
+    if replace:
+        check = await _checked(connection.client, text)
+        try:
+            made = await connection.client.patch(_path(check["name"]), {"definition": text})
+        except NotFound:
+            made = await connection.client.post("/pipelines", body)
+    else:
+        made = await connection.client.post("/pipelines", body)
+    text = f"pipeline {made['name']} saved with {made['tasks']} tasks (version {made['version']})"
+    output.print_done(text, made, as_json=as_json)
+
+
+@pipeline.command(epilog=example("bai pipeline validate train.yaml"))
+@_file_argument
+@json_option
+@connected
+async def validate(connection: Connection, file: Path, *, as_json: bool) -> None:
+    """Check a YAML file; nothing is stored."""
+    check = await _checked(connection.client, _read(file))
+    output.print_done(f"{file.name} is valid: {len(check['tasks'])} tasks", check, as_json=as_json)
+
+
+@pipeline.command(epilog=example("bai pipeline schema > pipeline.schema.json"))
+@json_option
+@connected
+async def schema(connection: Connection, *, as_json: bool) -> None:
+    """Print the JSON schema of pipelines, for editors."""
+    output.print_json((await connection.client.get("/pipeline-schema"))["json_schema"])
+
+
+@pipeline.command("list", epilog=example("bai pipeline list"))
+@page_options
+@json_option
+@connected
+async def list_(
+    connection: Connection, *, limit: int, offset: int, sort: str | None, as_json: bool
+) -> None:
+    """List your pipelines."""
+    page = await connection.client.get("/pipelines", **page_query(sort, limit, offset))
+    output.print_page(page, _COLUMNS, as_json=as_json, empty="no pipelines")
+
+
+@pipeline.command(epilog=example("bai pipeline info train"))
+@click.argument("name")
+@json_option
+@connected
+async def info(connection: Connection, name: str, *, as_json: bool) -> None:
+    """Show a pipeline; NAME is a name or an id."""
+    found = await connection.client.get(_path(name))
+    if not as_json:
+        del found["definition"]
+        found["parameters"] = ", ".join(
+            f"{each['name']} ({each['type']})" for each in found["parameters"]
+        )
+    output.print_fields(found, as_json=as_json)
+
+
+@pipeline.command(epilog=example("bai pipeline export train > train.yaml"))
+@click.argument("name")
+@click.option("--run", "is_run", is_flag=True, help="NAME is the id of a run: print its copy.")
+@json_option
+@connected
+async def export(connection: Connection, name: str, *, is_run: bool, as_json: bool) -> None:
+    """Print the YAML of a pipeline, or of a run."""
+    found = await connection.client.get(_run_path(name) if is_run else _path(name))
+    if as_json:
+        output.print_json({"definition": found["definition"]})
+    else:
+        output.print_log(found["definition"])
+
+
+@pipeline.command(epilog=example("bai pipeline delete train"))
+@click.argument("name")
+@json_option
+@connected
+async def delete(connection: Connection, name: str, *, as_json: bool) -> None:
+    """Delete a pipeline with its runs; its folder remains."""
+    await connection.client.delete(_path(name))
+    output.print_done(f"pipeline {name} deleted", {"name": name}, as_json=as_json)
+
+
+@pipeline.command(
+    epilog=example("bai pipeline run train", "bai pipeline run train -p epochs=3 --watch")
+)
+@click.argument("name")
+@click.option(
+    "-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter."
+)
+@click.option("--watch", "is_watched", is_flag=True, help="Show the tasks until the run ends.")
+@json_option
+@connected
+async def run(
+    connection: Connection,
+    name: str,
+    *,
+    parameters: tuple[str, ...],
+    is_watched: bool,
+    as_json: bool,
+) -> None:
+    """Run a pipeline."""
+    given = parse_pairs(parameters, "--parameter", "epochs=3")
+    made = await connection.client.post(f"{_path(name)}/runs", {"parameters": given})
+    if is_watched:
+        await _watch(connection.client, made["id"], as_json=as_json)
+        return
+    output.print_done(f"run {made['id']} of pipeline {name} created", made, as_json=as_json)
+
+
+@pipeline.command(epilog=example("bai pipeline runs", "bai pipeline runs train"))
+@click.argument("name", required=False)
+@page_options
+@json_option
+@connected
+async def runs(
+    connection: Connection,
+    name: str | None,
+    *,
+    limit: int,
+    offset: int,
+    sort: str | None,
+    as_json: bool,
+) -> None:
+    """List the runs of your pipelines; with NAME, those of one pipeline."""
+    query = page_query(sort, limit, offset)
+    if name:
+        query["pipeline_id"] = (await connection.client.get(_path(name)))["id"]
+    page = await connection.client.get("/pipeline-runs", **query)
+    if not as_json:
+        for item in page["items"]:
+            item["progress"] = _progress(item)
+    output.print_page(page, _RUN_COLUMNS, as_json=as_json, empty="no runs")
+
+
+@pipeline.command(epilog=example("bai pipeline watch 3f6a…"))
+@click.argument("run_id", metavar="RUN")
+@json_option
+@connected
+async def watch(connection: Connection, run_id: str, *, as_json: bool) -> None:
+    """Show the tasks of a run until it ends. The command fails if the run does."""
+    await _watch(connection.client, run_id, as_json=as_json)
+
+
+@pipeline.command(epilog=example("bai pipeline logs 3f6a… train"))
+@click.argument("run_id", metavar="RUN")
+@click.argument("task")
+@click.option("--index", type=click.IntRange(min=0), default=0, help="Number of a mapped task.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until the session ends.")
+@json_option
+@connected
+async def logs(
+    connection: Connection, run_id: str, task: str, *, index: int, follow: bool, as_json: bool
+) -> None:
+    """Print the output of a task."""
+    if follow and as_json:
+        raise click.UsageError("--follow cannot be combined with --json")
+    detail = await connection.client.get(_run_path(run_id))
+    found = [each for each in detail["task_runs"] if (each["task"], each["index"]) == (task, index)]
+    if not found:
+        names = ", ".join(dict.fromkeys(each["task"] for each in detail["task_runs"]))
+        raise NotFound(f"the run has no task {task}; its tasks: {names}")
+    session = found[0]["session"]
+    if session is None:
+        raise Conflict(f"task {task} is {found[0]['status']} and has no session yet")
+    if follow:
+        await follow_log(connection, session, {})
+        return
+    response = await connection.client.get(f"/sessions/{segment(session)}/logs")
+    if as_json:
+        output.print_json(response)
+    else:
+        output.print_log(response["log"])
+
+
+@pipeline.command(epilog=example("bai pipeline cancel 3f6a…"))
+@click.argument("run_id", metavar="RUN")
+@json_option
+@connected
+async def cancel(connection: Connection, run_id: str, *, as_json: bool) -> None:
+    """Cancel a run; the sessions of its tasks end."""
+    made = await connection.client.delete(_run_path(run_id))
+    output.print_done(f"run {run_id} is {made['status']}", made, as_json=as_json)
+
+
+@pipeline.command(epilog=example("bai pipeline resume 3f6a…"))
+@click.argument("run_id", metavar="RUN")
+@json_option
+@connected
+async def resume(connection: Connection, run_id: str, *, as_json: bool) -> None:
+    """Repeat the tasks of an ended run that have not succeeded, and all after them."""
+    made = await connection.client.post(f"{_run_path(run_id)}/resumption", {})
+    output.print_done(f"run {run_id} resumed", made, as_json=as_json)
+
+
+@pipeline.command(epilog=example("bai pipeline approve 3f6a… check"))
+@click.argument("run_id", metavar="RUN")
+@click.argument("task")
+@click.option("--reject", "is_rejected", is_flag=True, help="Reject it: the task fails.")
+@json_option
+@connected
+async def approve(
+    connection: Connection, run_id: str, task: str, *, is_rejected: bool, as_json: bool
+) -> None:
+    """Approve or reject a task that waits for an approval."""
+    path = f"{_run_path(run_id)}/tasks/{segment(task)}/approval"
+    made = await connection.client.post(path, {"is_approved": not is_rejected})
+    text = "rejected" if is_rejected else "approved"
+    output.print_done(f"task {task} {text}", made, as_json=as_json)
+
+
+async def _watch(client: Client, run_id: str, *, as_json: bool) -> None:
+    detail = await client.get(_run_path(run_id))
+    with Live(console=output.progress_console(), auto_refresh=False) as live:
+        while True:
+            if not as_json:
+                live.update(_table(detail), refresh=True)
+            if detail["run"]["status"] in RUN_ENDED:
+                break
+            await asyncio.sleep(_POLL_SECONDS)
+            detail = await client.get(_run_path(run_id))
+    if as_json:
+        output.print_json(detail)
+    if detail["run"]["status"] != "succeeded":
+        raise Conflict(f"the run is {detail['run']['status']}")
+
+
+def _table(detail: Mapping[str, Any]) -> Table:
+    run_ = detail["run"]
+    table = Table(title=f"{run_['pipeline']}: {run_['status']}, {_progress(run_)}")
+    for column in _TASK_COLUMNS:
+        table.add_column(column)
+    for each in detail["task_runs"]:
+        shown = {**each, "needs": ", ".join(each["needs"])}
+        style = _COLOURS.get(TaskStatus(each["status"]), "dim")
+        table.add_row(*(output.cell(shown[column]) for column in _TASK_COLUMNS), style=style)
+    return table
+
+
+def _progress(item: Mapping[str, Any]) -> str:
+    ended = ("succeeded", "bypassed", "skipped", "failed", "blocked", "cancelled")
+    done = sum(item["tasks_by_status"].get(status, 0) for status in ended)
+    return f"{done}/{item['tasks']} tasks"
+
+
+async def _checked(client: Client, text: str) -> dict[str, Any]:
+    check = await client.post("/pipeline-checks", {"definition": text})
+    if not check["is_valid"]:
+        raise InvalidRequest(check["problem"], field="definition", line=check["line"])
+    return dict(check)
+
+
+def _read(file: Path) -> str:
+    with file.open(encoding="utf-8", errors="replace") as stream:
+        text = stream.read(MAX_BYTES + 1)
+    if len(text) > MAX_BYTES:
+        raise InvalidRequest(f"{file.name} has more than {MAX_BYTES} characters")
+    return text
+
+
+def _path(name: str) -> str:
+    return f"/pipelines/{segment(name)}"
+
+
+def _run_path(run_id: str) -> str:
+    return f"/pipeline-runs/{segment(run_id)}"

@@ -1,0 +1,1 @@
+"""Pipelines: definitions, parameters, and the state machine of runs."""

@@ -1,0 +1,167 @@
+"""The definition of a pipeline: tasks that form a directed acyclic graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+VERSION = 1
+# Tasks of a definition, and task runs of a run with maps expanded.
+MAX_TASKS = 1000
+MAX_EDGES = 10_000
+MAX_PARAMETERS = 50
+MAX_ITEMS = 1000
+MAX_VALUE = 4096
+MAX_RETRIES = 20
+MAX_DELAY_SECONDS = 86400
+MAX_PARALLEL = 1000
+MAX_CONCURRENT_RUNS = 100
+DEFAULT_CONCURRENT_RUNS = 10
+DEFAULT_PARALLEL_TASKS = 100
+DEFAULT_RETRY_DELAY_SECONDS = 10
+
+# The value of a parameter.
+Value = str | int | float | bool | Sequence[str | int | float | bool]
+
+
+class TaskKind(StrEnum):
+    COMMAND = "command"
+    NOTEBOOK = "notebook"  # run by papermill
+    CONDITION = "condition"  # compares a parameter; needs no session
+    APPROVAL = "approval"  # waits for a user; needs no session
+
+
+SESSION_KINDS = frozenset({TaskKind.COMMAND, TaskKind.NOTEBOOK})
+
+
+class RunIf(StrEnum):
+    """Which results of the tasks that a task needs let it run."""
+
+    SUCCESS = "success"  # all have succeeded
+    ANY_SUCCESS = "any-success"  # all have ended, and one has succeeded
+    FAILURE = "failure"  # all have ended, and one has failed
+    ALWAYS = "always"  # all have ended
+
+
+class ParameterType(StrEnum):
+    TEXT = "text"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    LIST = "list"
+
+
+class Operator(StrEnum):
+    EQUAL = "=="
+    UNEQUAL = "!="
+    LESS = "<"
+    AT_MOST = "<="
+    MORE = ">"
+    AT_LEAST = ">="
+    CONTAINS = "contains"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """``default`` is None if a run must set the parameter."""
+
+    name: str
+    type: ParameterType = ParameterType.TEXT
+    default: Value | None = None
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    parameter: str
+    operator: Operator
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class ForEach:
+    """One task run for each value of a list: ``values``, or those of a parameter.
+
+    ``max_parallel``: task runs at a time; 0 means no limit.
+    """
+
+    parameter: str = ""
+    values: Sequence[str] = ()
+    max_parallel: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """``settings`` are fields of the session request that replace the defaults of the pipeline.
+
+    ``inputs`` and ``outputs`` are paths in the run's directory that must exist before and after the
+    command. ``skip``: the task does nothing and counts as succeeded.
+    """
+
+    name: str
+    kind: TaskKind = TaskKind.COMMAND
+    description: str = ""
+    command: str = ""
+    notebook: str = ""
+    condition: Condition | None = None
+    needs: Sequence[str] = ()
+    run_if: RunIf = RunIf.SUCCESS
+    for_each: ForEach | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+    retries: int = 0
+    retry_delay_seconds: int = DEFAULT_RETRY_DELAY_SECONDS
+    timeout_seconds: int | None = None
+    continue_on_failure: bool = False
+    skip: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineDefinition:
+    """``tasks`` are in topological order: each one after those that it needs.
+
+    ``folder``: name of the folder at ``/pipeline``; empty for one that the pipeline creates.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Sequence[Parameter] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    folder: str = ""
+    max_concurrent_runs: int = DEFAULT_CONCURRENT_RUNS
+    max_parallel_tasks: int = DEFAULT_PARALLEL_TASKS
+    tasks: Sequence[Task] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> PipelineDefinition:
+        """Return the definition of a JSON object that ``as_json`` returned."""
+        values = dict(stored)
+        values["parameters"] = tuple(
+            Parameter(**{**each, "type": ParameterType(each["type"])})
+            for each in stored["parameters"]
+        )
+        values["tasks"] = tuple(map(_task, stored["tasks"]))
+        return cls(**values)
+
+
+def _task(stored: Mapping[str, Any]) -> Task:
+    condition, for_each = stored["condition"], stored["for_each"]
+    if condition is not None:
+        condition = Condition(
+            condition["parameter"], Operator(condition["operator"]), condition["value"]
+        )
+    return Task(
+        **{
+            **stored,
+            "kind": TaskKind(stored["kind"]),
+            "run_if": RunIf(stored["run_if"]),
+            "condition": condition,
+            "for_each": None if for_each is None else ForEach(**for_each),
+        }
+    )

@@ -1,0 +1,398 @@
+"""Parser of the YAML of pipelines. Every problem is reported with its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
+from math import isfinite
+from typing import Any, TypeVar
+
+import yaml
+
+from ..durations import parse_duration
+from ..errors import InvalidRequest
+from ..folders.mounts import MAX_MOUNTS, check_subpath
+from ..names import check_slug
+from ..scheduling.placement_options import Mode
+from ..sessions.batch import MAX_COMMAND_BYTES, MAX_TIMEOUT_SECONDS
+from ..sessions.rules import check_environ
+from ..sessions.spec import MAX_PRIORITY
+from ..user_input import shown
+from ..yaml_sections import Section, read_sections, text_of
+from .definition import (
+    DEFAULT_CONCURRENT_RUNS,
+    DEFAULT_PARALLEL_TASKS,
+    DEFAULT_RETRY_DELAY_SECONDS,
+    MAX_CONCURRENT_RUNS,
+    MAX_DELAY_SECONDS,
+    MAX_EDGES,
+    MAX_ITEMS,
+    MAX_PARALLEL,
+    MAX_PARAMETERS,
+    MAX_RETRIES,
+    MAX_TASKS,
+    MAX_VALUE,
+    VERSION,
+    Condition,
+    ForEach,
+    Operator,
+    Parameter,
+    ParameterType,
+    PipelineDefinition,
+    RunIf,
+    Task,
+    TaskKind,
+    Value,
+)
+from .parameters import checked_value, comparable
+
+MAX_BYTES = 1024 * 1024
+MAX_NODES = 100_000
+MAX_PATHS = 100
+# Of the defaults or of a task: with the parameters, a session has at most 100 variables.
+MAX_ENVIRON = 20
+MAX_CLUSTER_SIZE = 1000
+_TASK_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,38}[A-Za-z0-9])?")
+_PARAMETER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+_MOUNT = re.compile(r"([^:]+)(?::([^:]+))?(?::(ro|rw))?")
+_TEXTS = ("image", "preset", "resource_group", "shared_memory")
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def parse_pipeline(text: str) -> PipelineDefinition:
+    """Parse a pipeline.
+
+    The time grows with the size of the text, so call it outside the event loop.
+
+    Raises
+    ------
+    InvalidRequest
+        If the text is not valid YAML, exceeds a limit, has an unknown or invalid key, or if tasks
+        need unknown tasks or each other; ``line`` in the details is the line of the problem.
+    """
+    return read_sections(text, MAX_BYTES, MAX_NODES, _problem, _pipeline)
+
+
+def _problem(line: int, text: str) -> InvalidRequest:
+    return InvalidRequest(f"line {line}: {text}", field="definition", line=line)
+
+
+def _pipeline(root: Section) -> PipelineDefinition:
+    line = root.line_of("version")
+    if "version" not in root.nodes or root.take_whole("version", VERSION, 0, 10**6) != VERSION:
+        raise _problem(line, f"version must be {VERSION}")
+    line = root.line_of("name")
+    name = _checked(line, lambda: check_slug("pipeline", root.take_text("name")))
+    description = root.take_text("description", MAX_VALUE)
+    parameters = _parameters(root)
+    folder = root.take_text("folder", 64)
+    runs = root.take_whole("max_concurrent_runs", DEFAULT_CONCURRENT_RUNS, 1, MAX_CONCURRENT_RUNS)
+    parallel = root.take_whole("max_parallel_tasks", DEFAULT_PARALLEL_TASKS, 1, MAX_PARALLEL)
+    defaults = root.take_section("defaults")
+    settings = {} if defaults is None else _settings(defaults)
+    if defaults is not None:
+        defaults.finish()
+    tasks_line, node = root.line_of("tasks"), root.take("tasks")
+    root.finish()
+    sections = _sections(root, node, "tasks", "a task", tasks_line, MAX_TASKS)
+    if not sections:
+        raise _problem(tasks_line, "tasks must have at least one task")
+    lines = [section.line for section in sections]
+    tasks = [_task(section, {p.name: p for p in parameters}) for section in sections]
+    return PipelineDefinition(
+        name=name,
+        description=description,
+        parameters=parameters,
+        settings=settings,
+        folder=folder,
+        max_concurrent_runs=runs,
+        max_parallel_tasks=parallel,
+        tasks=_ordered(tasks, lines),
+    )
+
+
+def _sections(
+    root: Section, node: yaml.Node | None, key: str, what: str, line: int, limit: int
+) -> list[Section]:
+    if node is None:
+        return []
+    if not isinstance(node, yaml.SequenceNode) or len(node.value) > limit:
+        raise _problem(line, f"{key} must be a list of at most {limit}")
+    return [Section.of(root.loader, each, what, _problem) for each in node.value]
+
+
+def _checked(line: int, check: Any) -> Any:
+    """Return the result of a check; add the line to its error."""
+    try:
+        return check()
+    except InvalidRequest as error:
+        if "line" in error.details:
+            raise
+        raise _problem(line, error.message) from None
+
+
+def _choice(section: Section, key: str, kind: Callable[[str], E], default: E) -> E:
+    line, text = section.line_of(key), section.take_text(key)
+    if not text:
+        return default
+    try:
+        return kind(text)
+    except ValueError:
+        names = ", ".join(type(default))
+        raise _problem(line, f"{key} must be one of {names}, not {shown(text)!r}") from None
+
+
+def _parameters(root: Section) -> tuple[Parameter, ...]:
+    line, node = root.line_of("parameters"), root.take("parameters")
+    found: dict[str, Parameter] = {}
+    for section in _sections(root, node, "parameters", "a parameter", line, MAX_PARAMETERS):
+        name = section.take_text("name")
+        if _PARAMETER_NAME.fullmatch(name) is None:
+            raise _problem(
+                section.line,
+                "the name of a parameter must have 1 to 40 letters, digits and _, and begin with a "
+                "letter",
+            )
+        # The variables of parameters are in upper case.
+        if name.upper() in found:
+            raise _problem(section.line, f"there are two parameters {name}; case does not count")
+        kind = _choice(section, "type", ParameterType, ParameterType.TEXT)
+        line = section.line_of("default")
+        default = _value(section, "default")
+        if default is not None:
+            default = _checked(line, lambda k=kind, d=default, n=name: checked_value(n, k, d))
+        found[name.upper()] = Parameter(name, kind, default, section.take_text("description"))
+        section.finish()
+    return tuple(found.values())
+
+
+def _value(section: Section, key: str) -> Value | None:
+    """Take a plain value or a list of plain values; None without the key."""
+    node = section.take(key)
+    if node is None:
+        return None
+    if isinstance(node, yaml.SequenceNode):
+        if len(node.value) > MAX_ITEMS:
+            raise _problem(node.start_mark.line + 1, f"{key} must be a list of at most {MAX_ITEMS}")
+        return tuple(_plain(section, each, key) for each in node.value)
+    return _plain(section, node, key)
+
+
+def _plain(section: Section, node: yaml.Node, key: str) -> str | int | float | bool:
+    line = node.start_mark.line + 1
+    if not isinstance(node, yaml.ScalarNode):
+        raise _problem(line, f"{key} must be a text, a number, true or false, or a list of these")
+    text = text_of(node, key, MAX_VALUE, _problem)
+    value = section.loader.construct_object(node)
+    if isinstance(value, float) and not isfinite(value):
+        raise _problem(line, f"{key} is not a finite number")
+    # For example, YAML reads 2026-01-31 as a date.
+    return value if isinstance(value, bool | int | float) else text
+
+
+def _texts(section: Section, key: str, limit: int) -> tuple[str, ...]:
+    line, node = section.line_of(key), section.take(key)
+    if node is None:
+        return ()
+    if not isinstance(node, yaml.SequenceNode) or len(node.value) > limit:
+        raise _problem(line, f"{key} must be a list of at most {limit} texts")
+    for each in node.value:
+        if not isinstance(each, yaml.ScalarNode):
+            raise _problem(each.start_mark.line + 1, f"an entry of {key} must be a text")
+    return tuple(text_of(each, key, MAX_VALUE, _problem) for each in node.value)
+
+
+def _map(section: Section, key: str, limit: int) -> dict[str, str]:
+    line, inner = section.line_of(key), section.take_section(key)
+    if inner is None:
+        return {}
+    if len(inner.nodes) > limit:
+        raise _problem(line, f"{key} has more than {limit} entries")
+    return {name: inner.take_text(name, MAX_VALUE) for name in list(inner.nodes)}
+
+
+def _settings(section: Section) -> dict[str, Any]:
+    """Take the fields of a session request."""
+    settings: dict[str, Any] = {}
+    for name in _TEXTS:
+        if text := section.take_text(name, 255):
+            settings[name] = text
+    if resources := _map(section, "resources", 50):
+        settings["resources"] = resources
+    line = section.line_of("environ")
+    if environ := _map(section, "environ", MAX_ENVIRON):
+        settings["environ"] = _checked(line, lambda: check_environ(environ))
+    line = section.line_of("mounts")
+    if mounts := _texts(section, "mounts", MAX_MOUNTS):
+        settings["mounts"] = [_mount(line, text) for text in mounts]
+    if "cluster_size" in section.nodes:
+        settings["cluster_size"] = section.take_whole("cluster_size", 1, 1, MAX_CLUSTER_SIZE)
+    if "cluster_mode" in section.nodes:
+        settings["cluster_mode"] = str(_choice(section, "cluster_mode", Mode, Mode.SINGLE_NODE))
+    if "priority" in section.nodes:
+        settings["priority"] = section.take_whole("priority", 0, 0, MAX_PRIORITY)
+    return settings
+
+
+def _mount(line: int, text: str) -> dict[str, str]:
+    found = _MOUNT.fullmatch(text)
+    if found is None:
+        raise _problem(line, f"{shown(text)!r} is not a mount such as data:/home/work/data:ro")
+    mount = {"vfolder": found[1]}
+    for name, value in (("path", found[2]), ("permission", found[3])):
+        if value:
+            mount[name] = value
+    if mount.get("path") in ("ro", "rw") and "permission" not in mount:
+        mount["permission"] = mount.pop("path")
+    return mount
+
+
+def _task(section: Section, parameters: dict[str, Parameter]) -> Task:
+    name = section.take_text("name")
+    if _TASK_NAME.fullmatch(name) is None:
+        raise _problem(
+            section.line, "the name of a task must have 1 to 40 letters, digits, _ and -"
+        )
+    kind = _choice(section, "kind", TaskKind, TaskKind.COMMAND)
+    command_line = section.line_of("command")
+    task = Task(
+        name=name,
+        kind=kind,
+        description=section.take_text("description", MAX_VALUE),
+        command=section.take_text("command", MAX_COMMAND_BYTES // 2),
+        notebook=_notebook(section),
+        condition=_condition(section, parameters),
+        needs=_texts(section, "needs", MAX_TASKS),
+        run_if=_choice(section, "run_if", RunIf, RunIf.SUCCESS),
+        for_each=_for_each(section, parameters),
+        settings=_settings(section),
+        inputs=_paths(section, "inputs"),
+        outputs=_paths(section, "outputs"),
+        retries=section.take_whole("retries", 0, 0, MAX_RETRIES),
+        retry_delay_seconds=_seconds(
+            section, "retry_delay", DEFAULT_RETRY_DELAY_SECONDS, 0, MAX_DELAY_SECONDS
+        ),
+        timeout_seconds=_seconds(section, "timeout", None, 1, MAX_TIMEOUT_SECONDS),
+        continue_on_failure=section.take_bool("continue_on_failure"),
+        skip=section.take_bool("skip"),
+    )
+    section.finish()
+    _check_kind(task, section.line, command_line)
+    return task
+
+
+def _check_kind(task: Task, line: int, command_line: int) -> None:
+    """Check that a task has what its kind requires, and nothing else."""
+    fields = {
+        TaskKind.COMMAND: bool(task.command.strip()),
+        TaskKind.NOTEBOOK: bool(task.notebook),
+        TaskKind.CONDITION: task.condition is not None,
+    }
+    for kind, is_given in fields.items():
+        if task.kind is kind and not is_given:
+            raise _problem(line, f"task {task.name} of kind {kind} needs {kind}")
+        if task.kind is not kind and is_given:
+            raise _problem(
+                command_line if kind is TaskKind.COMMAND else line,
+                f"task {task.name} of kind {task.kind} cannot have {kind}",
+            )
+    if task.kind in (TaskKind.CONDITION, TaskKind.APPROVAL):
+        runs = task.for_each or task.settings or task.inputs or task.outputs or task.retries
+        if runs or task.timeout_seconds:
+            raise _problem(
+                line,
+                f"task {task.name} of kind {task.kind} has no session, so it can have neither its "
+                "settings nor for_each, inputs, outputs, retries or timeout",
+            )
+
+
+def _notebook(section: Section) -> str:
+    line, text = section.line_of("notebook"), section.take_text("notebook")
+    return str(_checked(line, lambda: check_subpath(text))) if text else ""
+
+
+def _paths(section: Section, key: str) -> tuple[str, ...]:
+    line = section.line_of(key)
+    paths = _texts(section, key, MAX_PATHS)
+    found = tuple(str(_checked(line, lambda p=path: check_subpath(p))) for path in paths)
+    if not all(found):
+        raise _problem(line, f"an entry of {key} is empty")
+    return found
+
+
+def _seconds(section: Section, key: str, default: Any, lowest: int, highest: int) -> Any:
+    line, text = section.line_of(key), section.take_text(key)
+    if not text:
+        return default
+    seconds = _checked(line, lambda: parse_duration(text, key))
+    if not lowest <= seconds <= highest:
+        raise _problem(line, f"{key} must be {lowest} to {highest} seconds")
+    return seconds
+
+
+def _known(line: int, name: str, parameters: dict[str, Parameter]) -> Parameter:
+    if name not in parameters:
+        names = ", ".join(parameters) or "none"
+        raise _problem(line, f"there is no parameter {shown(name)!r}; parameters: {names[:200]}")
+    return parameters[name]
+
+
+def _condition(section: Section, parameters: dict[str, Parameter]) -> Condition | None:
+    inner = section.take_section("condition")
+    if inner is None:
+        return None
+    parameter = _known(inner.line_of("parameter"), inner.take_text("parameter"), parameters)
+    operator = _choice(inner, "operator", Operator, Operator.EQUAL)
+    line, value = inner.line_of("value"), _value(inner, "value")
+    inner.finish()
+    if value is None:
+        raise _problem(inner.line, "a condition needs a value")
+    checked = _checked(line, lambda: comparable(parameter, operator, value))
+    return Condition(parameter.name, operator, checked)
+
+
+def _for_each(section: Section, parameters: dict[str, Parameter]) -> ForEach | None:
+    inner = section.take_section("for_each")
+    if inner is None:
+        return None
+    line, name = inner.line_of("parameter"), inner.take_text("parameter")
+    has_values = "values" in inner.nodes
+    found = ForEach(
+        name,
+        _texts(inner, "values", MAX_ITEMS),
+        inner.take_whole("max_parallel", 0, 0, MAX_PARALLEL),
+    )
+    inner.finish()
+    if bool(name) == has_values:
+        raise _problem(inner.line, "for_each needs either parameter or values")
+    if name and _known(line, name, parameters).type is not ParameterType.LIST:
+        raise _problem(line, f"the parameter {name} is not a list")
+    return found
+
+
+def _ordered(tasks: Sequence[Task], lines: Sequence[int]) -> tuple[Task, ...]:
+    """Return the tasks in topological order; raise for unknown names and cycles."""
+    named: dict[str, int] = {}
+    for index, task in enumerate(tasks):
+        if task.name in named:
+            raise _problem(lines[index], f"there are two tasks {task.name}")
+        named[task.name] = index
+    edges = 0
+    for task, line in zip(tasks, lines, strict=True):
+        for name in task.needs:
+            if name not in named:
+                raise _problem(line, f"task {task.name} needs {shown(name)!r}, which is no task")
+        edges += len(task.needs)
+        if edges > MAX_EDGES:
+            raise _problem(line, f"the tasks need each other more than {MAX_EDGES} times")
+    sorter = TopologicalSorter({task.name: dict.fromkeys(task.needs) for task in tasks})
+    try:
+        order = list(sorter.static_order())
+    except CycleError as error:
+        cycle = error.args[1]
+        names = " → ".join(cycle[:10]) + (" → …" if len(cycle) > 10 else "")
+        raise _problem(lines[named[cycle[0]]], f"tasks need each other: {names}") from None
+    return tuple(tasks[named[name]] for name in order)

@@ -1,0 +1,147 @@
+"""Pipelines and their runs as shown to callers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from .definition import ParameterType, RunIf, TaskKind, Value
+from .states import RunStatus, TaskStatus
+
+MAX_PIPELINES_PER_USER = 200
+# Runs of a user that have not ended.
+MAX_OPEN_RUNS = 500
+# Ended runs are kept for this time, at most this number for each pipeline.
+RUNS_KEPT_FOR = timedelta(days=90)
+RUNS_KEPT = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineParameter:
+    name: str
+    type: ParameterType
+    default: Value | None
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """``version`` counts the changes. ``definition`` is the YAML text, "" in lists. ``folder``: id
+    of the folder that tasks mount at ``/pipeline``, None if it was removed. ``last_run_status``:
+    None before the first run.
+    """
+
+    id: str
+    created_at: datetime
+    changed_at: datetime
+    version: int
+    name: str
+    description: str
+    domain: str
+    project: str
+    project_id: str
+    owner: str
+    owner_id: str
+    folder: str | None
+    definition: str
+    tasks: int
+    parameters: Sequence[PipelineParameter]
+    last_run_id: str | None
+    last_run_status: RunStatus | None
+    last_run_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineTask:
+    """A task of a definition."""
+
+    name: str
+    kind: TaskKind
+    needs: Sequence[str]
+    run_if: RunIf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineCheck:
+    """The result of a validation: the problem of a definition with its line, or its tasks."""
+
+    is_valid: bool
+    problem: str
+    line: int | None
+    name: str
+    parameters: Sequence[PipelineParameter]
+    tasks: Sequence[PipelineTask]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineRun:
+    """A run: a frozen copy of the definition with its parameters.
+
+    ``tasks``: number of task runs; ``tasks_by_status`` counts them.
+    """
+
+    id: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    pipeline: str
+    pipeline_id: str
+    pipeline_version: int
+    domain: str
+    project: str
+    project_id: str
+    owner: str
+    owner_id: str
+    status: RunStatus
+    parameters: Mapping[str, Value]
+    tasks: int
+    tasks_by_status: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineTaskRun:
+    """A task run. ``session``: id of the session of its last attempt, None before it is created and
+    for kinds without a session. ``item``: the value over which it is mapped, "" without a map.
+    """
+
+    task: str
+    index: int
+    item: str
+    kind: TaskKind
+    needs: Sequence[str]
+    status: TaskStatus
+    attempt: int
+    session: str | None
+    session_status: str | None
+    queued_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    retry_at: datetime | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineRunDetail:
+    """A run with its frozen definition and all task runs, in topological order."""
+
+    run: PipelineRun
+    definition: str
+    task_runs: Sequence[PipelineTaskRun]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineVersion:
+    """A former or the current definition of a pipeline."""
+
+    version: int
+    created_at: datetime
+    definition: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineSchema:
+    """The JSON schema of definitions."""
+
+    json_schema: Mapping[str, Any]

@@ -1,0 +1,104 @@
+"""Session requests of task runs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..folders.vfolders import Permission
+from ..sessions.lifecycle import SessionType
+from .definition import Task, TaskKind, Value
+from .parameters import items_of, variable
+from .states import Plan, TaskRun
+
+MOUNT_PATH = "/pipeline"
+PARAMETER_PREFIX = "PARAM_"
+_NAMESPACE = uuid.UUID("6d1f0c3e-52a1-4c1e-9d0e-7e0a9b7c5f10")
+_PIPELINE_CHARACTERS = 20
+_TASK_CHARACTERS = 24
+_ID_CHARACTERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What the sessions of a run have in common."""
+
+    run_id: str
+    pipeline: str
+    project_id: str
+    folder: str
+
+
+def session_id_of(run_id: str, run: TaskRun) -> str:
+    """Return the id of the session of an attempt; it is the key against duplicate creation."""
+    return str(uuid.uuid5(_NAMESPACE, f"{run_id}/{run.task}/{run.index}/{run.attempt}"))
+
+
+def session_request(plan: Plan, run: TaskRun, context: RunContext) -> dict[str, Any]:
+    """Return the request for the session of an attempt."""
+    task = plan.tasks[run.task]
+    settings = {**plan.definition.settings, **task.settings}
+    # Maps are merged, and mounts of the defaults remain.
+    for name in ("environ", "resources"):
+        settings[name] = {**plan.definition.settings.get(name, {}), **task.settings.get(name, {})}
+    folder = {"vfolder": context.folder, "path": MOUNT_PATH, "permission": Permission.RW}
+    own = {mount["vfolder"]: mount for mount in task.settings.get("mounts", ())}
+    shared = {mount["vfolder"]: mount for mount in plan.definition.settings.get("mounts", ())}
+    session_id = session_id_of(context.run_id, run)
+    pipeline = context.pipeline[:_PIPELINE_CHARACTERS].rstrip("-.")
+    return {
+        **settings,
+        "name": f"{pipeline}-{run.task[:_TASK_CHARACTERS]}-{session_id[:_ID_CHARACTERS]}",
+        "project": context.project_id,
+        "type": SessionType.BATCH,
+        "mounts": [folder, *{**shared, **own}.values()],
+        "environ": {**settings["environ"], **_environ(plan, task, run, context)},
+        "startup_command": _command(plan, task, run),
+        "batch_timeout": task.timeout_seconds,
+    }
+
+
+def _environ(plan: Plan, task: Task, run: TaskRun, context: RunContext) -> dict[str, str]:
+    environ = {
+        "PIPELINE": context.pipeline,
+        "PIPELINE_RUN": context.run_id,
+        "PIPELINE_TASK": task.name,
+        "PIPELINE_ATTEMPT": str(run.attempt),
+        "PIPELINE_DIRECTORY": f"{MOUNT_PATH}/runs/{context.run_id}",
+    }
+    items = items_of(task, plan.parameters)
+    if items is not None:
+        environ |= {"PIPELINE_ITEM": items[run.index], "PIPELINE_ITEM_INDEX": str(run.index)}
+    parameters = plan.parameters.items()
+    return environ | {f"{PARAMETER_PREFIX}{name.upper()}": variable(v) for name, v in parameters}
+
+
+def _command(plan: Plan, task: Task, run: TaskRun) -> str:
+    """Return the shell script of a task: it checks inputs before the command and outputs after."""
+    command = task.command if task.kind is TaskKind.COMMAND else _papermill(plan, task, run)
+    lines = ['mkdir -p -- "$PIPELINE_DIRECTORY" && cd -- "$PIPELINE_DIRECTORY" || exit 1']
+    lines += [_check("input", path) for path in task.inputs]
+    # A subshell: an exit in the command must not skip the check of the outputs.
+    lines.append(f"(\n{command}\n) || exit $?")
+    lines += [_check("output", path) for path in task.outputs]
+    return "\n".join(lines)
+
+
+def _check(kind: str, path: str) -> str:
+    message = shlex.quote(f"the {kind} {path} does not exist")
+    return f"[ -e {shlex.quote(f'./{path}')} ] || {{ echo {message} >&2; exit 1; }}"
+
+
+def _papermill(plan: Plan, task: Task, run: TaskRun) -> str:
+    source = shlex.quote(f"{MOUNT_PATH}/{task.notebook}")
+    result = f"{task.name}-{run.index}.ipynb" if task.for_each else f"{task.name}.ipynb"
+    values: Mapping[str, Value] = plan.parameters
+    items = items_of(task, values)
+    if items is not None:
+        values = {**values, "item": items[run.index], "item_index": run.index}
+    given = shlex.quote(json.dumps(dict(values)))
+    return f"papermill --log-output -y {given} {source} ./{result}"

@@ -1,0 +1,294 @@
+"""State machine of pipeline runs.
+
+``observe`` applies an event to a task run. ``advance`` then starts, skips or blocks the task runs
+whose needs have ended, and computes the status of the run. Both are pure: the caller stores the
+changed task runs and creates the sessions of those that are queued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from ..errors import Conflict
+from .definition import PipelineDefinition, RunIf, Task, TaskKind, Value
+from .parameters import is_met, items_of
+
+MAX_RETRY_DELAY_SECONDS = 86400
+
+
+class TaskStatus(StrEnum):
+    WAITING = "waiting"  # for other tasks, or for a free place among the parallel tasks
+    QUEUED = "queued"  # its session is to be created, or waits for resources
+    RUNNING = "running"
+    RETRYING = "retrying"  # failed; starts again at ``retry_at``
+    APPROVAL = "awaiting-approval"
+    SUCCEEDED = "succeeded"
+    BYPASSED = "bypassed"  # not run because the definition says ``skip``; counts as succeeded
+    SKIPPED = "skipped"  # a condition or ``run_if`` excludes it
+    FAILED = "failed"
+    BLOCKED = "blocked"  # a task that it needs has failed
+    CANCELLED = "cancelled"
+
+
+class RunStatus(StrEnum):
+    WAITING = "waiting"  # for other runs of the pipeline
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Outcome(StrEnum):
+    """What happens to a task run."""
+
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"  # a user has stopped its session, so it is not retried
+    APPROVED = "approved"
+    REJECTED = "rejected"
+
+
+S = TaskStatus
+ACTIVE = frozenset({S.QUEUED, S.RUNNING})
+TASK_ENDED = frozenset({S.SUCCEEDED, S.BYPASSED, S.SKIPPED, S.FAILED, S.BLOCKED, S.CANCELLED})
+_PASSED = frozenset({S.SUCCEEDED, S.BYPASSED})
+_UNSUCCESSFUL = frozenset({S.FAILED, S.BLOCKED, S.CANCELLED})
+RUN_ENDED = frozenset({RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED})
+RESUMABLE = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """One run of a task: ``index`` is the position in the list over which it is mapped, else 0.
+
+    ``attempt`` counts the starts, ``failures`` those that failed since the run was created or
+    resumed.
+    """
+
+    task: str
+    index: int = 0
+    status: TaskStatus = TaskStatus.WAITING
+    attempt: int = 0
+    failures: int = 0
+    retry_at: datetime | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A definition with the parameters of a run."""
+
+    definition: PipelineDefinition
+    parameters: Mapping[str, Value]
+    tasks: Mapping[str, Task]
+
+    @classmethod
+    def of(cls, definition: PipelineDefinition, parameters: Mapping[str, Value]) -> Plan:
+        return cls(definition, parameters, {task.name: task for task in definition.tasks})
+
+    def first_runs(self) -> list[TaskRun]:
+        """Return the task runs of a new run."""
+        runs: list[TaskRun] = []
+        for task in self.definition.tasks:
+            items = items_of(task, self.parameters)
+            count = 1 if items is None else len(items)
+            runs.extend(TaskRun(task.name, index) for index in range(count))
+        return runs
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    changed: Sequence[TaskRun]
+    status: RunStatus
+
+
+def observe(
+    task: Task,
+    run: TaskRun,
+    outcome: Outcome,
+    now: datetime,
+    message: str = "",
+    *,
+    is_cancelling: bool = False,
+) -> TaskRun:
+    """Return a task run after an event of its current attempt; events that come too late change
+    nothing.
+    """
+    if outcome in (Outcome.APPROVED, Outcome.REJECTED):
+        if run.status is not S.APPROVAL:
+            return run
+        status = S.SUCCEEDED if outcome is Outcome.APPROVED else S.FAILED
+        return replace(run, status=status, message=message)
+    if run.status not in ACTIVE:
+        return run
+    if outcome is Outcome.STARTED:
+        return replace(run, status=S.RUNNING)
+    if outcome is Outcome.SUCCEEDED:
+        return replace(run, status=S.SUCCEEDED, message=message)
+    if is_cancelling:
+        return replace(run, status=S.CANCELLED, message=message)
+    failures = run.failures + 1
+    if outcome is Outcome.FAILED and failures <= task.retries:
+        at = now + timedelta(seconds=_delay(task, failures))
+        return replace(run, status=S.RETRYING, failures=failures, retry_at=at, message=message)
+    return replace(run, status=S.FAILED, failures=failures, message=message)
+
+
+def _delay(task: Task, failures: int) -> int:
+    """Return the pause after a failure: it doubles with every failure."""
+    doubled: int = task.retry_delay_seconds * 2 ** (failures - 1)
+    return min(doubled, MAX_RETRY_DELAY_SECONDS)
+
+
+def cancelled(run: TaskRun, *, has_session: bool) -> TaskRun:
+    """Return a task run after its run was cancelled; one with a session ends when that ends."""
+    if run.status in TASK_ENDED or (run.status in ACTIVE and has_session):
+        return run
+    return replace(run, status=S.CANCELLED, retry_at=None)
+
+
+def advance(plan: Plan, runs: Sequence[TaskRun], status: RunStatus, now: datetime) -> Progress:
+    """Start, skip or block task runs until nothing more can change now.
+
+    The tasks of the plan are in topological order, so one pass is enough.
+    """
+    if status in RUN_ENDED or status is RunStatus.WAITING:
+        return Progress([], status)
+    by_task: dict[str, list[TaskRun]] = {name: [] for name in plan.tasks}
+    for run in runs:
+        by_task[run.task].append(run)
+    changed: list[TaskRun] = []
+    if status is RunStatus.RUNNING:
+        active = sum(run.status in ACTIVE for run in runs)
+        room = plan.definition.max_parallel_tasks - active
+        for task in plan.definition.tasks:
+            needs = [_result(plan.tasks[name], by_task[name]) for name in task.needs]
+            after = _advanced(plan, task, by_task[task.name], needs, room, now)
+            changed.extend(after)
+            room -= sum(run.status in ACTIVE for run in after)
+            replaced = {run.index: run for run in after}
+            by_task[task.name] = [replaced.get(run.index, run) for run in by_task[task.name]]
+    current = [run for each in by_task.values() for run in each]
+    return Progress(changed, _run_status(plan, current, status))
+
+
+class _Result(StrEnum):
+    """The result of a task with all of its task runs."""
+
+    OPEN = "open"
+    SUCCESS = "success"
+    SKIPPED = "skipped"
+    FAILURE = "failure"
+
+
+def _result(task: Task, runs: Sequence[TaskRun]) -> _Result:
+    statuses = {run.status for run in runs}
+    if statuses - TASK_ENDED:
+        return _Result.OPEN
+    failed = statuses & _UNSUCCESSFUL
+    if task.continue_on_failure:
+        failed -= {S.FAILED}
+    if failed:
+        return _Result.FAILURE
+    return _Result.SKIPPED if statuses == {S.SKIPPED} else _Result.SUCCESS
+
+
+def _advanced(
+    plan: Plan,
+    task: Task,
+    runs: Sequence[TaskRun],
+    needs: Sequence[_Result],
+    room: int,
+    now: datetime,
+) -> list[TaskRun]:
+    """Return the task runs of a task that change now."""
+    due = [run for run in runs if run.status is S.RETRYING and run.retry_at and run.retry_at <= now]
+    waiting = [run for run in runs if run.status is S.WAITING]
+    if not due and not waiting:
+        return []
+    status = _status_for(task.run_if, needs)
+    if status is S.WAITING:
+        return []
+    if status is not S.QUEUED:
+        return [replace(run, status=status) for run in waiting]
+    if task.skip:
+        return [replace(run, status=S.BYPASSED) for run in waiting]
+    if task.kind is TaskKind.APPROVAL:
+        return [replace(run, status=S.APPROVAL) for run in waiting]
+    if task.condition is not None:
+        status = S.SUCCEEDED if is_met(task.condition, plan.parameters) else S.SKIPPED
+        return [replace(run, status=status) for run in waiting]
+    if task.for_each is not None and task.for_each.max_parallel:
+        active = sum(run.status in ACTIVE for run in runs)
+        room = min(room, task.for_each.max_parallel - active)
+    return [
+        replace(run, status=S.QUEUED, attempt=run.attempt + 1, retry_at=None, message="")
+        for run in (due + waiting)[: max(room, 0)]
+    ]
+
+
+def _status_for(run_if: RunIf, needs: Sequence[_Result]) -> TaskStatus:
+    """Return QUEUED if a task may run, WAITING if this is not yet known, else its final status."""
+    is_open = _Result.OPEN in needs
+    has_failure = _Result.FAILURE in needs
+    if run_if is RunIf.SUCCESS:
+        if has_failure:
+            return S.BLOCKED
+        if is_open:
+            return S.WAITING
+        return S.SKIPPED if _Result.SKIPPED in needs else S.QUEUED
+    if is_open:
+        return S.WAITING
+    if run_if is RunIf.ALWAYS:
+        return S.QUEUED
+    if run_if is RunIf.FAILURE:
+        return S.QUEUED if has_failure else S.SKIPPED
+    if _Result.SUCCESS in needs or not needs:
+        return S.QUEUED
+    return S.BLOCKED if has_failure else S.SKIPPED
+
+
+def _run_status(plan: Plan, runs: Sequence[TaskRun], status: RunStatus) -> RunStatus:
+    if any(run.status not in TASK_ENDED for run in runs):
+        return status
+    if status is RunStatus.CANCELLING:
+        return RunStatus.CANCELLED
+    for run in runs:
+        is_tolerated = plan.tasks[run.task].continue_on_failure and run.status is S.FAILED
+        if run.status in _UNSUCCESSFUL and not is_tolerated:
+            return RunStatus.FAILED
+    return RunStatus.SUCCEEDED
+
+
+def resumed(plan: Plan, runs: Sequence[TaskRun], status: RunStatus) -> list[TaskRun]:
+    """Return the task runs that run again when a run is resumed: those without success, and all of
+    the tasks after them. Attempts continue to count.
+
+    Raises
+    ------
+    Conflict
+        If the run has not ended, or has succeeded.
+    """
+    if status not in RESUMABLE:
+        raise Conflict(f"the run is {status}; only failed and cancelled runs can be resumed")
+    unsuccessful = {
+        (run.task, run.index)
+        for run in runs
+        if run.status in _UNSUCCESSFUL
+        and not (plan.tasks[run.task].continue_on_failure and run.status is S.FAILED)
+    }
+    repeated = {name for name, _ in unsuccessful}
+    after: set[str] = set()
+    for task in plan.definition.tasks:
+        if after.union(repeated).intersection(task.needs):
+            after.add(task.name)
+    return [
+        replace(run, status=S.WAITING, failures=0, retry_at=None, message="")
+        for run in runs
+        if run.task in after or (run.task, run.index) in unsuccessful
+    ]

@@ -1,0 +1,1 @@
+"""Stores of pipelines and of their runs."""

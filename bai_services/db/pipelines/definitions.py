@@ -1,0 +1,234 @@
+"""Store of pipelines and of the versions of their definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.roles import Role, Visibility
+from bai_services.core.audit import AuditEntry
+from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.pipelines.records import MAX_PIPELINES_PER_USER, PipelineVersion
+from bai_services.core.pipelines.states import RUN_ENDED, RunStatus
+
+from ..accounts.owner_visibility import is_owner_visible
+from ..accounts.user_domains import lock_active
+from ..audit import record
+from ..database import Database
+from ..integrity import delete_unused, raise_on_violation, update_version
+from ..listing import Listing
+from ..records import records
+from ..tables.accounts import projects, users
+from ..tables.pipelines import pipeline_runs, pipeline_versions, pipelines
+
+OPEN_RUNS = sorted(set(RunStatus) - RUN_ENDED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineRow:
+    """A pipeline with its owner and its last run."""
+
+    id: str
+    created_at: datetime
+    version: int
+    changed_at: datetime
+    owner_id: str
+    project_id: str
+    name: str
+    description: str
+    vfolder_id: str | None
+    definition: str
+    parsed: Mapping[str, Any]
+    tasks: int
+    max_concurrent_runs: int
+    owner: str
+    owner_role: Role
+    domain: str
+    project: str
+    last_run_id: str | None
+    last_run_status: RunStatus | None
+    last_run_at: datetime | None
+
+
+_ROWS = (
+    sa.select(
+        *pipelines.columns,
+        users.c.username.label("owner"),
+        users.c.role.label("owner_role"),
+        projects.c.domain,
+        projects.c.name.label("project"),
+        pipeline_runs.c.status.label("last_run_status"),
+        pipeline_runs.c.created_at.label("last_run_at"),
+    )
+    .join_from(pipelines, users, pipelines.c.owner_id == users.c.id)
+    .join(projects, pipelines.c.project_id == projects.c.id)
+    .outerjoin(pipeline_runs, pipelines.c.last_run_id == pipeline_runs.c.id)
+)
+_LISTING = Listing(
+    columns={
+        **{
+            name: pipelines.c[name]
+            for name in (
+                "id", "created_at", "changed_at", "owner_id", "project_id", "name", "description",
+                "tasks", "version",
+            )
+        },
+        "owner": users.c.username,
+        "domain": projects.c.domain,
+        "project": projects.c.name,
+        "last_run_status": pipeline_runs.c.status,
+        "last_run_at": pipeline_runs.c.created_at,
+    },
+    default_sort=("name", "id"),
+)  # fmt: skip
+_VERSION_LISTING = Listing(
+    columns={name: pipeline_versions.c[name] for name in ("version", "created_at")},
+    default_sort=("-version",),
+)
+
+
+class PipelineStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(self, query: ListQuery, visible: Visibility) -> Page[PipelineRow]:
+        async with self._db.read() as tx:
+            return await _LISTING.page(tx, visible_to(_ROWS, visible), query, _row)
+
+    async def find(self, key: str, visible: Visibility, owner_id: str | None) -> PipelineRow:
+        """Return the visible pipeline with the id ``key``, else that of the owner with this name.
+
+        Raises
+        ------
+        NotFound
+            If no visible pipeline matches.
+        """
+        is_own_name = (pipelines.c.name == key) & (pipelines.c.owner_id == owner_id)
+        matching = visible_to(_ROWS, visible).where((pipelines.c.id == key) | is_own_name)
+        async with self._db.read() as tx:
+            found = records(_row, await tx.execute(matching.order_by(pipelines.c.id != key)))
+        if not found:
+            raise no_pipeline(key)
+        return found[0]
+
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
+        """Insert a pipeline.
+
+        Raises
+        ------
+        AlreadyExists
+            If the owner has a pipeline with that name.
+        QuotaExceeded
+            If the owner has too many pipelines.
+        Conflict
+            If the owner is no longer active.
+        """
+        owner_id = values["owner_id"]
+        count = (
+            sa.select(sa.func.count())
+            .select_from(pipelines)
+            .where(pipelines.c.owner_id == owner_id)
+        )
+        async with self._db.write() as tx:
+            await lock_active(tx, owner_id)
+            if int(await tx.scalar(count) or 0) >= MAX_PIPELINES_PER_USER:
+                raise QuotaExceeded(
+                    f"you have {MAX_PIPELINES_PER_USER} pipelines; delete some first",
+                    limit=MAX_PIPELINES_PER_USER,
+                )
+            with raise_on_violation(_taken(values["name"])):
+                await tx.execute(pipelines.insert().values(values))
+            await _add_version(tx, values["id"], 1, values["changed_at"], values["definition"])
+            await record(tx, audit)
+
+    async def update(
+        self, row: PipelineRow, version: int, changes: Mapping[str, Any], audit: AuditEntry
+    ) -> None:
+        """Change a pipeline that has ``version``.
+
+        Raises
+        ------
+        Conflict
+            If the pipeline has another version.
+        AlreadyExists
+            If the owner has another pipeline with the new name.
+        """
+        async with self._db.write() as tx:
+            with raise_on_violation(_taken(changes["name"])):
+                await update_version(tx, pipelines, row.id, version, changes)
+            at, text = changes["changed_at"], changes["definition"]
+            await _add_version(tx, row.id, version + 1, at, text)
+            await record(tx, audit)
+
+    async def delete(self, row: PipelineRow, audit: AuditEntry) -> None:
+        """Delete a pipeline with its runs.
+
+        Raises
+        ------
+        InUse
+            If a run has not ended.
+        """
+        is_open = (pipeline_runs.c.pipeline_id == row.id) & pipeline_runs.c.status.in_(OPEN_RUNS)
+        async with self._db.write() as tx:
+            # Runs are created with a lock of the pipeline.
+            await tx.execute(
+                sa.select(pipelines.c.id).where(pipelines.c.id == row.id).with_for_update()
+            )
+            await delete_unused(
+                tx,
+                f"pipeline {row.name}",
+                (pipelines, pipelines.c.id == row.id),
+                {"runs": is_open},
+            )
+            await record(tx, audit)
+
+    async def versions(self, pipeline_id: str, query: ListQuery) -> Page[PipelineVersion]:
+        """Return the versions of the definition of a pipeline, the newest first."""
+        columns = [column for column in pipeline_versions.columns if column.name != "pipeline_id"]
+        rows = sa.select(*columns).where(pipeline_versions.c.pipeline_id == pipeline_id)
+        async with self._db.read() as tx:
+            return await _VERSION_LISTING.page(tx, rows, query, PipelineVersion)
+
+
+async def _add_version(
+    tx: AsyncConnection, pipeline_id: str, version: int, now: datetime, definition: str
+) -> None:
+    values = {
+        "pipeline_id": pipeline_id,
+        "version": version,
+        "created_at": now,
+        "definition": definition,
+    }
+    await tx.execute(pipeline_versions.insert().values(values))
+
+
+def visible_to(rows: sa.Select[Any], visible: Visibility) -> sa.Select[Any]:
+    """Restrict rows of pipelines with their projects to the visible ones."""
+    if visible.domain is not None:
+        rows = rows.where(projects.c.domain == visible.domain)
+    if visible.owner_id is not None:
+        rows = rows.where(pipelines.c.owner_id == visible.owner_id)
+    if visible.hidden_roles:
+        rows = rows.where(is_owner_visible(pipelines.c.owner_id, visible.hidden_roles))
+    return rows
+
+
+def _row(*, owner_role: str, last_run_status: str | None, **columns: Any) -> PipelineRow:
+    status = None if last_run_status is None else RunStatus(last_run_status)
+    return PipelineRow(owner_role=Role(owner_role), last_run_status=status, **columns)
+
+
+def no_pipeline(key: str) -> NotFound:
+    return NotFound(f"there is no pipeline {key!r}, or you may not see it", pipeline=key)
+
+
+def _taken(name: str) -> AlreadyExists:
+    return AlreadyExists(f"you have a pipeline {name!r} already", name=name)

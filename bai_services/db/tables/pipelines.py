@@ -1,0 +1,84 @@
+"""Pipelines, their versions, runs and task runs."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from .base import UtcDateTime, created_at, identity, metadata, version
+
+pipelines = sa.Table(
+    "pipelines",
+    metadata,
+    identity(),
+    created_at(),
+    version(),
+    sa.Column("changed_at", UtcDateTime, nullable=False),
+    sa.Column("owner_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("description", sa.Text, nullable=False),
+    # The folder at /pipeline; NULL after it was removed.
+    sa.Column("vfolder_id", sa.ForeignKey("vfolders.id", ondelete="SET NULL")),
+    # The YAML text, and ``PipelineDefinition.as_json`` of it.
+    sa.Column("definition", sa.Text, nullable=False),
+    sa.Column("parsed", sa.JSON, nullable=False),
+    sa.Column("tasks", sa.Integer, nullable=False),
+    sa.Column("max_concurrent_runs", sa.Integer, nullable=False),
+    sa.Column("last_run_id", sa.String(64)),
+    sa.UniqueConstraint("owner_id", "name"),
+    sa.Index("ix_pipelines_project_id", "project_id"),
+    sa.Index("ix_pipelines_vfolder_id", "vfolder_id"),
+)
+
+pipeline_versions = sa.Table(
+    "pipeline_versions",
+    metadata,
+    sa.Column("pipeline_id", sa.ForeignKey("pipelines.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True),
+    created_at(),
+    sa.Column("definition", sa.Text, nullable=False),
+)
+
+pipeline_runs = sa.Table(
+    "pipeline_runs",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("pipeline_id", sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("pipeline_version", sa.Integer, nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),  # see RunStatus
+    # Copies: later changes of the pipeline do not affect its runs.
+    sa.Column("definition", sa.Text, nullable=False),
+    sa.Column("parsed", sa.JSON, nullable=False),
+    sa.Column("parameters", sa.JSON, nullable=False),
+    sa.Column("tasks", sa.Integer, nullable=False),
+    sa.Column("started_at", UtcDateTime),
+    sa.Column("ended_at", UtcDateTime),
+    # Set by requests that the next step of the runner processes.
+    sa.Column("is_due", sa.Boolean, nullable=False),
+    sa.Index("ix_pipeline_runs_status", "status", "created_at"),
+    sa.Index("ix_pipeline_runs_pipeline_id", "pipeline_id", "created_at"),
+)
+
+pipeline_tasks = sa.Table(
+    "pipeline_tasks",
+    metadata,
+    sa.Column("run_id", sa.ForeignKey("pipeline_runs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("task", sa.String(64), primary_key=True),
+    # Position in the list over which the task is mapped, else 0.
+    sa.Column("item_index", sa.Integer, primary_key=True),
+    # Position in topological order.
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("status", sa.String(24), nullable=False),  # see TaskStatus
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("retry_at", UtcDateTime),
+    sa.Column("message", sa.Text, nullable=False),
+    # The session of the last attempt. No foreign key: it is stored before the session is created.
+    sa.Column("session_id", sa.String(64)),
+    sa.Column("queued_at", UtcDateTime),
+    sa.Column("started_at", UtcDateTime),
+    sa.Column("ended_at", UtcDateTime),
+    sa.Index("ix_pipeline_tasks_status", "status"),
+    sa.Index("ix_pipeline_tasks_session_id", "session_id"),
+)

@@ -1,0 +1,1 @@
+"""Pipelines, their runs, and the loop that runs them."""

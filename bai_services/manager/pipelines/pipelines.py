@@ -1,0 +1,248 @@
+"""Create, read, change and delete pipelines."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from bai_services.core.accounts.roles import Caller, Owner, Target
+from bai_services.core.audit import AuditEntry
+from bai_services.core.errors import BaiError, InvalidRequest
+from bai_services.core.folders.vfolders import UsageMode
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.pipelines.definition import PipelineDefinition
+from bai_services.core.pipelines.parsing import parse_pipeline
+from bai_services.core.pipelines.records import (
+    Pipeline,
+    PipelineCheck,
+    PipelineParameter,
+    PipelineSchema,
+    PipelineTask,
+    PipelineVersion,
+)
+from bai_services.core.pipelines.schema import PIPELINE_SCHEMA
+from bai_services.core.record_fields import fields_of
+from bai_services.db.pipelines.definitions import PipelineRow, PipelineStore, no_pipeline
+
+from ..accounts import authorizer
+from ..context import ManagerContext
+from ..folders.vfolders import VFolders
+from ..sessions.requests.options import Options
+
+_FOLDER_NAME_CHARACTERS = 40
+_ID_CHARACTERS = 8
+
+
+class Pipelines:
+    """Only the owner defines a pipeline, because its tasks run with the owner's permissions.
+    Administrators may delete it.
+
+    ``key`` is an id, or the name of a pipeline of the caller.
+    """
+
+    def __init__(
+        self, context: ManagerContext, store: PipelineStore, options: Options, folders: VFolders
+    ) -> None:
+        self._store = store
+        self._options = options
+        self._folders = folders
+        self._clock = context.clock
+        self._audit = context.audit
+
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Pipeline]:
+        page = await self._store.page(query, authorizer.visibility(caller, "pipeline.read"))
+        return page.with_items([_record(row, "") for row in page.items])
+
+    async def get(self, caller: Caller, key: str) -> Pipeline:
+        row = await self.find(caller, key)
+        return _record(row, row.definition)
+
+    async def versions(self, caller: Caller, key: str, query: ListQuery) -> Page[PipelineVersion]:
+        """Return the versions of a definition, the newest first."""
+        return await self._store.versions((await self.find(caller, key)).id, query)
+
+    async def validate(self, caller: Caller, definition: str) -> PipelineCheck:
+        """Return the problem of a definition with its line, or its tasks; nothing is stored."""
+        authorizer.require(caller, "pipeline.write")
+        try:
+            parsed = await asyncio.to_thread(parse_pipeline, definition)
+        except InvalidRequest as error:
+            return PipelineCheck(
+                is_valid=False,
+                problem=error.message,
+                line=error.details.get("line"),
+                name="",
+                parameters=[],
+                tasks=[],
+            )
+        return PipelineCheck(
+            is_valid=True,
+            problem="",
+            line=None,
+            name=parsed.name,
+            parameters=_parameters(parsed),
+            tasks=_tasks(parsed),
+        )
+
+    def schema(self, caller: Caller) -> PipelineSchema:
+        """Return the JSON schema of definitions."""
+        authorizer.require(caller, "pipeline.read")
+        return PipelineSchema(json_schema=PIPELINE_SCHEMA)
+
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Pipeline:
+        """Create a pipeline of the caller, and its folder unless the definition names one.
+
+        Raises
+        ------
+        InvalidRequest
+            If the definition is not valid; the details contain the line.
+        AlreadyExists
+            If the caller has a pipeline with that name.
+        QuotaExceeded
+            If the caller has too many pipelines or folders.
+        """
+        authorizer.require(caller, "pipeline.write")
+        definition = await asyncio.to_thread(parse_pipeline, spec["definition"])
+        project = await self._options.project_of(caller, spec.get("project"))
+        pipeline_id, now = str(uuid.uuid4()), self._clock()
+        values = {
+            "id": pipeline_id,
+            "created_at": now,
+            "version": 1,
+            "owner_id": caller.user_id,
+            "project_id": project.id,
+            **self._values(spec["definition"], definition),
+        }
+        entry = self._audit.entry(
+            caller,
+            "pipeline.create",
+            pipeline_id,
+            domain=project.domain,
+            owner_id=caller.user_id,
+            name=definition.name,
+            project=project.name,
+        )
+        folder_id = await self._folder(caller, definition)
+        is_new_folder = folder_id is None
+        if folder_id is None:
+            folder_id = await self._create_folder(caller, definition.name, pipeline_id)
+        try:
+            await self._store.create({**values, "vfolder_id": folder_id}, entry)
+        except BaiError:
+            if is_new_folder:
+                await self._folders.trash(caller, folder_id)
+            raise
+        return await self.get(caller, pipeline_id)
+
+    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Pipeline:
+        """Replace the definition of a pipeline; runs keep the one with which they were created.
+
+        ``version`` is the version that the caller has read, if given.
+
+        Raises
+        ------
+        InvalidRequest
+            If the definition is not valid; the details contain the line.
+        Conflict
+            If the pipeline has another version.
+        """
+        row = await self.find(caller, key)
+        authorizer.require(caller, "pipeline.write", target_of(row))
+        definition = await asyncio.to_thread(parse_pipeline, changes["definition"])
+        values = self._values(changes["definition"], definition)
+        folder_id = await self._folder(caller, definition)
+        if folder_id is None and row.vfolder_id is None:
+            folder_id = await self._create_folder(caller, definition.name, row.id)
+        if folder_id is not None:
+            values["vfolder_id"] = folder_id
+        version = changes.get("version") or row.version
+        entry = self._entry(caller, "update", row, version=version + 1)
+        await self._store.update(row, version, values, entry)
+        return await self.get(caller, row.id)
+
+    async def delete(self, caller: Caller, key: str) -> None:
+        """Delete a pipeline with its ended runs; its folder remains.
+
+        Raises
+        ------
+        InUse
+            If a run has not ended.
+        """
+        row = await self.find(caller, key)
+        authorizer.require(caller, "pipeline.manage", target_of(row))
+        await self._store.delete(row, self._entry(caller, "delete", row))
+
+    async def find(self, caller: Caller, key: str) -> PipelineRow:
+        visible = authorizer.visibility(caller, "pipeline.read")
+        if "\0" in key:
+            raise no_pipeline(key)
+        return await self._store.find(key, visible, caller.user_id)
+
+    def _values(self, text: str, definition: PipelineDefinition) -> dict[str, Any]:
+        return {
+            "changed_at": self._clock(),
+            "name": definition.name,
+            "description": definition.description,
+            "definition": text,
+            "parsed": definition.as_json(),
+            "tasks": len(definition.tasks),
+            "max_concurrent_runs": definition.max_concurrent_runs,
+        }
+
+    async def _folder(self, caller: Caller, definition: PipelineDefinition) -> str | None:
+        """Return the id of the folder that the definition names; None if it names none."""
+        if not definition.folder:
+            return None
+        return (await self._folders.get(caller, definition.folder)).id
+
+    async def _create_folder(self, caller: Caller, name: str, pipeline_id: str) -> str:
+        short = name[:_FOLDER_NAME_CHARACTERS].rstrip("-.")
+        made = await self._folders.create(
+            caller,
+            {
+                "name": f"pipeline-{short}-{pipeline_id[:_ID_CHARACTERS]}",
+                "usage_mode": UsageMode.DATA,
+            },
+        )
+        return made.id
+
+    def _entry(self, caller: Caller, verb: str, row: PipelineRow, **details: Any) -> AuditEntry:
+        return self._audit.entry(
+            caller,
+            f"pipeline.{verb}",
+            row.id,
+            domain=row.domain,
+            owner_id=row.owner_id,
+            name=row.name,
+            **details,
+        )
+
+
+def _record(row: PipelineRow, definition: str) -> Pipeline:
+    values = fields_of(row)
+    for name in ("owner_role", "parsed", "max_concurrent_runs", "vfolder_id"):
+        del values[name]
+    parsed = PipelineDefinition.from_json(row.parsed)
+    values |= {
+        "definition": definition,
+        "folder": row.vfolder_id,
+        "parameters": _parameters(parsed),
+    }
+    return Pipeline(**values)
+
+
+def _parameters(definition: PipelineDefinition) -> list[PipelineParameter]:
+    return [PipelineParameter(**fields_of(each)) for each in definition.parameters]
+
+
+def _tasks(definition: PipelineDefinition) -> list[PipelineTask]:
+    return [
+        PipelineTask(name=task.name, kind=task.kind, needs=task.needs, run_if=task.run_if)
+        for task in definition.tasks
+    ]
+
+
+def target_of(row: PipelineRow) -> Target:
+    return Target(row.domain, row.project_id, Owner(row.owner_id, row.owner_role))

@@ -1,0 +1,212 @@
+"""Pipelines over REST: definitions, and runs whose tasks are batch sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core.errors import BaiError
+from tests.api.sessions.test_session_features import report_exit
+from tests.api.sessions.test_sessions import bring_to_running, wait_for_status
+from tests.testbed.fake_agent import FakeAgent
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+HEAD = "version: 1\nname: {name}\ndefaults: {{resources: {{cpu: 1, mem: 1g}}}}\n"
+CHAIN = """\
+tasks:
+- {name: prepare, command: make data}
+- name: train
+  command: make model
+  needs: [prepare]
+  retries: 1
+  retry_delay: 0
+- {name: report, command: make report, needs: [train], outputs: [report.html]}
+"""
+
+
+def text_of(name: str, tasks: str) -> str:
+    return HEAD.format(name=name) + tasks
+
+
+async def create(user: Client, name: str, tasks: str) -> dict[str, Any]:
+    return dict(await user.post("/pipelines", {"definition": text_of(name, tasks)}))
+
+
+async def wait_for_tasks(user: Client, run_id: str, **statuses: str) -> dict[str, Any]:
+    """Wait until task runs have these statuses; return the run."""
+
+    async def detail() -> dict[str, Any] | None:
+        found = dict(await user.get(f"/pipeline-runs/{run_id}"))
+        actual = {each["task"]: each["status"] for each in found["task_runs"]}
+        return found if statuses.items() <= actual.items() else None
+
+    return dict(await wait_until_async(detail, 20, f"tasks to be {statuses}"))
+
+
+async def wait_for_run(user: Client, run_id: str, status: str) -> dict[str, Any]:
+    async def detail() -> dict[str, Any] | None:
+        found = dict(await user.get(f"/pipeline-runs/{run_id}"))
+        return found if found["run"]["status"] == status else None
+
+    return dict(await wait_until_async(detail, 20, f"the run to be {status}"))
+
+
+async def wait_for_session(user: Client, run_id: str, task: str) -> str:
+    """Wait until a task is queued with a session; return its id."""
+
+    async def session() -> str | None:
+        detail = await user.get(f"/pipeline-runs/{run_id}")
+        found = next(each for each in detail["task_runs"] if each["task"] == task)
+        return found["session"] if found["status"] == "queued" else None
+
+    return str(await wait_until_async(session, 20, f"the session of {task}"))
+
+
+async def run_task(
+    api: Api, agent: FakeAgent, user: Client, run_id: str, task: str, code: int
+) -> None:
+    """Run the session of a queued task until its command exits."""
+    session = await bring_to_running(api, agent, await wait_for_session(user, run_id, task))
+    await wait_for_tasks(user, run_id, **{task: "running"})
+    await report_exit(api, session, code)
+    await agent.beat([])
+
+
+async def test_run_retries_fails_and_is_resumed(api: Api, agent: FakeAgent, user: Client) -> None:
+    pipeline = await create(user, "chain", CHAIN)
+    assert (pipeline["version"], pipeline["tasks"], pipeline["last_run_id"]) == (1, 3, None)
+    run = await user.post("/pipelines/chain/runs", {})
+    key = run["id"]
+    await run_task(api, agent, user, key, "prepare", 0)
+    # The first failure is retried.
+    first = await wait_for_session(user, key, "train")
+    shown = await user.get(f"/sessions/{first}")
+    assert (shown["type"], shown["mounts"][0]["path"]) == ("batch", "/pipeline")
+    assert shown["environ"]["PIPELINE_RUN"] == key
+    await run_task(api, agent, user, key, "train", 1)
+    assert await wait_for_session(user, key, "train") != first
+    await run_task(api, agent, user, key, "train", 1)
+    detail = await wait_for_run(user, key, "failed")
+    assert detail["run"]["tasks_by_status"] == {"blocked": 1, "failed": 1, "succeeded": 1}
+    with pytest.raises(BaiError, match="cannot be cancelled"):
+        await user.delete(f"/pipeline-runs/{key}")
+    # A resumed run repeats only what has not succeeded.
+    await user.post(f"/pipeline-runs/{key}/resumption", {})
+    await run_task(api, agent, user, key, "train", 0)
+    await run_task(api, agent, user, key, "report", 0)
+    detail = await wait_for_run(user, key, "succeeded")
+    attempts = {each["task"]: each["attempt"] for each in detail["task_runs"]}
+    assert attempts == {"prepare": 1, "train": 3, "report": 1}
+    (listed,) = (await user.get("/pipeline-runs"))["items"]
+    assert (listed["status"], listed["tasks_by_status"]) == ("succeeded", {"succeeded": 3})
+    assert (await user.get("/pipelines/chain"))["last_run_status"] == "succeeded"
+    admin = await api.client("admin")
+    actions = {each["action"] for each in (await admin.get("/audit-log"))["items"]}
+    assert {"pipeline.create", "pipeline.run", "pipeline.resume"} <= actions
+
+
+async def test_cancelled_run_ends_its_sessions(api: Api, agent: FakeAgent, user: Client) -> None:
+    await create(user, "stopped", CHAIN)
+    key = (await user.post("/pipelines/stopped/runs", {}))["id"]
+    session = await wait_for_session(user, key, "prepare")
+    await wait_for_status(user, session, "SCHEDULED")
+    assert (await user.delete(f"/pipeline-runs/{key}"))["status"] == "cancelling"
+    detail = await wait_for_run(user, key, "cancelled")
+    assert {each["status"] for each in detail["task_runs"]} == {"cancelled"}
+    ended = await wait_for_status(user, session, "CANCELLED")
+    assert ended["status_info"] == "the run of the pipeline was cancelled"
+
+
+async def test_approval_condition_and_map(api: Api, agent: FakeAgent, user: Client) -> None:
+    tasks = """\
+parameters:
+- {name: level, type: integer, default: 1}
+- {name: names, type: list, default: [a, b]}
+tasks:
+- {name: check, kind: approval}
+- name: high
+  kind: condition
+  condition: {parameter: level, operator: ">", value: 5}
+  needs: [check]
+- {name: extra, command: x, needs: [high]}
+- {name: each, command: x, needs: [check], for_each: {parameter: names, max_parallel: 1}}
+"""
+    await create(user, "asks", tasks)
+    with pytest.raises(BaiError, match="must be an integer"):
+        await user.post("/pipelines/asks/runs", {"parameters": {"level": "x"}})
+    key = (await user.post("/pipelines/asks/runs", {"parameters": {"names": "b, c"}}))["id"]
+    await wait_for_tasks(user, key, check="awaiting-approval", each="waiting")
+    path = f"/pipeline-runs/{key}/tasks"
+    with pytest.raises(BaiError, match="does not wait"):
+        await user.post(f"{path}/extra/approval", {"is_approved": True})
+    await user.post(f"{path}/check/approval", {"is_approved": True})
+    detail = await wait_for_tasks(user, key, check="succeeded", high="skipped", extra="skipped")
+    mapped = [each for each in detail["task_runs"] if each["task"] == "each"]
+    assert [(each["item"], each["status"]) for each in mapped] == [
+        ("b", "queued"),
+        ("c", "waiting"),
+    ]
+    await user.delete(f"/pipeline-runs/{key}")
+    key = (await user.post("/pipelines/asks/runs", {}))["id"]
+    await wait_for_tasks(user, key, check="awaiting-approval")
+    await user.post(f"/pipeline-runs/{key}/tasks/check/approval", {"is_approved": False})
+    detail = await wait_for_run(user, key, "failed")
+    message = next(each["message"] for each in detail["task_runs"] if each["task"] == "check")
+    assert message == "rejected by user"
+
+
+async def test_refused_session_fails_its_task(agent: FakeAgent, user: Client) -> None:
+    tasks = "tasks:\n- {name: odd, command: x, image: there-is-no-such-image}\n"
+    await create(user, "refused", tasks)
+    key = (await user.post("/pipelines/refused/runs", {}))["id"]
+    detail = await wait_for_run(user, key, "failed")
+    assert "no image" in detail["task_runs"][0]["message"]
+
+
+async def test_definition_is_versioned_and_frozen_in_runs(agent: FakeAgent, user: Client) -> None:
+    made = await create(user, "versions", CHAIN)
+    key = (await user.post("/pipelines/versions/runs", {}))["id"]
+    with pytest.raises(BaiError, match="line 5"):
+        await user.patch("/pipelines/versions", {"definition": text_of("a", "tasks:\n- x")})
+    tasks = "tasks:\n- {name: other, command: x}\n"
+    changed = await user.patch(
+        "/pipelines/versions", {"definition": text_of("versions", tasks), "version": 1}
+    )
+    assert (changed["version"], changed["folder"]) == (2, made["folder"])
+    with pytest.raises(BaiError, match="somebody else has changed"):
+        await user.patch(
+            "/pipelines/versions", {"definition": text_of("versions", tasks), "version": 1}
+        )
+    detail = await user.get(f"/pipeline-runs/{key}")
+    assert detail["definition"] == made["definition"]
+    assert len(detail["task_runs"]) == 3
+    versions = (await user.get("/pipelines/versions/versions"))["items"]
+    assert [each["version"] for each in versions] == [2, 1]
+    with pytest.raises(BaiError, match="in use by 1 run"):
+        await user.delete("/pipelines/versions")
+    await user.delete(f"/pipeline-runs/{key}")
+    await wait_for_run(user, key, "cancelled")
+    await user.delete("/pipelines/versions")
+    assert (await user.get("/pipelines"))["items"] == []
+
+
+async def test_concurrent_runs_are_limited(agent: FakeAgent, user: Client) -> None:
+    await create(user, "single", "max_concurrent_runs: 1\n" + CHAIN)
+    first, second = [(await user.post("/pipelines/single/runs", {}))["id"] for _ in range(2)]
+    await wait_for_run(user, first, "running")
+    assert (await user.get(f"/pipeline-runs/{second}"))["run"]["status"] == "waiting"
+    await user.delete(f"/pipeline-runs/{first}")
+    await wait_for_run(user, second, "running")
+
+
+async def test_validation_names_the_line(user: Client) -> None:
+    check = await user.post("/pipeline-checks", {"definition": text_of("ok", CHAIN)})
+    assert check["is_valid"]
+    assert [task["name"] for task in check["tasks"]] == ["prepare", "train", "report"]
+    check = await user.post("/pipeline-checks", {"definition": "version: 1\nname: x\ntasks: 3"})
+    assert (check["is_valid"], check["line"]) == (False, 3)
+    schema = (await user.get("/pipeline-schema"))["json_schema"]
+    assert "tasks" in schema["properties"]

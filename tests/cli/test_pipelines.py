@@ -1,0 +1,58 @@
+"""`bai pipeline`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.testbed.manager import Api
+
+from .conftest import Bai
+
+DEFINITION = """\
+version: 1
+name: asks
+parameters: [{name: epochs, type: integer, default: 1}]
+tasks:
+- {name: check, kind: approval}
+- {name: done, kind: approval, needs: [check]}
+"""
+
+
+async def test_pipeline_is_created_run_and_cancelled(
+    bai: Bai, api: Api, tmp_path: Path
+) -> None:
+    await api.world.manager.folders.start()
+    file = tmp_path / "asks.yaml"
+    file.write_text("version: 1\nname: asks\ntasks:\n- {name: check}\n")
+    wrong = await bai("pipeline", "validate", file, by="user")
+    assert "line 4: task check of kind command needs command" in wrong.stderr
+    file.write_text(DEFINITION)
+    valid = await bai("pipeline", "validate", file, by="user")
+    assert "asks.yaml is valid: 2 tasks" in valid.stdout + valid.stderr
+    made = await bai("pipeline", "create", file, "--json", by="user")
+    assert (made.document["version"], made.document["tasks"]) == (1, 2)
+    changed = await bai("pipeline", "create", file, "--replace", "--json", by="user")
+    assert (changed.document["id"], changed.document["version"]) == (made.document["id"], 2)
+    assert "asks" in (await bai("pipeline", "list", by="user")).stdout
+    assert "epochs (integer)" in (await bai("pipeline", "info", "asks", by="user")).stdout
+    assert (await bai("pipeline", "export", "asks", by="user")).stdout.strip() == DEFINITION.strip()
+    wrong = await bai("pipeline", "run", "asks", "-p", "epochs=many", by="user")
+    assert "must be an integer value" in wrong.stderr
+    run = await bai("pipeline", "run", "asks", "-p", "epochs=2", "--json", by="user")
+    key = run.document["id"]
+    assert run.document["parameters"] == {"epochs": 2}
+    assert "0/2 tasks" in (await bai("pipeline", "runs", "asks", by="user")).stdout
+    wrong = await bai("pipeline", "logs", key, "check", by="user")
+    assert "has no session yet" in wrong.stderr
+    wrong = await bai("pipeline", "approve", key, "done", by="user")
+    assert "does not wait for an approval" in wrong.stderr
+    wrong = await bai("pipeline", "resume", key, by="user")
+    assert "only failed and cancelled runs" in wrong.stderr
+    copy = await bai("pipeline", "export", key, "--run", "--json", by="user")
+    assert copy.document == {"definition": DEFINITION}
+    assert (await bai("pipeline", "cancel", key, by="user")).code == 0
+    watched = await bai("pipeline", "watch", key, "--json", by="user")
+    assert "the run is cancelled" in watched.stderr
+    assert (await bai("pipeline", "delete", "asks", by="user")).code == 0
+    schema = await bai("pipeline", "schema", by="user")
+    assert schema.document["title"] == "Pipeline"
