@@ -1,6 +1,6 @@
 """Pipelines, their versions, runs and task runs.
 
-Follows 0050; created 2026-11-26.
+Follows 0051; created 2026-11-26.
 """
 
 from __future__ import annotations
