@@ -5,6 +5,7 @@
 # make soak      run long versions of tests: 200 fault cycles, over 100,000 random requests, 500 sessions, many random queues
 # make check     check format, lint, types, layers, front ends and documentation
 # make docs      build the manual, which the hub serves, in bai_services/manual
+# make wheel     build the wheel in dist, with the web UI, the extension, the proxy and the manual
 # make image     build the session image in the running Docker engine
 # make clean     remove the environment, build outputs, caches and the state in .bai
 
@@ -28,7 +29,7 @@ ENVIRONMENT := $(STAMP)-$(EXTRA)
 # Downloaded packages.
 PACKAGES := $(STAMP)-dev $(PROXY)/.installed $(LABEXT_NEEDS) $(WEBUI_NEEDS)
 
-.PHONY: install packages run test test-parts test-fast soak check check-style check-types check-labext check-webui docs image clean
+.PHONY: install packages run test test-parts test-fast soak check check-style check-types check-labext check-webui docs wheel image clean
 
 install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT) $(WEBUI)
 
@@ -107,13 +108,16 @@ $(STAMP)-compiled: $(wildcard bai_services/core/scheduling/placement/*.py bai_se
 	$(BIN)/python -c 'from bai_services.core.scheduling.queue.jit_warmup import warm_up; warm_up()'
 	@touch $@
 
+wheel: $(PROXY)/.installed $(LABEXT) $(WEBUI) $(MANUAL)
+	scripts/wheel dist
+
 image: $(ENVIRONMENT) $(LABEXT)
 	$(BIN)/python images/session/build
 
 clean:
 	rm -rf bai_labext/labextension bai_labext/frontend/lib bai_labext/frontend/node_modules
 	rm -rf bai_services/webui/dist bai_services/webui/frontend/node_modules
-	rm -rf $(VENV) .bai build docs/_build bai_services/manual dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .bai build docs/_build bai_services/manual bai_services/proxy dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else 0'

@@ -4,25 +4,24 @@
 ``python -m bai_services.demo``, then run ``jupyterhub -f jupyterhub_config.py``.
 """
 
-import hashlib
 import os
-import platform
-import sqlite3
 import sys
-from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
-
-from sqlalchemy import Engine, event
 
 from bai_auth.log_scrubbing import scrub_tornado_log
 from bai_services.branding import read_brand
 from bai_services.home import Home
+from bai_services.hub_settings import (
+    MANAGER_ROLE,
+    configure_pages_and_sessions,
+    for_gateway,
+    prepare_sqlite,
+)
 from bai_spawner.hub_patches import apply_hub_patches
 
 c = get_config()  # noqa: F821  # defined by traitlets
 
-ROOT = Path(__file__).resolve().parent
 home = Home(Path(os.environ.get("BAI_HOME", ".bai")))
 engine = os.environ.get("BAI_ENGINE", "process")
 public_port = int(os.environ.get("BAI_PORT", "8000"))
@@ -44,26 +43,10 @@ if engine == "docker":
 manager_url = f"http://{c.JupyterHub.hub_ip}:{ports['manager']}"
 
 # --- State -----------------------------------------------------------------------------------
-c.JupyterHub.db_url = f"sqlite:///{home.database('jupyterhub.sqlite')}"
-with closing(sqlite3.connect(home.database("jupyterhub.sqlite"))) as database:
-    # The Hub makes about 12 commits per session start, which WAL makes cheap. The mode is stored
-    # in the database file.
-    database.execute("PRAGMA journal_mode=WAL")
-
-
-@event.listens_for(Engine, "connect")
-def commit_without_fsync(connection, record):
-    # With a write-ahead log, a killed process loses no commits. A power failure can lose the last
-    # commits, so the Hub may not know the sessions that were started just before.
-    if isinstance(connection, sqlite3.Connection):
-        connection.execute("PRAGMA synchronous=NORMAL")
-
-
+c.JupyterHub.db_url = prepare_sqlite(home.database("jupyterhub.sqlite"))
 scrub_tornado_log()
 apply_hub_patches()  # cheaper starts, translated pages; see bai_spawner/hub_patches.py
 c.JupyterHub.cookie_secret_file = str(home.path / "secrets" / "cookie")
-# Sessions continue while the Hub is down; a restarted Hub finds them by their saved state.
-c.JupyterHub.cleanup_servers = False
 
 # --- Proxy -----------------------------------------------------------------------------------
 # Run the wheel's node binary directly: the wheel's `node` command is a Python wrapper that does not
@@ -90,54 +73,16 @@ os.environ["BAI_GATEWAY_TOKEN_FILE"] = str(home.secret("gateway-token"))
 os.environ["BAI_GATEWAY_PORT"] = str(ports["gateway"])
 os.environ["BAI_METRICS_TOKEN_FILE"] = str(home.secret("metrics-token"))
 os.environ["BAI_KEY_FILE"] = str(home.secret("key"))
-c.JupyterHub.authenticator_class = "bai"
-c.JupyterHub.spawner_class = "bai"
-c.JupyterHub.allow_named_servers = True
-# Policies in bai-hub's database limit the number of sessions. This limit only keeps the Hub's event
-# loop responsive.
-c.JupyterHub.concurrent_spawn_limit = 50
-c.JupyterHub.active_server_limit = 0
-# A token that a user has forgotten must not stay valid forever.
-c.JupyterHub.token_expires_in_max_seconds = 365 * 24 * 3600
-c.JupyterHub.template_paths = [
-    str(ROOT / package / "templates") for package in ("bai_auth", "bai_spawner")
-]
-# Hide the XSRF cookie from scripts: an app in a session has the same origin and could otherwise
-# read it through a frame with an address of the Hub. The Hub's own scripts read the token from
-# their page.
-c.JupyterHub.tornado_settings = {"xsrf_cookie_kwargs": {"httponly": True}}
-brand = read_brand(os.environ)
-c.JupyterHub.template_vars = {"brand": brand}
-if brand.logo is not None:
-    c.JupyterHub.logo_file = str(brand.logo)
-# The sign-in leads to the web UI, whose account menu links to the Hub's own pages.
-c.JupyterHub.default_url = "/services/bai/"
-c.JupyterHub.custom_scopes = {
-    "custom:bai:session": {"description": "Access the resource manager as a session."}
-}
-# The second scope is for the tokens of sessions. JupyterHub also requires it of the user: a
-# server's token cannot have a scope that the server's owner lacks.
-c.JupyterHub.extra_user_scopes = ["access:services!service=bai", "custom:bai:session"]
+configure_pages_and_sessions(c, read_brand(os.environ))
 
 # --- Services --------------------------------------------------------------------------------
 # The Hub passes only a few variables to services, so the others are passed explicitly.
 PASSED = ("BAI_", "DOCKER_", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR", "SSL_CERT_")
-# An agent removes containers and processes that carry its id but belong to no session of its
-# manager. Two installations on one machine therefore need two ids.
-home_hash = hashlib.sha256(str(home.path).encode()).hexdigest()[:6]
-os.environ.setdefault("BAI_AGENT_ID", f"{platform.node().split('.')[0][:40]}-{home_hash}")
+os.environ.setdefault("BAI_AGENT_ID", home.agent_id())
 environment = {name: text for name, text in os.environ.items() if name.startswith(PASSED)}
 # Only the creation of the demo needs this variable, and the demo has already been created.
 environment.pop("BAI_DEMO_PASSWORD", None)
-# The gateway handles requests of unknown clients, so it gets none of the other variables and
-# secrets.
-FOR_GATEWAY = (
-    "BAI_GATEWAY_", "BAI_MANAGER_URL", "BAI_METRICS_TOKEN_FILE", "BAI_TRUSTED_PROXIES", "HOME",
-    "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_",
-)  # fmt: skip
-gateway_environment = {
-    name: text for name, text in environment.items() if name.startswith(FOR_GATEWAY)
-}
+gateway_environment = for_gateway(environment)
 # The supervisor restarts a killed service at once; the Hub checks services only every 30 seconds.
 supervised = [sys.executable, "-m", "bai_services.system.supervisor"]
 c.JupyterHub.services = [
@@ -172,17 +117,7 @@ c.JupyterHub.services = [
     {"name": "bai-run", "api_token": home.secret("run-token").read_text()},
 ]
 c.JupyterHub.load_roles = [
-    {
-        "name": "bai-manager",
-        "services": ["bai"],
-        "scopes": [
-            # create the Hub user of an account whose session starts before a sign-in
-            "admin:users",
-            "admin:servers",  # create, start, stop and remove the servers of sessions
-            "tokens",  # issue tokens for the CLI; revoke them when an account is deactivated
-            "read:hub",  # check the Hub's health
-        ],
-    },
+    MANAGER_ROLE,
     {
         "name": "bai-run",
         "services": ["bai-run"],

@@ -6,12 +6,19 @@ import argparse
 import asyncio
 import os
 import secrets
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bai_services.bootstrap import ensure_prerequisites, is_missing
+from bai_services.bootstrap import (
+    PROCESS_IMAGE,
+    ensure_default_image,
+    ensure_group,
+    ensure_image,
+    ensure_prerequisites,
+    image_labels,
+    is_missing,
+)
 from bai_services.core.accounts.passwords import broken_rules
 from bai_services.core.accounts.records import NewKeypair
 from bai_services.core.accounts.roles import Caller, Role
@@ -25,9 +32,6 @@ from bai_services.manager.manager import Manager
 DOMAINS = {"default": "Demo domain", "acme": "Another tenant"}
 # Projects in addition to the project "default" of every domain: name and domain.
 PROJECTS = {"research": "default"}
-GROUP = "default"
-ALIAS = "python"
-PROCESS_IMAGE = "local/session:latest"
 _PASSWORD_LETTERS = "bcdfghjkmnpqrstvwxyz"
 
 
@@ -57,30 +61,6 @@ PRESETS: Mapping[str, Mapping[str, str]] = {
     "gpu-whole": {"cpu": "2", "mem": "8g", "cuda.device": "1"},
 }
 
-# Labels of the demo image, taken from images/session/Dockerfile; ``_service_ports`` adds the apps.
-IMAGE_LABELS = {
-    "ai.backend.role": "COMPUTE",
-    "ai.backend.features": "batch query uid-match",
-    "ai.backend.resource.min.cpu": "1",
-    "ai.backend.resource.min.mem": "256m",
-    "ai.backend.resource.preferred.shmem": "64m",
-}
-APPS = {"jupyterlab": 8090, "notebook": 8091, "tensorboard": 6006, "vscode": 8180, "mlflow": 5000}
-# Programs that some apps require. The demo image of the process engine offers these apps only if
-# their programs are installed on this machine.
-PROGRAMS = {"vscode": "code-server", "mlflow": "mlflow", "notebook": "jupyter-notebook"}
-
-
-def _service_ports(image: str) -> str:
-    """Return the value of the label that lists the apps of an image.
-
-    For the process engine, omit apps whose programs are not installed on this machine.
-    """
-    missing = set()
-    if image == PROCESS_IMAGE:
-        missing = {name for name, program in PROGRAMS.items() if shutil.which(program) is None}
-    return ",".join(f"{name}:http:{port}" for name, port in APPS.items() if name not in missing)
-
 
 class Demo:
     """Create missing demo objects through the manager's services."""
@@ -101,8 +81,9 @@ class Demo:
                 await self._manager.accounts.projects.create(
                     self._caller, {"name": name, "domain": domain}
                 )
-        await self._ensure_group(engine)
-        await self._ensure_image(image)
+        await ensure_group(self._manager, self._caller, engine)
+        labels = image_labels(image == PROCESS_IMAGE)
+        await ensure_image(self._manager, self._caller, image, labels, "Demo session")
         await self._ensure_presets()
         for domain in DOMAINS:
             names = (
@@ -110,7 +91,7 @@ class Demo:
                 *(name for name, its_domain in PROJECTS.items() if its_domain == domain),
             )
             for name in names:
-                await self._ensure_default_image(f"{domain}/{name}")
+                await ensure_default_image(self._manager, self._caller, f"{domain}/{name}")
         return await self._ensure_users()
 
     async def _ensure_users(self) -> dict[str, NewKeypair]:
@@ -132,37 +113,11 @@ class Demo:
             keypairs[user.username] = created.keypair
         return keypairs
 
-    async def _ensure_group(self, engine: str) -> None:
-        groups = self._manager.cluster.resource_groups
-        if await is_missing(groups, self._caller, GROUP):
-            spec = {"name": GROUP, "engine": engine, "is_default": True}
-            await groups.create(self._caller, spec)
-        elif (await groups.get(self._caller, GROUP)).engine != engine:
-            await groups.update(self._caller, GROUP, {"engine": engine})
-
-    async def _ensure_image(self, name: str) -> None:
-        if await is_missing(self._manager.cluster.images, self._caller, name):
-            labels = {**IMAGE_LABELS, "ai.backend.service-ports": _service_ports(name)}
-            spec = {"name": name, "labels": labels, "description": "Demo session"}
-            await self._manager.cluster.images.create(self._caller, spec)
-        aliases = self._manager.cluster.image_aliases
-        if await is_missing(aliases, self._caller, ALIAS):
-            await aliases.create(self._caller, {"alias": ALIAS, "image": name})
-        elif (await aliases.get(self._caller, ALIAS)).image != name:
-            await aliases.update(self._caller, ALIAS, {"image": name})
-
     async def _ensure_presets(self) -> None:
         for name, slots in PRESETS.items():
             if await is_missing(self._manager.cluster.presets, self._caller, name):
                 spec = {"name": name, "resource_slots": slots}
                 await self._manager.cluster.presets.create(self._caller, spec)
-
-    async def _ensure_default_image(self, project: str) -> None:
-        current = await self._manager.accounts.projects.get(self._caller, project)
-        if current.default_image is None:
-            await self._manager.accounts.projects.update(
-                self._caller, project, {"default_image": ALIAS}
-            )
 
 
 class DemoPasswords:

@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import json
 import os
+import platform
 import secrets
 import tempfile
 import time
@@ -74,6 +75,15 @@ class Home:
             temporary.replace(path)
         _reserve(path, ports)
         return ports
+
+    def agent_id(self) -> str:
+        """Return the id of this machine's agent of this installation.
+
+        An agent removes containers and processes that carry its id but belong to no session of its
+        manager. Two installations on one machine therefore need two ids.
+        """
+        path_hash = hashlib.sha256(str(self.path).encode()).hexdigest()[:6]
+        return f"{platform.node().split('.')[0][:40]}-{path_hash}"
 
     @property
     def proxy_pid_file(self) -> Path:

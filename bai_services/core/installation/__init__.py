@@ -1,0 +1,1 @@
+"""Settings of an installation, and the files that are generated from them."""

@@ -1,0 +1,1 @@
+"""`bai-hub`: set up, check, back up, restore and upgrade an installation."""

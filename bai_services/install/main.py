@@ -1,0 +1,294 @@
+"""`bai-hub`: set up, check, back up, restore and upgrade an installation."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from bai_services import __version__
+from bai_services.cli import failures
+from bai_services.cli.text import json_text
+from bai_services.core.errors import InvalidRequest
+from bai_services.core.installation.settings import (
+    FILE_NAME,
+    EngineKind,
+    Installation,
+    Ports,
+    StorageHost,
+    Tls,
+    check,
+    storage_host,
+)
+from bai_services.core.installation.systemd import Component
+
+DEFAULT_FOLDER = "/etc/bai-hub"
+DEFAULT_STATE = "/var/lib/bai-hub"
+
+
+class Group(click.Group):
+    """Map every failure to a message and an exit code, as `bai` does."""
+
+    def main(  # type: ignore[override]  # no standalone_mode: this method maps the exit codes
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **_: Any
+    ) -> NoReturn:
+        arguments = list(sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(arguments, prog_name="bai-hub", standalone_mode=False)
+        except (click.Abort, KeyboardInterrupt):
+            code = failures.INTERRUPTED
+        except SystemExit as error:  # an invalid variable in [environment]
+            if isinstance(error.code, str):
+                failures.show(InvalidRequest(error.code), as_json="--json" in arguments)
+                code = failures.WRONG_USAGE
+            else:
+                code = error.code
+        except Exception as error:
+            if os.environ.get("BAI_DEBUG"):
+                raise
+            failures.show(error, as_json="--json" in arguments)
+            code = failures.exit_code(error)
+        sys.exit(code if isinstance(code, int) else failures.SUCCESS)
+
+
+def folder_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.argument(
+        "folder",
+        default=DEFAULT_FOLDER,
+        type=click.Path(file_okay=False, path_type=Path),
+        callback=lambda context, parameter, value: value.absolute(),
+    )(command)
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="bai-hub")
+def main() -> None:
+    """Set up and operate a bai-hub installation.
+
+    FOLDER contains its settings, bai-hub.toml; the default is /etc/bai-hub.
+
+    \b
+    A new installation:
+        bai-hub init --host hub.example.org --certificate /etc/ssl/hub.pem \\
+            --certificate-key /etc/ssl/hub.key --admin admin --admin-email admin@example.org
+        bai-hub check
+    """
+
+
+def _storage_option(
+    _: click.Context, __: click.Parameter, values: Sequence[str]
+) -> tuple[StorageHost, ...]:
+    hosts = []
+    for text in values:
+        name, equals, location = text.partition("=")
+        backend, colon, path = location.partition(":")
+        if not equals or not colon:
+            raise click.BadParameter(f"{text!r} is not NAME=BACKEND:/PATH")
+        hosts.append(storage_host(name, backend, path))
+    return tuple(hosts)
+
+
+@main.command("init")
+@folder_argument
+@click.option("--host", help="Name under which users open the hub, such as hub.example.org.")
+@click.option("--bind", help="Address on which the hub listens. Default: every address.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Public port. Default: 443.")
+@click.option(
+    "--tls",
+    type=click.Choice([mode.value for mode in Tls]),
+    help="Who terminates TLS: certificate (the hub, with your certificate), caddy or traefik "
+    "(with ACME), external (your own reverse proxy). Default: certificate.",
+)
+@click.option("--certificate", help="File with the certificate and its chain (PEM).")
+@click.option("--certificate-key", help="File with the key of the certificate (PEM).")
+@click.option("--acme-email", help="E-mail address of the ACME account, for caddy and traefik.")
+@click.option(
+    "--database",
+    help="URL of a PostgreSQL database, without password. Default: SQLite in the state folder.",
+)
+@click.option(
+    "--hub-database",
+    help="URL of JupyterHub's database. Default: the other one with the suffix _jupyterhub.",
+)
+@click.option("--database-password-file", help="File with the password of the database.")
+@click.option(
+    "--engine",
+    type=click.Choice([kind.value for kind in EngineKind]),
+    help="Engine of sessions: docker (default), or process for a machine with a single user.",
+)
+@click.option("--image", help="Session image of the engine docker.")
+@click.option(
+    "--storage",
+    multiple=True,
+    callback=_storage_option,
+    help="Storage host NAME=BACKEND:/PATH; repeatable; the first is the default.",
+)
+@click.option("--state", help=f"Folder of databases and secrets. Default: {DEFAULT_STATE}.")
+@click.option("--user", help="User of the services. Default: bai-hub.")
+@click.option(
+    "--internal-ports",
+    type=click.IntRange(1024, 65000),
+    help="First of five ports for connections among the components. Default: 8000, 8001, 8081, "
+    "8091, 8092.",
+)
+@click.option("--admin", help="User name of the first administrator.")
+@click.option("--admin-email", help="E-mail address of the first administrator.")
+@click.option(
+    "--admin-password-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File with the password. Default: asked on a terminal, else generated into the file "
+    "admin-password.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace changed files; keep them as NAME.orig.")
+@click.option("--no-input", is_flag=True, help="Ask no questions.")
+def init(folder: Path, **options: Any) -> None:
+    """Write the configuration of an installation, and create its database.
+
+    Asks for missing settings on a terminal. Repeat it after each change of bai-hub.toml: files are
+    generated again, secrets and accounts are kept. Files that you have changed are not overwritten.
+
+    \b
+    Example:
+        bai-hub init /etc/bai-hub --host hub.example.org --tls caddy \\
+            --acme-email admin@example.org --database postgresql://bai@db.example.org/bai \\
+            --database-password-file /etc/bai-hub/database-password \\
+            --storage local=local:/srv/folders --admin admin --admin-email admin@example.org
+    """
+    # These modules import the manager, which is slow; `bai-hub --help` does not need them.
+    from . import setup
+
+    asks = sys.stdin.isatty() and not options["no_input"]
+    wanted = _wanted(folder, options, asks)
+    installation = setup.store_settings(folder, wanted)
+    if installation.engine is EngineKind.PROCESS:
+        click.echo(
+            "warning: with the engine process, sessions run as the user "
+            f"{installation.service_user}; use it only on a machine with a single user",
+            err=True,
+        )
+    for name in setup.write_files(installation, folder, overwrite=options["overwrite"]):
+        click.echo(f"wrote {folder / name}")
+    setup.create_secrets(installation)
+    admin, generated = _first_admin(options, asks)
+    is_created = asyncio.run(setup.create_database(installation, folder, admin))
+    setup.hand_over(installation)
+    click.echo(f"state: {installation.state}")
+    if is_created and admin is not None:
+        click.echo(f"{admin.username} is a superadmin and can sign in.")
+        if generated:
+            click.echo(f"password: in {setup.store_password(folder, admin.password)}")
+    elif admin is not None:
+        click.echo("There is a superadmin already; no account was created.")
+    click.echo("\nNext steps:")
+    for step in setup.next_steps(installation, folder):
+        click.echo(f"    {step}")
+
+
+def _wanted(folder: Path, options: dict[str, Any], asks: bool) -> Installation | None:
+    """Return the settings of the options and answers; None if bai-hub.toml has them."""
+    names = (
+        "host", "bind", "port", "tls", "certificate", "certificate_key", "acme_email", "database",
+        "hub_database", "database_password_file", "engine", "image", "storage", "state", "user",
+        "internal_ports",
+    )  # fmt: skip
+    given = {name: options[name] for name in names if options[name] not in (None, ())}
+    if (folder / FILE_NAME).exists() and not given:
+        return None
+    if asks and "host" not in given:
+        given |= _answers(given)
+    if "host" not in given:
+        raise click.UsageError("--host is missing")
+    return _installation(given)
+
+
+def _installation(given: dict[str, Any]) -> Installation:
+    values = dict(given)
+    for name in ("certificate", "certificate_key", "database_password_file", "state"):
+        if name in values:
+            values[name] = str(Path(values[name]).absolute())
+    values.setdefault("state", DEFAULT_STATE)
+    values["tls"] = Tls(values.get("tls", Tls.CERTIFICATE))
+    values["engine"] = EngineKind(values.get("engine", EngineKind.DOCKER))
+    if "user" in values:
+        values["service_user"] = values.pop("user")
+    if first := values.pop("internal_ports", None):
+        values["ports"] = Ports(*range(first, first + 5))
+    installation = Installation(**values)
+    check(installation)
+    return installation
+
+
+def _answers(given: dict[str, Any]) -> dict[str, Any]:
+    """Ask for the settings that every installation needs."""
+    answers: dict[str, Any] = {"host": click.prompt("Name of the hub (hub.example.org)")}
+    tls = given.get("tls") or click.prompt(
+        "TLS", type=click.Choice([mode.value for mode in Tls]), default=Tls.CERTIFICATE.value
+    )
+    answers["tls"] = tls
+    if tls == Tls.CERTIFICATE and "certificate" not in given:
+        answers["certificate"] = click.prompt("File of the certificate")
+        answers["certificate_key"] = click.prompt("File of its key")
+    elif tls in (Tls.CADDY, Tls.TRAEFIK) and "acme_email" not in given:
+        answers["acme_email"] = click.prompt("E-mail address for the ACME account")
+    if "database" not in given:
+        url = click.prompt("URL of PostgreSQL without password (empty: SQLite)", default="")
+        if url:
+            answers["database"] = url
+            answers["database_password_file"] = click.prompt("File with its password", default="")
+    if "engine" not in given:
+        answers["engine"] = click.prompt(
+            "Engine", type=click.Choice(list(EngineKind)), default=EngineKind.DOCKER.value
+        )
+    return {name: value for name, value in answers.items() if value}
+
+
+def _first_admin(options: dict[str, Any], asks: bool) -> tuple[Any, bool]:
+    """Return the first administrator, and whether the password was generated."""
+    from bai_services.demo import random_password
+
+    from .folder import read_password
+    from .setup import FirstAdmin
+
+    username, email = options["admin"], options["admin_email"]
+    if not username:
+        return None, False
+    if not email:
+        raise click.UsageError("--admin-email is missing")
+    if options["admin_password_file"] is not None:
+        return FirstAdmin(username, email, read_password(options["admin_password_file"])), False
+    if asks:
+        password = click.prompt(
+            f"Password of {username}", hide_input=True, confirmation_prompt=True
+        )
+        return FirstAdmin(username, email, password), False
+    return FirstAdmin(username, email, random_password()), True
+
+
+@main.command("run")
+@click.argument("component", type=click.Choice([component.value for component in Component]))
+@folder_argument
+def run(component: str, folder: Path) -> None:
+    """Run a component in the foreground; the units and containers use this.
+
+    \b
+    Example:
+        bai-hub run manager /etc/bai-hub
+    """
+    from .components import command, environment, internal_address
+    from .folder import read_settings_file
+
+    installation = read_settings_file(folder)
+    chosen = Component(component)
+    address = internal_address(installation)
+    words = command(installation, chosen, address)
+    os.chdir(installation.state)
+    os.execve(words[0], words, environment(installation, folder, chosen, address))
+
+
+def print_json(content: Any) -> None:
+    click.echo(json_text(content))
