@@ -18,7 +18,8 @@ import yaml
 from ..bounded_yaml import BoundedLoader
 from ..errors import InvalidRequest
 from ..user_input import shown
-from .definition import MAX_BYTES, MAX_TEXT
+from ..yaml_sections import MAX_TEXT
+from .definition import MAX_BYTES
 from .variants import VARIANTS
 
 FILE_NAME = "deployment-config.yaml"
