@@ -23,7 +23,8 @@ class ExternalSignInHandler(LoginHandler):
 
         ``target`` is the address that opens after the sign-in.
         """
-        # `get_next_url` validates the address, and would add the other parameters to it.
+        # Keep only ``next``: `get_next_url` validates it, but would append all other parameters to
+        # it.
         self.request.arguments = {"next": [target.encode()]}
         self.request.query = ""
         external = {"user": user, "rules": rules}

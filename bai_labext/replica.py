@@ -36,7 +36,7 @@ MAX_PORTS = 5
 # Requests with these headers came through the Hub's proxy and are not authorized; gateways never
 # send them. So a client cannot bypass the gateway, even if it knows the secret, for example because
 # the model's server echoes requests.
-OF_PROXIES = frozenset({b"x-forwarded-host", b"x-forwarded-port"})
+PROXY_HEADERS = frozenset({b"x-forwarded-host", b"x-forwarded-port"})
 _HEAD_END = b"\r\n\r\n"
 
 
@@ -135,7 +135,7 @@ class ForwardServer:
         lines = [line.partition(b":") for line in head.split(b"\r\n")[1:]]
         fields = [(name.strip().lower(), value.strip()) for name, _, value in lines]
         values = [value for name, value in fields if name == b"authorization"]
-        if any(name in OF_PROXIES for name, _ in fields):
+        if any(name in PROXY_HEADERS for name, _ in fields):
             return False
         return (
             bool(self._secret) and len(values) == 1 and hmac.compare_digest(values[0], self._secret)

@@ -33,7 +33,7 @@ class Workloads:
     def side_by_side(self, kinds: Sequence[str], environ: Environ) -> dict[str, float]:
         """Return the sum of the tenants' relative rates, and Jain's fairness index of these rates.
 
-        A relative rate is the rate beside the other tenants, divided by the rate without them. The
+        A relative rate is the rate with the other tenants, divided by the rate without them. The
         sum is 1 if the GPU only alternates between tenants. The index is 1 if all relative rates
         are equal.
         """

@@ -1,4 +1,4 @@
-"""A cluster with a queue for the scheduler benchmarks, generated with a fixed seed."""
+"""A cluster with a queue for the scheduler benchmarks, generated from a fixed seed."""
 
 from __future__ import annotations
 

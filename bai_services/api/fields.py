@@ -96,7 +96,7 @@ class ResponseModel(BaseModel):
 class CodedText(ResponseModel):
     """A text as a code with values, so that a client can show it in the user's language.
 
-    A newer manager may have more codes, so show the English text beside this object if ``code`` is
+    A newer manager may have more codes, so show the English text next to this object if ``code`` is
     unknown. A value whose name ends in ``_at`` is a time, and a value whose name ends in
     ``_seconds`` is a duration. ``parts``: texts inside this text.
     """

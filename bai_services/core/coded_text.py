@@ -355,7 +355,7 @@ class TextTemplate(Enum):
         "{limit_ms} ms"
     )
     # States of trials of definitions
-    TRIAL_LOST = "the session of the trial does not exist any more"
+    TRIAL_LOST = "the session of the trial no longer exists"
     TRIAL_PENDING = "the session waits for resources: {message}"
     TRIAL_NO_RESOURCES = "no resources within {limit_seconds}: {message}"
     TRIAL_STARTING = "the session is starting"

@@ -1,7 +1,7 @@
 """The built files of the web UI, read once into memory.
 
 The build adds a hash of the content to the names of the files in ``assets``, and writes a gzip and
-a brotli variant beside each text file.
+a brotli variant next to each text file.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ ATTEMPTS = 3000
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the file ``sub/own``; beside the folder are files of another user."""
+    """A folder with the file ``sub/own``; next to the folder are files of another user."""
     (tmp_path / "folder/sub").mkdir(parents=True)
     (tmp_path / "folder/sub/own").write_text("mine")
     (tmp_path / "secret").mkdir()

@@ -173,7 +173,7 @@ async def test_the_panel_creates_a_session(
         await page.keyboard.type("x")
         await dialog.get_by_label("Your own ports").fill("8501, 2200")
         await dialog.get_by_role("button", name="Start").click()
-        # The panel shows each error beside its field and keeps the values.
+        # The panel shows each error next to its field and keeps the values.
         await dialog.get_by_role("alert").get_by_text("4 to 64").wait_for()
         await dialog.get_by_role("alert").get_by_text("Port 2200 is used").wait_for()
         for label, why in (("Name", "4 to 64"), ("Your own ports", "Port 2200 is used")):

@@ -97,7 +97,7 @@ async def test_users_sign_in_with_an_openid_provider(
         await page.goto(f"{hub.url}/hub/openid/uni/start?next=https%3A%2F%2Fevil.example%2F")
         assert page.url.startswith(hub.url)
 
-        # The rules of the account apply: also after a sign-in without a password, the user must
+        # The rules of the account apply: even after a sign-in without a password, the user must
         # confirm that the sign-in above the limit ends another one.
         policy = f"one-{secrets.token_hex(3)}"
         with hub.rest("admin") as admin:

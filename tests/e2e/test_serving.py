@@ -1,4 +1,4 @@
-"""Endpoints on both engines, called through their gateway: rollouts, scaling, tokens, strangers."""
+"""Endpoints on both engines, called through their gateway: rollouts, scaling, tokens, access."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ OTHER_UID = pytest.param({"container_uid": 4321}, id="other container uid")
 
 
 async def change_before_next_write(world: World, changes: Mapping[str, Any]) -> None:
-    """Change *user2* in the database just before the next write transaction of the manager."""
+    """Change *user2* in the database directly before the manager's next write transaction."""
     database = world.manager.database
     user_id = await world.user_id("user2")
     write = database.write

@@ -200,7 +200,7 @@ def request_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     body = {
         name: value
         for name, value in given.items()
-        # A number 0 or an empty text was given by the user, so it is kept.
+        # Keep a number 0 and an empty text: the user has given them.
         if value is not None and value is not False and value not in ({}, [], ())
     }
     body |= {name: False for name in body if name in _SYNTAX and _SYNTAX[name].is_negative}

@@ -14,7 +14,7 @@ const BROTLI = {
   [constants.BROTLI_PARAM_MODE]: constants.BROTLI_MODE_TEXT
 };
 
-/** Write a gzip and a brotli variant beside each `COMPRESSED` file; the manager serves them. */
+/** Write a gzip and a brotli variant of each `COMPRESSED` file; the manager serves them. */
 function precompress(): Plugin {
   let directory = '';
   return {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bai_services.core.accounts.ssh_keys import check_key_name, parse_public_key
 from bai_services.core.errors import InvalidRequest
 
-# Made with ssh-keygen for this test; the fingerprint is the output of `ssh-keygen -l`.
+# Created with ssh-keygen for this test; the fingerprint is the output of `ssh-keygen -l`.
 ED25519 = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPuZoJmTaJ+YzUdcVG4BfQ412EDj7Q8aP678ktJSkQ+/"
 FINGERPRINT = "SHA256:tFQ3wa52PnX7mMSBlY180UlmejgCjWCtQN0JmdHZYRk"
 

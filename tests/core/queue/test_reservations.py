@@ -115,7 +115,7 @@ def test_share_fits_beside_a_reserved_share() -> None:
     reserver = cluster.reserver()
     assert reserver.reserve(pending({"cuda.shares": 500}), shape) is not None
     # 300 thousandths of the device are free now. After the end of s, 500 thousandths are free
-    # beside the reservation.
+    # outside the reservation.
     placements = reserver.place(pending({"cuda.shares": 300}), handle)
     assert placements is not None
     reserver.started(running("t", placements))

@@ -31,7 +31,7 @@ ENDED = Observation(Status.TERMINATED, 1, HEALTH)
 @pytest.mark.parametrize(
     ("seen", "text", "is_healthy"),
     [
-        (Observation(None, 0), "the session of the trial does not exist any more", False),
+        (Observation(None, 0), "the session of the trial no longer exists", False),
         (Observation(Status.PENDING, 1), "the session is starting", None),
         (
             Observation(Status.PENDING, 1, message="no quota"),

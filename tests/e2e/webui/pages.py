@@ -56,7 +56,7 @@ class Shell:
 
 
 class Sessions(Shell):
-    """The list of sessions and the drawer beside it."""
+    """The list of sessions and the drawer next to it."""
 
     def row(self, name: str) -> Locator:
         return self.page.get_by_role("row").filter(has=self.page.get_by_role("link", name=name))

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
-"""Web UI: names and texts of users and programs cannot reorder or imitate the text beside them."""
+"""Web UI: names and texts of users and programs cannot reorder or imitate adjacent text."""
 
 from __future__ import annotations
 

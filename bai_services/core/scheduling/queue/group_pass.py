@@ -28,7 +28,7 @@ class GroupPass:
     """One pass over the queue of one group.
 
     Quota and capacity only shrink during a pass, so a request that does not fit is not tried again.
-    One that does not fit outside the reserved placements is tried again after the reservation has
+    A request that fits only inside the reserved placements is tried again after the reservation has
     moved. The cost therefore grows with the number of shapes and started sessions, not with the
     length of the queue.
     """

@@ -22,7 +22,7 @@ class Reserver:
 
     To find the reserved placements, the ends of running sessions are replayed in order on a fork of
     the placer until all kernels of the session fit. A later session may then start only in one of
-    three cases: it certainly ends before the reservation starts; it fits beside the reserved
+    three cases: it certainly ends before the reservation starts; it fits outside the reserved
     placements; or the reservation can move to other placements that are free when it starts. Only
     an enforced end is certain; a learned run time is not.
 

@@ -53,7 +53,7 @@ test('a name or an address that occurs twice is refused the second time', () => 
   expect(file.rows.map(row => row.problems)).toEqual([[], ['duplicate'], ['duplicate']]);
 });
 
-test('a row with the name or address of an existing user is marked, beside its other problems', () => {
+test('a row with the name or address of an existing user is marked, with its other problems', () => {
   const { rows } = readUsers('username,email\nAda,a@b.c\neve,E@b.c\nbob,b@b.c\nada,none');
   const marked = markTaken(rows, new Set(['ada', 'e@b.c']));
   expect(marked.map(row => row.problems)).toEqual([
