@@ -110,7 +110,11 @@ async def _measure(url: str, spec: argparse.Namespace) -> float:
         token = await LeaseStore(world.database).acquire("benchmark", None, NOW)
         began = time.perf_counter()
         placed = await _commit(
-            world.queue, decisions, (world.now, token), spec.batch or world.queue.batch
+            # A time after the creation of all sessions, so that each session has waited.
+            world.queue,
+            decisions,
+            (NOW + timedelta(seconds=spec.decisions), token),
+            spec.batch or world.queue.batch,
         )
         seconds = time.perf_counter() - began
         assert placed == len(decisions), f"{placed} of {len(decisions)} were written"

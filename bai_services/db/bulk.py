@@ -7,7 +7,8 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,6 +19,9 @@ from sqlalchemy.sql.functions import FunctionElement
 
 Values = Mapping[str, sa.ColumnElement[Any]]
 Row = tuple[Any, ...]
+Upsert = postgresql.Insert | sqlite.Insert
+
+_PREFIX = "v_"
 
 
 class RowUpdate:
@@ -30,10 +34,7 @@ class RowUpdate:
     def __init__(self, kinds: Mapping[str, Any], statement: Callable[[Values], sa.Update]) -> None:
         self._source = _Source(kinds)
         self._at_once = statement(self._source.rows.c)
-        # SQLAlchemy would use a parameter with the name of a column as the column's new value.
-        keys = {name: f"v_{name}" for name in kinds}
-        values = {name: sa.bindparam(keys[name], type_=kind) for name, kind in kinds.items()}
-        self._each = _ForEachRow(statement(values), list(keys.values()))
+        self._each = _ForEachRow(statement(_parameters(kinds)), kinds)
 
     async def run(self, tx: AsyncConnection, rows: Sequence[Row]) -> int:
         """Run the UPDATE; return the number of updated rows of the table."""
@@ -84,11 +85,10 @@ class RowInsert:
         at_once = postgresql.insert(table).from_select(
             [*names, *same], sa.select(*self._source.rows.c, *shared)
         )
-        each = sqlite.insert(table).values({name: sa.bindparam(name) for name in [*names, *same]})
+        columns = {name: table.c[name].type for name in [*names, *same]}
+        each = sqlite.insert(table).values(_parameters(columns))
         self._at_once = at_once.on_conflict_do_nothing() if ignores else at_once
-        self._each = _ForEachRow(
-            each.on_conflict_do_nothing() if ignores else each, [*names, *same]
-        )
+        self._each = _ForEachRow(each.on_conflict_do_nothing() if ignores else each, columns)
 
     async def run(self, tx: AsyncConnection, rows: Sequence[Row], **same: Any) -> None:
         if not rows:
@@ -99,6 +99,33 @@ class RowInsert:
         else:
             shared = tuple(same[name] for name in self._same)
             await self._each.run(tx, [row + shared for row in rows])
+
+
+class RowInsertSelect:
+    """A bulk INSERT … SELECT: one SELECT per row of values.
+
+    ``kinds`` is as for ``RowUpdate``. ``statement`` builds the INSERT; its arguments are an empty
+    INSERT of the dialect, and the values as for ``RowUpdate``.
+    """
+
+    def __init__(
+        self,
+        table: sa.Table,
+        kinds: Mapping[str, Any],
+        statement: Callable[[Upsert, Values], sa.Insert],
+    ) -> None:
+        self._source = _Source(kinds)
+        self._at_once = statement(postgresql.insert(table), self._source.rows.c)
+        self._each = _ForEachRow(statement(sqlite.insert(table), _parameters(kinds)), kinds)
+
+    async def run(self, tx: AsyncConnection, rows: Sequence[Row]) -> None:
+        """Run the INSERT. On PostgreSQL, an upsert must not contain a key twice."""
+        if not rows:
+            return
+        if tx.dialect.name == "postgresql":
+            await tx.execute(self._at_once, self._source.values(rows))
+        else:
+            await self._each.run(tx, rows)
 
 
 class Among(FunctionElement[bool]):
@@ -134,8 +161,9 @@ def _as_array(element: Among, compiler: Any, **more: Any) -> str:
 class Likely(FunctionElement[bool]):
     """A condition that most rows meet that the other conditions select.
 
-    SQLite assumes that few rows have a given status, and would find the rows of a list of ids by
-    reading all rows with this status. The hint prevents that. PostgreSQL has statistics instead.
+    Databases assume that few rows have a given status: SQLite always, PostgreSQL if its statistics
+    are older than the rows. They would find the rows of a list of ids by reading all rows with this
+    status. The hint prevents that: an index cannot be used for ``… IS TRUE``.
     """
 
     inherit_cache = True
@@ -150,20 +178,26 @@ def _with_hint(element: Likely, compiler: Any, **more: Any) -> str:
 
 
 @compiles(Likely, "postgresql")
-def _without_hint(element: Likely, compiler: Any, **more: Any) -> str:
-    return str(compiler.process(element.clauses.clauses[0], **more))
+def _with_is_true(element: Likely, compiler: Any, **more: Any) -> str:
+    return f"({compiler.process(element.clauses.clauses[0], **more)}) IS TRUE"
+
+
+def _parameters(kinds: Mapping[str, Any]) -> dict[str, sa.BindParameter[Any]]:
+    # With the prefix, because SQLAlchemy would use a parameter with the name of a column as the
+    # column's new value.
+    return {name: sa.bindparam(_PREFIX + name, type_=kind) for name, kind in kinds.items()}
 
 
 class _ForEachRow:
     """A statement that SQLite runs once per row of values.
 
     The values are converted here, because SQLAlchemy takes longer for a row than SQLite.
-    ``names`` are the parameters with the values of a row, in order.
+    ``names`` are the names of the values of a row, in order; see ``_parameters``.
     """
 
-    def __init__(self, statement: sa.Insert | sa.Update, names: Sequence[str]) -> None:
+    def __init__(self, statement: sa.Insert | sa.Update, names: Iterable[str]) -> None:
         self._statement = statement
-        self._names = names
+        self._names = [_PREFIX + name for name in names]
         self._compiled: tuple[str, Callable[[Row], Row]] | None = None
 
     async def run(self, tx: AsyncConnection, rows: Sequence[Row]) -> int:
@@ -206,8 +240,46 @@ class _Source:
         return {name: list(column) for name, column in zip(self._names, columns, strict=True)}
 
 
+class _TextArray(sa.types.TypeDecorator[Any]):
+    """An array that is sent as PostgreSQL's text form, which is built here.
+
+    The driver inspects each element with regular expressions, which takes longer than the INSERT of
+    the element.
+    """
+
+    impl = postgresql.ARRAY
+    cache_ok = True
+
+    def __init__(self, item: sa.String | sa.Integer | sa.JSON) -> None:
+        super().__init__(item, dimensions=1)
+        self.item = item
+
+    def bind_processor(self, dialect: sa.Dialect) -> Callable[[Any], str]:
+        item = self.item
+
+        def to_text(values: Sequence[Any]) -> str:
+            if isinstance(item, sa.JSON):
+                values = [
+                    None if value is None and item.none_as_null else json.dumps(value)
+                    for value in values
+                ]
+            return "{" + ",".join(map(_element, values)) + "}"
+
+        return to_text
+
+
+def _element(value: str | int | None) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, int):
+        return str(value)
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def _array(name: str, kind: sa.types.TypeEngine[Any]) -> sa.BindParameter[Any]:
     # The type has no length: a cast to VARCHAR(n) would truncate a longer value instead of
     # rejecting it.
     plain = sa.String() if isinstance(kind, sa.String) else kind
+    if isinstance(plain, sa.String | sa.Integer | sa.JSON):
+        return sa.bindparam(name, type_=_TextArray(plain))
     return sa.bindparam(name, type_=postgresql.ARRAY(plain, dimensions=1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -13,6 +14,9 @@ from bai_services.core.sessions.lifecycle import Status
 from bai_services.db.tables import cluster
 
 from .world import NOW, World, make_world
+
+# Of these indexes, the second and third lead to all pending sessions and all live allocations.
+INDEXES = ("pk_sessions", "ix_sessions_status_owner", "ix_allocations_live")
 
 
 @pytest.fixture
@@ -63,6 +67,40 @@ async def test_number_of_statements_is_independent_of_number_of_decisions(
         assert many == one
         assert not any(many)
         assert await world.allocations.audit() == []
+    finally:
+        await world.close()
+
+
+async def test_rows_are_found_by_id_without_statistics(postgres_url: str) -> None:
+    """A placement must not read all pending sessions or all live allocations.
+
+    Without statistics of the tables, PostgreSQL assumes that few sessions have a given status.
+    """
+    world = await make_world(postgres_url)
+    seen: list[tuple[str, Any]] = []
+
+    def record(_: object, __: object, text: str, values: Any, *___: object) -> None:
+        seen.append((text, values))
+
+    try:
+        await create_decisions(world, *["0.1"] * 8)
+        decisions = run_pass(await world.queue.snapshot(NOW)).decisions
+        sa.event.listen(sa.Engine, "before_cursor_execute", record)
+        try:
+            committed = await world.queue.commit(decisions, NOW, None)
+        finally:
+            sa.event.remove(sa.Engine, "before_cursor_execute", record)
+        assert len(committed.placed) == 8
+        async with world.database.dry_run() as tx:
+            # PostgreSQL would read a table of eight rows without an index.
+            await tx.execute(sa.text("SET LOCAL enable_seqscan = off"))
+            plans = [
+                str(row[0])
+                for text, values in seen
+                for row in await tx.exec_driver_sql(f"EXPLAIN {text}", values)
+            ]
+        used = {name for name in INDEXES for line in plans if f"{name} " in f"{line} "}
+        assert used == {"pk_sessions"}
     finally:
         await world.close()
 

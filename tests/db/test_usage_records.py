@@ -108,3 +108,19 @@ async def test_zero_length_record_is_replaced_in_the_same_second(world: World) -
         ("cpu", "", "", 1000, 0, 9),
         ("sessions", "", "", 1, 0, 9),
     ]
+
+
+async def test_rebuild_changes_nothing_after_the_clock_was_set_back(world: World) -> None:
+    row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
+    world.advance(10)
+    await world.run_pass()
+    await world.sessions.move(row.id, Event.DISPLACED, world.advance(60))
+    world.now = NOW + timedelta(seconds=20)
+    await world.run_pass()
+    await world.sessions.move(row.id, Event.DISPLACED, NOW + timedelta(seconds=30))
+    world.now = NOW + timedelta(seconds=90)
+    await world.run_pass()
+    waits = [r for r in await records(world) if r[1] == "waiting"]
+    assert [r[5:] for r in waits] == [(0, 10), (30, 90)]
+    await UsageAggregateStore(world.database).rebuild(None)
+    assert [r for r in await records(world) if r[1] == "waiting"] == waits

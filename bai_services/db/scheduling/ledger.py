@@ -86,7 +86,7 @@ async def allocate(
         agent no longer accepts sessions, a device is not healthy, or sessions with different shares
         would run on a device that requires equal shares.
     """
-    rows: list[tuple[str, str, str, str | None, str, int]] = []
+    rows: list[record_writes.Allocated] = []
     changes = _CounterChanges()
     for holder in holders:
         changes.count_session(holder.scopes, 1)
@@ -101,7 +101,7 @@ async def allocate(
     await _AGENT_SLOTS.increase(tx, changes.agent_rows())
     await _DEVICES.increase(tx, changes.device_rows())
     await _LEDGER.run(tx, rows, allocated_at=at)
-    await record_writes.open_records(tx, sorted(holder.session_id for holder in holders), at)
+    await record_writes.open_records(tx, rows, at)
     shared = {device for _, _, _, device, slot, _ in rows if device and slot.endswith(f".{SHARES}")}
     if mixed := await read_mixed_shares(tx, changes.agents, shared):
         raise LostRace(f"device {mixed[0]} is now used with another share")
@@ -197,7 +197,7 @@ async def resize(
         (holder.session_id, holder.kernel_id, holder.agent_id, *amount) for amount in holder.amounts
     ]
     await _LEDGER.run(tx, rows, allocated_at=at)
-    await record_writes.open_records(tx, [holder.session_id], at)
+    await record_writes.open_records(tx, rows, at)
 
 
 class _CounterChanges:

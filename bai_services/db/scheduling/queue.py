@@ -261,6 +261,8 @@ _LOCK_PENDING = (
         sessions.c.owner_id,
         sessions.c.access_key,
         sessions.c.resource_group,
+        sessions.c.status_changed_at,
+        sessions.c.starts_at,
     )
     .where(
         bulk.Among(sessions.c.id, "ids"),
@@ -302,7 +304,7 @@ _HISTORY = bulk.RowInsert(
 
 async def _place(tx: AsyncConnection, decisions: Sequence[Decision], at: datetime) -> set[str]:
     """Write the decisions for sessions that are still pending; return the other sessions."""
-    scopes = await _lock_pending(tx, [d.session_id for d in decisions])
+    scopes, waits = await _lock_pending(tx, [d.session_id for d in decisions])
     wanted = [d for d in decisions if d.session_id in scopes]
     if wanted:
         ids = sorted(scopes)
@@ -313,22 +315,28 @@ async def _place(tx: AsyncConnection, decisions: Sequence[Decision], at: datetim
         await _move_sessions(tx, ids, at)
         await _write_kernels(tx, holders)
         await _write_history(tx, wanted, at)
-        await record_writes.write_waits(tx, ids)
+        await record_writes.write_waits(tx, waits, at)
         caps = await read_caps(tx, {scope for of in scopes.values() for scope in of})
         await ledger.allocate(tx, holders, caps, at)
     return {d.session_id for d in decisions} - set(scopes)
 
 
-async def _lock_pending(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, tuple[Scope, ...]]:
-    """Lock the sessions that are still pending and whose projects have a budget left, and return
-    their scopes.
+async def _lock_pending(
+    tx: AsyncConnection, ids: Sequence[str]
+) -> tuple[dict[str, tuple[Scope, ...]], dict[str, datetime]]:
+    """Lock the sessions that are still pending and whose projects have a budget left.
+
+    Return the scopes of each of these sessions, and since when it has been waiting.
     """
     ranked = sorted(ids)
-    found: dict[str, tuple[Scope, ...]] = {}
+    scopes: dict[str, tuple[Scope, ...]] = {}
+    waits: dict[str, datetime] = {}
     for start in range(0, len(ranked), CHUNK):
         rows = await tx.execute(_LOCK_PENDING, {"ids": ranked[start : start + CHUNK]})
-        found |= {row.id: ledger.scopes_of(*row[1:]) for row in rows}
-    return found
+        for session_id, *charged, pending_since, starts_at in rows:
+            scopes[session_id] = ledger.scopes_of(*charged)
+            waits[session_id] = record_writes.wait_start(pending_since, starts_at)
+    return scopes, waits
 
 
 async def _kernels_of(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, list[str]]:

@@ -122,7 +122,8 @@ async def apply(
             break
     await _write_step(tx, session_id, (event, row.status, after), at, facts.reason)
     if row.status is Status.PENDING:
-        await record_writes.write_waits(tx, [session_id])
+        since = record_writes.wait_start(row.status_changed_at, row.starts_at)
+        await record_writes.write_waits(tx, {session_id: since}, at)
     if kernel := _kernel_values(facts):
         await tx.execute(_MAIN_KERNEL, {"of_session": session_id, **kernel})
     if keeps_home(row.status, after):

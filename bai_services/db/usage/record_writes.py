@@ -6,7 +6,7 @@ sessions and the devices, so ``rebuild_held`` and ``rebuild_waits`` can write mi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +20,6 @@ from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.usage.model import SESSIONS, WAITING
 
 from .. import bulk
-from ..scheduling.caps import CHUNK
 from ..sqlite_driver import LONG
 from ..tables.base import UtcDateTime
 from ..tables.cluster import devices
@@ -46,6 +45,9 @@ def _on_postgresql(element: seconds_of, compiler: Any, **more: Any) -> str:
 
 
 _records = usage_records.c
+
+# A row of the ledger: session, kernel, agent, device (or None), slot, amount.
+Allocated = tuple[str, str, str, str | None, str, int]
 
 
 def _holder(model: sa.ColumnElement[str]) -> list[sa.ColumnElement[Any]]:
@@ -111,12 +113,15 @@ def _of_sessions(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 _earlier = status_history.alias("earlier")
 _PENDING_SINCE = sa.func.coalesce(
-    sa.select(sa.func.max(_earlier.c.at))
+    # The last one, as in ``write_waits``, and not the latest: the clock may have been set back.
+    sa.select(_earlier.c.at)
     .where(
         _earlier.c.session_id == status_history.c.session_id,
         _earlier.c.to_status == Status.PENDING,
         _earlier.c.id < status_history.c.id,
     )
+    .order_by(_earlier.c.id.desc())
+    .limit(1)
     .scalar_subquery(),
     sessions.c.created_at,
 )
@@ -138,15 +143,14 @@ def _waits(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     )
 
 
-def _insert(is_postgres: bool, select: Any, returns: bool) -> Any:
+def _upsert(insert: bulk.Upsert, select: Any) -> bulk.Upsert:
     """Return an upsert of records.
 
     The end and the amount of an existing record are updated in two cases: the existing record is
     open and the new one has an end, or the existing record ends at its start.
     """
-    insert = (postgresql if is_postgres else sqlite).insert(usage_records)
     insert = insert.from_select(_COLUMNS_IN_ORDER, select)
-    insert = insert.on_conflict_do_update(
+    return insert.on_conflict_do_update(
         index_elements=usage_records.primary_key,
         set_={"ended_at": insert.excluded.ended_at, "amount": insert.excluded.amount},
         where=sa.or_(
@@ -154,9 +158,6 @@ def _insert(is_postgres: bool, select: Any, returns: bool) -> Any:
             _records.ended_at == _records.started_at,
         ),
     )
-    if not returns:
-        return insert
-    return insert.prefix_with(LONG, dialect="sqlite").returning(_records.started_at)
 
 
 _COLUMNS_IN_ORDER = [
@@ -176,31 +177,46 @@ _COLUMNS_IN_ORDER = [
 ]
 
 
-def _statements(*selects: Any, returns: bool = False) -> tuple[list[Any], list[Any]]:
-    """Return the INSERT statements for SQLite and for PostgreSQL."""
-    return [_insert(False, s, returns) for s in selects], [
-        _insert(True, s, returns) for s in selects
+def _rebuild(insert: bulk.Upsert, *selects: Any) -> list[Any]:
+    return [
+        _upsert(insert, select).prefix_with(LONG, dialect="sqlite").returning(_records.started_at)
+        for select in selects
     ]
 
 
-# Built at import, because building a statement takes longer than running it.
-_START: sa.BindParameter[int] = sa.bindparam("start", type_=sa.BigInteger())
-_OPEN = _statements(
-    # Grouped, because PostgreSQL rejects an INSERT that contains the same key twice.
-    sa.select(*_HELD, _START, sa.null(), sa.func.max(allocations.c.amount), *_holder(_MODEL))
-    .select_from(_LEDGER)
-    .where(bulk.Among(allocations.c.session_id, "ids"), allocations.c.freed_at.is_(None))
-    .group_by(*_HELD, *_holder(_MODEL)),
-    sa.select(
-        sessions.c.id,
-        _NONE,
-        sa.literal(SESSIONS),
-        _NONE,
-        _START,
-        sa.null(),
-        sa.literal(1),
-        *_holder(_NONE),
-    ).where(bulk.Among(sessions.c.id, "ids")),
+def _statements(*selects: Any) -> tuple[list[Any], list[Any]]:
+    """Return the INSERT statements for SQLite and for PostgreSQL."""
+    return (
+        _rebuild(sqlite.insert(usage_records), *selects),
+        _rebuild(postgresql.insert(usage_records), *selects),
+    )
+
+
+def _write(insert: bulk.Upsert, v: bulk.Values) -> sa.Insert:
+    # A record without a device has device and agent "", which are no ids.
+    model = sa.select(devices.c.model).where(
+        devices.c.id == v["device_id"], devices.c.agent_id == v["agent_id"]
+    )
+    given = [v[name] for name in _COLUMNS_IN_ORDER if name in v]
+    holder = _holder(sa.func.coalesce(model.scalar_subquery(), _NONE))
+    return _upsert(insert, sa.select(*given, *holder).where(sessions.c.id == v["session_id"]))
+
+
+# Built at import, because building a statement takes longer than running it. The values come from
+# the caller: without statistics, PostgreSQL would find them by reading all live rows of the ledger.
+_WRITE = bulk.RowInsertSelect(
+    usage_records,
+    {
+        "session_id": sa.String(),
+        "kernel_id": sa.String(),
+        "slot": sa.String(),
+        "device_id": sa.String(),
+        "started_at": sa.BigInteger(),
+        "ended_at": sa.BigInteger(),
+        "amount": sa.BigInteger(),
+        "agent_id": sa.String(),
+    },
+    _write,
 )
 _CLOSE = (
     sa.update(usage_records)
@@ -212,27 +228,30 @@ _CLOSE = (
         )
     )
 )
-_WAITED = _statements(_waits(bulk.Among(status_history.c.session_id, "ids")))
 _SINCE: sa.BindParameter[Any] = sa.bindparam("since", type_=UtcDateTime())
 _LEDGER_RANGE = sa.and_(
     allocations.c.id.between(sa.bindparam("first"), sa.bindparam("last")),
     sa.or_(allocations.c.freed_at.is_(None), allocations.c.freed_at >= _SINCE),
 )
-_REBUILD_HELD = _statements(_of_kernels(_LEDGER_RANGE), _of_sessions(_LEDGER_RANGE), returns=True)
+_REBUILD_HELD = _statements(_of_kernels(_LEDGER_RANGE), _of_sessions(_LEDGER_RANGE))
 _REBUILD_WAITS = _statements(
     _waits(
         status_history.c.id.between(sa.bindparam("first"), sa.bindparam("last")),
         status_history.c.at >= _SINCE,
     ),
-    returns=True,
 )
 
 
-async def open_records(tx: AsyncConnection, session_ids: Sequence[str], at: datetime) -> None:
-    """Insert the records of sessions whose resources were allocated at this time."""
-    for start in range(0, len(session_ids), CHUNK):
-        part = list(session_ids[start : start + CHUNK])
-        await _run(tx, _OPEN, {"ids": part, "start": int(at.timestamp())})
+async def open_records(tx: AsyncConnection, allocated: Sequence[Allocated], at: datetime) -> None:
+    """Insert the records of resources that were allocated at this time, and of their sessions."""
+    start = int(at.timestamp())
+    held: dict[tuple[str, str, str, str], tuple[int, str]] = {}
+    for session_id, kernel_id, agent_id, device_id, slot, amount in allocated:
+        held[session_id, "", SESSIONS, ""] = (1, "")
+        key = (session_id, kernel_id, slot, device_id or "")
+        # PostgreSQL rejects an upsert that contains the same key twice.
+        held[key] = max(held.get(key, (0, "")), (amount, agent_id if device_id else ""))
+    await _WRITE.run(tx, [(*key, start, None, *values) for key, values in held.items()])
 
 
 async def close_records(tx: AsyncConnection, session_id: str, at: datetime) -> None:
@@ -240,13 +259,23 @@ async def close_records(tx: AsyncConnection, session_id: str, at: datetime) -> N
     await tx.execute(_CLOSE, {"of_session": session_id, "end": int(at.timestamp())})
 
 
-async def write_waits(tx: AsyncConnection, session_ids: Sequence[str]) -> None:
-    """Insert the time in the queue of sessions that have just left it.
+def wait_start(pending_since: datetime, starts_at: datetime | None) -> datetime:
+    """Return when the wait of a session begins; ``starts_at`` is its earliest start."""
+    return pending_since if starts_at is None else max(pending_since, starts_at)
 
-    The history must already contain the change.
+
+async def write_waits(tx: AsyncConnection, starts: Mapping[str, datetime], at: datetime) -> None:
+    """Insert the waits of sessions that leave the queue at this time.
+
+    ``starts`` maps the id of each session to the start of its wait.
     """
-    for start in range(0, len(session_ids), CHUNK):
-        await _run(tx, _WAITED, {"ids": list(session_ids[start : start + CHUNK])})
+    end = int(at.timestamp())
+    rows: list[bulk.Row] = []
+    for session_id, since in starts.items():
+        start = int(since.timestamp())
+        if start < end:
+            rows.append((session_id, "", WAITING, "", start, end, 1, ""))
+    await _WRITE.run(tx, rows)
 
 
 async def rebuild_held(tx: AsyncConnection, first: int, last: int, since: int) -> list[int]:
