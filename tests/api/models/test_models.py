@@ -496,7 +496,7 @@ async def test_user_who_has_left_the_store_cannot_retry_an_import(
     made = await user.post("/model-imports", {"repository": "org/tiny"})
     await run_imports(api)
     await importer.delete("/projects/models/members/user")
-    with pytest.raises(Forbidden):
+    with pytest.raises(NotFound):
         await user.post(f"/model-imports/{made['id']}/retry", {})
     async with api.world.manager.database.write() as tx:
         await tx.execute(sa.update(model_imports).values(vfolder_id=None))
