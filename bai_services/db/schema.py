@@ -35,6 +35,12 @@ def revisions() -> list[str]:
     return [script.revision for script in scripts][::-1]
 
 
+def descriptions() -> list[tuple[str, str]]:
+    """Return every revision with the first line of its description, oldest first."""
+    scripts = ScriptDirectory.from_config(_config()).walk_revisions()
+    return [(script.revision, script.doc) for script in scripts][::-1]
+
+
 def next_revision() -> str:
     """Return the next revision number, as four digits.
 

@@ -164,10 +164,11 @@ def environment(
         # Simulated devices are for trying bai-hub.
         "BAI_AGENT_SIMULATED_GPUS": "0",
         "BAI_PUBLIC_URL": installation.public_url,
-        # The installed files are read-only for a service.
-        "NUMBA_CACHE_DIR": str(home.path / "cache" / "numba"),
         **installation.environment,
     }
+    if not os.access(Path(__file__).parents[1], os.W_OK):
+        # Compiled code cannot be cached beside the sources, which are read-only for a service.
+        variables["NUMBA_CACHE_DIR"] = str(home.path / "cache" / "numba")
     if component is Component.MANAGER:
         variables["BAI_DATABASE_URL"] = database_url(installation)
         variables |= _service_variables(home.secret("manager-api-token").read_text(), urls)

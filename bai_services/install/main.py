@@ -290,5 +290,141 @@ def run(component: str, folder: Path) -> None:
     os.execve(words[0], words, environment(installation, folder, chosen, address))
 
 
-def print_json(content: Any) -> None:
-    click.echo(json_text(content))
+@main.command("check")
+@folder_argument
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+def check_command(folder: Path, as_json: bool) -> int:
+    """Check the configuration: certificate, ports, databases, secrets, storage, engine, clock.
+
+    Exit code 0: no errors (there may be warnings); 1: errors.
+
+    \b
+    Example:
+        bai-hub check /etc/bai-hub --json
+    """
+    from .checks import Level, run_checks, worst
+
+    findings = run_checks(folder)
+    if as_json:
+        click.echo(json_text([finding.as_dict() for finding in findings], indent=1))
+    else:
+        for finding in findings:
+            click.echo(f"{finding.level:<8} {finding.check}: {finding.message}")
+            if finding.remedy:
+                click.echo(f"{'':<9}remedy: {finding.remedy}")
+    return failures.FAILED if worst(findings) is Level.ERROR else failures.SUCCESS
+
+
+@main.command("backup")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@folder_argument
+@click.option("--folders", is_flag=True, help="Include the folders of all storage hosts.")
+def backup(file: Path, folder: Path, folders: bool) -> None:
+    """Write databases, secrets and settings to FILE, while the hub runs.
+
+    The file has mode 0600, because it contains secrets; FILE.sha256 has its checksum. Without
+    --folders, back up the storage hosts with their own tools.
+
+    \b
+    Example:
+        bai-hub backup /backup/hub-monday.tar --folders
+    """
+    from .backup import back_up
+
+    summary = back_up(folder, file.absolute(), includes_folders=folders)
+    click.echo(f"{file}: revision {summary.revision}, SHA-256 {summary.sha256}")
+    if summary.folders:
+        click.echo(f"folders of: {', '.join(summary.folders)}")
+
+
+def _paths_option(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    paths = {}
+    for text in values:
+        name, equals, path = text.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{text!r} is not NAME=/PATH")
+        paths[name] = path
+    return paths
+
+
+@main.command("restore")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@folder_argument
+@click.option("--state", help="State folder. Default: that of the backup.")
+@click.option("--database", help="URL of an empty PostgreSQL database. Default: as in the backup.")
+@click.option("--hub-database", help="URL of an empty PostgreSQL database for JupyterHub.")
+@click.option("--database-password-file", help="File with the password of the databases.")
+@click.option(
+    "--storage",
+    multiple=True,
+    callback=_paths_option,
+    help="Path of a storage host, NAME=/PATH; repeatable. Default: as in the backup.",
+)
+@click.option("--host", help="Name of the hub. Default: as in the backup.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Public port.")
+@click.option("--internal-ports", type=click.IntRange(1024, 65000), help="First of five ports.")
+def restore_command(
+    file: Path,
+    folder: Path,
+    state: str | None,
+    storage: dict[str, str],
+    internal_ports: int | None,
+    **options: Any,
+) -> None:
+    """Restore a backup to an empty folder, state folder and databases, also on another machine.
+
+    Verifies checksums first. Does not overwrite anything. The old installation must not run any
+    more if both use the same host name.
+
+    \b
+    Example:
+        bai-hub restore /backup/hub-monday.tar /etc/bai-hub \\
+            --database postgresql://bai@db2.example.org/bai
+    """
+    from .backup import Destination, restore
+
+    values = {name: value for name, value in options.items() if value is not None}
+    if internal_ports is not None:
+        values["ports"] = Ports(*range(internal_ports, internal_ports + 5))
+    destination = Destination(folder, state, storage, values)
+    summary = restore(file.absolute(), destination)
+    click.echo(f"restored the backup of {summary.created_at} to {folder}")
+    click.echo(f"next: bai-hub check {folder}")
+
+
+@main.command("upgrade")
+@folder_argument
+@click.option("--check", is_flag=True, required=True, help="Only report; change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def upgrade(folder: Path, check: bool, as_json: bool) -> int:
+    """Report what the start of this version changes: migrations of the databases, and files.
+
+    Exit code 0: nothing; 1: changes are pending.
+
+    \b
+    Example:
+        bai-hub upgrade --check /etc/bai-hub
+    """
+    from dataclasses import asdict
+
+    from .upgrade import pending_changes
+
+    pending = pending_changes(folder)
+    if as_json:
+        content = {**asdict(pending), "is_up_to_date": pending.is_up_to_date}
+        click.echo(json_text(content, indent=1))
+    else:
+        click.echo(f"bai-hub {pending.version}, JupyterHub {pending.jupyterhub}")
+        if pending.is_newer_database:
+            click.echo(f"The database (revision {pending.revision}) is from a later version.")
+        for revision, text in pending.migrations:
+            click.echo(f"migration {revision}: {text}")
+        if pending.hub_database_is_old:
+            click.echo("The Hub upgrades its own database when it starts.")
+        for name in pending.outdated_files:
+            click.echo(f"out of date: {folder / name}; run bai-hub init {folder}")
+        for name in pending.changed_files:
+            click.echo(f"changed by hand: {folder / name}")
+        if pending.is_up_to_date:
+            click.echo("Everything is up to date.")
+    return failures.SUCCESS if pending.is_up_to_date else failures.FAILED

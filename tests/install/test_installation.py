@@ -1,0 +1,98 @@
+"""A production installation: init, the units' command lines, backup, and restore elsewhere."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.install.installation import (
+    HOST,
+    PROGRAM,
+    RunningInstallation,
+    free_port_range,
+    read_file,
+    run_bai_hub,
+    running_session,
+    write_certificate,
+)
+from tests.testbed.postgres import Postgres
+
+pytestmark = [pytest.mark.e2e, pytest.mark.postgres]
+
+PASSWORD = "Correct-horse-7"
+MOUNT = {"vfolder": "results", "name": "results"}
+
+
+@contextmanager
+def two_databases(server: Postgres) -> Iterator[str]:
+    """Yield the URL of a new database; the Hub's own one has the suffix _jupyterhub."""
+    name = server.create_database()
+    server.execute(f'CREATE DATABASE "{name}_jupyterhub" TEMPLATE template0')
+    try:
+        yield f"postgresql://bai@/{name}?host={server.folder}"
+    finally:
+        server.drop_database(name)
+        server.drop_database(f"{name}_jupyterhub")
+
+
+def test_an_installation_serves_sessions_and_its_backup_is_restored_elsewhere(
+    tmp_path: Path, postgres_server: Postgres
+) -> None:
+    certificate, key = write_certificate(tmp_path / "tls")
+    password_file = tmp_path / "password"
+    password_file.write_text(f"{PASSWORD}\n")
+    backup = tmp_path / "hub.tar"
+    with two_databases(postgres_server) as first_url, two_databases(postgres_server) as second_url:
+        first = free_port_range(6)
+        options = ["--host", HOST, "--port", first + 5, "--internal-ports", first]
+        options += ["--certificate", certificate, "--certificate-key", key, "--user", "root"]
+        options += ["--engine", "process", "--state", tmp_path / "state", "--database", first_url]
+        options += ["--admin", "root-user", "--admin-email", "root@example.com"]
+        options += ["--admin-password-file", password_file]
+        done = run_bai_hub(PROGRAM, "init", tmp_path / "etc", *map(str, options))
+        assert "root-user is a superadmin" in done.stdout
+        assert "warning: with the engine process" in done.stderr
+        original = RunningInstallation(
+            tmp_path / "etc", tmp_path / "state", first + 5, certificate, PASSWORD
+        )
+        try:
+            original.start()
+            with original.rest() as rest:
+                made = rest.post("/vfolders", json={"name": "results"})
+                assert made.status_code == 201, made.text
+                session = running_session(original, rest, mounts=[MOUNT])
+                note = {"type": "file", "format": "text", "content": "kept"}
+                with original.client(Authorization=rest.headers["Authorization"]) as client:
+                    url = f"{session['url']}api/contents/results/note.txt"
+                    response = client.put(url, content=json.dumps(note))
+                    assert response.status_code == 201, response.text
+                run_bai_hub(PROGRAM, "backup", backup, tmp_path / "etc", "--folders")
+                rest.delete(f"/sessions/{session['id']}")
+        finally:
+            original.stop()
+        assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+
+        first = free_port_range(6)
+        options = ["--state", tmp_path / "state2", "--database", second_url]
+        options += ["--port", first + 5, "--internal-ports", first]
+        run_bai_hub(PROGRAM, "restore", backup, tmp_path / "etc2", *map(str, options))
+        restored = RunningInstallation(
+            tmp_path / "etc2", tmp_path / "state2", first + 5, certificate, PASSWORD
+        )
+        try:
+            restored.start()
+            done = run_bai_hub(PROGRAM, "check", tmp_path / "etc2", "--json")
+            levels = {finding["check"]: finding["level"] for finding in json.loads(done.stdout)}
+            assert levels["database"] == levels["hub-database"] == levels["schema"] == "ok"
+            assert levels["ports"] == levels["certificate-name"] == levels["secrets"] == "ok"
+            with restored.rest() as rest:
+                session = running_session(restored, rest, mounts=[MOUNT])
+                assert read_file(restored, rest, session, "results/note.txt") == "kept"
+                rest.delete(f"/sessions/{session['id']}")
+        finally:
+            restored.stop()
