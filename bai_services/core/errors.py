@@ -115,6 +115,10 @@ class Unavailable(BaiError):
     code = "unavailable"
 
 
+class WriteConflict(Unavailable):
+    """The database has rolled back a transaction because of another one; it can be repeated."""
+
+
 def by_code() -> dict[str, type[BaiError]]:
     """Return the error classes by code; clients use them to convert responses to exceptions."""
     found: dict[str, type[BaiError]] = {}

@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from bai_services.core.errors import Unavailable
+from bai_services.core.errors import Unavailable, WriteConflict
 
 from . import sqlite_driver
 
@@ -29,6 +29,9 @@ CONNECTIONS = 8
 PING_AFTER_SECONDS = 1.0
 # Prepared statements per connection. The code uses more statements than the driver's default, 100.
 MAX_PREPARED_STATEMENTS = 500
+
+# PostgreSQL's error codes of transactions that can be repeated: serialization failure, deadlock.
+_CONFLICT_STATES = {"40001", "40P01"}
 
 _IS_WRITE = "bai_is_write"
 
@@ -191,7 +194,10 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
 
 
 class _translate_errors:
-    """Convert the errors of an unreachable database, and of its disk, to ``Unavailable``."""
+    """Convert the errors of an unreachable database, and of its disk, to ``Unavailable``.
+
+    Deadlocks and serialization failures become ``WriteConflict``.
+    """
 
     def __enter__(self) -> None:
         return None
@@ -212,6 +218,11 @@ class _translate_errors:
             raise Unavailable(
                 f"the database reports an I/O error of its disk ({name}); an administrator must "
                 "check the disk"
+            ) from error
+        if getattr(error.orig, "sqlstate", None) in _CONFLICT_STATES:
+            raise WriteConflict(
+                "the database has rolled back this change because another change used the same "
+                "rows at the same time; nothing was changed, try again"
             ) from error
         if error.connection_invalidated or isinstance(error, OperationalError):
             raise Unavailable("the database cannot be reached; try again shortly") from error

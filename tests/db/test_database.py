@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import sqlalchemy as sa
 
-from bai_services.core.errors import Unavailable
+from bai_services.core.errors import Unavailable, WriteConflict
 from bai_services.db import database as module
 from bai_services.db.database import Database
 from tests.testbed.postgres import Postgres
@@ -77,3 +77,20 @@ async def test_reads_do_not_see_uncommitted_writes(database: Database) -> None:
         assert await first.scalar(count) == 0
         async with database.read() as beside:
             assert await beside.scalar(count) == 1
+
+
+async def test_deadlock_is_not_reported_as_a_lost_connection(database: Database) -> None:
+    lock = sa.text("SELECT pg_advisory_xact_lock(:number)")
+    both_hold = asyncio.Barrier(2)
+
+    async def lock_both(first: int, second: int) -> None:
+        async with database.write() as tx:
+            await tx.execute(sa.text("SET LOCAL deadlock_timeout = '10ms'"))
+            await tx.execute(lock, {"number": first})
+            await both_hold.wait()
+            await tx.execute(lock, {"number": second})
+
+    results = await asyncio.gather(lock_both(1, 2), lock_both(2, 1), return_exceptions=True)
+    [error] = [result for result in results if result is not None]
+    assert isinstance(error, WriteConflict)
+    assert str(error).startswith("the database has rolled back this change")

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.coded_text import TextTemplate
+from bai_services.core.errors import WriteConflict
 from bai_services.core.scheduling.caps import Scope
 from bai_services.core.scheduling.placement import AgentState, Policy, Request
 from bai_services.core.scheduling.queue import Changes, Decision, Snapshot
@@ -40,8 +40,6 @@ from .reservations import read_reserved
 BATCH = 250
 SQLITE_BATCH = 40
 
-# PostgreSQL error codes that count as a lost race: serialization failure, deadlock.
-_LOST_STATES = {"40001", "40P01"}
 _TEXT_LIMIT = 1024
 
 
@@ -192,11 +190,8 @@ class QueueStore:
                 if token is not None:
                     await lease.require(tx, token)
                 no_longer_pending = await _place(tx, decisions, at)
-        except ledger.LostRace:
+        except (ledger.LostRace, WriteConflict):
             pass
-        except Exception as error:
-            if not _is_lost(error):
-                raise
         else:
             placed = tuple(d.session_id for d in decisions if d.session_id not in no_longer_pending)
             return Committed(placed, tuple(no_longer_pending))
@@ -398,8 +393,3 @@ def _placed(decision: Decision) -> tuple[str, dict[str, Any]]:
     names = dict.fromkeys(placement.agent_id for placement in decision.placements)
     text = TextTemplate.PLACED.text(names=", ".join(names))
     return str(text)[:_TEXT_LIMIT], text.as_json()
-
-
-def _is_lost(error: BaseException) -> bool:
-    cause = error.__cause__ if not isinstance(error, OperationalError) else error
-    return getattr(getattr(cause, "orig", None), "sqlstate", None) in _LOST_STATES
