@@ -59,7 +59,7 @@ from .requests.templates import Templates
 from .resizes import Resizes
 from .schedules.runner import ScheduleRunner
 from .schedules.schedules import Schedules
-from .sessions import SessionRecords, Sessions
+from .sessions import DrainReplica, SessionRecords, Sessions
 from .setups import SessionSetups, Setups
 from .stored_logs import StoredLogs
 from .suspensions import Suspensions
@@ -115,6 +115,7 @@ def session_services(
     users: Users,
     callers: Callers,
     replicas: ReplicaLaunch,
+    drain_replica: DrainReplica,
     require_writable: Callable[[Role], None],
 ) -> SessionServices:
     """Build the services and pass them their dependencies."""
@@ -162,6 +163,7 @@ def session_services(
         settings=settings,
         clock=clock,
         audit=audit,
+        drain_replica=drain_replica,
     )
     resizes = Resizes(sessions, resize_store, kernels, kernel_resizes, lifecycle, clock, audit)
     templates = Templates(context, projects)

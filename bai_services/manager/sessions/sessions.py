@@ -63,10 +63,6 @@ MAX_WAIT_SECONDS = 60.0
 DrainReplica = Callable[[str, CodedText], Awaitable[bool]]
 
 
-async def _no_replica(session_id: str, reason: CodedText) -> bool:
-    return False
-
-
 class Sessions:
     """Operations on sessions; ``key`` is an id or a name."""
 
@@ -84,7 +80,11 @@ class Sessions:
         settings: Settings,
         clock: Clock,
         audit: Audit,
+        drain_replica: DrainReplica,
     ) -> None:
+        """``drain_replica`` starts to drain the replica of a session, and returns False if it is
+        not a serving replica.
+        """
         self._store = store
         self._dependencies = dependencies
         self._requests = requests
@@ -96,8 +96,7 @@ class Sessions:
         self._settings = settings
         self._clock = clock
         self._audit = audit
-        # Start to drain the replica of a session; False: it is not a serving replica.
-        self.drain_replica: DrainReplica = _no_replica
+        self._drain_replica = drain_replica
 
     async def create(
         self,
@@ -291,7 +290,7 @@ class Sessions:
         is_serving = row.type == SessionType.INFERENCE and row.status is Status.RUNNING
         if is_serving and not force and caller.role is not Role.HUB:
             reason = TextTemplate.STOPPED_BY.text(name=who)
-            if await self.drain_replica(row.id, reason):
+            if await self._drain_replica(row.id, reason):
                 await self._add_entry(caller, "session.stop", row)
                 return self._shown_to(caller, await self._store.view(row.id))
         if row.status in LIVE - {Status.TERMINATING}:
