@@ -25,6 +25,7 @@ from bai_services.system.ports import free_port
 
 SECRET_VARIABLE = "BAI_REPLICA_SECRET"
 PORT_VARIABLE = "BAI_SERVICE_PORT"
+METRICS_PORT_VARIABLE = "BAI_METRICS_PORT"
 MAX_HEAD_BYTES = 64 * 1024
 HEAD_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 5.0
@@ -33,6 +34,8 @@ CHUNK_BYTES = 64 * 1024
 # replica listens.
 EXPLAIN_HEADER = b"x-bai-explain: 1"
 MAX_PORTS = 5
+# In requests of the manager for the metrics of the runtime, which may have another port.
+METRICS_HEADER = b"x-bai-metrics"
 # Requests with these headers came through the Hub's proxy and are not authorized; gateways never
 # send them. So a client cannot bypass the gateway, even if it knows the secret, for example because
 # the model's server echoes requests.
@@ -49,6 +52,8 @@ class ReplicaRunner(Runner):
         if self._environ.get("BAI_SESSION_ENGINE") == "process":
             # All replicas of the machine share its ports.
             self._environ[PORT_VARIABLE] = str(free_port())
+            if METRICS_PORT_VARIABLE in self._environ:
+                self._environ[METRICS_PORT_VARIABLE] = str(free_port())
         self._environ.setdefault("PORT", self._environ.get(PORT_VARIABLE, ""))
 
     def _serve(self) -> ForwardServer:
@@ -58,6 +63,7 @@ class ReplicaRunner(Runner):
             int(self._environ[PORT_VARIABLE]),
             self._secret,
             self._environ.get("JUPYTERHUB_BASE_URL", "/") + "hub/home",
+            int(self._environ.get(METRICS_PORT_VARIABLE) or self._environ[PORT_VARIABLE]),
         )
         server.start()
         return server
@@ -70,9 +76,13 @@ class ReplicaRunner(Runner):
 class ForwardServer:
     """Forwards authorized connections to a local port; runs an event loop in a thread."""
 
-    def __init__(self, address: tuple[str, int], target: int, secret: str, home: str) -> None:
+    def __init__(
+        self, address: tuple[str, int], target: int, secret: str, home: str, metrics: int
+    ) -> None:
+        """``target``, ``metrics``: ports of the server for requests, and for its metrics."""
         self._address = address
         self._target = target
+        self._metrics = metrics
         self._plain_secret = secret.encode()
         self._secret = f"token {secret}".encode() if secret else b""
         self._home = home
@@ -151,13 +161,17 @@ class ForwardServer:
             "Content-Length: 0\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
         ).encode()
 
+    def _port_for(self, head: bytes) -> int:
+        names = [line.partition(b":")[0].strip().lower() for line in head.split(b"\r\n")[1:]]
+        return self._metrics if METRICS_HEADER in names else self._target
+
     async def _forward(
         self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 server_reader, server_writer = await asyncio.open_connection(
-                    "127.0.0.1", self._target
+                    "127.0.0.1", self._port_for(head)
                 )
         except OSError:
             if not head:

@@ -58,6 +58,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     if text := environ.get("BAI_IMPORT_MAX_BYTES"):
         optional["import_max_bytes"] = _size("BAI_IMPORT_MAX_BYTES", text)
     optional["public_origin"] = _public_origin(environ)
+    optional["gateway_domain"] = environ.get("BAI_GATEWAY_DOMAIN", "").strip(".").lower()
     optional["prometheus_url"] = _prometheus_url(environ)
     if scopes:
         optional["hub_access_scopes"] = _scopes("JUPYTERHUB_OAUTH_ACCESS_SCOPES", scopes)

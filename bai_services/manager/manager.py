@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bai_services.core.coded_text import TextTemplate
+from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.db.database import Database
 from bai_services.db.sessions.store import SessionStore
 
@@ -35,6 +35,7 @@ from .scheduling.advance_reservations import AdvanceReservations
 from .scheduling.services import scheduling_services
 from .serving.services import replica_launches, serving_services
 from .sessions.lifecycle import Lifecycle
+from .sessions.planned_stops import ReplicaDrain
 from .sessions.services import session_services
 from .settings import Settings
 from .usage.services import usage_services
@@ -93,6 +94,7 @@ class Manager:
             users=self.accounts.users,
             callers=self.accounts.callers,
             replicas=replica_launches(context, settings, lambda: self.serving.runner.wake()),
+            drain_replica=self._drain_replica,
             require_writable=self.read_only.require_writable,
         )
         self.serving = serving_services(
@@ -109,7 +111,6 @@ class Manager:
         suspensions = self.sessions.suspensions
         self.scheduling.preemptions.prepare_stop = self._prepare_for_preemption
         self.scheduling.preemptions.cancel_stop = suspensions.cancel_preparation
-        self.sessions.sessions.drain_replica = self.serving.runner.drain
         self.servers = server_services(
             context,
             self.hub,
@@ -201,6 +202,9 @@ class Manager:
         await self.folders.stop()
         await self.hub.close()
         await self.database.close()
+
+    async def _drain_replica(self, session_id: str, reason: CodedText) -> ReplicaDrain | None:
+        return await self.serving.runner.drain(session_id, reason)
 
     async def _prepare_for_preemption(self, session_id: str, seconds: float) -> None:
         """Let a replica finish its requests, and another session save its state."""

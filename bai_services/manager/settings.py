@@ -109,6 +109,8 @@ class Settings:
     # URL of the Prometheus server for queries in scaling rules; empty: none. Owners of endpoints
     # can query everything that it stores.
     prometheus_url: str = field(default="", repr=False)  # may contain a password
+    # Domain of the endpoints' own host names at the gateway; empty: they have none.
+    gateway_domain: str = ""
     # Addresses that callbacks of sessions may reach.
     callback_reach: AllowedTargets = AllowedTargets()
     # The hub from which models are imported, a token for it ("" without one), the addresses that

@@ -6,7 +6,8 @@ import asyncio
 import ipaddress
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from bai_services.core.errors import Unavailable
 from bai_services.core.serving.gateway_records import EndpointRoute
 from bai_services.gateway.haproxy.configuration import UNDECIDED, Settings
 from bai_services.gateway.haproxy.process import HaproxyProcess
-from bai_services.gateway.haproxy.runtime import Runtime
+from bai_services.gateway.haproxy.runtime import MAX_LINE_BYTES, Runtime
 from bai_services.gateway.haproxy.slots import Slots
 from bai_services.gateway.haproxy.wanted import (
     address_prefixes,
@@ -286,6 +287,38 @@ async def test_haproxy_that_ends_during_an_answer_is_unavailable(tmp_path: Path)
     with pytest.raises(Unavailable):
         await Runtime(tmp_path / "control").statistics()
     server.close()
+
+
+@asynccontextmanager
+async def control_socket(path: Path, answer: bytes) -> AsyncIterator[list[bytes]]:
+    """Yield the lines of commands that a stand-in of HAProxy receives."""
+    lines: list[bytes] = []
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines.append(await reader.readuntil(b"\n"))
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_unix_server(respond, str(path))
+    yield lines
+    server.close()
+
+
+async def test_statistics_may_have_quoted_texts(tmp_path: Path) -> None:
+    """HAProxy quotes texts with commas, quotes and line ends, as RFC 4180 describes."""
+    table = b'# pxname,svname,last_agt,scur,\npool0,s1,"a, ""b""\nc",3,\npool0,BACKEND,,4,\n\n'
+    async with control_socket(tmp_path / "control", table):
+        first, second = await Runtime(tmp_path / "control").statistics()
+    assert (first["svname"], first["last_agt"], first["scur"]) == ("s1", 'a, "b"\nc', "3")
+    assert (second["svname"], second["scur"]) == ("BACKEND", "4")
+
+
+async def test_lines_of_commands_are_limited_in_bytes(tmp_path: Path) -> None:
+    commands = [f"add map tokens {'é' * 1000}{number} x" for number in range(50)]
+    async with control_socket(tmp_path / "control", b"\n") as lines:
+        await Runtime(tmp_path / "control").change(commands)
+    assert max(map(len, lines)) <= MAX_LINE_BYTES
+    assert b";".join(line.strip() for line in lines).decode().split(";") == commands
 
 
 @pytest.mark.usefixtures("bed")  # it skips the test without HAProxy

@@ -14,7 +14,8 @@ import psutil
 import pytest
 from aiohttp import ClientError
 
-from bai_services.gateway.app import ENVIRONMENT, OTHER_FILES, raise_open_files
+from bai_services.core.operations.configuration import SETTINGS, Kind
+from bai_services.gateway.app import ENVIRONMENT, OTHER_FILES, GatewayApp, raise_open_files
 from bai_services.gateway.limits import MAX_CLIENT_CONNECTIONS
 from tests.testbed.wait import wait_until_async
 
@@ -126,11 +127,42 @@ async def test_missing_settings_are_named(tmp_path: Path) -> None:
     assert "BAI_MANAGER_URL" in errors.decode()
 
 
-def test_hub_passes_all_settings_to_the_gateway() -> None:
+def passed_by_the_hub() -> tuple[str, ...]:
+    """Return the beginnings of the variables that the Hub passes to the service `bai-serve`."""
     config = ast.parse((Path(__file__).parents[2] / "jupyterhub_config.py").read_text())
     (passed,) = (
         ast.literal_eval(node.value)
         for node in config.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FOR_GATEWAY"
     )
+    assert isinstance(passed, tuple)
+    return passed
+
+
+def test_hub_passes_all_settings_to_the_gateway() -> None:
+    passed = passed_by_the_hub()
     assert [name for name in ENVIRONMENT.values() if not name.startswith(passed)] == []
+
+
+def test_hub_passes_no_other_secret_to_the_gateway() -> None:
+    passed = passed_by_the_hub()
+    secrets = {each.variable for each in SETTINGS if each.kind is Kind.SECRET}
+    assert {name for name in secrets if name.startswith(passed)} == {
+        "BAI_GATEWAY_TOKEN_FILE", "BAI_METRICS_TOKEN_FILE",
+    }  # fmt: skip
+
+
+def test_each_variable_sets_its_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {
+        "manager_url": "http://10.0.0.5:8091/services/bai", "token_file": "/run/token",
+        "host": "0.0.0.0", "port": 9000, "path_prefix": "/serve", "trusted_proxies": "10.0.0.1",
+        "metrics_token_file": "/run/metrics", "domain": "serve.example.org", "engine": "haproxy",
+    }  # fmt: skip
+    assert values.keys() == ENVIRONMENT.keys()
+    for name, variable in ENVIRONMENT.items():
+        monkeypatch.setenv(variable, str(values[name]))
+    app = GatewayApp()
+    app.initialize([])
+    assert {name: getattr(app, name) for name in values} == values
+    app.initialize(["--port", "9001"])
+    assert app.port == 9001

@@ -19,7 +19,9 @@ SECRET = {"Authorization": "token replica-secret"}
 
 
 @contextmanager
-def replica(folder: Path, command: str, engine: str = "process") -> Iterator[tuple[str, int]]:
+def replica(
+    folder: Path, command: str, engine: str = "process", **more: str
+) -> Iterator[tuple[str, int]]:
     """Yield the URL of a replica, without a path, and the port for which its server was set up."""
     url, port = f"http://127.0.0.1:{free_port()}", free_port()
     environ = {
@@ -31,6 +33,7 @@ def replica(folder: Path, command: str, engine: str = "process") -> Iterator[tup
         "BAI_SESSION_ENGINE": engine,
         "JUPYTERHUB_SERVICE_URL": f"{url}/user/ann/llm/",
         "JUPYTERHUB_BASE_URL": "/",
+        **more,
     }
     process = subprocess.Popen(
         [sys.executable, "-I", "-m", "bai_labext.replica"], env=environ, cwd=folder
@@ -87,6 +90,25 @@ def test_server_has_its_own_port_and_does_not_see_the_secret(tmp_path: Path) -> 
         wait_until((tmp_path / "facts").exists, 20, "the command")
         wait_until(lambda: (tmp_path / "facts").read_text(), 20, "the facts")
         assert (tmp_path / "facts").read_text() == f"{port} {port} []\n"
+
+
+def test_metrics_may_have_another_port(tmp_path: Path) -> None:
+    serve = "python3 -m http.server --bind 127.0.0.1"
+    for name in ("service", "metrics"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f.txt").write_text(name)
+    command = (
+        f"{serve} --directory metrics $BAI_METRICS_PORT & "
+        f"exec {serve} --directory service $BAI_SERVICE_PORT"
+    )
+    with replica(tmp_path, command, BAI_METRICS_PORT="8002") as (url, _):
+        wait_until(lambda: serves(url), 20, "the server of the model")
+        wait_until(lambda: metrics_of(url) == "metrics", 20, "the metrics")
+        assert httpx.get(f"{url}/f.txt", headers=SECRET).text == "service"
+
+
+def metrics_of(url: str) -> str:
+    return httpx.get(f"{url}/f.txt", headers={**SECRET, "X-Bai-Metrics": "1"}).text
 
 
 def test_missing_server_is_reported_and_idle_connections_do_not_block(tmp_path: Path) -> None:

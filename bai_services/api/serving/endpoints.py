@@ -49,9 +49,10 @@ class ScalingRule(ResponseModel):
 
 
 class Endpoint(ResponseModel):
-    """``url``: path on this installation. ``status``: ready, deploying, scaling, paused, failed or
-    stopping. ``problem``: the last problem of the target revision. ``weights``: shares of the
-    requests by revision. ``scaling``: the rule that sets ``replicas``; null: a fixed number.
+    """``url``: at the own host name of the endpoint if there is a domain for them, else its path on
+    this installation. ``status``: ready, deploying, scaling, paused, failed or stopping.
+    ``problem``: the last problem of the target revision. ``weights``: shares of the requests by
+    revision. ``scaling``: the rule that sets ``replicas``; null: a fixed number.
     """
 
     id: str
@@ -211,7 +212,8 @@ class Argument(ResponseModel):
 
 class Variant(ResponseModel):
     """``metrics``: names of its metrics by meaning. ``metrics_path``: "" if scaling rules cannot
-    read them. ``is_tested``: false if the variant has not been run with bai-hub.
+    read them. ``metrics_port``: 0: that of the requests. ``is_tested``: false if the variant has
+    not been run with bai-hub.
     """
 
     name: str
@@ -223,6 +225,7 @@ class Variant(ResponseModel):
     arguments: list[Argument]
     metrics: dict[str, str] | None
     metrics_path: str
+    metrics_port: int
     uses_definition: bool
     is_tested: bool
 

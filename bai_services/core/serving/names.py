@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from ..errors import InvalidRequest
 from ..user_input import shown
@@ -31,3 +32,22 @@ def check_endpoint_name(name: str) -> str:
             field="name",
         )
     return name
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointAddresses:
+    """Addresses of endpoints. ``domain``: of their own host names, "" if they have none."""
+
+    prefix: str
+    domain: str = ""
+    scheme: str = "https"
+
+    def of(self, name: str) -> str:
+        """Return the URL of an endpoint; without a domain, its path.
+
+        >>> EndpointAddresses("/services/bai-serve", "serve.example.org").of("chat")
+        'https://chat.serve.example.org/'
+        """
+        if self.domain:
+            return f"{self.scheme}://{name}.{self.domain}/"
+        return f"{self.prefix}/{name}/"

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 # of the model.
 PORT_VARIABLE = "BAI_SERVICE_PORT"
 MODEL_VARIABLE = "BAI_MODEL_PATH"
+# Variants whose metrics have a port of their own find it here.
+METRICS_PORT_VARIABLE = "BAI_METRICS_PORT"
+_METRICS_PORT = f'"${METRICS_PORT_VARIABLE}"'
 _PORT, _MODEL = f'"${PORT_VARIABLE}"', f'"${MODEL_VARIABLE}"'
 # Loading a large language model takes long.
 _LLM_START_SECONDS = 1800
@@ -28,7 +31,8 @@ class Variant:
     """A runtime variant.
 
     ``command``: "" if the endpoint must set it. ``metrics_path``: path of the runtime's own metrics
-    in Prometheus's text format, "" if its port has none. ``metrics``: their names by meaning.
+    in Prometheus's text format, "" if there are none. ``metrics_port``: their port, 0: that of the
+    requests. ``metrics``: their names by meaning.
     ``is_tested``: false if the variant has not been run with bai-hub.
     """
 
@@ -41,6 +45,7 @@ class Variant:
     arguments: tuple[Argument, ...] = ()
     metrics: Mapping[str, str] | None = None
     metrics_path: str = "/metrics"
+    metrics_port: int = 0
     uses_definition: bool = False
     is_tested: bool = False
 
@@ -136,24 +141,23 @@ VARIANTS: Mapping[str, Variant] = {
             "triton",
             "Triton Inference Server",
             f"tritonserver --model-repository={_MODEL} --http-address=127.0.0.1 "
-            f"--http-port={_PORT}",
+            f"--http-port={_PORT} --metrics-address=127.0.0.1 --metrics-port={_METRICS_PORT}",
             8000,
             "/v2/health/ready",
             600,
-            metrics={"running": "nv_inference_pending_request_count"},
-            # On another port.
-            metrics_path="",
+            metrics={"waiting": "nv_inference_pending_request_count"},
+            metrics_port=8002,
         ),
         Variant(
             "modular-max",
             "Modular MAX",
+            f"MAX_SERVE_METRICS_ENDPOINT_PORT={_METRICS_PORT} "
             f"max serve --model-path {_MODEL} --host 127.0.0.1 --port {_PORT}",
             8000,
             "/health",
             _LLM_START_SECONDS,
             (Argument("--max-length", "number", "Maximum length of the context in tokens"),),
-            # On another port.
-            metrics_path="",
+            metrics_port=8001,
         ),
     )
 }

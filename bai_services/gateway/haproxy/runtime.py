@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from io import StringIO
 from pathlib import Path
 
 from bai_services.core.errors import Unavailable
@@ -61,9 +63,7 @@ class Runtime:
 
     async def statistics(self) -> list[Mapping[str, str]]:
         """Return the counters of all backends, and of all servers that are not in maintenance."""
-        head, *rows = (await self.ask("show stat -1 6 -1 no-maint")).strip().splitlines()
-        names = head.lstrip("# ").split(",")
-        return [dict(zip(names, row.split(","), strict=False)) for row in rows if row]
+        return _rows(await self.ask("show stat -1 6 -1 no-maint"))
 
     async def table(self, name: str, condition: str = "") -> Iterator[tuple[str, int]]:
         """Return key and counter of the entries of a stick table."""
@@ -76,14 +76,24 @@ class Runtime:
         return ((found[1], found[2]) for found in _SESSION.finditer(text) if found[3] == "clients")
 
 
+def _rows(text: str) -> list[Mapping[str, str]]:
+    """Return the rows of a table whose first line has the names of the columns.
+
+    Texts in quotes, such as the agents' answers to health checks, may contain commas and line ends.
+    """
+    names, *rows = csv.reader(StringIO(text.strip().removeprefix("# "), newline=""))
+    return [dict(zip(names, row, strict=False)) for row in rows if row]
+
+
 def _lines(commands: Iterable[str]) -> Iterator[str]:
     line: list[str] = []
     size = 0
     for command in commands:
-        size += len(command) + 1
+        added = len(command.encode()) + 1
+        size += added
         if line and size > MAX_LINE_BYTES:
             yield ";".join(line)
-            line, size = [], len(command) + 1
+            line, size = [], added
         line.append(command)
     if line:
         yield ";".join(line)

@@ -35,7 +35,7 @@ from bai_services.core.serving.autoscaling import (
 from bai_services.core.serving.definition import ModelDefinition, parse_definition
 from bai_services.core.serving.gateway_records import Protocol
 from bai_services.core.serving.latency import quantile
-from bai_services.core.serving.names import check_endpoint_name
+from bai_services.core.serving.names import EndpointAddresses, check_endpoint_name
 from bai_services.core.serving.problems import brief
 from bai_services.core.serving.records import (
     DEFAULT_MAX_BODY_BYTES,
@@ -99,7 +99,6 @@ _KEPT = (
 _DEFINITIONS = ("definition", "definition_file")
 # Settings that the definition or the variant determines.
 _OF_DEFINITION = ("command", "port", "protocol", "health")
-_URL_PREFIX = "/services/bai-serve"
 
 
 class Endpoints:
@@ -116,7 +115,7 @@ class Endpoints:
         scalings: ScalingStore,
         sessions: Sessions,
         files: DefinitionFiles,
-        hub_base_url: str,
+        addresses: EndpointAddresses,
         changed: Callable[[], None],
         *,
         has_prometheus: bool = False,
@@ -128,7 +127,7 @@ class Endpoints:
         self._files = files
         self._clock = context.clock
         self._audit = context.audit
-        self._prefix = hub_base_url.rstrip("/") + _URL_PREFIX
+        self._addresses = addresses
         self._changed = changed
         self._has_prometheus = has_prometheus
 
@@ -530,7 +529,7 @@ class Endpoints:
         return Endpoint(
             **{
                 **values,
-                "url": f"{self._prefix}/{row.name}/",
+                "url": self._addresses.of(row.name),
                 "status": _status_of(row),
                 "tags": separated(row.tags),
                 "scaling_reason": "" if reason is None else str(CodedText.from_json(reason)),

@@ -32,6 +32,7 @@ from bai_services.db.serving.replicas import ReplicaRow
 from .background import BackgroundCalls
 from .replica_launch import ReplicaSecrets
 
+METRICS_HEADER = "X-Bai-Metrics"
 READ_SECONDS = 5.0
 QUERY_SECONDS = 10.0
 FRESH_SECONDS = 30.0
@@ -134,6 +135,8 @@ class MetricReadings:
                 URL(replica.url + path, encoded=True),
                 headers={
                     "Authorization": f"token {self._secrets.of(replica.revision_id)}",
+                    # The replica has them at another port if its runtime names one.
+                    METRICS_HEADER: "1",
                     **_PLAIN,
                 },
                 allow_redirects=False,

@@ -7,7 +7,12 @@ import hmac
 from collections.abc import Callable, Mapping
 
 from bai_services.core.serving.settings import RevisionSettings
-from bai_services.core.serving.variants import MODEL_VARIABLE, PORT_VARIABLE
+from bai_services.core.serving.variants import (
+    METRICS_PORT_VARIABLE,
+    MODEL_VARIABLE,
+    PORT_VARIABLE,
+    VARIANTS,
+)
 from bai_services.db.serving.replicas import ReplicaStore
 from bai_services.db.serving.trials import TrialStore
 
@@ -62,6 +67,9 @@ class ReplicaLaunches:
             SECRET_VARIABLE: self._secrets.of(revision_id),
             PORT_VARIABLE: str(settings.port),
         }
+        runtime = VARIANTS.get(settings.variant)
+        if runtime is not None and runtime.metrics_port:
+            environ[METRICS_PORT_VARIABLE] = str(runtime.metrics_port)
         if settings.model_variable:
             environ[MODEL_VARIABLE] = settings.model_variable
         return environ

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bai_services.core.accounts.roles import Role
+from bai_services.core.serving.names import EndpointAddresses
 from bai_services.db.serving.chats import ChatStore
 from bai_services.db.serving.endpoints import EndpointStore
 from bai_services.db.serving.gateways import GatewayStore
@@ -109,7 +110,7 @@ def serving_services(
         scalings,
         sessions,
         DefinitionFiles(files),
-        settings.hub_base_url,
+        _addresses(settings),
         changed,
         has_prometheus=bool(settings.prometheus_url),
     )
@@ -124,3 +125,9 @@ def serving_services(
         runner=runner,
         routes=routes,
     )
+
+
+def _addresses(settings: Settings) -> EndpointAddresses:
+    prefix = settings.hub_base_url.rstrip("/") + "/services/bai-serve"
+    scheme = settings.public_origin.partition("://")[0] or "https"
+    return EndpointAddresses(prefix, settings.gateway_domain, scheme)

@@ -50,7 +50,7 @@ from .kernels import Kernels
 from .launch import Launch, LaunchPlans
 from .lifecycle import Lifecycle
 from .logs import Logs
-from .planned_stops import PlannedStops
+from .planned_stops import DrainReplica, PlannedStops
 from .preview import SessionPreviews
 from .replica_launch import ReplicaLaunch
 from .requests.options import Options
@@ -117,6 +117,7 @@ def session_services(
     users: Users,
     callers: Callers,
     replicas: ReplicaLaunch,
+    drain_replica: DrainReplica,
     require_writable: Callable[[Role], None],
 ) -> SessionServices:
     """Build the services and pass them their dependencies."""
@@ -164,10 +165,11 @@ def session_services(
         settings=settings,
         clock=clock,
         audit=audit,
+        drain_replica=drain_replica,
     )
     resizes = Resizes(sessions, resize_store, kernels, kernel_resizes, lifecycle, clock, audit)
     templates = Templates(context, projects)
-    planned_stops = PlannedStops(lifecycle, lambda key, reason: sessions.drain_replica(key, reason))
+    planned_stops = PlannedStops(lifecycle, drain_replica)
     return SessionServices(
         sessions=sessions,
         options=Options(

@@ -53,7 +53,7 @@ from ..scheduling.wait_states import WaitStates
 from ..settings import Settings
 from .kernels import Kernels
 from .lifecycle import Lifecycle
-from .planned_stops import DrainReplica, ReplicaDrain, no_replica
+from .planned_stops import DrainReplica, ReplicaDrain
 from .requests.choices import CREATABLE_TYPES, REPLICA_TYPES
 from .requests.requests import Requests
 from .view import describe
@@ -78,6 +78,7 @@ class Sessions:
         settings: Settings,
         clock: Clock,
         audit: Audit,
+        drain_replica: DrainReplica,
     ) -> None:
         self._store = store
         self._dependencies = dependencies
@@ -90,7 +91,7 @@ class Sessions:
         self._settings = settings
         self._clock = clock
         self._audit = audit
-        self.drain_replica: DrainReplica = no_replica
+        self._drain_replica = drain_replica
 
     async def create(
         self,
@@ -284,7 +285,7 @@ class Sessions:
         is_serving = row.type == SessionType.INFERENCE and row.status is Status.RUNNING
         if is_serving and not force and caller.role is not Role.HUB:
             reason = TextTemplate.STOPPED_BY.text(name=who)
-            if await self.drain_replica(row.id, reason) is ReplicaDrain.BEGUN:
+            if await self._drain_replica(row.id, reason) is ReplicaDrain.BEGUN:
                 await self._add_entry(caller, "session.stop", row)
                 return self._shown_to(caller, await self._store.view(row.id))
         if row.status in LIVE - {Status.TERMINATING}:

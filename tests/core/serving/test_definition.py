@@ -13,7 +13,8 @@ from bai_services.core.serving.definition import (
     ModelDefinition,
     parse_definition,
 )
-from bai_services.core.serving.names import check_endpoint_name
+from bai_services.core.serving.gateway_records import Protocol
+from bai_services.core.serving.names import EndpointAddresses, check_endpoint_name
 from bai_services.core.serving.rollout import RolloutRules, Strategy
 from bai_services.core.serving.settings import RevisionSettings, relative_path, resolve_settings
 from bai_services.core.serving.variants import VARIANTS
@@ -201,3 +202,47 @@ def test_valid_names(name: str) -> None:
 def test_invalid_names(name: str) -> None:
     with pytest.raises(InvalidRequest):
         check_endpoint_name(name)
+
+
+def test_address_is_the_own_host_name_if_there_is_a_domain() -> None:
+    assert (
+        EndpointAddresses("/hub/services/bai-serve").of("chat") == "/hub/services/bai-serve/chat/"
+    )
+    own = EndpointAddresses("/services/bai-serve", "serve.example.org", "http")
+    assert own.of("chat") == "http://chat.serve.example.org/"
+
+
+def definition_of(service: str) -> ModelDefinition:
+    return parse_definition(f"models:\n- name: a\n  service: {{command: x, {service}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "service", "protocol", "path"),
+    [
+        ({}, "port: 8000", Protocol.HTTP, "/health"),
+        ({}, "protocol: grpc", Protocol.GRPC, "/"),
+        ({}, "protocol: grpc, health_check: {enable: true}", Protocol.GRPC, "/"),
+        ({}, "protocol: grpc, health_check: {enable: true, path: /a.B}", Protocol.GRPC, "/a.B"),
+        ({"protocol": "grpc"}, "port: 8000", Protocol.GRPC, "/"),
+        ({"protocol": "http"}, "protocol: grpc", Protocol.HTTP, "/health"),
+    ],
+)
+def test_protocol_of_the_server(
+    given: dict[str, Any], service: str, protocol: Protocol, path: str
+) -> None:
+    settings = resolve_settings(given, definition_of(service))
+    assert (settings.protocol, settings.health.path) == (protocol, path)
+    assert RevisionSettings.from_json(settings.as_json()) == settings
+
+
+def test_unknown_protocol_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="protocol must be http or grpc"):
+        definition_of("protocol: tcp")
+    with pytest.raises(InvalidRequest, match="not a protocol"):
+        resolve_settings({"variant": "cmd", "command": "x", "protocol": "tcp"})
+
+
+def test_revision_without_a_protocol_serves_http() -> None:
+    values = resolve_settings({"variant": "cmd", "command": "x"}).as_json()
+    del values["protocol"]
+    assert RevisionSettings.from_json(values).protocol is Protocol.HTTP

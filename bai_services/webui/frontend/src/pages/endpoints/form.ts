@@ -24,6 +24,7 @@ export interface EndpointValues {
   model_folder?: Value<string>;
   model_path?: Value<string>;
   port?: Value<number>;
+  protocol?: Value<string>;
   health?: Record<string, Value<string | number>>;
   rollout?: Record<string, Value<string | number | boolean>>;
 }
@@ -73,7 +74,7 @@ function settingsOf(values: EndpointValues, variant: Variant | undefined): Setti
     resources: given(values.resources),
     environ: textToVariables(values.environ ?? '')
   });
-  const { variant: name, model_folder, model_path, port } = values;
+  const { variant: name, model_folder, model_path, port, protocol } = values;
   const command = isGiven(values.command) ? values.command : commandWith(variant, values.arguments);
   const health = given(values.health);
   const rollout = given(values.rollout);
@@ -81,6 +82,7 @@ function settingsOf(values: EndpointValues, variant: Variant | undefined): Setti
     variant: name,
     command,
     port,
+    protocol,
     model_folder,
     model_path,
     request,
@@ -117,7 +119,7 @@ export const newTrialOf = (values: EndpointValues, variant: Variant | undefined)
   }) as unknown as NewTrial;
 
 /** Settings that a model definition has. */
-const OF_DEFINITIONS = ['command', 'port', 'health', 'model_path'] as const;
+const OF_DEFINITIONS = ['command', 'port', 'protocol', 'health', 'model_path'] as const;
 
 /**
  * A new revision based on `base`. The API keeps settings that are omitted, so emptied ones are sent
@@ -148,6 +150,7 @@ export function valuesOf({ settings }: Revision): EndpointValues {
     variant: settings['variant'] as string,
     command: settings['command'] as string,
     port: settings['port'] as number,
+    protocol: settings['protocol'] as string | undefined,
     model_folder: settings['model_folder'] as string,
     model_path: settings['model_path'] as string,
     image: request['image'] as string | undefined,
@@ -183,7 +186,8 @@ const NAMES: readonly string[] = [
   'environ',
   'model_folder',
   'model_path',
-  'port'
+  'port',
+  'protocol'
 ];
 const GROUPS: readonly string[] = ['resources', 'health', 'rollout'];
 

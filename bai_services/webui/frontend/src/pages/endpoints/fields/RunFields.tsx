@@ -19,7 +19,12 @@ export function RunFields() {
   const images = [...new Set(options.data?.images.map(({ name }) => name))];
   // The command, the port and the health check of another variant do not fit.
   const forget = () =>
-    form.setFieldsValue({ command: '', port: null, health: { path: '', start_seconds: null } });
+    form.setFieldsValue({
+      command: '',
+      port: null,
+      protocol: null,
+      health: { path: '', start_seconds: null }
+    });
   return (
     <>
       {variants.error && (
@@ -106,6 +111,20 @@ function CommandFields({ variant }: { variant: Variant | undefined }) {
           max={65535}
           precision={0}
           placeholder={variant === undefined ? '' : String(variant.port)}
+        />
+      </Form.Item>
+      <Form.Item
+        name="protocol"
+        label={t('endpoints.protocol')}
+        extra={t('endpoints.protocol-help')}
+      >
+        <Select
+          allowClear
+          placeholder="HTTP"
+          options={[
+            { value: 'http', label: 'HTTP' },
+            { value: 'grpc', label: 'gRPC' }
+          ]}
         />
       </Form.Item>
     </>
