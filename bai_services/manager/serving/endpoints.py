@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil
@@ -59,6 +59,7 @@ from bai_services.core.serving.settings import (
     with_defaults,
 )
 from bai_services.core.serving.variants import VARIANTS, Variant
+from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.user_input import shown
 from bai_services.db.serving.endpoints import EndpointStore, RevisionRow
 from bai_services.db.serving.rows import EndpointRow, no_endpoint
@@ -586,8 +587,19 @@ def _scaling_record(*, reason: Mapping[str, Any], **columns: Any) -> Scaling:
     return Scaling(**columns, reason=str(CodedText.from_json(reason)), reason_coded=reason)
 
 
-def _replica_record(*, reason: Mapping[str, Any] | None, is_brief: bool, **columns: Any) -> Replica:
-    reason = brief(reason) if is_brief else reason
+def _replica_record(
+    *,
+    reason: Mapping[str, Any] | None,
+    pending_reasons: Sequence[Mapping[str, Any]] | None,
+    is_brief: bool,
+    **columns: Any,
+) -> Replica:
+    """Return a replica; while its session is pending, the reason is that of the session."""
+    is_pending = columns["session_status"] == Status.PENDING
+    if is_brief:
+        reason = brief(reason)
+    elif reason is None and is_pending and pending_reasons:
+        reason = pending_reasons[0].get("coded")
     return Replica(
         **columns,
         reason="" if reason is None else str(CodedText.from_json(reason)),
