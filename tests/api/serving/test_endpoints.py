@@ -624,6 +624,13 @@ async def test_new_replicas_wait_in_the_queue_with_the_priority_of_the_revision(
         assert statuses == ["SCHEDULED", "PENDING"]
 
 
+async def test_refused_replica_is_not_said_to_have_a_wrong_type(api: Api) -> None:
+    user = await api.client("user")
+    with pytest.raises(BaiError, match="no-such-image") as raised:
+        await make(api, user, settings={"request": {**SMALL, "image": "no-such-image"}})
+    assert "inference" not in raised.value.message
+
+
 async def test_replica_shows_why_its_session_is_pending(api: Api) -> None:
     """Only to the owner and to administrators: the reason can name policies."""
     user, admin = await api.client("user"), await api.client("admin")
