@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from bai_services.system.ports import free_port
 from tests.e2e.sessions import checked
-from tests.hub import RunningHub
+from tests.hub import ROOT, RunningHub
 from tests.testbed.wait import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -43,10 +47,13 @@ BODY_BYTES = 100 * 2**20
 
 
 class Load:
-    """Calls an endpoint again and again in a thread; every response must be 200."""
+    """Calls an endpoint again and again in a thread; every response must be 200, except
+    ``interrupted`` ones, for requests that run when their replica is killed.
+    """
 
-    def __init__(self, url: str, headers: dict[str, str]) -> None:
+    def __init__(self, url: str, headers: dict[str, str], interrupted: int = 0) -> None:
         self.texts: list[str] = []
+        self._left = interrupted
         self._url = url
         self._client = httpx.Client(headers=headers, timeout=60)
         self._is_over = threading.Event()
@@ -58,6 +65,9 @@ class Load:
         while self._problem is None and not self._is_over.wait(0.05):
             try:
                 response = self._client.get(self._url)
+                if response.status_code == 502 and self._left:
+                    self._left -= 1
+                    continue
                 if response.status_code != 200:
                     self._problem = f"{response.status_code}: {response.text}"
                 self.texts.append(response.text.strip())
@@ -255,3 +265,137 @@ def test_trials_explain_why_they_are_unhealthy(any_hub: RunningHub) -> None:
             assert (found["is_healthy"], found["state_coded"]["code"]) == (False, cause), found
             ended = lambda: checked(rest.get(f"/sessions/{trial}"), 200)["status"]  # noqa: B023, E731
             wait_until(lambda: ended() in ("TERMINATED", "ERROR"), 60, "its session")  # noqa: B023
+
+
+@contextmanager
+def further_agent(hub: RunningHub, home: Path) -> Iterator[tuple[str, psutil.Process]]:
+    """Run another agent of the demo; yield its id and its process, and delete it at the end."""
+    name = "e2e-serving-agent"
+    environment = {
+        **{key: text for key, text in os.environ.items() if not key.startswith("BAI_")},
+        "BAI_HOME": str(home),
+        "BAI_AGENT_ID": name,
+        "BAI_AGENT_ENGINE": "process",
+        "BAI_AGENT_CPU": "2",
+        "BAI_AGENT_SIMULATED_GPUS": "0",
+        "BAI_AGENT_TOKEN_FILE": str(hub.home / "secrets" / "agent-token"),
+        "BAI_MANAGER_URL": f"{hub.url}/services/bai",
+    }
+    with open(home / "agent.log", "wb") as output:
+        process = psutil.Popen(
+            [sys.executable, "-m", "bai_services.agent"],
+            cwd=ROOT, env=environment, stdout=output, stderr=output,
+        )  # fmt: skip
+    with hub.rest("admin") as rest:
+        try:
+            is_alive = lambda: status_of_agent(rest, name) == "ALIVE"  # noqa: E731
+            wait_until(is_alive, 60, "the heartbeat of the agent")
+            yield name, process
+        finally:
+            process.kill()
+            process.wait()
+            is_lost = lambda: status_of_agent(rest, name) == "LOST"  # noqa: E731
+            wait_until(is_lost, 90, "the agent to be LOST")
+            is_deleted = lambda: rest.delete(f"/agents/{name}").status_code == 204  # noqa: E731
+            wait_until(is_deleted, 60, "the deletion of the agent")
+
+
+def status_of_agent(rest: httpx.Client, name: str) -> str:
+    response = rest.get(f"/agents/{name}")
+    return str(response.json()["status"]) if response.status_code == 200 else ""
+
+
+def replicas_of(rest: httpx.Client, name: str) -> dict[str, str | None]:
+    """Return the agents of the ready replicas of an endpoint, by id."""
+    found = checked(rest.get(f"/endpoints/{name}/replicas"), 200)["items"]
+    return {each["id"]: each["agent"] for each in found if each["phase"] == "ready"}
+
+
+def test_replica_of_a_lost_agent_is_replaced_while_the_other_one_serves(
+    hub: RunningHub, tmp_path: Path
+) -> None:
+    """The agent and everything that it runs are killed, as if its machine had failed."""
+    name = "e2e-agent-lost"
+    settings = {
+        "command": SERVER.format(text="served"),
+        "health": {"path": "/index.html", "interval_seconds": 1, "max_failures": 2},
+    }
+    url = f"{hub.url}/services/bai-serve/{name}/index.html"
+    with (
+        hub.rest("user") as rest,
+        hub.rest("admin") as admin,
+        endpoint(rest, name, settings=settings) as token,
+    ):
+        wait_until(lambda: len(replicas_of(rest, name)) == 1, 180, "the first replica")
+        (first,), (own_agent,) = zip(*replicas_of(rest, name).items(), strict=True)
+        with further_agent(hub, tmp_path) as (agent, process):
+            checked(admin.patch(f"/agents/{own_agent}", json={"schedulable": False}), 200)
+            try:
+                checked(rest.patch(f"/endpoints/{name}", json={"replicas": 2}), 200)
+                wait_until(lambda: len(replicas_of(rest, name)) == 2, 180, "the second replica")
+            finally:
+                checked(admin.patch(f"/agents/{own_agent}", json={"schedulable": True}), 200)
+            shown = replicas_of(rest, name)
+            (lost,) = shown.keys() - {first}
+            assert shown[lost] == agent
+            with Load(url, {"Authorization": f"Bearer {token}"}, interrupted=1) as load:
+                wait_until(lambda: load.check() or load.texts, 30, "the first response")
+                kill_machine(process, hub, lost)
+
+                def is_replaced() -> bool:
+                    load.check()
+                    found = replicas_of(rest, name)
+                    return len(found) == 2 and lost not in found
+
+                wait_until(is_replaced, 180, "another replica in place of the lost one")
+            load.check()
+            assert set(replicas_of(rest, name).values()) == {own_agent}
+            assert set(load.texts) == {"served"}
+
+
+def kill_machine(agent: psutil.Process, hub: RunningHub, session: str) -> None:
+    """Kill an agent and the processes of its session."""
+    killed = [agent]
+    for process in hub.left_running():
+        with suppress(psutil.Error):
+            if process.environ().get("BAI_SESSION_ID") == session:
+                killed.append(process)
+    assert len(killed) > 1
+    for process in killed:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def test_endpoint_beyond_a_quota_names_it_and_serves_with_fewer_replicas(
+    hub: RunningHub,
+) -> None:
+    name, policy = "e2e-quota", "e2e-two-sessions"
+    settings = {
+        "command": SERVER.format(text="served"),
+        "health": {"path": "/index.html"},
+    }
+    with hub.rest("user2") as rest, hub.rest("admin") as admin:
+        keypairs = checked(admin.get("/keypairs?user=user2"), 200)["items"]
+        (keypair,) = [each for each in keypairs if each["is_main"]]
+        limits = {"max_concurrent_sessions": 2, "default_for_unspecified": "UNLIMITED"}
+        checked(admin.post("/keypair-policies", json={"name": policy, **limits}), 201)
+        key = f"/keypairs/{keypair['access_key']}"
+        former = keypair["resource_policy"]
+        checked(admin.patch(key, json={"resource_policy": policy}), 200)
+        try:
+            with endpoint(rest, name, settings=settings, replicas=3) as token:
+
+                def is_reported() -> str:
+                    ready = len(replicas_of(rest, name))
+                    found = checked(rest.get(f"/endpoints/{name}/replicas"), 200)["items"]
+                    waiting = [each["reason"] for each in found if each["phase"] == "starting"]
+                    return waiting[0] if ready == 2 and waiting else ""
+
+                reason = wait_until(is_reported, 180, "two replicas and the reason of the third")
+                assert policy in reason, reason
+                url = f"{hub.url}/services/bai-serve/{name}/index.html"
+                response = httpx.get(url, headers={"Authorization": f"Bearer {token}"})
+                assert (response.status_code, response.text.strip()) == (200, "served")
+        finally:
+            checked(admin.patch(key, json={"resource_policy": former}), 200)
+            checked(admin.delete(f"/keypair-policies/{policy}"), 204)

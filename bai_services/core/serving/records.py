@@ -122,7 +122,9 @@ class Revision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """``session_status`` is None if the session does not exist (yet)."""
+    """``session_status`` is None if the session does not exist (yet). ``reason`` of a starting
+    replica: why its session is pending, or the replica must pass its health check again.
+    """
 
     id: str
     created_at: datetime

@@ -74,9 +74,14 @@ class RolloutRules:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
+    """``agent_kernels``: number of kernels on its agent; 0 if it has no agent, or if the endpoint
+    does not have too many replicas.
+    """
+
     id: str
     revision_id: str
     phase: Phase
+    agent_kernels: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,11 +265,14 @@ def _ready(now: Situation, revision: str | None = None) -> list[ReplicaState]:
 
 
 def _surplus(live: Sequence[ReplicaState], wanted: int) -> list[ReplicaState]:
-    """Return the replicas beyond ``wanted``: first those that do not serve yet, then the newest.
+    """Return the replicas beyond ``wanted``: first those that do not serve yet, then those on the
+    emptiest agents, so that agents become free for large sessions; of equal ones the newest.
 
     ``live`` are in order of creation.
     """
-    ordered = sorted(reversed(live), key=lambda each: each.phase is Phase.READY)
+    ordered = sorted(
+        reversed(live), key=lambda each: (each.phase is Phase.READY, each.agent_kernels)
+    )
     return ordered[: max(0, len(live) - wanted)]
 
 

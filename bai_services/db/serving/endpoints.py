@@ -265,6 +265,7 @@ class EndpointStore:
                 ),
                 endpoint_revisions.c.number.label("revision"),
                 sessions.c.status.label("session_status"),
+                sessions.c.reasons.label("pending_reasons"),
                 agent.label("agent"),
             )
             .outerjoin_from(

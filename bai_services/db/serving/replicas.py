@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.coded_text import TextTemplate
 from bai_services.core.serving.records import GATEWAYS_KEPT_FOR, REPLICA_CHANGES_KEPT
 from bai_services.core.serving.rollout import LIVE_PHASES, Outcome, Phase
-from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.sessions.lifecycle import OCCUPYING, Status
 
 from ..database import Database
 from ..records import records
@@ -25,7 +25,7 @@ from ..tables.serving import (
     endpoints,
     gateways,
 )
-from ..tables.sessions import sessions
+from ..tables.sessions import kernels, sessions
 from .gateways import reports_at
 from .routes_version import bump_routes
 from .rows import ROWS, EndpointRow, endpoint_row
@@ -118,6 +118,24 @@ class ReplicaStore:
             for replica in records(_replica, await tx.execute(live)):
                 replicas[replica.endpoint_id].append(replica)
         return [EndpointState(row, replicas[row.id]) for row in rows]
+
+    async def agent_kernels(self, ids: Collection[str]) -> dict[str, int]:
+        """Return the number of kernels on the agents of replicas that have an agent."""
+        of_replica = (
+            sa.select(kernels.c.session_id, sa.func.min(kernels.c.agent_id).label("agent_id"))
+            .where(kernels.c.session_id.in_(sorted(ids)), kernels.c.agent_id.is_not(None))
+            .group_by(kernels.c.session_id)
+            .subquery()
+        )
+        rows = (
+            sa.select(of_replica.c.session_id, sa.func.count())
+            .join_from(of_replica, kernels, kernels.c.agent_id == of_replica.c.agent_id)
+            .join(sessions, kernels.c.session_id == sessions.c.id)
+            .where(sessions.c.status.in_(sorted(OCCUPYING)))
+            .group_by(of_replica.c.session_id)
+        )
+        async with self._db.read() as tx:
+            return {row[0]: row[1] for row in await tx.execute(rows)}
 
     async def settings(self, revision_id: str) -> Mapping[str, Any] | None:
         """Return the settings of a revision; None if it was deleted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil
@@ -61,6 +61,7 @@ from bai_services.core.serving.settings import (
     with_defaults,
 )
 from bai_services.core.serving.variants import VARIANTS, Variant
+from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.tags import check_tags, joined, separated
 from bai_services.core.user_input import shown
 from bai_services.db.serving.endpoints import EndpointStore, RevisionRow
@@ -621,8 +622,19 @@ def _replica_change(
     )
 
 
-def _replica_record(*, reason: Mapping[str, Any] | None, is_brief: bool, **columns: Any) -> Replica:
-    reason = brief(reason) if is_brief else reason
+def _replica_record(
+    *,
+    reason: Mapping[str, Any] | None,
+    pending_reasons: Sequence[Mapping[str, Any]] | None,
+    is_brief: bool,
+    **columns: Any,
+) -> Replica:
+    """Return a replica; while its session is pending, the reason is that of the session."""
+    is_pending = columns["session_status"] == Status.PENDING
+    if is_brief:
+        reason = brief(reason)
+    elif reason is None and is_pending and pending_reasons:
+        reason = pending_reasons[0].get("coded")
     return Replica(
         **columns,
         reason="" if reason is None else str(CodedText.from_json(reason)),

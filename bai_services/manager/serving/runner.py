@@ -12,6 +12,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from math import ceil
 
@@ -223,6 +224,10 @@ class EndpointRunner:
             await self._store.delete_endpoint(row.id)
             self._changed()
             return
+        live = [each.id for each in replicas if each.phase in LIVE_PHASES]
+        if len(live) > row.replicas:
+            kernels = await self._store.agent_kernels(live)
+            replicas = [replace(each, agent_kernels=kernels.get(each.id, 0)) for each in replicas]
         situation = Situation(
             desired=row.replicas,
             active=row.active_revision_id,

@@ -582,6 +582,83 @@ async def test_scaling_pause_and_deletion(api: Api) -> None:
     assert await api.world.manager.sessions.records.check_consistency() == []
 
 
+@pytest.mark.both_databases
+async def test_scaling_down_frees_the_emptiest_agent(api: Api) -> None:
+    user, admin = await api.client("user"), await api.client("admin")
+    await make(api, user)
+    async with server() as (url, _):
+        (first,) = await ready(api, user, url)
+        await FakeAgent(api.agent, "a2").beat()
+        await admin.patch("/agents/a1", {"schedulable": False})
+        await user.patch("/endpoints/llm", {"replicas": 2})
+        await ready(api, user, url)
+        # The newest replica is on the agent with more sessions.
+        for name in ("other-1", "other-2"):
+            await user.post("/sessions", {"name": name, **SMALL})
+        await api.world.manager.scheduling.scheduler.step()
+        shown = {each["id"]: each["agent"] for each in await replicas(user, "ready")}
+        assert sorted(shown.values()) == ["a1", "a2"]
+        await user.patch("/endpoints/llm", {"replicas": 1})
+        await step(api)
+        (draining,) = await replicas(user, "draining")
+    assert (draining["id"], draining["agent"]) == (first, "a1")
+
+
+async def test_new_replicas_wait_in_the_queue_with_the_priority_of_the_revision(api: Api) -> None:
+    user = await api.client("user")
+    large = {"resources": {"cpu": "8", "mem": "1g"}}
+    await make(api, user, settings={"request": {**large, "priority": 15}})
+    await step(api)
+    async with server() as (url, _):
+        (first,) = await ready(api, user, url)
+        before = await user.post("/sessions", {"name": "before", **large})
+        await user.patch("/endpoints/llm", {"replicas": 2})
+        await step(api, 2)
+        (starting,) = await replicas(user, "starting")
+        scheduler = api.world.manager.scheduling.scheduler
+        await scheduler.step()
+        waiting = await user.get(f"/sessions/{starting['id']}")
+        assert (waiting["status"], waiting["priority"]) == ("PENDING", 15)
+        # It overtakes the session of lower priority that has waited for longer.
+        await end(api, first)
+        await scheduler.step()
+        statuses = [
+            (await user.get(f"/sessions/{key}"))["status"] for key in (starting["id"], before["id"])
+        ]
+        assert statuses == ["SCHEDULED", "PENDING"]
+
+
+async def test_refused_replica_is_not_said_to_have_a_wrong_type(api: Api) -> None:
+    user = await api.client("user")
+    with pytest.raises(BaiError, match="no-such-image") as raised:
+        await make(api, user, settings={"request": {**SMALL, "image": "no-such-image"}})
+    assert "inference" not in raised.value.message
+
+
+async def test_replica_shows_why_its_session_is_pending(api: Api) -> None:
+    """Only to the owner and to administrators: the reason can name policies."""
+    user, admin = await api.client("user"), await api.client("admin")
+    limits = {
+        "name": "one-session",
+        "max_concurrent_sessions": 1,
+        "default_for_unspecified": "UNLIMITED",
+    }
+    await admin.post("/keypair-policies", limits)
+    keypair = api.world.keys["user"].access_key
+    await admin.patch(f"/keypairs/{keypair}", {"resource_policy": "one-session"})
+    await make(api, user)
+    async with server() as (url, _):
+        await ready(api, user, url)
+        await user.patch("/endpoints/llm", {"replicas": 2})
+        await step(api, 2)
+        await api.world.manager.scheduling.scheduler.step()
+        await api.world.manager.scheduling.scheduler.write_due_states()
+    for name, is_shown in (("user", True), ("domain-admin", True), ("user2", False)):
+        (waiting,) = await replicas(await api.client(name), "starting")
+        assert waiting["session_status"] == "PENDING"
+        assert ("one-session" in waiting["reason"]) is is_shown
+
+
 async def test_quota_is_reported_and_the_other_replicas_serve(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     await make(api, user)

@@ -227,6 +227,21 @@ def test_scaling_down_ends_replicas_that_do_not_serve_and_then_the_newest() -> N
     assert (steps.end, steps.drain) == (("b",), ("c",))
 
 
+def test_scaling_down_frees_the_emptiest_agent_first() -> None:
+    replicas = [
+        ReplicaState("a", OLD, Phase.READY, agent_kernels=2),
+        ReplicaState("b", OLD, Phase.READY, agent_kernels=1),
+        ReplicaState("c", OLD, Phase.READY, agent_kernels=2),
+        ReplicaState("d", OLD, Phase.STARTING, agent_kernels=9),
+    ]
+    drained = []
+    for desired in (3, 2, 1):
+        steps = plan(Situation(desired, OLD, OLD, replicas))
+        assert steps.end == ("d",)
+        drained.append(set(steps.drain))
+    assert drained == [set(), {"b"}, {"b", "c"}]
+
+
 def test_nothing_is_created_during_the_pause_after_failures() -> None:
     assert dict(plan(Situation(2, OLD, OLD, [], may_create=False)).create) == {}
     rules = RolloutRules(Strategy.BLUE_GREEN, is_automatic=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from bai_services.core.cluster.image_labels import check_preopen_ports
@@ -73,9 +73,14 @@ class _Problems:
 
 
 async def with_all_problems(
-    first: BaiError, request: SessionSpec, lookup: Callable[[], Awaitable[NameSources]]
+    first: BaiError,
+    request: SessionSpec,
+    creatable: Collection[SessionType],
+    lookup: Callable[[], Awaitable[NameSources]],
 ) -> BaiError:
     """Return ``first`` extended by the other problems that are found in the request.
+
+    ``creatable``: types that the session may have.
 
     The result has the type of ``first``, which determines the HTTP status. Errors of types other
     than ``REPORTED``, for example a missing permission, are returned unchanged.
@@ -90,7 +95,7 @@ async def with_all_problems(
         default = "project" if "project" in error.details else "owner"
         problems.add(field_of(error, default), error)
     else:
-        await _check_names(request, sources, problems)
+        await _check_names(request, creatable, sources, problems)
     return _merged(first, problems.found)
 
 
@@ -137,13 +142,18 @@ def _check_malformed(request: SessionSpec, problems: _Problems) -> None:
     problems.check("preopen_ports", lambda: check_preopen_ports(request.preopen_ports, {}))
 
 
-async def _check_names(request: SessionSpec, sources: NameSources, problems: _Problems) -> None:
+async def _check_names(
+    request: SessionSpec,
+    creatable: Collection[SessionType],
+    sources: NameSources,
+    problems: _Problems,
+) -> None:
     offer = sources.offer
     kind = SessionType.INTERACTIVE
     group: GroupFacts | None = None
     image: ImageFacts | None = None
     try:
-        kind = session_type(request.type)
+        kind = session_type(request.type, creatable)
     except BaiError as error:
         problems.add("type", error)
     try:

@@ -185,7 +185,7 @@ class Requests:
                 sessions.append(await self._resolve(caller, request, cache, session_id, creatable))
             except BaiError as error:
                 sources = partial(self._name_sources, caller, request, cache)
-                extended = await with_all_problems(error, request, sources)
+                extended = await with_all_problems(error, request, creatable, sources)
                 if len(requests) > 1:
                     extended = _numbered(extended, number, request.name)
                 raise extended from error

@@ -67,7 +67,7 @@ describe('a new revision', () => {
       model_folder: 'models',
       model_path: 'tiny',
       health: { path: '/ready' },
-      rollout: { strategy: 'rolling' },
+      rollout: { strategy: 'rolling', max_error_percent: null, max_p99_ms: null },
       request: { image: 'i', resources: { cpu: '1' }, environ: { A: 'b=c' } }
     }
   } as unknown as Revision;
@@ -82,6 +82,13 @@ describe('a new revision', () => {
     const { settings } = newRevisionOf(changed, undefined, base);
     expect(settings.model_folder).toBe('');
     expect(settings.request?.environ).toEqual({});
+  });
+
+  test('sends emptied limits of the rollout as unchecked', () => {
+    const limited = { ...base, rollout: { max_failures: 2, max_error_percent: 5, max_p99_ms: 9 } };
+    const changed = { ...limited, rollout: { ...limited.rollout, max_error_percent: null } };
+    const { settings } = newRevisionOf(changed, undefined, limited);
+    expect(settings.rollout).toEqual({ max_failures: 2, max_error_percent: null, max_p99_ms: 9 });
   });
 
   test('leaves unchanged settings to a new definition', () => {

@@ -118,6 +118,9 @@ export const newTrialOf = (values: EndpointValues, variant: Variant | undefined)
     settings: settingsOf(values, variant)
   }) as unknown as NewTrial;
 
+/** Limits of a rollout that are not checked without a value. */
+const OPTIONAL_LIMITS = ['max_error_percent', 'max_p99_ms'] as const;
+
 /** Settings that a model definition has. */
 const OF_DEFINITIONS = ['command', 'port', 'protocol', 'health', 'model_path'] as const;
 
@@ -133,7 +136,12 @@ export function newRevisionOf(
 ): NewRevision {
   const definition = definitionOf(values, variant);
   const emptied = { command: '', model_folder: '', model_path: '' };
-  const settings = Object.entries({ ...emptied, ...settingsOf(values, variant) });
+  const unchecked = OPTIONAL_LIMITS.filter(name => !isGiven(values.rollout?.[name]));
+  const rollout = {
+    ...given(values.rollout),
+    ...Object.fromEntries(unchecked.map(name => [name, null]))
+  };
+  const settings = Object.entries({ ...emptied, ...settingsOf(values, variant), rollout });
   const isKept = (name: string) =>
     Object.keys(definition).length === 0 ||
     !OF_DEFINITIONS.some(
