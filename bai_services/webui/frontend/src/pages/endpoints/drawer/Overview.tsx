@@ -8,7 +8,7 @@ import { formatTime } from '../../../components/time';
 import { UserText } from '../../../components/UserText';
 import { revisionsQuery, type Endpoint, type Revision } from '../../../data/serving/endpoints';
 import { EndpointStatus } from '../EndpointStatus';
-import { replicasText, revisionText, urlOf } from '../endpoints';
+import { replicasText, revisionText, Tags, urlOf } from '../endpoints';
 import { sharesOf, type Share } from '../shares';
 import { CallSnippets } from './CallSnippets';
 import type { ChangeSearch } from './EndpointDrawer';
@@ -65,6 +65,7 @@ function Facts({ endpoint, revisions }: { endpoint: Endpoint; revisions: Revisio
     'is-public': t(endpoint.is_public ? 'entities.yes' : 'entities.no'),
     owner: <UserText text={endpoint.owner} />,
     project: <UserText text={endpoint.project} />,
+    tags: <Tags tags={endpoint.tags} />,
     'created-at': formatTime(endpoint.created_at, language)
   };
   return <FactTable facts={facts} />;
