@@ -50,7 +50,8 @@ function Facts({ endpoint, revisions }: { endpoint: Endpoint; revisions: Revisio
   const shareText = ({ number, share }: Share) =>
     `${t('endpoints.revision-number', { number })}: ${percent.format(share)}`;
   const facts = {
-    status: <EndpointStatus endpoint={endpoint} />,
+    // The notice above has the problem.
+    status: <EndpointStatus endpoint={endpoint} hasProblem={false} />,
     url: (
       <Typography.Text copyable={{ text: urlOf(endpoint) }} style={{ overflowWrap: 'anywhere' }}>
         {urlOf(endpoint)}
@@ -115,7 +116,9 @@ function runFacts(revision: Revision | undefined) {
   const request = (settings['request'] ?? {}) as Record<string, unknown>;
   const text = (value: unknown) => (typeof value === 'string' && value ? value : undefined);
   const code = (value: unknown) =>
-    text(value) && <code style={{ overflowWrap: 'anywhere' }}>{text(value)}</code>;
+    text(value) && (
+      <code style={{ overflowWrap: 'anywhere', whiteSpace: 'pre-wrap' }}>{text(value)}</code>
+    );
   const resources = (request['resources'] ?? {}) as Record<string, string>;
   return {
     variant: code(settings['variant']),

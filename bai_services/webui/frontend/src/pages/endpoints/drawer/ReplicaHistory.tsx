@@ -2,10 +2,12 @@ import { Modal, Skeleton, Timeline } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
-import { formatTime } from '../../../components/time';
 import { replicaHistoryQuery, type ReplicaChange } from '../../../data/serving/endpoints';
 import { reasonText } from '../../../i18n/reasonText';
 import { Phase } from './Phase';
+
+// Phases follow each other within seconds.
+const TIME = { dateStyle: 'medium', timeStyle: 'medium' } as const;
 
 interface ReplicaHistoryProps {
   /** Id of the endpoint. */
@@ -39,7 +41,8 @@ function Change({ change }: { change: ReplicaChange }) {
   const { at, phase, reason, reason_coded: coded } = change;
   return (
     <>
-      <Phase phase={phase} /> <span className="bai-time">{formatTime(at, i18n.language)}</span>
+      <Phase phase={phase} />{' '}
+      <span className="bai-time">{new Date(at).toLocaleString(i18n.language, TIME)}</span>
       {reason && <div>{reasonText(i18n, { message: reason, coded })}</div>}
       {coded && (
         <details>

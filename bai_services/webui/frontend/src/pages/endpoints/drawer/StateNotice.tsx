@@ -52,7 +52,8 @@ export function StateNotice({ endpoint, onChange }: StateNoticeProps) {
   }
   if (isOwner && tokens === 0 && !endpoint.is_public) {
     const action = show('tokens', t('endpoint-tokens.create'));
-    return <Notice type="warning" title={t('endpoints.notice-no-token')} action={action} />;
+    const title = t('endpoints.notice-no-token');
+    return <Notice type="warning" title={title} text={detail} action={action} />;
   }
   if (problem) {
     return <Notice type="warning" title={t('endpoints.notice-problem')} text={detail} />;
