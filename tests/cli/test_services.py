@@ -88,6 +88,18 @@ async def test_autoscaling(bai: Bai, api: Api) -> None:
         await runner.step()
     listed = await bai("service", "scalings", "chat", by="user")
     assert "burst with a load of 10" in listed.stdout
+    tagged = ["service", "update", "chat", "--tag", "b", "--tag", "a"]
+    assert (await bai(*tagged, by="user")).code == 0
+    shown = await bai("service", "info", "chat", "--json", by="user")
+    assert shown.document["tags"] == ["a", "b"]
+    await bai("service", "update", "chat", "--tag", "", by="user")
+    shown = await bai("service", "info", "chat", "--json", by="user")
+    assert shown.document["tags"] == []
+    logged = await bai("service", "log", "chat", by="user")
+    assert "endpoint.update" in logged.stdout and "endpoint.create" in logged.stdout
+    replicas = (await bai("service", "replicas", "chat", "--json", by="user")).document["items"]
+    phases = await bai("service", "history", "chat", replicas[0]["id"], by="user")
+    assert "starting" in phases.stdout
     assert "gets 1 replicas" in (await bai("service", "scale", "chat", "1", by="user")).stdout
     shown = await bai("service", "info", "chat", "--json", by="user")
     assert shown.document["scaling"] is None

@@ -266,17 +266,23 @@ class ReplicaStore:
 
     async def set_url(self, replica_id: str, url: str, now: datetime) -> None:
         """Store where a replica listens; a restarted server must pass its health check again."""
+        started = (
+            endpoint_replicas.c.id == replica_id,
+            endpoint_replicas.c.phase.in_(LIVE_PHASES),
+            endpoint_replicas.c.url != url,
+        )
+        was_ready = sa.select(endpoint_replicas.c.id).where(
+            *started, endpoint_replicas.c.phase == Phase.READY
+        )
         async with self._db.write() as tx:
+            is_restart = await tx.scalar(was_ready) is not None
             await tx.execute(
                 sa.update(endpoint_replicas)
-                .where(
-                    endpoint_replicas.c.id == replica_id,
-                    endpoint_replicas.c.phase.in_(LIVE_PHASES),
-                    endpoint_replicas.c.url != url,
-                )
+                .where(*started)
                 .values(url=url, phase=Phase.STARTING, changed_at=now, reason=None)
             )
-            await _record_phases(tx, [replica_id], now)
+            if is_restart:
+                await _record_phases(tx, [replica_id], now)
             await bump_routes(tx)
 
     async def revision_of(self, replica_id: str) -> tuple[str, Mapping[str, Any]] | None:

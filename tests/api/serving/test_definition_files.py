@@ -75,6 +75,7 @@ async def test_definition_and_defaults_come_from_the_model_folder(api: Api) -> N
         await user.post("/endpoints/llm/revisions", {"definition_file": "v2/model-definition.yaml"})
 
 
+@pytest.mark.checklist("SRV-10")
 async def test_deployment_config_replaces_the_service_definition(api: Api) -> None:
     user = await api.client("user")
     await api.world.manager.folders.vfolders.start()

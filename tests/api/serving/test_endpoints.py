@@ -1148,7 +1148,11 @@ async def test_only_the_last_phases_of_a_replica_are_kept(api: Api) -> None:
     await step(api, 2)
     (replica,) = await replicas(user)
     store, now = ReplicaStore(api.world.manager.database), api.world.clock()
-    for number in range(REPLICA_CHANGES_KEPT):
+    # The address of a starting replica is no new phase.
+    await store.set_url(replica["id"], "http://127.0.0.1:1", now)
+    assert (await user.get(f"/endpoints/llm/replicas/{replica['id']}/history"))["total"] == 1
+    for number in range(1, REPLICA_CHANGES_KEPT // 2 + 1):
+        await store.ready(replica["id"], f"http://127.0.0.1:{number}", now)
         await store.set_url(replica["id"], f"http://127.0.0.1:{number + 1}", now)
     path = f"/endpoints/llm/replicas/{replica['id']}/history"
     assert (await user.get(path))["total"] == REPLICA_CHANGES_KEPT + 1

@@ -37,7 +37,20 @@ class Endpoints(Entities):
 
 
 @pytest.mark.checklist(
-    "SRV-01", "SRV-03", "SRV-05", "SRV-06", "SRV-09", "SRV-13", "SRV-14", "SRV-16"
+    "SRV-01",
+    "SRV-02",
+    "SRV-03",
+    "SRV-04",
+    "SRV-05",
+    "SRV-06",
+    "SRV-07",
+    "SRV-08",
+    "SRV-09",
+    "SRV-11",
+    "SRV-12",
+    "SRV-13",
+    "SRV-14",
+    "SRV-16",
 )
 async def test_endpoint_is_created_gets_a_token_is_paused_and_deleted(
     hub: RunningHub, opened: Opener[Endpoints]
@@ -57,11 +70,13 @@ async def test_endpoint_is_created_gets_a_token_is_paused_and_deleted(
             address = await link.get_attribute("href") or ""
             assert found["id"] not in address
             assert "panel=logs" in address
+            await read_history(ui)
             await scale_by_rule(ui)
             assert checked(rest.get(f"/endpoints/{name}"), 200)["scaling"] is None
             await deploy(ui)
             revisions = checked(rest.get(f"/endpoints/{name}/revisions"), 200)["items"]
             assert revisions[0]["settings"]["request"]["environ"] == {"TEXT": "a=b"}
+            await tag(ui, name)
             await ui.press("Pause")
             await ui.confirm("Pause")
             await ui.status(name, "Paused").wait_for()
@@ -85,6 +100,10 @@ async def create(ui: Endpoints, name: str) -> None:
     message = ui.drawer.locator(".ant-form-item-explain-error")
     await message.filter(has_text="there is no image 'cr.example.com/none:1'").wait_for()
     await ui.fill(Image="")
+    await ui.drawer.get_by_label("Tags").fill("first,")
+    await ui.choose("Resource preset", "cpu-small")
+    assert await ui.drawer.get_by_label("CPU cores, per replica").count() == 0
+    await ui.drawer.get_by_label("Resource preset").press("Backspace")
     await try_and_end(ui)
     await ui.press("Create")
     await ui.page.get_by_role("tab", name="Overview").wait_for()
@@ -111,6 +130,27 @@ async def try_and_end(ui: Endpoints) -> None:
     await dialog.get_by_text("The trial is running").wait_for()
     await dialog.get_by_role("button", name="End the trial").click()
     await dialog.wait_for(state="hidden")
+
+
+async def read_history(ui: Endpoints) -> None:
+    """Read the phases of the first replica."""
+    await ui.page.get_by_role("tabpanel").get_by_role("button", name="History").first.click()
+    dialog = ui.page.get_by_role("dialog", name="History")
+    await dialog.get_by_text("Starting", exact=True).first.wait_for()
+    await dialog.get_by_role("button", name="Close").click()
+
+
+async def tag(ui: Endpoints, name: str) -> None:
+    """Add a tag, find the endpoint by it, and read who has added it."""
+    await ui.press("Limits")
+    await ui.drawer.get_by_label("Tags").fill("nightly")
+    await ui.drawer.get_by_label("Tags").press("Enter")
+    await ui.save()
+    await ui.tab("Actions")
+    panel = ui.page.get_by_role("tabpanel", name="Actions")
+    await panel.get_by_text(",first,nightly,").wait_for()
+    await ui.tab("Overview")
+    await ui.page.get_by_role("tabpanel").get_by_text("nightly", exact=True).wait_for()
 
 
 async def scale_by_rule(ui: Endpoints) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.sessions import checked
 from tests.hub import RunningHub
+from tests.testbed.wait import wait_until_async
 
 from .conftest import Opener
 from .entities_page import Entities
@@ -128,3 +129,48 @@ async def test_imports_of_a_member_wait_for_an_approval(
         await row.get_by_text("Waiting for approval").wait_for()
         await row.get_by_role("button", name="Cancel").click()
         await row.get_by_text("Cancelled").wait_for()
+
+
+@pytest.mark.checklist("MS-05")
+async def test_administrator_publishes_a_model(hub: RunningHub, opened: Opener[Entities]) -> None:
+    tag = secrets.token_hex(3)
+    with hub.rest("admin") as admin, models(admin, tag):
+        ui = await opened(Entities, "admin", "/models?form=publish")
+        name = f"made-{tag}"
+        stores = checked(admin.get("/projects", params={"type": "model-store"}), 200)["items"]
+        try:
+            if len(stores) > 1:
+                await ui.choose("Model store", f"default/store-{tag}")
+            await ui.fill(Name_of_the_new_folder=f"echo-{tag}", Title=f"Made {tag}")
+            publish = ui.drawer.get_by_role("button", name="Publish")
+            problem = ui.drawer.locator(".ant-form-item-explain-error")
+            await ui.drawer.get_by_label("CPU cores, minimum").fill("one")
+            await publish.click()
+            await problem.filter(has_text="Enter an amount such as 1.").wait_for()
+            await ui.drawer.get_by_label("CPU cores, minimum").fill("1")
+            await ui.drawer.get_by_label("Port").fill("2000")
+            await ui.drawer.get_by_label("Command").fill("exec python3 server.py")
+            await publish.click()
+            await problem.filter(has_text="the port 2000 is reserved").wait_for()
+            await ui.drawer.get_by_label("Port").fill("8000")
+            await publish.click()
+            await problem.filter(has_text=f"echo-{tag}").wait_for()
+            await ui.fill(Name_of_the_new_folder=name, README="# How to use it")
+            await ui.drawer.locator("input[type=file]").set_input_files(
+                [{"name": "weights.bin", "mimeType": "", "buffer": b"weights"}]
+            )
+            await publish.click()
+            readme = ui.drawer.get_by_role("region", name="README")
+            await readme.get_by_role("heading", name="How to use it").wait_for()
+            card = checked(admin.get(f"/models/{name}"), 200)
+            assert (card["title"], card["problem"]) == (f"Made {tag}", "")
+            assert card["min_resources"] == {"cpu": "1"}
+            weights = {"path": "weights.bin"}
+
+            async def is_uploaded() -> bool:
+                found = admin.get(f"/vfolders/{card['id']}/content", params=weights)
+                return found.status_code == 200
+
+            await wait_until_async(is_uploaded, 30, "the upload")
+        finally:
+            admin.delete(f"/vfolders/{name}")

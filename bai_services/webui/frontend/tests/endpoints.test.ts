@@ -91,6 +91,22 @@ describe('a new revision', () => {
     expect(settings.rollout).toEqual({ max_failures: 2, max_error_percent: null, max_p99_ms: 9 });
   });
 
+  test('removes the preset, the image and the folders of its base', () => {
+    const request = { image: 'i', preset: 'p', mounts: [{ vfolder: 'data', path: '/data' }] };
+    const settings = { ...revision.settings, request };
+    const other = valuesOf({ ...revision, settings });
+    expect(newRevisionOf(other, undefined, other).settings.request).toMatchObject(request);
+    const changed = { ...other, image: '', preset: null, mounts: [], resources: { cpu: '2' } };
+    const sent = newRevisionOf(changed, undefined, other).settings.request;
+    const emptied = { image: '', preset: '', mounts: [], resources: { cpu: '2' } };
+    expect(sent).toMatchObject(emptied);
+  });
+
+  test('has no resources with a preset', () => {
+    const { settings } = newRevisionOf({ ...base, preset: 'p' }, undefined, base);
+    expect(settings.request).toMatchObject({ preset: 'p', resources: {} });
+  });
+
   test('leaves unchanged settings to a new definition', () => {
     const changed = { ...base, definition: 'models: []', port: 9000 };
     const { definition, settings } = newRevisionOf(changed, CUSTOM, base);

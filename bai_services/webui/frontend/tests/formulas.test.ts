@@ -16,7 +16,9 @@ function shown(text: string, render: RenderFormula = latex => latex): string {
       .map(child => {
         if (child.type === 'text') return child.value;
         if (child.type !== 'element') return '';
-        return child.tagName === 'math' ? `«${String(child.properties['dataHtml'])}»` : textOf(child);
+        return child.tagName === 'math'
+          ? `«${String(child.properties['dataHtml'])}»`
+          : textOf(child);
       })
       .join('');
   return textOf(tree);

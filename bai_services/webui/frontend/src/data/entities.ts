@@ -44,6 +44,7 @@ export type EntityPath =
   | '/model-imports'
   | '/endpoints'
   | `/endpoints/${string}/replicas`
+  | `/endpoints/${string}/audit-log`
   | `/endpoints/${string}/scalings`
   | `/endpoints/${string}/tokens`;
 

@@ -6,6 +6,7 @@ import { queries } from '../queries';
 export type Endpoint = Schemas['Endpoint'];
 export type EndpointToken = Schemas['Token'];
 export type Replica = Schemas['Replica'];
+export type ReplicaChange = Schemas['ReplicaChange'];
 export type Revision = Schemas['Revision'];
 export type Variant = Schemas['Variant'];
 export type Scaling = Schemas['Scaling'];
@@ -44,6 +45,18 @@ export const revisionsQuery = (key: string) =>
         return unwrap(api.GET('/endpoints/{key}/revisions', { signal, params }));
       }),
     placeholderData: keepPreviousData,
+    refetchInterval: REFRESH_MILLIS
+  });
+
+/** The phases of a replica, the last one first. */
+export const replicaHistoryQuery = (key: string, replica: string) =>
+  queryOptions({
+    queryKey: keyOf(key, `history-of-${replica}`),
+    queryFn: ({ signal }) =>
+      allItems(page => {
+        const params = { path: { key, replica }, query: { ...page, sort: '-id' } };
+        return unwrap(api.GET('/endpoints/{key}/replicas/{replica}/history', { signal, params }));
+      }),
     refetchInterval: REFRESH_MILLIS
   });
 

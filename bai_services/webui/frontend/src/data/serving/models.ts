@@ -72,12 +72,16 @@ export const cloneQuery = (id: string) =>
       state.data?.status === 'cloning' ? CLONE_REFRESH_MILLIS : false
   });
 
-export function useRefreshModel(key: string) {
-  return useMutation({
-    mutationFn: () => unwrap(api.POST('/models/{key}/refresh', { ...at(key), body: {} })),
-    onSettled: refreshModels
-  });
+/** Read the card of a folder again. */
+export async function refreshCard(key: string): Promise<ModelCard> {
+  try {
+    return await unwrap(api.POST('/models/{key}/refresh', { ...at(key), body: {} }));
+  } finally {
+    void refreshModels();
+  }
 }
+
+export const useRefreshModel = (key: string) => useMutation({ mutationFn: () => refreshCard(key) });
 
 export function useCloneModel(key: string) {
   return useMutation({

@@ -13,14 +13,19 @@ const COLORS: Record<string, TagColor | undefined> = {
   stopping: 'orange'
 };
 
+interface EndpointStatusProps {
+  endpoint: Endpoint;
+  hasProblem?: boolean;
+}
+
 /** The status of an endpoint with its last problem. */
-export function EndpointStatus({ endpoint }: { endpoint: Endpoint }) {
+export function EndpointStatus({ endpoint, hasProblem = true }: EndpointStatusProps) {
   const { t, i18n } = useTranslation();
   const { status, problem, problem_coded: coded } = endpoint;
   return (
     <>
       <Tag color={COLORS[status]}>{t(`endpoints.status-${status}`)}</Tag>
-      {problem && (
+      {hasProblem && problem && (
         <Typography.Text type="secondary" style={{ display: 'block' }}>
           {reasonText(i18n, { message: problem, coded })}
         </Typography.Text>

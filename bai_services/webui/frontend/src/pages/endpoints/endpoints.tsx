@@ -1,6 +1,7 @@
-import { Button, Typography } from 'antd';
+import { Button, Flex, Typography } from 'antd';
 import { getRouteApi } from '@tanstack/react-router';
 import type { Entity } from '../../components/entities/entity';
+import { Tag } from '../../components/Tag';
 import { UserText } from '../../components/UserText';
 import type { Item } from '../../data/entities';
 import type { Endpoint } from '../../data/serving/endpoints';
@@ -32,10 +33,12 @@ export const ENDPOINTS: Entity = {
     { key: 'is_public', isSortable: true },
     { key: 'owner', isSortable: true, isOptional: true },
     { key: 'project', isSortable: true, isOptional: true },
+    { key: 'tags', isOptional: true, render: item => <Tags tags={endpointOf(item).tags} /> },
     { key: 'created_at', isSortable: true, isOptional: true }
   ],
   filters: [
     { key: 'name__contains' },
+    { key: 'tags__contains' },
     { key: 'is_paused', isFlag: true },
     { key: 'is_public', isFlag: true },
     { key: 'project__contains' },
@@ -47,6 +50,19 @@ export const ENDPOINTS: Entity = {
   canDelete: false,
   hasNoDetails: true
 };
+
+export const Tags = ({ tags }: { tags: readonly string[] }) =>
+  tags.length === 0 ? (
+    '–'
+  ) : (
+    <Flex wrap gap={4}>
+      {tags.map(tag => (
+        <Tag key={tag}>
+          <UserText text={tag} />
+        </Tag>
+      ))}
+    </Flex>
+  );
 
 /** Ready and wanted replicas. */
 export const replicasText = ({ ready_replicas, replicas }: Endpoint) =>

@@ -8,6 +8,7 @@ export interface EndpointValues {
   name?: Value<string>;
   project?: Value<string>;
   is_public?: Value<boolean>;
+  tags?: Value<string[]>;
   replicas?: Value<number>;
   variant?: Value<string>;
   command?: Value<string>;
@@ -18,7 +19,10 @@ export interface EndpointValues {
   definition_file?: Value<string>;
   image?: Value<string>;
   resource_group?: Value<string>;
+  preset?: Value<string>;
   resources?: Record<string, Value<string>>;
+  /** Further folders; `path` is kept if the form was opened with one. */
+  mounts?: Value<{ vfolder: string; path?: string }[]>;
   /** One `NAME=value` a line. */
   environ?: Value<string>;
   model_folder?: Value<string>;
@@ -71,7 +75,10 @@ function settingsOf(values: EndpointValues, variant: Variant | undefined): Setti
   const request = given({
     image: values.image,
     resource_group: values.resource_group,
-    resources: given(values.resources),
+    preset: values.preset,
+    // A preset has all resources.
+    resources: isGiven(values.preset) ? {} : given(values.resources),
+    mounts: values.mounts?.length ? values.mounts : undefined,
     environ: textToVariables(values.environ ?? '')
   });
   const { variant: name, model_folder, model_path, port, protocol } = values;
@@ -105,6 +112,7 @@ export const newEndpointOf = (values: EndpointValues, variant: Variant | undefin
       name: values.name,
       project: values.project,
       is_public: values.is_public,
+      tags: values.tags,
       replicas: values.replicas
     }),
     ...definitionOf(values, variant),
@@ -141,7 +149,19 @@ export function newRevisionOf(
     ...given(values.rollout),
     ...Object.fromEntries(unchecked.map(name => [name, null]))
   };
-  const settings = Object.entries({ ...emptied, ...settingsOf(values, variant), rollout });
+  const request = {
+    ...Object.fromEntries(
+      (['image', 'preset'] as const).filter(name => isGiven(base[name])).map(name => [name, ''])
+    ),
+    ...(base.mounts?.length ? { mounts: [] } : {})
+  };
+  const made = settingsOf(values, variant);
+  const settings = Object.entries({
+    ...emptied,
+    ...made,
+    request: { ...request, ...(made['request'] as object) },
+    rollout
+  });
   const isKept = (name: string) =>
     Object.keys(definition).length === 0 ||
     !OF_DEFINITIONS.some(
@@ -163,7 +183,9 @@ export function valuesOf({ settings }: Revision): EndpointValues {
     model_path: settings['model_path'] as string,
     image: request['image'] as string | undefined,
     resource_group: request['resource_group'] as string | undefined,
+    preset: request['preset'] as string | undefined,
     resources: (request['resources'] ?? {}) as Record<string, string>,
+    mounts: (request['mounts'] ?? []) as { vfolder: string; path?: string }[],
     environ: variablesToText(request['environ']),
     health: settings['health'] as Record<string, string | number>,
     rollout: settings['rollout'] as Record<string, string | number | boolean>
@@ -185,6 +207,8 @@ const NAMES: readonly string[] = [
   'project',
   'is_public',
   'replicas',
+  'tags',
+  'preset',
   'variant',
   'command',
   'definition',

@@ -4,12 +4,13 @@ import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { EntityList } from '../../components/entities/EntityList';
 import { PageTitle } from '../../components/PageTitle';
-import { useIsReadOnly } from '../../data/accounts/me';
+import { meQuery, useIsReadOnly } from '../../data/accounts/me';
 import { storesQuery } from '../../data/serving/models';
 import { ImportModel } from './ImportModel';
 import { IMPORTS } from './imports';
 import { ModelDrawer } from './ModelDrawer';
 import { ModelGallery } from './ModelGallery';
+import { PublishModel } from './PublishModel';
 import { readModelsSearch } from './search';
 
 const route = getRouteApi('/models');
@@ -25,7 +26,14 @@ export function ModelsPage() {
     void navigate({ search: old => readModelsSearch({ ...old, ...changes }) });
   // The two lists have different filters and orders.
   const changeTab = (tab: string) => void navigate({ search: readModelsSearch({ tab }) });
-  const importButton = isReadOnly === false && (stores?.length ?? 0) > 0 && (
+  // Only administrators may create folders of a project.
+  const { data: me } = useQuery(meQuery);
+  const isAdmin = me?.role === 'admin' || me?.role === 'superadmin';
+  const hasStore = (stores?.length ?? 0) > 0;
+  const publishButton = isAdmin && hasStore && (
+    <Button onClick={() => change({ form: 'publish' })}>{t('model-publication.title')}</Button>
+  );
+  const importButton = isReadOnly === false && hasStore && (
     <Button onClick={() => change({ form: 'import' })}>{t('models.import')}</Button>
   );
   return (
@@ -44,7 +52,12 @@ export function ModelsPage() {
                 search={search}
                 onChange={change}
                 stores={stores}
-                tools={importButton}
+                tools={
+                  <>
+                    {publishButton}
+                    {importButton}
+                  </>
+                }
               />
             )
           },
@@ -63,6 +76,13 @@ export function ModelsPage() {
         ]}
       />
       <ModelDrawer search={search} onChange={change} />
+      {search.form === 'publish' && isAdmin && stores && (
+        <PublishModel
+          stores={stores}
+          onClose={() => change({ form: undefined })}
+          onDone={item => change({ form: undefined, item })}
+        />
+      )}
       {search.form === 'import' && isReadOnly === false && stores && (
         <ImportModel
           stores={stores}

@@ -24,7 +24,8 @@ const LIMITS: Entity = {
     { key: 'max_concurrent_per_replica', kind: 'number' },
     { key: 'request_seconds', kind: 'number' },
     { key: 'max_body_bytes', kind: 'number' },
-    { key: 'prefix_characters', kind: 'number' }
+    { key: 'prefix_characters', kind: 'number' },
+    { key: 'tags', kind: 'words' }
   ],
   writers: ['user', 'admin', 'superadmin'],
   canCreate: false,

@@ -9,6 +9,7 @@ import { endpointQuery } from '../../../data/serving/endpoints';
 import { useRights } from '../rights';
 import type { EndpointsSearch } from '../search';
 import type { Endpoint } from '../../../data/serving/endpoints';
+import { ActionLog } from './ActionLog';
 import { EndpointActions } from './EndpointActions';
 import { Overview } from './Overview';
 import { Replicas } from './Replicas';
@@ -89,9 +90,10 @@ function EndpointTabs({ endpoint, search, onChange }: EndpointTabProps) {
     replicas: <Replicas endpoint={endpoint} search={search} onChange={onChange} />,
     scaling: <Scaling endpoint={endpoint} search={search} onChange={onChange} />,
     revisions: <Revisions endpoint={endpoint} search={search} onChange={onChange} />,
-    // Members of the project may not read the tokens.
+    // Members of the project may not read the tokens and the actions.
     ...(isManager && {
-      tokens: <Tokens endpoint={endpoint} search={search} onChange={onChange} />
+      tokens: <Tokens endpoint={endpoint} search={search} onChange={onChange} />,
+      log: <ActionLog endpoint={endpoint} search={search} onChange={onChange} />
     })
   };
   return (

@@ -8,7 +8,7 @@ import { formatTime } from '../../../components/time';
 import { UserText } from '../../../components/UserText';
 import { revisionsQuery, type Endpoint, type Revision } from '../../../data/serving/endpoints';
 import { EndpointStatus } from '../EndpointStatus';
-import { replicasText, revisionText, urlOf } from '../endpoints';
+import { replicasText, revisionText, Tags, urlOf } from '../endpoints';
 import { sharesOf, type Share } from '../shares';
 import { CallSnippets } from './CallSnippets';
 import type { ChangeSearch } from './EndpointDrawer';
@@ -50,7 +50,8 @@ function Facts({ endpoint, revisions }: { endpoint: Endpoint; revisions: Revisio
   const shareText = ({ number, share }: Share) =>
     `${t('endpoints.revision-number', { number })}: ${percent.format(share)}`;
   const facts = {
-    status: <EndpointStatus endpoint={endpoint} />,
+    // The notice above has the problem.
+    status: <EndpointStatus endpoint={endpoint} hasProblem={false} />,
     url: (
       <Typography.Text copyable={{ text: urlOf(endpoint) }} style={{ overflowWrap: 'anywhere' }}>
         {urlOf(endpoint)}
@@ -65,6 +66,7 @@ function Facts({ endpoint, revisions }: { endpoint: Endpoint; revisions: Revisio
     'is-public': t(endpoint.is_public ? 'entities.yes' : 'entities.no'),
     owner: <UserText text={endpoint.owner} />,
     project: <UserText text={endpoint.project} />,
+    tags: <Tags tags={endpoint.tags} />,
     'created-at': formatTime(endpoint.created_at, language)
   };
   return <FactTable facts={facts} />;
@@ -114,7 +116,9 @@ function runFacts(revision: Revision | undefined) {
   const request = (settings['request'] ?? {}) as Record<string, unknown>;
   const text = (value: unknown) => (typeof value === 'string' && value ? value : undefined);
   const code = (value: unknown) =>
-    text(value) && <code style={{ overflowWrap: 'anywhere' }}>{text(value)}</code>;
+    text(value) && (
+      <code style={{ overflowWrap: 'anywhere', whiteSpace: 'pre-wrap' }}>{text(value)}</code>
+    );
   const resources = (request['resources'] ?? {}) as Record<string, string>;
   return {
     variant: code(settings['variant']),

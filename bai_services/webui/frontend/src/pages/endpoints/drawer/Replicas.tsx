@@ -1,29 +1,34 @@
-import { useState } from 'react';
-import { Flex } from 'antd';
+import { useMemo, useState } from 'react';
+import { Button, Flex } from 'antd';
+import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import i18next from 'i18next';
 import { useTranslation } from 'react-i18next';
 import type { Entity } from '../../../components/entities/entity';
 import { EntityList } from '../../../components/entities/EntityList';
 import { StatusTag } from '../../../components/StatusTag';
-import { Tag, type TagColor } from '../../../components/Tag';
 import type { Item } from '../../../data/entities';
-import { REFRESH_MILLIS, type Replica } from '../../../data/serving/endpoints';
+import { REFRESH_MILLIS, revisionsQuery, type Replica } from '../../../data/serving/endpoints';
 import { reasonText } from '../../../i18n/reasonText';
+import { sharesOf } from '../shares';
 import type { EndpointTabProps } from './EndpointDrawer';
+import { Phase } from './Phase';
+import { ReplicaHistory } from './ReplicaHistory';
 
 const PHASES = ['starting', 'ready', 'draining', 'stopping', 'ended'];
-const COLORS: Record<string, TagColor | undefined> = {
-  starting: 'blue',
-  ready: 'green',
-  draining: 'orange',
-  stopping: 'orange'
-};
 const ID_CHARACTERS = 8;
 
 const replicaOf = (item: Item) => item as unknown as Replica;
 
-const replicasOf = (key: string): Entity => ({
+interface ListOptions {
+  /** Id of the endpoint. */
+  key: string;
+  /** Numbers of the revisions that get requests. */
+  serving: readonly number[];
+  onHistory: (replica: string) => void;
+}
+
+const replicasOf = ({ key, serving, onHistory }: ListOptions): Entity => ({
   name: 'endpoint-replicas',
   path: `/endpoints/${key}/replicas`,
   id: 'id',
@@ -32,9 +37,14 @@ const replicasOf = (key: string): Entity => ({
   columns: [
     { key: 'session', render: item => <SessionLinks replica={replicaOf(item)} /> },
     { key: 'phase', isSortable: true, render: item => <Phase phase={replicaOf(item).phase} /> },
+    { key: 'traffic', render: item => <Traffic replica={replicaOf(item)} serving={serving} /> },
     { key: 'session_status', render: item => sessionStatus(replicaOf(item)) },
     { key: 'revision', isSortable: true },
     { key: 'reason', render: item => replicaReason(replicaOf(item)) },
+    {
+      key: 'history',
+      render: item => <HistoryButton onOpen={() => onHistory(replicaOf(item).id)} />
+    },
     { key: 'created_at', isSortable: true },
     { key: 'changed_at', isSortable: true, isOptional: true },
     { key: 'agent', isOptional: true },
@@ -50,13 +60,43 @@ const replicasOf = (key: string): Entity => ({
 
 /** The replicas of an endpoint, also those that have ended recently. */
 export function Replicas({ endpoint, search, onChange }: EndpointTabProps) {
-  const [entity] = useState(() => replicasOf(endpoint.id));
+  const { id, weights } = endpoint;
+  const [replica, setReplica] = useState<string>();
+  const { data: revisions } = useQuery(revisionsQuery(id));
+  const numbers = sharesOf(weights, revisions ?? []).map(({ number }) => number);
+  const serving = JSON.stringify(numbers);
+  const entity = useMemo(
+    () => replicasOf({ key: id, serving: JSON.parse(serving) as number[], onHistory: setReplica }),
+    [id, serving]
+  );
   return (
-    <EntityList
-      entity={entity}
-      search={search.list ?? {}}
-      onSearch={changes => onChange({ list: { ...search.list, ...changes } })}
-    />
+    <>
+      <EntityList
+        entity={entity}
+        search={search.list ?? {}}
+        onSearch={changes => onChange({ list: { ...search.list, ...changes } })}
+      />
+      {replica !== undefined && (
+        <ReplicaHistory endpoint={id} replica={replica} onClose={() => setReplica(undefined)} />
+      )}
+    </>
+  );
+}
+
+/** Whether gateways forward new requests to a replica. */
+function Traffic({ replica, serving }: { replica: Replica; serving: readonly number[] }) {
+  const { t } = useTranslation();
+  const { phase, revision } = replica;
+  const isServing = phase === 'ready' && revision !== null && serving.includes(revision);
+  return t(`endpoint-replicas.traffic-${isServing ? 'on' : phase === 'draining' ? 'last' : 'off'}`);
+}
+
+function HistoryButton({ onOpen }: { onOpen: () => void }) {
+  const { t } = useTranslation();
+  return (
+    <Button size="small" onClick={onOpen}>
+      {t('endpoint-replicas.history')}
+    </Button>
   );
 }
 
@@ -77,11 +117,6 @@ function SessionLinks({ replica: { id, session_status: status } }: { replica: Re
       </Link>
     </Flex>
   );
-}
-
-function Phase({ phase }: { phase: string }) {
-  const { t } = useTranslation();
-  return <Tag color={COLORS[phase]}>{t(`endpoint-replicas.phase-${phase}`)}</Tag>;
 }
 
 const sessionStatus = ({ session_status: status }: Replica) =>

@@ -1,8 +1,8 @@
 import type { ReactNode } from 'react';
-import { Alert, Button } from 'antd';
+import { Alert, App, Button, Flex } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { tokenCountQuery, type Endpoint } from '../../../data/serving/endpoints';
+import { tokenCountQuery, useRollBack, type Endpoint } from '../../../data/serving/endpoints';
 import { reasonText } from '../../../i18n/reasonText';
 import { useRights } from '../rights';
 import { usePromotable } from '../usePromotable';
@@ -30,7 +30,12 @@ export function StateNotice({ endpoint, onChange }: StateNoticeProps) {
     </Button>
   );
   if (status === 'failed') {
-    const action = show('replicas', t('endpoints.tab-replicas'));
+    const action = (
+      <Flex gap="small">
+        {show('replicas', t('endpoints.tab-replicas'))}
+        {isManager && <Retry endpoint={endpoint} />}
+      </Flex>
+    );
     return (
       <Notice type="error" title={t('endpoints.notice-failed')} text={detail} action={action} />
     );
@@ -47,12 +52,29 @@ export function StateNotice({ endpoint, onChange }: StateNoticeProps) {
   }
   if (isOwner && tokens === 0 && !endpoint.is_public) {
     const action = show('tokens', t('endpoint-tokens.create'));
-    return <Notice type="warning" title={t('endpoints.notice-no-token')} action={action} />;
+    const title = t('endpoints.notice-no-token');
+    return <Notice type="warning" title={title} text={detail} action={action} />;
   }
   if (problem) {
     return <Notice type="warning" title={t('endpoints.notice-problem')} text={detail} />;
   }
   return null;
+}
+
+/** Begin the rollout of a failed revision again. */
+function Retry({ endpoint }: { endpoint: Endpoint }) {
+  const { t } = useTranslation();
+  const { message } = App.useApp();
+  const rollBack = useRollBack(endpoint.id);
+  const retry = () =>
+    rollBack.mutate(endpoint.target_revision, {
+      onError: error => void message.error(error.message)
+    });
+  return (
+    <Button size="small" loading={rollBack.isPending} onClick={retry}>
+      {t('endpoints.retry')}
+    </Button>
+  );
 }
 
 interface NoticeProps {

@@ -5,6 +5,8 @@ import { meQuery } from '../../../data/accounts/me';
 
 // MAX_REPLICAS in core/serving/settings.py.
 const MAX_REPLICAS = 100;
+// MAX_TAGS in core/tags.py.
+const MAX_TAGS = 16;
 
 /** Name, project, number of replicas, and whether everybody may call the endpoint. */
 export function GeneralFields() {
@@ -31,6 +33,15 @@ export function GeneralFields() {
       )}
       <Form.Item name="replicas" label={t('endpoints.replicas')}>
         <InputNumber min={0} max={MAX_REPLICAS} precision={0} />
+      </Form.Item>
+      <Form.Item name="tags" label={t('endpoints.tags')} extra={t('endpoints.tags-help')}>
+        <Select
+          mode="tags"
+          open={false}
+          suffix={null}
+          tokenSeparators={[',']}
+          maxCount={MAX_TAGS}
+        />
       </Form.Item>
       <Form.Item
         name="is_public"

@@ -3,13 +3,24 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { optionsQuery } from '../../../data/sessions/launch';
 
-/** The folder of the model, and the path of the model in it. */
+interface Mount {
+  vfolder: string;
+  path?: string;
+}
+
+/** The folder of the model, further folders, and the path of the model in it. */
 export function ModelFields() {
   const { t } = useTranslation();
   const project = Form.useWatch<string | undefined>('project');
   const folder = Form.useWatch<string | undefined>('model_folder');
+  const form = Form.useFormInstance();
   const options = useQuery(optionsQuery(project ?? ''));
   const names = (options.data?.vfolders ?? []).filter(each => !each.is_auto_mounted);
+  // A folder that was mounted before keeps its path.
+  const mountOf = (vfolder: string): Mount =>
+    ((form.getFieldValue('mounts') ?? []) as Mount[]).find(each => each.vfolder === vfolder) ?? {
+      vfolder
+    };
   return (
     <>
       <Form.Item
@@ -25,6 +36,23 @@ export function ModelFields() {
           showSearch={{ optionFilterProp: 'label' }}
           notFoundContent={t('launcher.no-folders')}
           options={names.map(({ name, owner }) => ({ value: name, label: `${name} · ${owner}` }))}
+        />
+      </Form.Item>
+      <Form.Item
+        name="mounts"
+        label={t('endpoints.mounts')}
+        extra={t('endpoints.mounts-help')}
+        getValueProps={value => ({ value: ((value ?? []) as Mount[]).map(each => each.vfolder) })}
+        getValueFromEvent={(chosen: string[]) => chosen.map(vfolder => mountOf(vfolder))}
+      >
+        <Select
+          mode="multiple"
+          allowClear
+          showSearch={{ optionFilterProp: 'label' }}
+          notFoundContent={t('launcher.no-folders')}
+          options={names
+            .filter(({ name }) => name !== folder)
+            .map(({ name, owner }) => ({ value: name, label: `${name} · ${owner}` }))}
         />
       </Form.Item>
       {folder && (

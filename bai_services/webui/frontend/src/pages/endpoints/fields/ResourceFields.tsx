@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../../components/amount';
 import { ErrorNotice } from '../../../components/ErrorNotice';
+import { presetsQuery } from '../../../data/serving/models';
 import { optionsQuery } from '../../../data/sessions/launch';
 
 /** Resource group and resources of one replica. */
@@ -11,6 +12,8 @@ export function ResourceFields() {
   const project = Form.useWatch<string | undefined>('project');
   const group = Form.useWatch<string | undefined>('resource_group');
   const { data: options, error, refetch } = useQuery(optionsQuery(project ?? '', group ?? ''));
+  const preset = Form.useWatch<string | undefined>('preset');
+  const { data: presets } = useQuery(presetsQuery(project ?? ''));
   return (
     <>
       {error && <ErrorNotice error={error} onRetry={() => void refetch()} />}
@@ -25,7 +28,17 @@ export function ResourceFields() {
           />
         </Form.Item>
       )}
-      {Object.entries(options?.limits ?? {}).map(([slot, { min, now }]) => (
+      {(presets?.length ?? 0) > 0 && (
+        <Form.Item name="preset" label={t('endpoints.preset')} extra={t('endpoints.preset-help')}>
+          <Select
+            allowClear
+            showSearch={{ optionFilterProp: 'label' }}
+            placeholder={t('launcher.preset-none')}
+            options={(presets ?? []).map(({ name }) => ({ value: name, label: name }))}
+          />
+        </Form.Item>
+      )}
+      {Object.entries(preset ? {} : (options?.limits ?? {})).map(([slot, { min, now }]) => (
         <Form.Item
           key={slot}
           name={['resources', slot]}
