@@ -18,9 +18,7 @@ tasks:
 """
 
 
-async def test_pipeline_is_created_run_and_cancelled(
-    bai: Bai, api: Api, tmp_path: Path
-) -> None:
+async def test_pipeline_is_created_run_and_cancelled(bai: Bai, api: Api, tmp_path: Path) -> None:
     await api.world.manager.folders.start()
     file = tmp_path / "asks.yaml"
     file.write_text("version: 1\nname: asks\ntasks:\n- {name: check}\n")
