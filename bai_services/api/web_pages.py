@@ -43,6 +43,7 @@ PAGE_NAMES = frozenset(
         "endpoints",
         "chat",
         "models",
+        "pipelines",
         "announcements",
         "maintenance",
         "audit",

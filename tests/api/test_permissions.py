@@ -757,10 +757,7 @@ TABLE = [
     Row(
         "POST /pipelines",
         "ok ok ok ok ok ok 403 403 403",
-        {
-            "definition": "version: 1\nname: {fresh}\nfolder: {folder}\n"
-            "tasks: [{'name': check, 'kind': approval}]"
-        },
+        {"definition": "version: 1\nname: {fresh}\ntasks: [{'name': check, 'kind': approval}]"},
     ),
     Row("GET /pipelines/{pipeline}", "ok ok 404 ok 404 404 404 403 403"),
     Row("GET /pipelines/{pipeline}/versions", "ok ok 404 ok 404 404 404 403 403"),

@@ -9,6 +9,7 @@ import pkgutil
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -49,6 +50,14 @@ from bai_services.core.folders import vfolders as vfolder
 from bai_services.core.models import cards, imports
 from bai_services.core.notifications import timing
 from bai_services.core.operations.configuration import CHANGEABLE
+from bai_services.core.pipelines import parameters as pipeline_parameters
+from bai_services.core.pipelines import parsing as pipeline_parsing
+from bai_services.core.pipelines.definition import (
+    Operator,
+    Parameter,
+    ParameterType,
+    PipelineDefinition,
+)
 from bai_services.core.scheduling.replay import history, openb, policies, swf, workload
 from bai_services.core.serving import chats, definition, runtime_metrics, scaling_replay
 from bai_services.core.serving import settings as serving_settings
@@ -103,6 +112,7 @@ PERIOD = {
 }  # fmt: skip
 # Maps each public function of ``core`` that parses a user's text or document to calls that pass a
 # hostile text.
+PIPELINE = "version: 1\nname: a\ntasks:\n- name: b\n  command: c\n"
 PARSERS: dict[str, list[Parser]] = {
     "apps.shares.check_addresses": [
         lambda t: app_shares.check_addresses(app_shares.Audience.PROJECT, [t])
@@ -330,6 +340,32 @@ PARSERS: dict[str, list[Parser]] = {
     "serving.chats.title_of": [
         lambda t: chats.title_of([{"messages": [{"role": "user", "text": t}]}])
     ],
+    "pipelines.parsing.parse_pipeline": [
+        pipeline_parsing.parse_pipeline,
+        lambda t: pipeline_parsing.parse_pipeline(f"version: 1\nname: {t}"),
+        lambda t: pipeline_parsing.parse_pipeline(f"{PIPELINE}  retry_delay: {t}"),
+        lambda t: pipeline_parsing.parse_pipeline(f"{PIPELINE}  mounts: [{t}]"),
+        lambda t: pipeline_parsing.parse_pipeline(f"{PIPELINE}  needs: [{t}]"),
+        lambda t: pipeline_parsing.parse_pipeline(f"{PIPELINE}  outputs: [{t}]"),
+        lambda t: pipeline_parsing.parse_pipeline(
+            f"version: 1\nname: a\nparameters:\n- name: b\n  type: list\n  default: {t}"
+        ),
+    ],
+    "pipelines.parameters.checked_value": [
+        lambda t, kind=kind: pipeline_parameters.checked_value("p", kind, t)
+        for kind in ParameterType
+    ],
+    "pipelines.parameters.comparable": [
+        lambda t: pipeline_parameters.comparable(
+            Parameter("p", ParameterType.NUMBER), Operator.MORE, t
+        ),
+    ],
+    "pipelines.parameters.resolve": [
+        lambda t: pipeline_parameters.resolve(PipelineDefinition("a"), {t: t}),
+        lambda t: pipeline_parameters.resolve(
+            PipelineDefinition("a", parameters=[Parameter("p")]), {"p": t}
+        ),
+    ],
     "serving.definition.is_valid_path": [definition.is_valid_path],
     "serving.definition.parse_definition": [
         definition.parse_definition,
@@ -370,6 +406,25 @@ PARSERS: dict[str, list[Parser]] = {
 # Functions that take text from bai-hub itself (including its agents), or values that are already
 # parsed.
 NOT_FROM_USERS = {
+    # Tested with the parsers that use them.
+    "yaml_sections.Section.line_of",
+    "yaml_sections.Section.of",
+    "yaml_sections.Section.take",
+    "yaml_sections.Section.take_bool",
+    "yaml_sections.Section.take_number",
+    "yaml_sections.Section.take_section",
+    "yaml_sections.Section.take_text",
+    "yaml_sections.Section.take_whole",
+    "yaml_sections.is_encodable",
+    "yaml_sections.read_sections",
+    "yaml_sections.text_of",
+    # Values that ``parse_pipeline`` and ``resolve`` have checked.
+    "pipelines.definition.PipelineDefinition.from_json",
+    "pipelines.parameters.is_met",
+    "pipelines.parameters.items_of",
+    "pipelines.requests.session_id_of",
+    "pipelines.states.Plan.of",
+    "pipelines.states.observe",
     "bounded_yaml.BoundedLoader.compose_node",
     # Values that were checked when they were stored.
     "models.cards.fitting",
@@ -619,6 +674,7 @@ def test_json_and_yaml_values_are_parsed_or_rejected(value: Any) -> None:
         lambda v: group_options.check_options({"placement": v}),
         lambda v: device_sharing.Sharing.from_facts({"shares": {"least": v}}),
         lambda v: policies.ReplayPolicy.of({"scheduler": v}, "p"),
+        *(partial(pipeline_parameters.checked_value, "p", kind) for kind in ParameterType),
         lambda v: history.read_history(v, "f"),
         lambda v: history.read_history(history_with("cluster_size", v), "f"),
         lambda v: history.read_history(history_with("requested", v), "f"),

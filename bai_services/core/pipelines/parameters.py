@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from math import isfinite
 from typing import Any
 
 from ..counts import with_article
@@ -96,7 +95,8 @@ def _encodes(text: str) -> bool:
 
 
 def _is_number(value: int | float) -> bool:
-    return isfinite(value) and abs(value) < 10**MAX_NUMBER_CHARACTERS
+    # Also False for infinity and NaN.
+    return abs(value) < 10**MAX_NUMBER_CHARACTERS
 
 
 def _integer(value: Any) -> int | None:

@@ -5,6 +5,7 @@ import {
   BarChartOutlined,
   BellOutlined,
   BlockOutlined,
+  BranchesOutlined,
   CalendarOutlined,
   CloudOutlined,
   ClusterOutlined,
@@ -43,6 +44,7 @@ export type PagePath =
   | '/endpoints'
   | '/chat'
   | '/models'
+  | '/pipelines'
   | '/data'
   | '/statistics'
   | '/reservations'
@@ -124,6 +126,12 @@ export const PAGES: readonly Page[] = [
     title: 'pages.schedules',
     icon: <CalendarOutlined />,
     chapter: 'user-guide.html#schedules'
+  },
+  {
+    path: '/pipelines',
+    title: 'pages.pipelines',
+    icon: <BranchesOutlined />,
+    chapter: 'user-guide.html#pipelines'
   },
   {
     path: '/endpoints',

@@ -17,6 +17,7 @@ import { readDataSearch } from '../pages/data/search';
 import { readEndpointsSearch } from '../pages/endpoints/search';
 import { readLauncherSearch } from '../pages/launcher/search';
 import { readModelsSearch } from '../pages/models/search';
+import { readPipelinesSearch } from '../pages/pipelines/search';
 import { readSessionsSearch } from '../pages/sessions/search';
 import { readSchedulerSearch } from '../pages/scheduler/search';
 import { readSettingsSearch } from '../pages/settings/search';
@@ -248,6 +249,16 @@ const models = createRoute({
   validateSearch: readModelsSearch
 });
 
+const pipelines = createRoute({
+  getParentRoute: () => root,
+  path: '/pipelines',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/pipelines/PipelinesPage')),
+    'PipelinesPage'
+  ),
+  validateSearch: readPipelinesSearch
+});
+
 const announcements = createRoute({
   getParentRoute: () => root,
   path: '/announcements',
@@ -353,6 +364,7 @@ export const router = createRouter({
     endpoints,
     chat,
     models,
+    pipelines,
     announcements,
     maintenance,
     reservations,

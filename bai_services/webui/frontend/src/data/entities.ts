@@ -42,6 +42,8 @@ export type EntityPath =
   | `/webhooks/${string}/deliveries`
   | '/models'
   | '/model-imports'
+  | '/pipelines'
+  | '/pipeline-runs'
   | '/endpoints'
   | `/endpoints/${string}/replicas`
   | `/endpoints/${string}/audit-log`

@@ -1,0 +1,101 @@
+import { queryOptions, useMutation } from '@tanstack/react-query';
+import { api, unwrap, type Schemas } from '../client';
+import { queries } from '../queries';
+
+export type Pipeline = Schemas['Pipeline'];
+export type PipelineCheck = Schemas['PipelineCheck'];
+export type PipelineRun = Schemas['PipelineRun'];
+export type PipelineRunDetail = Schemas['PipelineRunDetail'];
+export type TaskRun = Schemas['PipelineTaskRun'];
+
+export const ENDED = ['succeeded', 'failed', 'cancelled'] as const;
+const REFRESH_MILLIS = 2_000;
+
+const at = (key: string) => ({ params: { path: { key } } });
+const refresh = () =>
+  Promise.all([
+    queries.invalidateQueries({ queryKey: ['entities', '/pipelines'] }),
+    queries.invalidateQueries({ queryKey: ['entities', '/pipeline-runs'] })
+  ]);
+
+export const isEnded = (status: string) => ENDED.some(known => known === status);
+
+export const pipelineQuery = (key: string) =>
+  queryOptions({
+    queryKey: ['entities', '/pipelines', key, 'one'],
+    queryFn: ({ signal }) => unwrap(api.GET('/pipelines/{key}', { signal, ...at(key) }))
+  });
+
+/** A run with its tasks, read again until it has ended. */
+export const runQuery = (key: string) =>
+  queryOptions({
+    queryKey: ['entities', '/pipeline-runs', key, 'one'],
+    queryFn: ({ signal }) => unwrap(api.GET('/pipeline-runs/{key}', { signal, ...at(key) })),
+    refetchInterval: ({ state }) =>
+      state.data && isEnded(state.data.run.status) ? false : REFRESH_MILLIS
+  });
+
+export const checkQuery = (definition: string) =>
+  queryOptions({
+    queryKey: ['pipeline-check', definition],
+    queryFn: ({ signal }) => unwrap(api.POST('/pipeline-checks', { signal, body: { definition } })),
+    gcTime: 0
+  });
+
+/** Save a definition: of the pipeline, or of a new one. */
+export function useSavePipeline(pipeline: Pipeline | undefined) {
+  return useMutation({
+    mutationFn: (definition: string) =>
+      pipeline
+        ? unwrap(
+            api.PATCH('/pipelines/{key}', {
+              ...at(pipeline.id),
+              body: { definition, version: pipeline.version }
+            })
+          )
+        : unwrap(api.POST('/pipelines', { body: { definition, project: null } })),
+    onSettled: refresh
+  });
+}
+
+export function useRunPipeline(key: string) {
+  return useMutation({
+    mutationFn: (parameters: Record<string, string>) =>
+      unwrap(api.POST('/pipelines/{key}/runs', { ...at(key), body: { parameters } })),
+    onSettled: refresh
+  });
+}
+
+export function useDeletePipeline() {
+  return useMutation({
+    mutationFn: (key: string) => unwrap(api.DELETE('/pipelines/{key}', at(key))),
+    onSettled: refresh
+  });
+}
+
+export function useCancelRun(key: string) {
+  return useMutation({
+    mutationFn: () => unwrap(api.DELETE('/pipeline-runs/{key}', at(key))),
+    onSettled: refresh
+  });
+}
+
+export function useResumeRun(key: string) {
+  return useMutation({
+    mutationFn: () => unwrap(api.POST('/pipeline-runs/{key}/resumption', { ...at(key), body: {} })),
+    onSettled: refresh
+  });
+}
+
+export function useAnswerTask(key: string) {
+  return useMutation({
+    mutationFn: ({ task, isApproved }: { task: string; isApproved: boolean }) =>
+      unwrap(
+        api.POST('/pipeline-runs/{key}/tasks/{task}/approval', {
+          params: { path: { key, task } },
+          body: { is_approved: isApproved }
+        })
+      ),
+    onSettled: refresh
+  });
+}

@@ -1,0 +1,167 @@
+import { useCallback, useEffect, useRef, useState } from 'react';
+import type { EditorView } from '@codemirror/view';
+import { Alert, App, Button, Drawer, Flex, Popconfirm, Skeleton } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../components/ErrorNotice';
+import { ApiError } from '../../data/client';
+import { meQuery } from '../../data/accounts/me';
+import {
+  checkQuery,
+  pipelineQuery,
+  useDeletePipeline,
+  useSavePipeline,
+  type Pipeline
+} from '../../data/pipelines/pipelines';
+import { TextEditor } from '../data/preview/TextEditor';
+import type { GraphTask } from './layout';
+import { TaskGraph } from './TaskGraph';
+
+const EXAMPLE = `version: 1
+name: example
+parameters:
+- {name: epochs, type: integer, default: 3}
+defaults:
+  resources: {cpu: 1, mem: 1g}
+tasks:
+- name: prepare
+  command: echo data > data.txt
+  outputs: [data.txt]
+- name: train
+  needs: [prepare]
+  for_each: {values: [small, large], max_parallel: 2}
+  command: echo "$PIPELINE_ITEM $PARAM_EPOCHS" > "model-$PIPELINE_ITEM.txt"
+- name: check
+  kind: approval
+  needs: [train]
+- name: report
+  needs: [check]
+  command: cat model-*.txt
+`;
+const FILE = 'pipeline.yaml';
+const CHECK_MILLIS = 400;
+
+interface PipelineEditorProps {
+  isOpen: boolean;
+  /** Undefined for a new pipeline. */
+  pipelineId: string | undefined;
+  isReadOnly: boolean;
+  onClose: () => void;
+}
+
+/** Drawer with the YAML of a pipeline, checked while the user types, and its graph. */
+export function PipelineEditor({ isOpen, pipelineId, isReadOnly, onClose }: PipelineEditorProps) {
+  const { t } = useTranslation();
+  const { data, error } = useQuery({
+    ...pipelineQuery(pipelineId ?? ''),
+    enabled: isOpen && pipelineId !== undefined
+  });
+  const pipeline = data?.id === pipelineId ? data : undefined;
+  const isReady = pipelineId === undefined || pipeline !== undefined;
+  return (
+    <Drawer
+      open={isOpen}
+      onClose={onClose}
+      size="100%"
+      destroyOnHidden
+      title={pipeline ? pipeline.name : t('pipelines.create')}
+    >
+      {error && <ErrorNotice error={error} />}
+      {!isReady && !error && <Skeleton active />}
+      {isReady && isOpen && (
+        <Editor
+          key={pipelineId ?? ''}
+          pipeline={pipeline}
+          isReadOnly={isReadOnly}
+          onClose={onClose}
+        />
+      )}
+    </Drawer>
+  );
+}
+
+interface EditorProps {
+  pipeline: Pipeline | undefined;
+  isReadOnly: boolean;
+  onClose: () => void;
+}
+
+function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
+  const { t } = useTranslation();
+  const { message } = App.useApp();
+  const { data: me } = useQuery(meQuery);
+  const editor = useRef<EditorView | null>(null);
+  // The text at the start: an update of the pipeline must not replace the user's changes.
+  const [first] = useState(pipeline?.definition ?? EXAMPLE);
+  const [text, setText] = useState(first);
+  const [checked, setChecked] = useState(first);
+  const edited = useCallback(() => setText(editor.current?.state.doc.toString() ?? ''), []);
+  useEffect(() => {
+    const timer = setTimeout(() => setChecked(text), CHECK_MILLIS);
+    return () => clearTimeout(timer);
+  }, [text]);
+  const check = useQuery({ ...checkQuery(checked), enabled: !isReadOnly });
+  const save = useSavePipeline(pipeline);
+  const remove = useDeletePipeline();
+  const [tasks, setTasks] = useState<GraphTask[]>([]);
+  if (check.data?.is_valid && check.data.tasks !== tasks) {
+    setTasks(check.data.tasks);
+  }
+  const isOwner = !pipeline || pipeline.owner_id === me?.id;
+  const isAdmin = me?.role === 'admin' || me?.role === 'superadmin';
+  const submit = () =>
+    save.mutate(text, {
+      onSuccess: made => {
+        void message.success(t('pipelines.saved', { name: made.name }));
+        onClose();
+      }
+    });
+  const error = check.error ?? save.error ?? remove.error;
+  const isLineProblem = error instanceof ApiError && error === save.error && !check.data?.is_valid;
+  return (
+    <Flex vertical gap="small" style={{ height: '100%' }}>
+      <Flex gap="small" wrap align="center">
+        {!isReadOnly && isOwner && (
+          <Button
+            type="primary"
+            onClick={submit}
+            loading={save.isPending}
+            disabled={check.data?.is_valid === false}
+          >
+            {t('pipelines.save')}
+          </Button>
+        )}
+        {pipeline && !isReadOnly && (isOwner || isAdmin) && (
+          <Popconfirm
+            title={t('pipelines.delete-question', { name: pipeline.name })}
+            okText={t('pipelines.delete')}
+            cancelText={t('entities.cancel')}
+            onConfirm={() => remove.mutate(pipeline.id, { onSuccess: onClose })}
+          >
+            <Button danger loading={remove.isPending}>
+              {t('pipelines.delete')}
+            </Button>
+          </Popconfirm>
+        )}
+      </Flex>
+      {error && !isLineProblem && <ErrorNotice error={error} />}
+      {check.data?.is_valid === false && (
+        <Alert type="error" showIcon title={check.data.problem} role="status" />
+      )}
+      <Flex gap="middle" wrap style={{ flex: 1, minHeight: 0 }}>
+        <div style={{ flex: '1 1 380px', minHeight: 320, overflow: 'auto' }}>
+          <TextEditor
+            name={FILE}
+            text={first}
+            isReadOnly={isReadOnly || !isOwner}
+            editorRef={editor}
+            onEdit={edited}
+          />
+        </div>
+        <div style={{ flex: '1 1 380px', minHeight: 320 }}>
+          <TaskGraph tasks={tasks} height="100%" />
+        </div>
+      </Flex>
+    </Flex>
+  );
+}

@@ -1,0 +1,126 @@
+import { useMemo } from 'react';
+import {
+  Background,
+  Controls,
+  Handle,
+  Position,
+  ReactFlow,
+  type Edge,
+  type Node,
+  type NodeProps
+} from '@xyflow/react';
+import '@xyflow/react/dist/base.css';
+import { theme } from 'antd';
+import { useTranslation } from 'react-i18next';
+import { useThemeMode } from '../../app/theme';
+import { UserText } from '../../components/UserText';
+import { NODE, positionsOf, type GraphTask } from './layout';
+import { Status } from './Status';
+
+type TaskNode = Node<{ task: GraphTask }, 'task'>;
+
+const NODE_TYPES = { task: TaskBox };
+
+interface TaskGraphProps {
+  tasks: readonly GraphTask[];
+  height: number | string;
+  selected?: string | undefined;
+  onSelect?: (task: string) => void;
+}
+
+/** The graph of the tasks of a pipeline, or of a run with their states. */
+export function TaskGraph({ tasks, height, selected, onSelect }: TaskGraphProps) {
+  const { t } = useTranslation();
+  const { isDark } = useThemeMode();
+  const { token } = theme.useToken();
+  // A change of states moves no node.
+  const shape = JSON.stringify(tasks.map(({ name, needs }) => [name, needs]));
+  const positions = useMemo(
+    () =>
+      positionsOf(
+        (JSON.parse(shape) as [string, string[]][]).map(([name, needs]) => ({
+          name,
+          needs,
+          kind: ''
+        }))
+      ),
+    [shape]
+  );
+  const nodes: TaskNode[] = tasks.map(task => ({
+    id: task.name,
+    type: 'task',
+    position: positions.get(task.name) ?? { x: 0, y: 0 },
+    data: { task },
+    selected: task.name === selected,
+    ...NODE
+  }));
+  const edges: Edge[] = tasks.flatMap(({ name, needs, status }) =>
+    needs.map(need => ({
+      id: `${need}→${name}`,
+      source: need,
+      target: name,
+      animated: status === 'running',
+      style: { stroke: token.colorTextTertiary }
+    }))
+  );
+  return (
+    <div
+      role="group"
+      aria-label={t('pipelines.graph')}
+      style={{ height, border: `1px solid ${token.colorBorderSecondary}`, borderRadius: 8 }}
+    >
+      <ReactFlow
+        key={shape}
+        nodes={nodes}
+        edges={edges}
+        nodeTypes={NODE_TYPES}
+        colorMode={isDark ? 'dark' : 'light'}
+        fitView
+        fitViewOptions={{ maxZoom: 1 }}
+        minZoom={0.1}
+        nodesDraggable={false}
+        nodesConnectable={false}
+        onNodeClick={(_, node) => onSelect?.(node.id)}
+        proOptions={{ hideAttribution: true }}
+      >
+        <Background />
+        <Controls showInteractive={false} />
+      </ReactFlow>
+    </div>
+  );
+}
+
+function TaskBox({ data: { task }, selected }: NodeProps<TaskNode>) {
+  const { t } = useTranslation();
+  const { token } = theme.useToken();
+  return (
+    <div
+      style={{
+        ...NODE,
+        boxSizing: 'border-box',
+        padding: '6px 10px',
+        borderRadius: 8,
+        background: token.colorBgContainer,
+        color: token.colorText,
+        border: `1px solid ${selected ? token.colorPrimary : token.colorBorder}`,
+        overflow: 'hidden',
+        whiteSpace: 'nowrap',
+        textOverflow: 'ellipsis'
+      }}
+    >
+      <Handle type="target" position={Position.Left} style={{ visibility: 'hidden' }} />
+      <strong>
+        <UserText text={task.name} />
+      </strong>
+      <div style={{ fontSize: 12 }}>
+        {task.status ? (
+          <Status status={task.status} />
+        ) : (
+          t(`pipelines.kind-${task.kind}`, task.kind)
+        )}
+        {task.count && ` ${task.count.ended}/${task.count.total}`}
+      </div>
+      <Handle type="source" position={Position.Right} style={{ visibility: 'hidden' }} />
+    </div>
+  );
+}

@@ -1,0 +1,21 @@
+import { readEntitySearch, type EntitySearch } from '../../components/entities/search';
+import { defined, textIn } from '../../components/list/listSearch';
+
+const FORMS = ['new', 'edit', 'start'] as const;
+
+/** State of the page in the URL, without default values; the tab `runs` lists runs. */
+export interface PipelinesSearch extends EntitySearch {
+  /** The open dialog; `edit` and `start` are of the pipeline `item`. */
+  form?: (typeof FORMS)[number];
+  /** Id of the run in the drawer. */
+  run?: string;
+}
+
+/** Parse the state in a URL; ignore invalid values. */
+export const readPipelinesSearch = (search: Record<string, unknown>): PipelinesSearch =>
+  defined({
+    ...readEntitySearch(search),
+    tab: search['tab'] === 'runs' ? 'runs' : undefined,
+    form: FORMS.find(known => known === search['form']),
+    run: textIn(search['run'])
+  });

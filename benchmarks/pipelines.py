@@ -1,0 +1,245 @@
+"""Speed of the state machine of pipelines with its database, and task runs lost by kills.
+
+``tasks_per_second``: task runs from waiting to succeeded, in runs of a graph whose tasks have no
+sessions. ``dispatch_ms``: from the end of a task until the next one is stored as queued, without
+the creation of its session. ``resume_lost``: task runs that are lost or repeated although the
+process that runs them is killed (SIGKILL) before random statements.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from bai_services.core.accounts.roles import Visibility
+from bai_services.core.audit import AuditEntry
+from bai_services.core.pipelines.definition import PipelineDefinition, Task
+from bai_services.core.pipelines.states import (
+    ACTIVE,
+    Outcome,
+    Plan,
+    RunStatus,
+    advance,
+    observe,
+)
+from bai_services.db.pipelines.definitions import PipelineStore
+from bai_services.db.pipelines.runs import Decision, PipelineRunStore, RunRow, TaskRow
+from bai_services.db.tables.pipelines import pipeline_runs, pipeline_tasks
+from tests.db.world import NOW, World, make_world
+from tests.testbed import ComponentMissing, forked, postgres
+
+EXIT_MISSING = 6
+WIDTH = 10
+KILL_AFTER = (5, 60)
+KILL_SECONDS = 120.0
+
+
+def main() -> int:
+    """Print one JSON object on standard output and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pipelines", description=__doc__)
+    parser.add_argument("--database", choices=["sqlite", "postgres"], default="sqlite")
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--tasks", type=int, default=100, help="tasks of a run")
+    parser.add_argument("--kills", type=int, default=50)
+    spec = parser.parse_args()
+    if spec.database == "postgres":
+        try:
+            with postgres.running(is_durable=True) as server:
+                urls = [server.url(server.create_database()) for _ in range(3)]
+                figures = _figures(urls, spec)
+        except ComponentMissing as missing:
+            print(f"PostgreSQL is missing: {missing}", file=sys.stderr)
+            return EXIT_MISSING
+    else:
+        with tempfile.TemporaryDirectory(prefix="bai-bench-") as home:
+            names = ("speed", "dispatch", "kills")
+            figures = _figures(
+                [f"sqlite+aiosqlite:///{Path(home) / name}.sqlite" for name in names], spec
+            )
+    print(json.dumps({"database": spec.database, **figures}, indent=2))
+    return 0
+
+
+def _figures(urls: Sequence[str], spec: argparse.Namespace) -> dict[str, object]:
+    speed, dispatch, kills = urls
+    times = asyncio.run(_dispatch(dispatch, spec.tasks))
+    lost, killed = _lost(kills, spec.kills)
+    return {
+        "tasks_per_second": round(asyncio.run(_speed(speed, spec.runs, spec.tasks))),
+        "dispatch_ms": round(statistics.median(times) * 1000, 2),
+        "dispatch_p99_ms": round(sorted(times)[int(0.99 * (len(times) - 1))] * 1000, 2),
+        "resume_lost": lost,
+        "kills": killed,
+        "runs": spec.runs,
+        "tasks": spec.tasks,
+    }
+
+
+def layered(tasks: int, width: int = WIDTH) -> PipelineDefinition:
+    """Return a pipeline with layers of ``width`` tasks; each needs two tasks of the last layer."""
+    found: list[Task] = []
+    for number in range(tasks):
+        first = number - number % width - width
+        needs = {f"t{first + (number + shift) % width}" for shift in (0, 1)} if first >= 0 else ()
+        found.append(Task(f"t{number}", command="true", needs=sorted(needs)))
+    return PipelineDefinition("bench", tasks=found, max_concurrent_runs=100)
+
+
+async def _prepared(url: str, definition: PipelineDefinition, runs: int) -> list[str]:
+    """Create a pipeline with runs; return the ids of the runs."""
+    world = await make_world(url)
+    entry = AuditEntry(NOW, "ann", "pipeline.create", "pipeline", "b", "u1")
+    store, run_store = PipelineStore(world.database), PipelineRunStore(world.database)
+    pipeline_id = str(uuid.uuid4())
+    await store.create(
+        {
+            "id": pipeline_id,
+            "created_at": NOW,
+            "version": 1,
+            "changed_at": NOW,
+            "owner_id": "u1",
+            "project_id": "p1",
+            "name": definition.name,
+            "description": "",
+            "definition": "",
+            "parsed": definition.as_json(),
+            "tasks": len(definition.tasks),
+            "max_concurrent_runs": definition.max_concurrent_runs,
+        },
+        entry,
+    )
+    row = await store.find(pipeline_id, Visibility(), "u1")
+    ids = [str(uuid.uuid4()) for _ in range(runs)]
+    for run_id in ids:
+        await run_store.create(row, run_id, Plan.of(definition, {}), NOW, entry)
+    await run_store.start_waiting(NOW)
+    await world.close()
+    return ids
+
+
+def _ended(plan: Plan) -> Callable[[RunRow, Sequence[TaskRow]], Decision]:
+    """Return the decision of a step in which all queued task runs succeed."""
+
+    def decide(row: RunRow, tasks: Sequence[TaskRow]) -> Decision:
+        before = {(each.task, each.item_index): each.run for each in tasks}
+        runs = {
+            key: observe(plan.tasks[run.task], run, Outcome.SUCCEEDED, NOW)
+            if run.status in ACTIVE
+            else run
+            for key, run in before.items()
+        }
+        progress = advance(plan, list(runs.values()), row.status, NOW)
+        runs |= {(run.task, run.index): run for run in progress.changed}
+        changed = [run for key, run in runs.items() if run != before[key]]
+        return Decision(changed, progress.status)
+
+    return decide
+
+
+async def _drive(store: PipelineRunStore, plan: Plan, run_ids: Sequence[str]) -> None:
+    """Step the runs in turn until all have ended."""
+    decide = _ended(plan)
+    open_runs = list(run_ids)
+    while open_runs:
+        steps = [await store.step(run_id, decide, NOW) for run_id in open_runs]
+        open_runs = [
+            run_id
+            for run_id, found in zip(open_runs, steps, strict=True)
+            if found is not None and found[0].status is RunStatus.RUNNING
+        ]
+
+
+async def _speed(url: str, runs: int, tasks: int) -> float:
+    definition = layered(tasks)
+    run_ids = await _prepared(url, definition, runs)
+    world = World(url)
+    begun = time.perf_counter()
+    await _drive(PipelineRunStore(world.database), Plan.of(definition, {}), run_ids)
+    seconds = time.perf_counter() - begun
+    await world.close()
+    return runs * tasks / seconds
+
+
+async def _dispatch(url: str, tasks: int) -> list[float]:
+    """Return the times of the steps of a run whose tasks follow each other."""
+    definition = layered(tasks, 1)
+    (run_id,) = await _prepared(url, definition, 1)
+    world, plan = World(url), Plan.of(definition, {})
+    store, decide = PipelineRunStore(world.database), _ended(plan)
+    times = []
+    while True:
+        begun = time.perf_counter()
+        found = await store.step(run_id, decide, NOW)
+        times.append(time.perf_counter() - begun)
+        if found is None or found[0].status is not RunStatus.RUNNING:
+            break
+    await world.close()
+    return times
+
+
+def _lost(url: str, kills: int) -> tuple[int, int]:
+    """Return how many task runs are lost or repeated, and the number of kills."""
+    definition = layered(50)
+    run_ids = asyncio.run(_prepared(url, definition, 20))
+    random_numbers = random.Random(0)
+    killed = 0
+    while killed < kills:
+        process = forked.start(_victim, url, run_ids, random_numbers.randint(*KILL_AFTER))
+        process.join(KILL_SECONDS)
+        if process.exitcode != -signal.SIGKILL:
+            break
+        killed += 1
+    process = forked.start(_victim, url, run_ids, 0)
+    process.join(KILL_SECONDS)
+    return asyncio.run(_count_lost(url, len(run_ids))), killed
+
+
+def _victim(url: str, run_ids: Sequence[str], kill_at: int) -> None:
+    """Step the runs, and kill this process before the statement with this number (0: never)."""
+    left = kill_at
+
+    def count(*args: object) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", count)
+    sa.event.listen(sa.Engine, "commit", count)
+    world = World(url)
+    asyncio.run(_drive(PipelineRunStore(world.database), Plan.of(layered(50), {}), run_ids))
+    os._exit(0)
+
+
+async def _count_lost(url: str, runs: int) -> int:
+    world = World(url)
+    async with world.database.read() as tx:
+        done = await tx.scalar(
+            sa.select(sa.func.count())
+            .select_from(pipeline_tasks)
+            .where(pipeline_tasks.c.status == "succeeded", pipeline_tasks.c.attempt == 1)
+        )
+        ended = await tx.scalar(
+            sa.select(sa.func.count())
+            .select_from(pipeline_runs)
+            .where(pipeline_runs.c.status == RunStatus.SUCCEEDED)
+        )
+    await world.close()
+    return runs * 50 - int(done or 0) + runs - int(ended or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
