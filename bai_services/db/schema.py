@@ -50,8 +50,11 @@ def next_revision() -> str:
 
 
 def current(url: str) -> str | None:
-    """Return the revision of the database at ``url``, None for an empty database."""
-    with _connected(url) as connection:
+    """Return the revision of the database at ``url``, None for an empty database.
+
+    The call takes no lock: it responds also while the database is being written.
+    """
+    with _connected(url, excludes_migrations=False) as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 
@@ -76,8 +79,8 @@ def _config(connection: sa.Connection | None = None) -> Config:
 
 
 @contextmanager
-def _connected(url: str) -> Iterator[sa.Connection]:
-    """Open a transaction that excludes other migrations."""
+def _connected(url: str, *, excludes_migrations: bool = True) -> Iterator[sa.Connection]:
+    """Open a transaction that, by default, excludes other migrations."""
     target = sa.make_url(url)
     is_sqlite = target.get_backend_name() == "sqlite"
     if is_sqlite and target.database:
@@ -87,17 +90,17 @@ def _connected(url: str) -> Iterator[sa.Connection]:
         poolclass=sa.NullPool,
     )
     if is_sqlite:
-        _take_over_transactions(engine)
+        _take_over_transactions(engine, "BEGIN IMMEDIATE" if excludes_migrations else "BEGIN")
     try:
         with engine.begin() as connection:
-            if not is_sqlite:
+            if excludes_migrations and not is_sqlite:
                 connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
             yield connection
     finally:
         engine.dispose()
 
 
-def _take_over_transactions(engine: sa.Engine) -> None:
+def _take_over_transactions(engine: sa.Engine, statement: str) -> None:
     @sa.event.listens_for(engine, "connect")
     def connect(connection: sa.engine.interfaces.DBAPIConnection, record: object) -> None:
         # With another isolation level, the driver would begin transactions itself, but not before
@@ -107,4 +110,4 @@ def _take_over_transactions(engine: sa.Engine) -> None:
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        connection.exec_driver_sql(statement)

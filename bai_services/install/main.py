@@ -14,7 +14,7 @@ import click
 from bai_services import __version__
 from bai_services.cli import failures
 from bai_services.cli.text import json_text
-from bai_services.core.errors import InvalidRequest
+from bai_services.core.errors import InvalidRequest, Unavailable
 from bai_services.core.installation.settings import (
     FILE_NAME,
     EngineKind,
@@ -42,18 +42,29 @@ class Group(click.Group):
             code = super().main(arguments, prog_name="bai-hub", standalone_mode=False)
         except (click.Abort, KeyboardInterrupt):
             code = failures.INTERRUPTED
-        except SystemExit as error:  # an invalid variable in [environment]
-            if isinstance(error.code, str):
-                failures.show(InvalidRequest(error.code), as_json="--json" in arguments)
+        except SystemExit as exit:  # an invalid variable in [environment]
+            if isinstance(exit.code, str):
+                failures.show(InvalidRequest(exit.code), as_json="--json" in arguments)
                 code = failures.WRONG_USAGE
             else:
-                code = error.code
-        except Exception as error:
+                code = exit.code
+        except Exception as caught:
             if os.environ.get("BAI_DEBUG"):
                 raise
+            error = _readable(caught)
             failures.show(error, as_json="--json" in arguments)
             code = failures.exit_code(error)
         sys.exit(code if isinstance(code, int) else failures.SUCCESS)
+
+
+def _readable(error: Exception) -> Exception:
+    """Return an error of a database as one that names its reason."""
+    from sqlalchemy.exc import DBAPIError
+
+    if not isinstance(error, DBAPIError):
+        return error
+    reason = str(error.orig).strip() or "no reason is given"
+    return Unavailable(f"the database does not respond: {reason.splitlines()[0]}")
 
 
 def folder_argument(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,7 +25,7 @@ from tests.testbed.postgres import Postgres
 pytestmark = [pytest.mark.e2e, pytest.mark.postgres]
 
 PASSWORD = "Correct-horse-7"
-MOUNT = {"vfolder": "results", "name": "results"}
+MOUNT = {"vfolder": "results", "path": "/home/work/results", "permission": "rw"}
 
 
 @contextmanager
