@@ -23,6 +23,7 @@ from .apps import shares as app_shares
 from .base import APIHandler
 from .cluster import agents, devices, image_pulls, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
+from .imports import imports as folder_imports
 from .models import imports as model_imports
 from .models import models
 from .notifications import notifications, webhooks
@@ -107,4 +108,5 @@ ROUTES: list[Route] = [
     *chats.ROUTES,
     *models.ROUTES,
     *model_imports.ROUTES,
+    *folder_imports.ROUTES,
 ]

@@ -210,6 +210,11 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "model-import.request": _reaches(R.PROJECT, R.DOMAIN, R.NONE),
     "model-import.approve": _DOMAIN_WRITES,
     "model-import.cancel": _reaches(R.OWN, R.DOMAIN, R.NONE),
+    # Imports of repositories, archives and files into folders; they run with the owner's
+    # permissions.
+    "folder-import.read": _OWN_READS,
+    "folder-import.create": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},
+    "folder-import.cancel": _reaches(R.OWN, R.DOMAIN, R.NONE),
     "gateway.read-routes": _GATEWAY,
     "gateway.report": _GATEWAY,
     "allocation.read": _OWN_READS,
