@@ -81,6 +81,7 @@ CREATORS = {
     "chats": "chat",
     "models": "model",
     "model-imports": "model_import",
+    "folder-imports": "folder_import",
 }
 
 

@@ -58,6 +58,7 @@ OWNED = {
     "endpoint",
     "chat",
     "model_import",
+    "folder_import",
     "template",
     "user_scope",
 }
@@ -79,6 +80,7 @@ LISTS = {
     "/endpoints",
     "/chats",
     "/model-imports",
+    "/folder-imports",
     "/session-dependencies",
     "/session-templates",
     "/sessions",
