@@ -43,6 +43,7 @@ PAGE_NAMES = frozenset(
         "endpoints",
         "chat",
         "models",
+        "import",
         "announcements",
         "maintenance",
         "audit",

@@ -15,6 +15,7 @@ import {
   FieldTimeOutlined,
   FolderOutlined,
   HomeOutlined,
+  ImportOutlined,
   InfoCircleOutlined,
   KeyOutlined,
   MessageOutlined,
@@ -43,6 +44,7 @@ export type PagePath =
   | '/endpoints'
   | '/chat'
   | '/models'
+  | '/import'
   | '/data'
   | '/statistics'
   | '/reservations'
@@ -142,6 +144,12 @@ export const PAGES: readonly Page[] = [
     title: 'pages.models',
     icon: <ExperimentOutlined />,
     chapter: 'user-guide.html#model-stores'
+  },
+  {
+    path: '/import',
+    title: 'pages.import',
+    icon: <ImportOutlined />,
+    chapter: 'user-guide.html#import-and-run'
   },
   {
     path: '/data',

@@ -15,6 +15,7 @@ import { readChatSearch } from '../pages/chat/search';
 import { readDashboardSearch } from '../pages/dashboard/search';
 import { readDataSearch } from '../pages/data/search';
 import { readEndpointsSearch } from '../pages/endpoints/search';
+import { readImportSearch } from '../pages/import/search';
 import { readLauncherSearch } from '../pages/launcher/search';
 import { readModelsSearch } from '../pages/models/search';
 import { readSessionsSearch } from '../pages/sessions/search';
@@ -248,6 +249,16 @@ const models = createRoute({
   validateSearch: readModelsSearch
 });
 
+const importPage = createRoute({
+  getParentRoute: () => root,
+  path: '/import',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/import/ImportPage')),
+    'ImportPage'
+  ),
+  validateSearch: readImportSearch
+});
+
 const announcements = createRoute({
   getParentRoute: () => root,
   path: '/announcements',
@@ -353,6 +364,7 @@ export const router = createRouter({
     endpoints,
     chat,
     models,
+    importPage,
     announcements,
     maintenance,
     reservations,

@@ -42,6 +42,7 @@ export type EntityPath =
   | `/webhooks/${string}/deliveries`
   | '/models'
   | '/model-imports'
+  | '/folder-imports'
   | '/endpoints'
   | `/endpoints/${string}/replicas`
   | `/endpoints/${string}/scalings`
