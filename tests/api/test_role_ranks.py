@@ -146,7 +146,7 @@ UNOWNED_RESOURCES = (
 )
 UNOWNED = re.compile(
     rf"/({'|'.join(UNOWNED_RESOURCES)})(/.*)?"
-    r"|/(sessions/(options|preview|quotas)|bulk-sessions|events|app-visits)"
+    r"|/(sessions/(options|preview|quotas)|folder-imports/preview|bulk-sessions|events|app-visits)"
 )
 # Metadata that a domain admin may read about each user of the domain, even about superadmins.
 METADATA = {

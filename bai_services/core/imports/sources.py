@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from ..errors import InvalidRequest
 from ..folders.vfolders import is_reserved
+from ..ip_addresses import parse_address
 from ..models.imports import host_of, is_safe_path
 from ..sessions.callbacks import AllowedTargets, check_url
 from ..user_input import shown
@@ -20,6 +21,8 @@ MAX_TOKEN = 512
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 _BRANCH = re.compile(r"[A-Za-z0-9][\w./+@-]{0,127}", re.ASCII)
+# git must understand the name like the check of its addresses does: no final dot, no encoding.
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 _TOKEN = re.compile(r"[!-~]+")
 _FOLDER_CHARACTER = re.compile(r"[^A-Za-z0-9._-]+")
 _FILE_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,10}")
@@ -90,6 +93,12 @@ def check_source(given: Mapping[str, Any], targets: AllowedTargets) -> ImportSou
         raise InvalidRequest(f"{shown(source.path)!r} is not a path of a file", field="path")
     if source.kind is SourceKind.GIT and urlsplit(source.url).scheme != "https":
         raise InvalidRequest("repositories are fetched only over https", field="repo")
+    if (
+        source.kind is SourceKind.GIT
+        and parse_address(source.host) is None
+        and not _HOST.fullmatch(source.host)
+    ):
+        raise InvalidRequest(f"{shown(source.host)!r} is not a host name", field="repo")
     if source.kind is SourceKind.GIT and urlsplit(source.url).query:
         raise InvalidRequest("the URL of a repository must not have a query (?)", field="repo")
     if source.kind is not SourceKind.GIT and source.branch:
@@ -131,8 +140,10 @@ def open_path(source: ImportSource, folder: str, directory: str, given: str = ""
     Raises
     ------
     InvalidRequest
-        If the given path is not valid.
+        If the directory or the given path is not valid.
     """
+    if directory and not is_safe_path(directory):
+        raise InvalidRequest(f"{shown(directory)!r} is not a path in a folder", field="directory")
     if given:
         plain = given.partition("?")[0].strip("/")
         if not is_safe_path(unquote(plain)) or not given.isascii() or not given.isprintable():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import ssl
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from bai_services.core.accounts.roles import Caller
@@ -169,7 +170,7 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
             url=row.source,
             revision=row.branch,
             token=self._cipher.decrypt(row.token) if row.token else "",
-            address=_pinned(row.source, addresses[0]),
+            addresses=_pinned(row.source, addresses),
             ca_file=ssl.get_default_verify_paths().cafile or "",
             directory=str(directory),
             archive=str(writer.path),
@@ -189,10 +190,11 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
         return addresses
 
 
-def _pinned(url: str, address: str) -> str:
-    """Return the address that git uses for the host of a URL; "" if the URL contains it."""
+def _pinned(url: str, addresses: Sequence[str]) -> str:
+    """Return the addresses that git uses for the host of a URL; "" if the URL contains one."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parse_address(host) is not None:
         return ""
-    return f"{host}:{parts.port or 443}:{f'[{address}]' if ':' in address else address}"
+    texts = (f"[{address}]" if ":" in address else address for address in addresses)
+    return f"{host}:{parts.port or 443}:{','.join(texts)}"

@@ -51,15 +51,15 @@ _GIT = ("git", "--no-pager", "--no-replace-objects")
 class Job:
     """A commit to fetch. ``directory`` and ``archive`` are absolute paths; the first is created.
 
-    ``revision``: branch, tag or commit, "" for the default branch. ``address``: the only address
-    of the host that git may use, as ``HOST:PORT:ADDRESS``; "" if the URL contains an address.
+    ``revision``: branch, tag or commit, "" for the default branch. ``addresses``: the only
+    addresses of the host that git may use, as ``HOST:PORT:ADDRESS,…``; "" if the URL contains one.
     ``ca_file``: certificates of trusted authorities, "" for those of the system.
     """
 
     url: str
     revision: str
     token: str
-    address: str
+    addresses: str
     ca_file: str
     directory: str
     archive: str
@@ -294,8 +294,8 @@ def _environ(job: Job) -> dict[str, str]:
         "core.packedGitLimit": "128m",
         "core.deltaBaseCacheLimit": "32m",
     }
-    if job.address:
-        options["http.curloptResolve"] = job.address
+    if job.addresses:
+        options["http.curloptResolve"] = job.addresses
     if job.ca_file:
         options["http.sslCAInfo"] = job.ca_file
     if job.token:

@@ -56,6 +56,8 @@ def test_links_are_recognized(url: str, source: ImportSource) -> None:
         ({"repo": "ssh://git@example.org/a.git"}, "repo"),
         ({"repo": "https://github.com/a/b/issues/1"}, "repo"),
         ({"repo": "https://example.org/a.git?x=1"}, "repo"),
+        ({"repo": "https://example.org./a.git"}, "repo"),
+        ({"repo": "https://ex%61mple.org/a.git"}, "repo"),
         ({"repo": "https://example.org/a.git", "branch": "-x"}, "branch"),
         ({"repo": "https://example.org/a.git", "branch": "a..b"}, "branch"),
         ({"repo": "https://example.org/a.git", "path": "/etc/passwd"}, "path"),

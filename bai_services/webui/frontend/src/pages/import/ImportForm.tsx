@@ -62,7 +62,7 @@ export function ImportForm({ link, onDone }: ImportFormProps) {
       ({ field }) => field === name || (name === 'folder' && field === 'name')
     );
     return {
-      label: t(`folder-imports.${name}`),
+      label: t(`folder-imports.${name === 'folder' ? 'folder-new' : name}`),
       htmlFor: `import-${name}`,
       ...(found ? { validateStatus: 'error' as const, help: found.problem } : {})
     };
