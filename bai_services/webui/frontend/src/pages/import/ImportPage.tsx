@@ -40,11 +40,7 @@ export function ImportPage() {
           />
         )
       )}
-      <EntityList
-        entity={IMPORTS}
-        search={search}
-        onSearch={changes => change({ ...changes })}
-      />
+      <EntityList entity={IMPORTS} search={search} onSearch={changes => change({ ...changes })} />
     </>
   );
 }

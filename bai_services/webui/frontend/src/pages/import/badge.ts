@@ -4,10 +4,7 @@ import type { ImportSource } from '../../data/imports';
 export function linkOf(source: ImportSource & { urlpath?: string }, address: string): string {
   const given = Object.entries(source).filter(([, value]) => value !== '');
   // The parentheses would end the address of a link in Markdown.
-  const query = new URLSearchParams(given)
-    .toString()
-    .replace(/\(/g, '%28')
-    .replace(/\)/g, '%29');
+  const query = new URLSearchParams(given).toString().replace(/\(/g, '%28').replace(/\)/g, '%29');
   return `${address}?${query}`;
 }
 
