@@ -23,6 +23,7 @@ from .apps import shares as app_shares
 from .base import APIHandler
 from .cluster import agents, devices, image_pulls, images, presets, replays, resource_groups
 from .folders import files, invitations, storage_hosts, uploads, vfolders
+from .imports import imports as folder_imports
 from .models import imports as model_imports
 from .models import models
 from .notifications import notifications, webhooks
@@ -111,4 +112,5 @@ ROUTES: list[Route] = [
     *model_imports.ROUTES,
     *pipelines.ROUTES,
     *pipeline_runs.ROUTES,
+    *folder_imports.ROUTES,
 ]

@@ -44,6 +44,7 @@ PAGE_NAMES = frozenset(
         "chat",
         "models",
         "pipelines",
+        "import",
         "announcements",
         "maintenance",
         "audit",

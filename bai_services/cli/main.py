@@ -66,6 +66,12 @@ COMMANDS: Mapping[str, DeferredCommand] = {
         "pipelines.pipelines", "pipeline", "Define and run pipelines of batch sessions."
     ),
     "vfolder": DeferredCommand("folders.vfolders", "vfolder", "Store, share and transfer files."),
+    "import": DeferredCommand(
+        "imports.imports", "import_", "Import a repository, an archive or a file into a folder."
+    ),
+    "imports": DeferredCommand(
+        "imports.imports", "imports", "List and cancel imports into folders."
+    ),
     "image": DeferredCommand("cluster.images", "image", "List the images that sessions can run."),
     "preset": DeferredCommand(
         "cluster.images", "preset", "List the resource presets for sessions."

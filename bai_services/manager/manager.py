@@ -22,6 +22,7 @@ from .folders.services import folder_services
 from .health import HealthCheck
 from .hub.client import Hub
 from .hub.services import server_services
+from .imports.services import import_services
 from .mail.mails import Mails
 from .metrics import Metrics
 from .metrics_endpoint import MetricsEndpoint
@@ -153,6 +154,13 @@ class Manager:
             lease=self.scheduling.lease,
             require_writable=self.read_only.require_writable,
         )
+        self.imports = import_services(
+            context,
+            settings,
+            callers=self.accounts.callers,
+            folders=self.folders,
+            lease=self.scheduling.lease,
+        )
         self.dashboards = Dashboards(
             self.sessions.sessions, self.sessions.options, self.folders.quotas, self.cluster.agents
         )
@@ -186,9 +194,11 @@ class Manager:
         self.notifications.start()
         self.read_only.start()
         self.models.start()
+        self.imports.runner.start()
 
     async def stop(self) -> None:
         """Stop the loops, wait for them, and close the connections to the Hub and the database."""
+        await self.imports.runner.stop()
         await self.models.stop()
         await self.read_only.stop()
         await self.notifications.stop()

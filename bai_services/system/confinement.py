@@ -37,11 +37,17 @@ def drop_privileges(niceness: int) -> None:
     A step that fails is ignored, because not every system allows every step.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    die_with_parent()
     libc.unshare(_CLONE_NEWNET)
     with contextlib.suppress(OSError):
         os.nice(niceness)
+
+
+def die_with_parent() -> None:
+    """Forbid new privileges, and die with the parent; child processes do not inherit the latter."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def outlive_parent() -> None:

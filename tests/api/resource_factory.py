@@ -130,6 +130,11 @@ class ResourceFactory:
         body = {"repository": "org/tiny", "project": await self.store(), "folder": "tiny"}
         return str((await self._user.post("/model-imports", body))["id"])
 
+    async def folder_import(self) -> str:
+        """An import that ``user`` has requested."""
+        body = {"repo": "https://example.org/a.git", "folder": await self.fresh()}
+        return str((await self._user.post("/folder-imports", body))["id"])
+
     async def domain(self) -> str:
         return await self._named("/domains", {})
 

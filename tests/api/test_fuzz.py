@@ -83,6 +83,7 @@ CREATORS = {
     "model-imports": "model_import",
     "pipelines": "pipeline",
     "pipeline-runs": "pipeline_run",
+    "folder-imports": "folder_import",
 }
 
 

@@ -797,6 +797,19 @@ TABLE = [
         {},
     ),
     Row("DELETE /model-imports/{model_import}", "ok ok 404 ok 404 404 403 403 403"),
+    Row("GET /folder-imports", "ok ok ok ok ok ok ok 403 403"),
+    Row(
+        "POST /folder-imports",
+        "ok ok ok ok ok ok 403 403 403",
+        {"repo": "https://example.org/a.git", "folder": "{fresh}"},
+    ),
+    Row(
+        "POST /folder-imports/preview",
+        "ok ok ok ok ok ok 403 403 403",
+        {"repo": "https://example.org/a.git"},
+    ),
+    Row("GET /folder-imports/{folder_import}", "ok ok 404 ok 404 404 ok 403 403"),
+    Row("DELETE /folder-imports/{folder_import}", "ok ok 404 ok 404 404 403 403 403"),
     Row("GET /gateway/routes", "403 403 403 403 403 403 403 403 403"),
     Row(
         "POST /gateway/reports",

@@ -61,6 +61,7 @@ OWNED = {
     "pipeline",
     "pipeline_run",
     "cancelled_run",
+    "folder_import",
     "template",
     "user_scope",
 }
@@ -84,6 +85,7 @@ LISTS = {
     "/model-imports",
     "/pipelines",
     "/pipeline-runs",
+    "/folder-imports",
     "/session-dependencies",
     "/session-templates",
     "/sessions",
@@ -151,7 +153,7 @@ UNOWNED_RESOURCES = (
 )
 UNOWNED = re.compile(
     rf"/({'|'.join(UNOWNED_RESOURCES)})(/.*)?"
-    r"|/(sessions/(options|preview|quotas)|bulk-sessions|events|app-visits)"
+    r"|/(sessions/(options|preview|quotas)|folder-imports/preview|bulk-sessions|events|app-visits)"
 )
 # Metadata that a domain admin may read about each user of the domain, even about superadmins.
 METADATA = {

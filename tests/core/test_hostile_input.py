@@ -47,6 +47,7 @@ from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.folders import mounts
 from bai_services.core.folders import storage_hosts as hosts
 from bai_services.core.folders import vfolders as vfolder
+from bai_services.core.imports import sources
 from bai_services.core.models import cards, imports
 from bai_services.core.notifications import timing
 from bai_services.core.operations.configuration import CHANGEABLE
@@ -89,6 +90,7 @@ from bai_services.core.usage import periods
 CPU_SECONDS = 1.0
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = b"k" * 32
+SOURCE = sources.ImportSource(sources.SourceKind.GIT, "https://example.org/a.git")
 PORTS = "ai.backend.service-ports"
 
 Parser = Callable[[str], Any]
@@ -303,6 +305,24 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: parse_rule(t, "start"),
         lambda t: parse_rule(f"mon {t}", "start"),
         lambda t: parse_rule(f"{t} 8 * * 1-5", "start"),
+    ],
+    "imports.sources.check_source": [
+        lambda t: sources.check_source({"repo": t}, callbacks.AllowedTargets()),
+        lambda t: sources.check_source(
+            {"repo": f"https://github.com/{t}"}, callbacks.AllowedTargets()
+        ),
+        lambda t: sources.check_source(
+            {"repo": "https://a.b/c.git", "branch": t}, callbacks.AllowedTargets()
+        ),
+        lambda t: sources.check_source(
+            {"repo": "https://a.b/c.git", "path": t}, callbacks.AllowedTargets()
+        ),
+    ],
+    "imports.sources.check_token": [lambda t: sources.check_token(t, SOURCE)],
+    "imports.sources.file_name": [sources.file_name],
+    "imports.sources.open_path": [
+        lambda t: sources.open_path(SOURCE, "folder", t, ""),
+        lambda t: sources.open_path(SOURCE, "folder", "", t),
     ],
     "models.cards.card_content": [
         lambda t: cards.card_content(t, t),

@@ -90,6 +90,7 @@ def hub(
     further.write_text(SELF_SERVICE + signed_token_site(home))
     environment = mail_server.environment(
         BAI_SHOW_AGENTS="1",
+        BAI_IMPORT_NETWORKS="127.0.0.0/8",
         BAI_CONFIG=str(further),
         BAI_ONE_TIME_CODES="optional,needs-codes=required",
     )

@@ -10,7 +10,7 @@ import click
 
 from bai_services.client import Client
 from bai_services.core.errors import Conflict
-from bai_services.core.models.imports import ENDED
+from bai_services.core.imports.lifecycle import ENDED
 from bai_services.core.resources import MEM, parse_amount
 
 from .. import output, units

@@ -217,6 +217,11 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "pipeline.write": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},
     # Cancel runs, answer approvals, and delete.
     "pipeline.manage": _reaches(R.OWN, R.DOMAIN, R.NONE),
+    # Imports of repositories, archives and files into folders; they run with the owner's
+    # permissions.
+    "folder-import.read": _OWN_READS,
+    "folder-import.create": {**_reaches(R.OWN, R.OWN, R.NONE), Role.SUPERADMIN: R.OWN},
+    "folder-import.cancel": _reaches(R.OWN, R.DOMAIN, R.NONE),
     "gateway.read-routes": _GATEWAY,
     "gateway.report": _GATEWAY,
     "allocation.read": _OWN_READS,

@@ -1,7 +1,8 @@
-"""Entries of directories, and results of unpacking archives."""
+"""Entries of directories, and results of unpacking archives and of fetching repositories."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -35,3 +36,15 @@ class Unpacked:
 
     files: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedFiles:
+    """Files of a commit in an archive. ``skipped``: numbers of links and submodules that are not in
+    it, and of files of Git LFS that are pointers.
+    """
+
+    commit: str
+    files: int
+    bytes: int
+    skipped: Mapping[str, int]

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import yaml
 
 from ..display_text import text_problem
-from ..errors import InvalidRequest, InvalidTransition, TooLarge
+from ..errors import InvalidRequest, TooLarge
 from ..sessions.callbacks import AllowedTargets, check_url
 from ..user_input import shown
 
@@ -32,64 +32,6 @@ _FOLDER_CHARACTER = re.compile(r"[^A-Za-z0-9._-]+")
 class SourceKind(StrEnum):
     HUGGINGFACE = "huggingface"  # a model of a site with the protocol of the Hugging Face hub
     URL = "url"  # one file
-
-
-class ImportStatus(StrEnum):
-    REQUESTED = "requested"  # until an administrator approves it
-    QUEUED = "queued"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-class ImportEvent(StrEnum):
-    APPROVED = "approved"
-    BEGUN = "begun"
-    COMPLETED = "completed"
-    BROKEN = "broken"
-    RETRIED = "retried"
-    CANCELLED = "cancelled"
-
-
-S, E = ImportStatus, ImportEvent
-
-# Transitions that are not listed are illegal.
-TRANSITIONS: Mapping[tuple[ImportStatus, ImportEvent], ImportStatus] = {
-    (S.REQUESTED, E.APPROVED): S.QUEUED,
-    (S.QUEUED, E.BEGUN): S.RUNNING,
-    (S.RUNNING, E.BEGUN): S.RUNNING,  # again, after a restart of the manager
-    (S.RUNNING, E.COMPLETED): S.DONE,
-    (S.QUEUED, E.BROKEN): S.FAILED,
-    (S.RUNNING, E.BROKEN): S.FAILED,
-    # A cancelled import is not repeated: an administrator may have rejected it.
-    (S.FAILED, E.RETRIED): S.QUEUED,
-    (S.REQUESTED, E.CANCELLED): S.CANCELLED,
-    (S.QUEUED, E.CANCELLED): S.CANCELLED,
-    (S.RUNNING, E.CANCELLED): S.CANCELLED,
-}
-ENDED = frozenset({S.DONE, S.FAILED, S.CANCELLED})
-
-
-def next_status(status: ImportStatus, event: ImportEvent) -> ImportStatus:
-    """Return the status after ``event``.
-
-    Raises
-    ------
-    InvalidTransition
-        If the event is not valid in that status.
-    """
-    try:
-        return TRANSITIONS[status, event]
-    except KeyError:
-        raise InvalidTransition(
-            f"an import that is {status} cannot be {event}", status=status, event=event
-        ) from None
-
-
-def valid_statuses(event: ImportEvent) -> frozenset[ImportStatus]:
-    """Return the statuses in which ``event`` is valid."""
-    return frozenset(status for status, known in TRANSITIONS if known is event)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from .imports import ImportStatus, SourceKind
-
-# Ended imports are shown for this time.
-IMPORTS_KEPT_FOR = timedelta(days=30)
-MAX_OPEN_IMPORTS_PER_USER = 20
+from ..imports.lifecycle import ImportStatus
+from .imports import SourceKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from ..tables.cluster import image_pulls
 from ..tables.external_identities import external_identities
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
 from ..tables.idle_checks import idle_checker_bindings, idle_decisions
+from ..tables.imports import folder_imports
 from ..tables.mails import mails
 from ..tables.models import model_imports
 from ..tables.notifications import (
@@ -72,6 +73,7 @@ _OWNED = (
     chats.c.user_id,
     endpoint_trials.c.owner_id,
     model_imports.c.owner_id,
+    folder_imports.c.owner_id,
     notification_mails.c.user_id,
     notification_settings.c.user_id,
     notifications.c.user_id,

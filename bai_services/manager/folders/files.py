@@ -190,11 +190,18 @@ class Files:
         return entry
 
     async def unpack(
-        self, caller: Caller, row: VfolderRow, path: str, writer: Writer, space: Reservation
+        self,
+        caller: Caller,
+        row: VfolderRow,
+        path: str,
+        writer: Writer,
+        space: Reservation,
+        max_bytes: int | None = None,
     ) -> Unpacked:
-        """Unpack a completely received tar archive, if the caller is still allowed to write.
+        """Unpack a completely received archive, if the caller is still allowed to write.
 
         The size of its content is reserved in ``space`` before a file becomes visible.
+        ``max_bytes``: maximum size of its content, if it is less than that of every archive.
         """
         await self.check_writable(caller, row)
 
@@ -203,12 +210,13 @@ class Files:
             await space.require(size_bytes)
 
         remaining = await self._quotas.remaining_bytes(row, space.uploads)
+        limits = (self.max_file_bytes, remaining, max_bytes)
         unpacked = await self.host(row).unpack(
             location_of(row),
             writer,
             path,
             await self._uid(caller, row),
-            self.max_file_bytes if remaining is None else min(remaining, self.max_file_bytes),
+            min(limit for limit in limits if limit is not None),
             require,
         )
         space.use(unpacked.bytes)

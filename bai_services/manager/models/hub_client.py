@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
-from bai_services.core.errors import Conflict
 from bai_services.core.ip_addresses import parse_address
 from bai_services.core.models.imports import (
     MAX_INFO_BYTES,
@@ -31,6 +30,7 @@ from bai_services.core.models.imports import (
 )
 from bai_services.core.sessions.callbacks import AllowedTargets
 
+from ..imports.transfer import SourceError, Transfer, shut_down
 from ..sessions.callback_calls import Lookup, look_up
 
 T = TypeVar("T")
@@ -56,72 +56,8 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18})", re.ASCII)
 
 
-class SourceError(Exception):
-    """A source that cannot be read; the message is for users and contains no secret."""
-
-
 class _Retry(SourceError):
     """A failure after which another attempt may succeed."""
-
-
-class Transfer:
-    """Progress of an import, for the thread that downloads and the loop that observes it."""
-
-    def __init__(self) -> None:
-        self.files = 0
-        # Bytes of complete files, and of the file that is being received.
-        self.complete_bytes = 0
-        self.partial_bytes = 0
-        self._cancelled = threading.Event()
-        self._lock = threading.Lock()
-        self._connected: socket.socket | None = None
-
-    @property
-    def bytes(self) -> int:
-        return self.complete_bytes + self.partial_bytes
-
-    @property
-    def is_cancelled(self) -> bool:
-        return self._cancelled.is_set()
-
-    def cancel(self) -> None:
-        with self._lock:
-            self._cancelled.set()
-            if self._connected is not None:
-                _shut_down(self._connected)
-
-    @contextlib.contextmanager
-    def using(self, connected: socket.socket) -> Iterator[None]:
-        """Shut a connection down on cancellation, because a thread may be waiting for it.
-
-        Raises
-        ------
-        Conflict
-            If the import was cancelled.
-        """
-        with self._lock:
-            self._connected = connected
-        try:
-            self.check()
-            yield
-        finally:
-            with self._lock:
-                self._connected = None
-
-    def check(self) -> None:
-        """Raise ``Conflict`` if the import was cancelled."""
-        if self.is_cancelled:
-            raise Conflict("the import was cancelled")
-
-    def wait(self, seconds: float) -> None:
-        """Wait, but at most until the import is cancelled."""
-        self._cancelled.wait(seconds)
-        self.check()
-
-    def file_complete(self, size_bytes: int) -> None:
-        self.files += 1
-        self.complete_bytes += size_bytes
-        self.partial_bytes = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,21 +235,21 @@ class HubClient:
         headers = {"User-Agent": "bai-hub", "Accept-Encoding": "identity"}
         if start:
             headers["Range"] = f"bytes={start}-"
-        if self._token and _origin(url) == _origin(self._base):
+        if self._token and origin_of(url) == origin_of(self._base):
             headers["Authorization"] = f"Bearer {self._token}"
         path = parts.path or "/"
         connection.request("GET", f"{path}?{parts.query}" if parts.query else path, None, headers)
         return connection.getresponse()
 
-    def _connection(self, url: str) -> http.client.HTTPConnection:
-        """Connect to an allowed address of the URL's host.
+    def allowed_addresses(self, url: str) -> list[str]:
+        """Return the addresses of the URL's host to which an import may connect.
 
         Raises
         ------
         SourceError
             If the host or its addresses are not allowed.
         """
-        scheme, host, port = _origin(url)
+        _, host, port = origin_of(url)
         if self.targets.is_off or not self.targets.allows_name(host):
             raise SourceError(f"imports from {host} are not allowed")
         if parse_address(host) is not None:
@@ -330,6 +266,18 @@ class HubClient:
             raise SourceError(
                 f"{host} has no public address; an administrator can allow its network"
             )
+        return allowed[:MAX_ADDRESSES]
+
+    def _connection(self, url: str) -> http.client.HTTPConnection:
+        """Connect to an allowed address of the URL's host.
+
+        Raises
+        ------
+        SourceError
+            If the host or its addresses are not allowed.
+        """
+        scheme, host, port = origin_of(url)
+        allowed = self.allowed_addresses(url)
         connection: http.client.HTTPConnection
         if scheme == "https":
             connection = http.client.HTTPSConnection(host, port, context=self._tls)
@@ -337,7 +285,7 @@ class HubClient:
             connection = http.client.HTTPConnection(host, port)
         connection.auto_open = 0
         # Connect to the address that was checked: a second lookup could return another one.
-        connected = _connect(allowed[:MAX_ADDRESSES], port)
+        connected = _connect(allowed, port)
         if scheme == "https":
             try:
                 connected = self._tls.wrap_socket(connected, server_hostname=host)
@@ -476,7 +424,7 @@ def _network_errors() -> Iterator[None]:
         raise _Retry(_reason(error)) from None
 
 
-def _origin(url: str) -> tuple[str, str, int]:
+def origin_of(url: str) -> tuple[str, str, int]:
     """Return scheme, host and port of a URL.
 
     Raises
@@ -499,24 +447,17 @@ def _redirected(url: str, location: str | None) -> str:
         target = urljoin(url, location or "")
     except ValueError:
         raise SourceError("the server redirects to an invalid URL") from None
-    if _origin(url)[0] == "https" and _origin(target)[0] != "https":
+    if origin_of(url)[0] == "https" and origin_of(target)[0] != "https":
         raise SourceError("the server redirects from https to http")
     if not location or not target.isascii() or not target.isprintable() or " " in target:
         raise SourceError("the server redirects to an invalid URL")
     return target
 
 
-def _shut_down(connected: socket.socket) -> None:
-    """End the calls of other threads that wait for a connection."""
-    with contextlib.suppress(OSError):
-        # ``SSLSocket.shutdown`` would make the next read raise ``ValueError``.
-        socket.socket.shutdown(connected, socket.SHUT_RDWR)
-
-
 @contextlib.contextmanager
 def _time_limit(connected: socket.socket, seconds: float) -> Iterator[None]:
     """Shut a connection down after a time, even if it is still receiving bytes."""
-    timer = threading.Timer(seconds, _shut_down, (connected,))
+    timer = threading.Timer(seconds, shut_down, (connected,))
     timer.daemon = True
     timer.start()
     try:

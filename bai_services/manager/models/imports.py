@@ -12,13 +12,14 @@ from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reache
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest, NotFound
 from bai_services.core.folders.vfolders import Permission, UsageMode, check_name
+from bai_services.core.imports.lifecycle import ImportEvent, ImportStatus
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.models.imports import ImportEvent, ImportStatus, check_source
+from bai_services.core.models.imports import check_source
 from bai_services.core.models.records import ModelImport
 from bai_services.core.record_fields import fields_of
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.db.models.cards import STORE
-from bai_services.db.models.imports import ImportRow, ImportStore
+from bai_services.db.models.imports import ImportRow, ModelImportStore
 
 from ..accounts import authorizer
 from ..accounts.projects import Projects
@@ -34,7 +35,7 @@ class Imports:
     def __init__(
         self,
         context: ManagerContext,
-        store: ImportStore,
+        store: ModelImportStore,
         targets: AllowedTargets,
         *,
         projects: Projects,

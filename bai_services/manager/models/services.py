@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bai_services.db.models.cards import CardStore
-from bai_services.db.models.imports import ImportStore
+from bai_services.db.models.imports import ModelImportStore
 
 from ..accounts.projects import Projects
 from ..cluster.presets import Presets
@@ -53,7 +53,7 @@ def model_services(
     lease: Lease,
 ) -> ModelServices:
     """Build the services and pass them their dependencies."""
-    cards, imports = CardStore(context.database), ImportStore(context.database)
+    cards, imports = CardStore(context.database), ModelImportStore(context.database)
     refresher = CardRefresher(context, cards, folders.storage_hosts, folders.quotas, lease)
     folders.changes.listen(refresher.folder_changed)
     runner = ImportRunner(

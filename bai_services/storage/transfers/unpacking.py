@@ -1,4 +1,4 @@
-"""Unpack an untrusted tar archive into a folder, with limits on sizes, headers and members.
+"""Unpack an untrusted tar or zip archive into a folder, with limits on sizes, headers and members.
 
 This runs in a separate process (``unpack_worker``), so that a hostile archive can exhaust only the
 memory and CPU time of that process.
@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import functools
 import gzip
 import io
 import lzma
 import os
 import re
+import stat
 import tarfile
+import time
+import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -50,7 +54,9 @@ _EXTENSIONS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX)
 _BROKEN = (
     *(tarfile.TarError, EOFError, zlib.error, lzma.LZMAError),
     *(ValueError, OverflowError, IndexError, RecursionError),
+    *(zipfile.BadZipFile, NotImplementedError),  # the latter: an unknown compression
 )
+_ZIP_HEADS = (b"PK\x03\x04", b"PK\x05\x06")
 
 
 class _Archive(tarfile.TarFile):
@@ -121,11 +127,7 @@ class _Stream(io.RawIOBase):
             chunk += self._inner.read(wanted - len(chunk))
         self._position += len(chunk)
         if self._limit is not None and self._position > self._limit:
-            raise InvalidRequest(
-                f"the archive unpacks to more than {self._limit} bytes, which is more than "
-                f"{MAX_RATIO} times its own size; pack it with less compression",
-                limit_bytes=self._limit,
-            )
+            raise _too_compressed(self._limit)
         return chunk
 
     def unread(self, chunk: bytes) -> None:
@@ -179,7 +181,7 @@ def _open_stream(file: IO[bytes], size: int) -> IO[bytes]:
 
 
 class Unpacking:
-    """Unpacks a tar archive into a staging directory and then moves its files into a folder.
+    """Unpacks a tar or zip archive into a staging directory and then moves its files into a folder.
 
     An archive with an invalid member is rejected before any file is moved.
     """
@@ -213,8 +215,8 @@ class Unpacking:
         Raises
         ------
         InvalidRequest
-            If it is not a tar archive, exceeds a limit, contains a forbidden member, or contains a
-            path both as a file and as a directory.
+            If it is not such an archive, exceeds a limit, contains a forbidden member, or contains
+            a path both as a file and as a directory.
         Conflict
             If a directory, link or special file exists at the path of a file, or if something other
             than a directory exists at the path of a directory.
@@ -232,17 +234,14 @@ class Unpacking:
         return Unpacked(len(self._files), total)
 
     def _extract(self, archive: Path, here: int) -> int:
-        total = 0
         try:
             with archive.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                with _Archive(fileobj=_open_stream(file, size), tarinfo=_Head) as source:
-                    while (member := source.next()) is not None:
-                        total = self._checked_total(total, member)
-                        self._extract_member(source, member, here)
-                        source.headers = 0
-                        # Otherwise TarFile keeps every member in memory.
-                        source.members = []  # type: ignore[attr-defined]
+                is_zip = file.read(4) in _ZIP_HEADS
+                file.seek(0)
+                if is_zip:
+                    return self._extract_zip(file, size, here)
+                return self._extract_tar(file, size, here)
         except MemoryError:
             raise InvalidRequest("the archive needs too much memory to be unpacked") from None
         except _BROKEN as error:
@@ -251,6 +250,31 @@ class Unpacking:
             if error.errno is None:  # raised by the decompressors for broken data
                 raise _not_readable(error) from None
             raise
+
+    def _extract_tar(self, file: IO[bytes], size: int, here: int) -> int:
+        total = 0
+        with _Archive(fileobj=_open_stream(file, size), tarinfo=_Head) as source:
+            while (member := source.next()) is not None:
+                total = self._checked_total(total, member)
+                write = functools.partial(_write_content, source, member)
+                self._extract_member(member, write, here)
+                source.headers = 0
+                # Otherwise TarFile keeps every member in memory.
+                source.members = []  # type: ignore[attr-defined]
+        return total
+
+    def _extract_zip(self, file: IO[bytes], size: int, here: int) -> int:
+        total, limit = 0, max(MIN_UNPACKED_BYTES, MAX_RATIO * size)
+        with zipfile.ZipFile(file) as source:
+            for entry in source.infolist():
+                if entry.flag_bits & 1:
+                    raise InvalidRequest("the archive is encrypted")
+                member = _tar_member(entry)
+                total = self._checked_total(total, member)
+                if total > limit:
+                    raise _too_compressed(limit)
+                write = functools.partial(_write_entry, source, entry)
+                self._extract_member(member, write, here)
         return total
 
     def _checked_total(self, total: int, member: tarfile.TarInfo) -> int:
@@ -264,7 +288,10 @@ class Unpacking:
             )
         return total
 
-    def _extract_member(self, source: tarfile.TarFile, member: tarfile.TarInfo, here: int) -> None:
+    def _extract_member(
+        self, member: tarfile.TarInfo, write: Callable[[int], None], here: int
+    ) -> None:
+        """Store a member; ``write`` writes its content to a file descriptor."""
         try:
             inside = safe_paths.parse_new_path(member.name)
         except BaiError as error:
@@ -287,7 +314,7 @@ class Unpacking:
         name = str(len(self._files))
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with descriptor(os.open(name, flags, 0o600, dir_fd=here)) as file:
-            _write_content(source, member, file)
+            write(file)
             with contextlib.suppress(ValueError, OverflowError, OSError):  # not a valid time
                 os.utime(file, (member.mtime, member.mtime))
             self._folder.grant_access(file, is_executable=bool(member.mode & 0o100))
@@ -350,7 +377,44 @@ class Unpacking:
 
 
 def _not_readable(error: Exception) -> InvalidRequest:
-    return InvalidRequest(f"the file is not a tar archive, or is broken: {str(error)[:200]}")
+    return InvalidRequest(f"the file is not a tar or zip archive, or is broken: {str(error)[:200]}")
+
+
+def _too_compressed(limit: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"the archive unpacks to more than {limit} bytes, which is more than {MAX_RATIO} times its "
+        "own size; pack it with less compression",
+        limit_bytes=limit,
+    )
+
+
+def _tar_member(entry: zipfile.ZipInfo) -> tarfile.TarInfo:
+    """Return the header that the entry of a zip archive would have in a tar archive."""
+    member = tarfile.TarInfo(entry.filename)
+    member.size = entry.file_size
+    mode = entry.external_attr >> 16
+    member.mode = stat.S_IMODE(mode)
+    if entry.is_dir():
+        member.type, member.size = tarfile.DIRTYPE, 0
+    elif stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        member.type = tarfile.SYMTYPE  # it is rejected, like other special files
+    with contextlib.suppress(ValueError, OverflowError):
+        member.mtime = int(time.mktime((*entry.date_time, 0, 0, -1)))
+    return member
+
+
+def _write_entry(source: zipfile.ZipFile, entry: zipfile.ZipInfo, file: int) -> None:
+    """Write the content of an entry of a zip archive, with holes for blocks of zeros."""
+    place = 0
+    with source.open(entry) as content:
+        while chunk := content.read(CHUNK_BYTES):
+            place += len(chunk)
+            if place > entry.file_size:
+                raise zipfile.BadZipFile("an entry is longer than announced")
+            write_sparsely(file, chunk, place - len(chunk))
+    if place < entry.file_size:
+        raise zipfile.BadZipFile("an entry is shorter than announced")
+    os.ftruncate(file, entry.file_size)
 
 
 def _write_content(source: tarfile.TarFile, member: tarfile.TarInfo, file: int) -> None:

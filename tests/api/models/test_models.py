@@ -21,17 +21,17 @@ from bai_services.core.errors import (
     NotFound,
     QuotaExceeded,
 )
+from bai_services.core.imports.lifecycle import IMPORTS_KEPT_FOR
 from bai_services.core.listing import ListQuery
 from bai_services.core.models.cards import CardContent
-from bai_services.core.models.records import IMPORTS_KEPT_FOR
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.db.models.cards import CardStore
 from bai_services.db.sessions.requests import ProjectFacts
 from bai_services.db.tables.models import model_imports
+from bai_services.manager.imports.import_loop import MAX_CONCURRENT
+from bai_services.manager.imports.transfer import Transfer
 from bai_services.manager.manager import Manager
 from bai_services.manager.models import refresher as refresher_module
-from bai_services.manager.models.hub_client import Transfer
-from bai_services.manager.models.import_runner import MAX_CONCURRENT
 from bai_services.manager.sessions.requests.choices import choose_project
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import SUPERADMIN, Api, MovableClock, manager_on
@@ -422,7 +422,7 @@ async def test_import_does_not_begin_during_read_only_maintenance(
 async def test_import_above_the_limit_leaves_no_folder(
     api: Api, importer: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bai_services.db.models.imports.MAX_OPEN_IMPORTS_PER_USER", 1)
+    monkeypatch.setattr("bai_services.db.imports.store.MAX_OPEN_IMPORTS_PER_USER", 1)
     await importer.post("/model-imports", {"repository": "org/tiny", "folder": "first"})
     with pytest.raises(QuotaExceeded):
         await importer.post("/model-imports", {"repository": "org/tiny", "folder": "second"})
@@ -473,7 +473,7 @@ async def test_failed_import_is_retried_by_its_user(
     with pytest.raises(Forbidden):
         await (await api.client("monitor")).post(f"{path}/retry", {})
     with monkeypatch.context() as patch:
-        patch.setattr("bai_services.db.models.imports.MAX_OPEN_IMPORTS_PER_USER", 0)
+        patch.setattr("bai_services.db.imports.store.MAX_OPEN_IMPORTS_PER_USER", 0)
         with pytest.raises(QuotaExceeded):
             await user.post(f"{path}/retry", {})
     queued = await user.post(f"{path}/retry", {})

@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 
 from bai_services.core.errors import InvalidRequest, InvalidTransition, TooLarge
-from bai_services.core.models.cards import card_content
-from bai_services.core.models.imports import (
+from bai_services.core.imports.lifecycle import (
     ENDED,
     TRANSITIONS,
     ImportEvent,
     ImportStatus,
+    next_status,
+    valid_statuses,
+)
+from bai_services.core.models.cards import card_content
+from bai_services.core.models.imports import (
     RemoteFile,
     Source,
     SourceKind,
@@ -21,9 +25,7 @@ from bai_services.core.models.imports import (
     chosen_files,
     definition_of,
     is_safe_path,
-    next_status,
     parse_info,
-    valid_statuses,
 )
 from bai_services.core.sessions.callbacks import AllowedTargets
 

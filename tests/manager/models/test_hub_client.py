@@ -11,7 +11,8 @@ import pytest
 from bai_services.core.errors import Conflict
 from bai_services.core.models.imports import RemoteFile
 from bai_services.core.sessions.callbacks import AllowedTargets
-from bai_services.manager.models.hub_client import HubClient, SourceError, Transfer
+from bai_services.manager.imports.transfer import SourceError, Transfer
+from bai_services.manager.models.hub_client import HubClient
 from tests.testbed.model_hub import COMMIT, TOKEN, ModelHub, serve_endless_head, serve_model_hub
 
 LARGE = bytes(range(256)) * 4096

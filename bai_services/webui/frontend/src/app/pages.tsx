@@ -16,6 +16,7 @@ import {
   FieldTimeOutlined,
   FolderOutlined,
   HomeOutlined,
+  ImportOutlined,
   InfoCircleOutlined,
   KeyOutlined,
   MessageOutlined,
@@ -45,6 +46,7 @@ export type PagePath =
   | '/chat'
   | '/models'
   | '/pipelines'
+  | '/import'
   | '/data'
   | '/statistics'
   | '/reservations'
@@ -150,6 +152,12 @@ export const PAGES: readonly Page[] = [
     title: 'pages.models',
     icon: <ExperimentOutlined />,
     chapter: 'user-guide.html#model-stores'
+  },
+  {
+    path: '/import',
+    title: 'pages.import',
+    icon: <ImportOutlined />,
+    chapter: 'user-guide.html#import-and-run'
   },
   {
     path: '/data',

@@ -15,6 +15,7 @@ import { readChatSearch } from '../pages/chat/search';
 import { readDashboardSearch } from '../pages/dashboard/search';
 import { readDataSearch } from '../pages/data/search';
 import { readEndpointsSearch } from '../pages/endpoints/search';
+import { readImportSearch } from '../pages/import/search';
 import { readLauncherSearch } from '../pages/launcher/search';
 import { readModelsSearch } from '../pages/models/search';
 import { readPipelinesSearch } from '../pages/pipelines/search';
@@ -259,6 +260,16 @@ const pipelines = createRoute({
   validateSearch: readPipelinesSearch
 });
 
+const importPage = createRoute({
+  getParentRoute: () => root,
+  path: '/import',
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/import/ImportPage')),
+    'ImportPage'
+  ),
+  validateSearch: readImportSearch
+});
+
 const announcements = createRoute({
   getParentRoute: () => root,
   path: '/announcements',
@@ -365,6 +376,7 @@ export const router = createRouter({
     chat,
     models,
     pipelines,
+    importPage,
     announcements,
     maintenance,
     reservations,

@@ -44,6 +44,7 @@ export type EntityPath =
   | '/model-imports'
   | '/pipelines'
   | '/pipeline-runs'
+  | '/folder-imports'
   | '/endpoints'
   | `/endpoints/${string}/replicas`
   | `/endpoints/${string}/audit-log`

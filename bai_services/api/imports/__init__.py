@@ -1,0 +1,1 @@
+"""Routes of imports into folders."""

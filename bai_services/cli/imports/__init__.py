@@ -1,0 +1,1 @@
+"""Commands for imports into folders."""

@@ -1,0 +1,72 @@
+"""Lifecycle of imports: of models into model stores, and of other sources into folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
+
+from ..errors import InvalidTransition
+
+# Ended imports are shown for this time.
+IMPORTS_KEPT_FOR = timedelta(days=30)
+# For each kind of import: of models, and into folders.
+MAX_OPEN_IMPORTS_PER_USER = 20
+
+
+class ImportStatus(StrEnum):
+    REQUESTED = "requested"  # until an administrator approves it
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class ImportEvent(StrEnum):
+    APPROVED = "approved"
+    BEGUN = "begun"
+    COMPLETED = "completed"
+    BROKEN = "broken"
+    RETRIED = "retried"
+    CANCELLED = "cancelled"
+
+
+S, E = ImportStatus, ImportEvent
+
+# Transitions that are not listed are illegal.
+TRANSITIONS: Mapping[tuple[ImportStatus, ImportEvent], ImportStatus] = {
+    (S.REQUESTED, E.APPROVED): S.QUEUED,
+    (S.QUEUED, E.BEGUN): S.RUNNING,
+    (S.RUNNING, E.BEGUN): S.RUNNING,  # again, after a restart of the manager
+    (S.RUNNING, E.COMPLETED): S.DONE,
+    (S.QUEUED, E.BROKEN): S.FAILED,
+    (S.RUNNING, E.BROKEN): S.FAILED,
+    # A cancelled import is not repeated: an administrator may have rejected it.
+    (S.FAILED, E.RETRIED): S.QUEUED,
+    (S.REQUESTED, E.CANCELLED): S.CANCELLED,
+    (S.QUEUED, E.CANCELLED): S.CANCELLED,
+    (S.RUNNING, E.CANCELLED): S.CANCELLED,
+}
+ENDED: frozenset[ImportStatus] = frozenset({S.DONE, S.FAILED, S.CANCELLED})
+
+
+def next_status(status: ImportStatus, event: ImportEvent) -> ImportStatus:
+    """Return the status after ``event``.
+
+    Raises
+    ------
+    InvalidTransition
+        If the event is not valid in that status.
+    """
+    try:
+        return TRANSITIONS[status, event]
+    except KeyError:
+        raise InvalidTransition(
+            f"an import that is {status} cannot be {event}", status=status, event=event
+        ) from None
+
+
+def valid_statuses(event: ImportEvent) -> frozenset[ImportStatus]:
+    """Return the statuses in which ``event`` is valid."""
+    return frozenset(status for status, known in TRANSITIONS if known is event)

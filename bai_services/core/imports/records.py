@@ -1,0 +1,56 @@
+"""Imports into folders as shown to callers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from .lifecycle import ImportStatus
+from .sources import SourceKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderImport:
+    """An import of a repository, archive or file into a folder.
+
+    ``source``: the URL; ``commit_id``: the commit that was fetched. ``directory``: where the files
+    are in the folder, "" for its top. ``open_path``: path below the address of a session with the
+    folder. ``skipped``: numbers of symbolic links and submodules that were not imported, and of
+    files of Git LFS whose content was not. ``problem``: why it has failed, "" if it has not.
+    """
+
+    id: str
+    created_at: datetime
+    changed_at: datetime
+    kind: SourceKind
+    source: str
+    branch: str
+    commit_id: str
+    folder: str
+    folder_id: str | None
+    directory: str
+    open_path: str
+    domain: str
+    owner: str
+    owner_id: str
+    status: ImportStatus
+    files: int
+    total_files: int
+    bytes: int
+    total_bytes: int
+    skipped: Mapping[str, int]
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPreview:
+    """What an import would fetch, and from which host; ``folder``: the default name."""
+
+    kind: SourceKind
+    source: str
+    host: str
+    branch: str
+    path: str
+    folder: str
+    max_bytes: int

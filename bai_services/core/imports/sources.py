@@ -1,0 +1,221 @@
+"""Sources of imports into folders: git repositories, archives and files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from ..errors import InvalidRequest
+from ..folders.vfolders import is_reserved
+from ..ip_addresses import parse_address
+from ..models.imports import host_of, is_safe_path
+from ..sessions.callbacks import AllowedTargets, check_url
+from ..user_input import shown
+
+MAX_BRANCH = 128
+MAX_TOKEN = 512
+ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+
+_BRANCH = re.compile(r"[A-Za-z0-9][\w./+@-]{0,127}", re.ASCII)
+# git must understand the name like the check of its addresses does: no final dot, no encoding.
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
+_TOKEN = re.compile(r"[!-~]+")
+_FOLDER_CHARACTER = re.compile(r"[^A-Za-z0-9._-]+")
+_FILE_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,10}")
+_GITHUB, _RAW_GITHUB = "github.com", "raw.githubusercontent.com"
+
+
+class SourceKind(StrEnum):
+    GIT = "git"  # the files of one commit of a repository
+    ARCHIVE = "archive"  # the files of a zip or tar archive
+    FILE = "file"  # one file, such as a notebook
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSource:
+    """What is fetched. ``branch``: branch, tag or commit, "" for the repository's default.
+
+    ``path``: the file that the link names, relative to the imported files; "" if it names none.
+    """
+
+    kind: SourceKind
+    url: str
+    branch: str = ""
+    path: str = ""
+
+    @property
+    def host(self) -> str:
+        return host_of(self.url) or ""
+
+    @property
+    def name(self) -> str:
+        """Return the default name of the folder."""
+        last = unquote(urlsplit(self.url).path).rstrip("/").rpartition("/")[2]
+        for suffix in (".git", ".ipynb", *ARCHIVE_SUFFIXES):
+            if last.lower().endswith(suffix):
+                last = last[: -len(suffix)]
+                break
+        name = _FOLDER_CHARACTER.sub("-", last)[:60].lstrip("._-")
+        return "imported" if not name or is_reserved(name) else name
+
+
+def check_source(given: Mapping[str, Any], targets: AllowedTargets) -> ImportSource:
+    """Return the source of a request with ``repo`` (a URL), ``branch``, ``path`` and ``kind``.
+
+    Links to pages of GitHub and GitLab become the repository or file that they show.
+
+    Raises
+    ------
+    InvalidRequest
+        If a value is not valid, or the host is not allowed.
+    """
+    url, branch, path = _text(given, "repo"), _text(given, "branch"), _text(given, "path")
+    if targets.is_off:
+        raise InvalidRequest("imports are disabled on this site", field="repo")
+    if not url:
+        raise InvalidRequest("give the URL of a repository, an archive or a file", field="repo")
+    # Before the allowed hosts: the message of ``check_url`` names callbacks.
+    if isinstance(host := host_of(url), str) and not targets.allows_name(host):
+        raise InvalidRequest(f"imports from {shown(host)} are not allowed", field="repo")
+    check_url(url, targets, "repo")
+    kind = _text(given, "kind")
+    source = _recognized(url, SourceKind(kind) if kind else None)
+    source = ImportSource(source.kind, source.url, branch or source.branch, path or source.path)
+    if not targets.allows_name(source.host):
+        raise InvalidRequest(f"imports from {shown(source.host)} are not allowed", field="repo")
+    if source.branch and (not _BRANCH.fullmatch(source.branch) or ".." in source.branch):
+        raise InvalidRequest(f"{shown(source.branch)!r} is not a branch", field="branch")
+    if source.path and not is_safe_path(source.path):
+        raise InvalidRequest(f"{shown(source.path)!r} is not a path of a file", field="path")
+    if source.kind is SourceKind.GIT and urlsplit(source.url).scheme != "https":
+        raise InvalidRequest("repositories are fetched only over https", field="repo")
+    if (
+        source.kind is SourceKind.GIT
+        and parse_address(source.host) is None
+        and not _HOST.fullmatch(source.host)
+    ):
+        raise InvalidRequest(f"{shown(source.host)!r} is not a host name", field="repo")
+    if source.kind is SourceKind.GIT and urlsplit(source.url).query:
+        raise InvalidRequest("the URL of a repository must not have a query (?)", field="repo")
+    if source.kind is not SourceKind.GIT and source.branch:
+        raise InvalidRequest("only repositories have branches", field="branch")
+    if source.kind is SourceKind.FILE and not is_safe_path(file_name(source.url)):
+        raise InvalidRequest("the URL must end with the name of a file", field="repo")
+    return source
+
+
+def check_token(token: str, source: ImportSource) -> str:
+    """Return an access token for a repository, "" without one.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is not valid, or the source is not a repository.
+    """
+    if token and source.kind is not SourceKind.GIT:
+        raise InvalidRequest("only repositories can be fetched with a token", field="token")
+    if token and (len(token) > MAX_TOKEN or not _TOKEN.fullmatch(token)):
+        raise InvalidRequest(
+            f"a token has 1 to {MAX_TOKEN} printable ASCII characters without spaces",
+            field="token",
+        )
+    return token
+
+
+def file_name(url: str) -> str:
+    """Return the name of the file at a URL."""
+    return unquote(urlsplit(url).path).rpartition("/")[2]
+
+
+def open_path(source: ImportSource, folder: str, directory: str, given: str = "") -> str:
+    """Return the path below the session's address at which it opens.
+
+    ``given``: a path such as ``lab/tree/folder/a.ipynb``; "" for the default, which is JupyterLab
+    with the file of the source.
+
+    Raises
+    ------
+    InvalidRequest
+        If the directory or the given path is not valid.
+    """
+    if directory and not is_safe_path(directory):
+        raise InvalidRequest(f"{shown(directory)!r} is not a path in a folder", field="directory")
+    if given:
+        plain = given.partition("?")[0].strip("/")
+        if not is_safe_path(unquote(plain)) or not given.isascii() or not given.isprintable():
+            raise InvalidRequest(f"{shown(given)!r} is not a path in a session", field="urlpath")
+        return plain
+    path = file_name(source.url) if source.kind is SourceKind.FILE else source.path
+    return quote("/".join(part for part in ("lab/tree", folder, directory, path) if part))
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    return str(given.get(name) or "").strip()
+
+
+def _recognized(url: str, kind: SourceKind | None) -> ImportSource:
+    parts = urlsplit(url)
+    names = [name for name in parts.path.split("/") if name]
+    site = f"{parts.scheme}://{parts.netloc}"
+    host = parts.hostname or ""
+    if kind is None or kind is SourceKind.GIT:
+        if host == _GITHUB and len(names) >= 2:
+            return _github(site, names)
+        if "-" in names[2:] and len(names) > names.index("-", 2) + 1:
+            return _gitlab(site, names, names.index("-", 2))
+        if host == "gitlab.com" and len(names) >= 2:
+            return ImportSource(SourceKind.GIT, _repository(f"{site}/{'/'.join(names)}"))
+    if kind is None:
+        path = parts.path.lower()
+        last = path.rpartition("/")[2]
+        if path.endswith(ARCHIVE_SUFFIXES):
+            kind = SourceKind.ARCHIVE
+        elif not last.endswith(".git") and _FILE_SUFFIX.search(last):
+            kind = SourceKind.FILE
+        else:
+            kind = SourceKind.GIT
+    return ImportSource(kind, url)
+
+
+def _github(site: str, names: list[str]) -> ImportSource:
+    owner, repository, *rest = names
+    repository = repository.removesuffix(".git")
+    clone = f"{site}/{owner}/{repository}.git"
+    match rest:
+        case ["tree", branch, *path]:
+            return ImportSource(SourceKind.GIT, clone, unquote(branch), unquote("/".join(path)))
+        case ["blob", branch, *path] if path:
+            raw = "/".join((owner, repository, branch, *path))
+            return ImportSource(SourceKind.FILE, f"https://{_RAW_GITHUB}/{raw}")
+        case ["archive", *_]:
+            return ImportSource(SourceKind.ARCHIVE, "/".join((site, *names)))
+        case []:
+            return ImportSource(SourceKind.GIT, clone)
+    raise InvalidRequest(
+        "give the link of a repository, of one of its branches, or of a file", field="repo"
+    )
+
+
+def _gitlab(site: str, names: list[str], dash: int) -> ImportSource:
+    """Return the source of a page below ``/-/``, which every site with GitLab has."""
+    project, rest = "/".join(names[:dash]), names[dash + 1 :]
+    clone = _repository(f"{site}/{project}")
+    match rest:
+        case ["tree", branch, *path]:
+            return ImportSource(SourceKind.GIT, clone, unquote(branch), unquote("/".join(path)))
+        case [("blob" | "raw"), branch, *path] if path:
+            raw = "/".join((project, "-/raw", branch, *path))
+            return ImportSource(SourceKind.FILE, f"{site}/{raw}")
+        case ["archive", *_]:
+            return ImportSource(SourceKind.ARCHIVE, f"{site}/{'/'.join(names)}")
+    raise InvalidRequest(
+        "give the link of a repository, of one of its branches, or of a file", field="repo"
+    )
+
+
+def _repository(url: str) -> str:
+    return url if url.endswith(".git") else f"{url}.git"

@@ -1,0 +1,1 @@
+"""Imports into folders, and the loop that runs all imports."""
