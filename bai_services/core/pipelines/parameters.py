@@ -96,7 +96,7 @@ def _encodes(text: str) -> bool:
 
 def _is_number(value: int | float) -> bool:
     # Also False for infinity and NaN.
-    return abs(value) < 10**MAX_NUMBER_CHARACTERS
+    return bool(abs(value) < 10**MAX_NUMBER_CHARACTERS)
 
 
 def _integer(value: Any) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -360,16 +360,14 @@ class PipelineRunStore:
                 return None
             before = await _tasks(tx, run_id)
             decision = decide(row, before)
-            await _write(tx, run_id, before, decision.changed, now)
+            after = await _write(tx, run_id, before, decision.changed, now)
             is_ended = decision.status in RUN_ENDED
             await tx.execute(
                 sa.update(pipeline_runs)
                 .where(pipeline_runs.c.id == run_id)
                 .values(status=decision.status, is_due=False, ended_at=now if is_ended else None)
             )
-            row = first_record(_run, await tx.execute(_RUNS.where(pipeline_runs.c.id == run_id)))
-            assert row is not None
-            return row, await _tasks(tx, run_id)
+            return replace(row, status=decision.status), after
 
     async def change(
         self,
@@ -466,10 +464,12 @@ async def _write(
     before: Sequence[TaskRow],
     changed: Sequence[TaskRun],
     now: datetime,
-) -> None:
-    """Store task runs, with the times and sessions that follow from their status."""
+) -> Sequence[TaskRow]:
+    """Store changed task runs, with the times and sessions that follow from their status; return
+    all task runs after that.
+    """
     if not changed:
-        return
+        return before
     former = {(row.task, row.item_index): row for row in before}
     values = [
         {"b_task": run.task, "b_index": run.index, **_values(run_id, former, run, now)}
@@ -489,6 +489,29 @@ async def _write(
             for each in values
         ],
     )
+    # Without a new query: it would read up to 1,000 rows.
+    stored = {(each["b_task"], each["b_index"]): each for each in values}
+    return [
+        _changed(row, stored[row.task, row.item_index])
+        if (row.task, row.item_index) in stored
+        else row
+        for row in before
+    ]
+
+
+def _changed(row: TaskRow, values: Mapping[str, Any]) -> TaskRow:
+    changes = {name: value for name, value in values.items() if not name.startswith("b_")}
+    if changes["session_id"] == row.session_id:
+        return replace(row, **changes)
+    # The session of a new attempt is not created yet.
+    no_session: dict[str, Any] = {
+        "session_status": None,
+        "session_result": None,
+        "session_info": "",
+        "session_code": "",
+        "session_started_at": None,
+    }
+    return replace(row, **changes, **no_session)
 
 
 def _values(

@@ -1,4 +1,3 @@
-import { Button } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import type { Entity } from '../../components/entities/entity';
@@ -80,9 +79,7 @@ function Start({ pipeline }: { pipeline: Pipeline }) {
   const { t } = useTranslation();
   return (
     <Link to="/pipelines" search={{ item: pipeline.id, form: 'start' }}>
-      <Button size="small" tabIndex={-1}>
-        {t('pipelines.start')}
-      </Button>
+      {t('pipelines.start')}
     </Link>
   );
 }
