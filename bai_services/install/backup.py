@@ -124,7 +124,8 @@ def _dump(installation: Installation, name: str, stage: Path) -> None:
         _run_postgres("pg_dump", url, ["--format=custom", f"--file={stage / f'{name}.pgdump'}"])
         return
     copy = stage / SQLITE_NAMES[name]
-    source = home_of(installation).path / SQLITE_NAMES[name]
+    # The Hub creates its database at its first start; until then, the copy is empty.
+    source = home_of(installation).database(SQLITE_NAMES[name])
     with (
         contextlib.closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as database,
         contextlib.closing(sqlite3.connect(copy)) as target,

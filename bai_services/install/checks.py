@@ -29,7 +29,7 @@ from bai_services.system.ports import is_free
 
 from .components import internal_address, node_program, proxy_program
 from .folder import changed_files, database_url, hub_database_url, read_settings_file
-from .setup import generated_files
+from .setup import generated_files, outdated_files
 
 OLDEST_POSTGRES = 13
 MIN_FREE_BYTES = 2**30
@@ -101,11 +101,7 @@ def _generated(installation: Installation, folder: Path) -> Iterator[Finding]:
             "move your changes to a drop-in (systemctl edit) or to another file",
         )
         return
-    old = [
-        name
-        for name, text in files.items()
-        if not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text
-    ]
+    old = outdated_files(files, folder)
     if old:
         yield _warning(
             "files",

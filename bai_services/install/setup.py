@@ -95,6 +95,15 @@ def write_files(installation: Installation, folder: Path, *, overwrite: bool) ->
     return write(folder, generated_files(installation, folder))
 
 
+def outdated_files(files: Mapping[str, str], folder: Path) -> list[str]:
+    """Return the generated files that are missing or have another content."""
+    return [
+        name
+        for name, text in files.items()
+        if not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text
+    ]
+
+
 def create_secrets(installation: Installation) -> None:
     """Create the state folder with all secrets; existing secrets are kept."""
     home = home_of(installation)

@@ -10,7 +10,7 @@ from bai_services import __version__
 from bai_services.db import schema
 
 from .folder import changed_files, database_url, hub_database_url, read_settings_file
-from .setup import generated_files
+from .setup import generated_files, outdated_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,7 @@ def pending_changes(folder: Path) -> Pending:
         migrations=() if is_newer else tuple(known[position:]),
         is_newer_database=is_newer,
         hub_database_is_old=_hub_database_is_old(hub_database_url(installation)),
-        outdated_files=tuple(
-            name
-            for name, text in files.items()
-            if not (folder / name).exists() or (folder / name).read_text("utf-8") != text
-        ),
+        outdated_files=tuple(outdated_files(files, folder)),
         changed_files=tuple(changed_files(folder, files)),
     )
 
