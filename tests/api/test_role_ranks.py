@@ -185,6 +185,8 @@ ALWAYS_REJECTED = {
     "PATCH /chats/{chat}",
     "POST /app-visits",
     "POST /endpoints/{endpoint}/promotion",
+    # The import has not failed.
+    "POST /model-imports/{model_import}/retry",
     "PATCH /pipelines/{pipeline}",
     "POST /pipelines/{pipeline}/runs",
     "POST /pipeline-runs/{cancelled_run}/resumption",

@@ -150,9 +150,9 @@ BAD = [
         "file and as a directory",
         id="directory, then file",
     ),
-    pytest.param(b"no archive at all" * 100, "not a tar archive", id="not a tar archive"),
-    pytest.param(b"", "not a tar archive", id="empty file"),
-    pytest.param(member("a", b"x" * 5000)[:2000], "not a tar archive", id="truncated archive"),
+    pytest.param(b"no archive at all" * 100, "not a tar or zip archive", id="not a tar archive"),
+    pytest.param(b"", "not a tar or zip archive", id="empty file"),
+    pytest.param(member("a", b"x" * 5000)[:2000], "not a tar or zip archive", id="truncated archive"),
     pytest.param(member("dir"), "is a directory", id="path of an existing directory"),
     pytest.param(member("out"), "is a link", id="path of an existing link"),
     pytest.param(member("out/x"), "leads out", id="path through a link of the folder"),
@@ -183,7 +183,7 @@ async def test_invalid_archive_changes_no_file(
 
 
 async def test_archive_without_end_blocks_is_rejected(host: StorageHost, folder: Location) -> None:
-    with pytest.raises(InvalidRequest, match="not a tar archive"):
+    with pytest.raises(InvalidRequest, match="not a tar or zip archive"):
         await unpack(host, folder, member("a") + member("b"))
     assert files_below(host, folder) == {}
 
@@ -317,10 +317,10 @@ HOSTILE = [
     pytest.param(record_and(bytes(20)), "malformed", id="pax record without a length"),
     pytest.param(record_and(b"0 a=b\n"), "malformed", id="pax record of length 0"),
     pytest.param(records(b"1" * 2**17), "too long", id="digits that take quadratic time"),
-    pytest.param(negative_size(), "not a tar archive", id="negative size"),
+    pytest.param(negative_size(), "not a tar or zip archive", id="negative size"),
     pytest.param(sparse_map(b"1\n200\n5\n"), "sparse", id="sparse segment beyond the end"),
     pytest.param(sparse_map(b"2\n50\n9\n0\n9\n"), "sparse", id="overlapping sparse segments"),
-    pytest.param(sparse_map(b"9" * 5000), "not a tar archive", id="sparse map without end"),
+    pytest.param(sparse_map(b"9" * 5000), "not a tar or zip archive", id="sparse map without end"),
     pytest.param(member("d/" * 300 + "x"), "nested more than 256", id="deep directories"),
     pytest.param(
         b"".join(member(f"{i}/" + "d/" * 250 + "x") for i in range(850)),
