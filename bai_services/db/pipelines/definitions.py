@@ -14,7 +14,11 @@ from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.pipelines.records import MAX_PIPELINES_PER_USER, PipelineVersion
+from bai_services.core.pipelines.records import (
+    MAX_PIPELINES_PER_USER,
+    MAX_VERSIONS,
+    PipelineVersion,
+)
 from bai_services.core.pipelines.states import RUN_ENDED, RunStatus
 
 from ..accounts.owner_visibility import is_owner_visible
@@ -56,19 +60,28 @@ class PipelineRow:
     last_run_at: datetime | None
 
 
-_ROWS = (
-    sa.select(
-        *pipelines.columns,
-        users.c.username.label("owner"),
-        users.c.role.label("owner_role"),
-        projects.c.domain,
-        projects.c.name.label("project"),
-        pipeline_runs.c.status.label("last_run_status"),
-        pipeline_runs.c.created_at.label("last_run_at"),
+def _rows(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    return (
+        sa.select(
+            *columns,
+            users.c.username.label("owner"),
+            users.c.role.label("owner_role"),
+            projects.c.domain,
+            projects.c.name.label("project"),
+            pipeline_runs.c.status.label("last_run_status"),
+            pipeline_runs.c.created_at.label("last_run_at"),
+        )
+        .join_from(pipelines, users, pipelines.c.owner_id == users.c.id)
+        .join(projects, pipelines.c.project_id == projects.c.id)
+        .outerjoin(pipeline_runs, pipelines.c.last_run_id == pipeline_runs.c.id)
     )
-    .join_from(pipelines, users, pipelines.c.owner_id == users.c.id)
-    .join(projects, pipelines.c.project_id == projects.c.id)
-    .outerjoin(pipeline_runs, pipelines.c.last_run_id == pipeline_runs.c.id)
+
+
+_ROWS = _rows(*pipelines.columns)
+# A page must not read definitions: each may have 1 MiB.
+_PAGE_ROWS = _rows(
+    *(column for column in pipelines.columns if column.name not in ("definition", "parsed")),
+    pipelines.c.parsed["parameters"].label("parameters"),
 )
 _LISTING = Listing(
     columns={
@@ -100,8 +113,9 @@ class PipelineStore:
         self._db = database
 
     async def page(self, query: ListQuery, visible: Visibility) -> Page[PipelineRow]:
+        """Return a page of pipelines; their definitions have only the parameters."""
         async with self._db.read() as tx:
-            return await _LISTING.page(tx, visible_to(_ROWS, visible), query, _row)
+            return await _LISTING.page(tx, visible_to(_PAGE_ROWS, visible), query, _page_row)
 
     async def find(self, key: str, visible: Visibility, owner_id: str | None) -> PipelineRow:
         """Return the visible pipeline with the id ``key``, else that of the owner with this name.
@@ -208,6 +222,10 @@ async def _add_version(
         "definition": definition,
     }
     await tx.execute(pipeline_versions.insert().values(values))
+    is_old = pipeline_versions.c.version <= version - MAX_VERSIONS
+    await tx.execute(
+        sa.delete(pipeline_versions).where(pipeline_versions.c.pipeline_id == pipeline_id, is_old)
+    )
 
 
 def visible_to(rows: sa.Select[Any], visible: Visibility) -> sa.Select[Any]:
@@ -224,6 +242,10 @@ def visible_to(rows: sa.Select[Any], visible: Visibility) -> sa.Select[Any]:
 def _row(*, owner_role: str, last_run_status: str | None, **columns: Any) -> PipelineRow:
     status = None if last_run_status is None else RunStatus(last_run_status)
     return PipelineRow(owner_role=Role(owner_role), last_run_status=status, **columns)
+
+
+def _page_row(*, parameters: Any, **columns: Any) -> PipelineRow:
+    return _row(definition="", parsed={"parameters": parameters}, **columns)
 
 
 def no_pipeline(key: str) -> NotFound:

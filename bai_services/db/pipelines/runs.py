@@ -211,21 +211,9 @@ class PipelineRunStore:
         NotFound
             If the pipeline no longer exists.
         """
-        own = (
-            sa.select(sa.func.count())
-            .select_from(pipeline_runs)
-            .join(pipelines, pipeline_runs.c.pipeline_id == pipelines.c.id)
-            .where(pipelines.c.owner_id == row.owner_id, pipeline_runs.c.status.in_(OPEN_RUNS))
-        )
         task_runs = plan.first_runs()
         async with self._db.write() as tx:
-            await lock_active(tx, row.owner_id)
-            if int(await tx.scalar(own) or 0) >= MAX_OPEN_RUNS:
-                raise QuotaExceeded(
-                    f"you have {MAX_OPEN_RUNS} runs that have not ended; wait for them or cancel "
-                    "some",
-                    limit=MAX_OPEN_RUNS,
-                )
+            await _lock_with_room(tx, row.owner_id)
             locked = await tx.execute(
                 sa.update(pipelines).where(pipelines.c.id == row.id).values(last_run_id=run_id)
             )
@@ -267,26 +255,24 @@ class PipelineRunStore:
         """Let waiting runs run, the oldest first, up to the limit of their pipelines; return how
         many have started.
         """
+        # One count for each pipeline, not for each waiting run.
+        others = pipeline_runs.alias()
         running = (
-            sa.select(sa.func.count())
-            .select_from(pipeline_runs.alias("others"))
-            .where(
-                sa.literal_column("others.pipeline_id") == pipelines.c.id,
-                sa.literal_column("others.status").in_([RunStatus.RUNNING, RunStatus.CANCELLING]),
-            )
-            .scalar_subquery()
+            sa.select(others.c.pipeline_id, sa.func.count().label("number"))
+            .where(others.c.status.in_([RunStatus.RUNNING, RunStatus.CANCELLING]))
+            .group_by(others.c.pipeline_id)
+            .subquery()
         )
+        room = pipelines.c.max_concurrent_runs - sa.func.coalesce(running.c.number, 0)
         rows = (
             sa.select(
                 pipeline_runs.c.id,
                 pipeline_runs.c.pipeline_id,
-                (pipelines.c.max_concurrent_runs - running).label("room"),
+                room.label("room"),
             )
             .join_from(pipeline_runs, pipelines, pipeline_runs.c.pipeline_id == pipelines.c.id)
-            .where(
-                pipeline_runs.c.status == RunStatus.WAITING,
-                running < pipelines.c.max_concurrent_runs,
-            )
+            .outerjoin(running, running.c.pipeline_id == pipelines.c.id)
+            .where(pipeline_runs.c.status == RunStatus.WAITING, room > 0)
             .order_by(pipeline_runs.c.created_at, pipeline_runs.c.id)
             .limit(BATCH)
         )
@@ -371,13 +357,26 @@ class PipelineRunStore:
 
     async def change(
         self,
-        run_id: str,
+        row: RunRow,
         decide: Callable[[RunStatus, Sequence[TaskRow]], Decision],
         now: datetime,
         audit: AuditEntry,
+        *,
+        opens: bool = False,
     ) -> None:
-        """Apply the request of a user to a run; the next step processes it."""
+        """Apply the request of a user to a run; the next step processes it.
+
+        ``opens``: the request opens an ended run.
+
+        Raises
+        ------
+        QuotaExceeded
+            If it opens a run and the owner has too many runs that have not ended.
+        """
+        run_id = row.id
         async with self._db.write() as tx:
+            if opens:
+                await _lock_with_room(tx, row.owner_id)
             status = await tx.scalar(
                 sa.select(pipeline_runs.c.status)
                 .where(pipeline_runs.c.id == run_id)
@@ -435,7 +434,25 @@ class PipelineRunStore:
         )
         old = sa.select(ended.c.id).where((ended.c.ended_at < before) | (ended.c.number > kept))
         async with self._db.write() as tx:
-            await tx.execute(sa.delete(pipeline_runs).where(pipeline_runs.c.id.in_(old)))
+            # A run that was resumed meanwhile remains.
+            is_ended = pipeline_runs.c.status.in_(sorted(RUN_ENDED))
+            await tx.execute(sa.delete(pipeline_runs).where(pipeline_runs.c.id.in_(old), is_ended))
+
+
+async def _lock_with_room(tx: AsyncConnection, owner_id: str) -> None:
+    """Lock the owner of a run that is opened, who may not have too many open runs."""
+    await lock_active(tx, owner_id)
+    own = (
+        sa.select(sa.func.count())
+        .select_from(pipeline_runs)
+        .join(pipelines, pipeline_runs.c.pipeline_id == pipelines.c.id)
+        .where(pipelines.c.owner_id == owner_id, pipeline_runs.c.status.in_(OPEN_RUNS))
+    )
+    if int(await tx.scalar(own) or 0) >= MAX_OPEN_RUNS:
+        raise QuotaExceeded(
+            f"you have {MAX_OPEN_RUNS} runs that have not ended; wait for them or cancel some",
+            limit=MAX_OPEN_RUNS,
+        )
 
 
 async def _tasks(tx: AsyncConnection, run_id: str) -> list[TaskRow]:
