@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
+from bai_services.core.folders.vfolders import VfolderStatus
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.pipelines.records import (
     MAX_PIPELINES_PER_USER,
@@ -29,6 +30,7 @@ from ..integrity import delete_unused, raise_on_violation, update_version
 from ..listing import Listing
 from ..records import records
 from ..tables.accounts import projects, users
+from ..tables.folders import vfolders
 from ..tables.pipelines import pipeline_runs, pipeline_versions, pipelines
 
 OPEN_RUNS = sorted(set(RunStatus) - RUN_ENDED)
@@ -60,10 +62,28 @@ class PipelineRow:
     last_run_at: datetime | None
 
 
+# The row of a folder remains after its files were deleted.
+_REMOVED = (
+    VfolderStatus.DELETE_ONGOING,
+    VfolderStatus.DELETE_COMPLETE,
+    VfolderStatus.DELETE_ERROR,
+)
+# The folder of a pipeline, NULL if it was removed.
+FOLDER_ID = (
+    sa.select(vfolders.c.id)
+    .where(vfolders.c.id == pipelines.c.vfolder_id, vfolders.c.status.not_in(_REMOVED))
+    .correlate(pipelines)
+    .scalar_subquery()
+    .label("vfolder_id")
+)
+_LARGE = ("definition", "parsed")
+
+
 def _rows(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     return (
         sa.select(
             *columns,
+            FOLDER_ID,
             users.c.username.label("owner"),
             users.c.role.label("owner_role"),
             projects.c.domain,
@@ -77,12 +97,10 @@ def _rows(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     )
 
 
-_ROWS = _rows(*pipelines.columns)
+_COLUMNS = [column for column in pipelines.columns if column.name not in ("vfolder_id", *_LARGE)]
+_ROWS = _rows(*_COLUMNS, *(pipelines.c[name] for name in _LARGE))
 # A page must not read definitions: each may have 1 MiB.
-_PAGE_ROWS = _rows(
-    *(column for column in pipelines.columns if column.name not in ("definition", "parsed")),
-    pipelines.c.parsed["parameters"].label("parameters"),
-)
+_PAGE_ROWS = _rows(*_COLUMNS, pipelines.c.parsed["parameters"].label("parameters"))
 _LISTING = Listing(
     columns={
         **{

@@ -15,7 +15,7 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.pipelines.definition import PipelineDefinition, Value
-from bai_services.core.pipelines.records import MAX_OPEN_RUNS
+from bai_services.core.pipelines.records import MAX_OPEN_RUNS, RUNS_KEPT_PER_USER
 from bai_services.core.pipelines.requests import session_id_of
 from bai_services.core.pipelines.states import (
     ACTIVE,
@@ -36,7 +36,7 @@ from ..records import first_record, records
 from ..tables.accounts import projects, users
 from ..tables.pipelines import pipeline_runs, pipeline_tasks, pipelines
 from ..tables.sessions import sessions
-from .definitions import OPEN_RUNS, PipelineRow, no_pipeline, visible_to
+from .definitions import FOLDER_ID, OPEN_RUNS, PipelineRow, no_pipeline, visible_to
 
 # Runs and waiting runs that one step reads; the next step reads the others.
 BATCH = 500
@@ -118,7 +118,7 @@ _RUNS = (
     sa.select(
         *(pipeline_runs.c[name] for name in _RUN_COLUMNS),
         pipelines.c.name.label("pipeline"),
-        pipelines.c.vfolder_id,
+        FOLDER_ID,
         pipelines.c.owner_id,
         pipelines.c.project_id,
         users.c.username.label("owner"),
@@ -214,6 +214,7 @@ class PipelineRunStore:
         task_runs = plan.first_runs()
         async with self._db.write() as tx:
             await _lock_with_room(tx, row.owner_id)
+            await _delete_oldest(tx, row.owner_id)
             locked = await tx.execute(
                 sa.update(pipelines).where(pipelines.c.id == row.id).values(last_run_id=run_id)
             )
@@ -453,6 +454,23 @@ async def _lock_with_room(tx: AsyncConnection, owner_id: str) -> None:
             f"you have {MAX_OPEN_RUNS} runs that have not ended; wait for them or cancel some",
             limit=MAX_OPEN_RUNS,
         )
+
+
+async def _delete_oldest(tx: AsyncConnection, owner_id: str) -> None:
+    """Delete the oldest ended run of a user who has as many as are kept.
+
+    Not more than one: two transactions that delete several runs could deadlock.
+    """
+    is_ended = pipeline_runs.c.status.in_(sorted(RUN_ENDED))
+    ended = (
+        sa.select(pipeline_runs.c.id)
+        .join(pipelines, pipeline_runs.c.pipeline_id == pipelines.c.id)
+        .where(pipelines.c.owner_id == owner_id, is_ended)
+    )
+    number = await tx.scalar(sa.select(sa.func.count()).select_from(ended.subquery()))
+    if int(number or 0) >= RUNS_KEPT_PER_USER:
+        oldest = await tx.scalar(ended.order_by(pipeline_runs.c.ended_at).limit(1))
+        await tx.execute(sa.delete(pipeline_runs).where(pipeline_runs.c.id == oldest, is_ended))
 
 
 async def _tasks(tx: AsyncConnection, run_id: str) -> list[TaskRow]:

@@ -163,13 +163,19 @@ class Pipelines:
         definition = await self._parse(changes["definition"])
         values = self._values(changes["definition"], definition)
         folder_id = await self._folder(caller, definition)
-        if folder_id is None and row.vfolder_id is None:
+        is_new_folder = folder_id is None and row.vfolder_id is None
+        if is_new_folder:
             folder_id = await self._create_folder(caller, definition.name, row.id)
         if folder_id is not None:
             values["vfolder_id"] = folder_id
         version = changes.get("version") or row.version
         entry = self._entry(caller, "update", row, version=version + 1)
-        await self._store.update(row, version, values, entry)
+        try:
+            await self._store.update(row, version, values, entry)
+        except BaiError:
+            if is_new_folder and folder_id is not None:
+                await self._folders.trash(caller, folder_id)
+            raise
         return await self.get(caller, row.id)
 
     async def delete(self, caller: Caller, key: str) -> None:

@@ -300,3 +300,41 @@ async def test_only_one_definition_is_parsed_at_a_time(
     checks = [user.post("/pipeline-checks", {"definition": text_of("ok", tasks)}) for _ in range(6)]
     assert all(check["is_valid"] for check in await asyncio.gather(*checks))
     assert overlaps == [False] * 6
+
+
+@pytest.mark.both_databases
+async def test_oldest_ended_run_of_a_user_is_deleted(
+    api: Api, user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run has a copy of the definition, so the number of all runs is limited."""
+    await api.world.manager.folders.start()
+    monkeypatch.setattr("bai_services.db.pipelines.runs.RUNS_KEPT_PER_USER", 2)
+    keys = []
+    for number in range(4):
+        await create(user, f"kept-{number}", "max_concurrent_runs: 1\n" + APPROVAL)
+        keys.append((await user.post(f"/pipelines/kept-{number}/runs", {}))["id"])
+        await user.delete(f"/pipeline-runs/{keys[-1]}")
+        await wait_for_run(user, keys[-1], "cancelled")
+        api.world.clock.advance(seconds=1)
+    items = (await user.get("/pipeline-runs"))["items"]
+    assert [each["id"] for each in items] == [keys[3], keys[2]]
+
+
+@pytest.mark.both_databases
+async def test_removed_folder_is_replaced(api: Api, user: Client) -> None:
+    await api.world.manager.folders.start()
+    made = await create(user, "lost", APPROVAL)
+    await user.delete(f"/vfolders/{made['folder']}")
+    await user.post(f"/vfolders/{made['folder']}/purge", {})
+    await api.world.manager.folders.vfolders.wait_for_tasks()
+    for path in ("/pipelines/lost", "/pipelines"):
+        found = await user.get(path)
+        assert (found["items"][0] if "items" in found else found)["folder"] is None
+    with pytest.raises(BaiError, match="the folder of pipeline lost was removed"):
+        await user.post("/pipelines/lost/runs", {})
+    with pytest.raises(BaiError, match="another user has changed"):
+        await user.patch("/pipelines/lost", {"definition": made["definition"], "version": 7})
+    folders = (await user.get("/vfolders"))["items"]
+    assert [each["status"] for each in folders if each["status"] == "ready"] == []
+    changed = await user.patch("/pipelines/lost", {"definition": made["definition"]})
+    assert changed["folder"] not in (None, made["folder"])
