@@ -214,12 +214,13 @@ class PipelineRunStore:
         task_runs = plan.first_runs()
         async with self._db.write() as tx:
             await _lock_with_room(tx, row.owner_id)
-            await _delete_oldest(tx, row.owner_id)
             locked = await tx.execute(
                 sa.update(pipelines).where(pipelines.c.id == row.id).values(last_run_id=run_id)
             )
             if not locked.rowcount:
                 raise no_pipeline(row.name)
+            # After the lock of the pipeline: a deletion locks it before its runs, too.
+            await _delete_oldest(tx, row.owner_id)
             await tx.execute(
                 pipeline_runs.insert().values(
                     id=run_id,
