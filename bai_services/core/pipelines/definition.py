@@ -142,12 +142,14 @@ class PipelineDefinition:
     def from_json(cls, stored: Mapping[str, Any]) -> PipelineDefinition:
         """Return the definition of a JSON object that ``as_json`` returned."""
         values = dict(stored)
-        values["parameters"] = tuple(
-            Parameter(**{**each, "type": ParameterType(each["type"])})
-            for each in stored["parameters"]
-        )
+        values["parameters"] = parameters_from_json(stored["parameters"])
         values["tasks"] = tuple(map(_task, stored["tasks"]))
         return cls(**values)
+
+
+def parameters_from_json(stored: Sequence[Mapping[str, Any]]) -> tuple[Parameter, ...]:
+    """Return the parameters of the JSON of a definition."""
+    return tuple(Parameter(**{**each, "type": ParameterType(each["type"])}) for each in stored)
 
 
 def _task(stored: Mapping[str, Any]) -> Task:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..counts import with_article
 from ..errors import InvalidRequest
+from ..sessions.rules import MAX_ENVIRON_TOTAL_BYTES
 from ..user_input import MAX_NUMBER_CHARACTERS, shown
 from .definition import (
     MAX_ITEMS,
@@ -53,12 +54,38 @@ def resolve(definition: PipelineDefinition, given: Mapping[str, Any]) -> dict[st
         if value is None:
             raise InvalidRequest(f"the parameter {name} needs a value", field="parameters")
         values[name] = checked_value(name, parameter.type, value)
-    count = sum(len(items_of(task, values) or [""]) for task in definition.tasks)
+    check_size(values.values())
+    count = sum(_count(task, values) for task in definition.tasks)
     if count > MAX_TASKS:
         raise InvalidRequest(
             f"the run would have {count} tasks; at most {MAX_TASKS} are allowed", field="parameters"
         )
     return values
+
+
+def check_size(values: Iterable[Value]) -> None:
+    """Check that parameters fit into the environment of a session.
+
+    Raises
+    ------
+    InvalidRequest
+        If the values have more than ``MAX_ENVIRON_TOTAL_BYTES``.
+    """
+    size = sum(len(variable(value).encode(errors="replace")) for value in values)
+    if size > MAX_ENVIRON_TOTAL_BYTES:
+        raise InvalidRequest(
+            f"the parameters have {size} bytes; at most {MAX_ENVIRON_TOTAL_BYTES} are allowed",
+            field="parameters",
+        )
+
+
+def _count(task: Task, values: Mapping[str, Value]) -> int:
+    """Return the number of task runs of a task; at least 1."""
+    if task.for_each is None:
+        return 1
+    name = task.for_each.parameter
+    items: Any = values[name] if name else task.for_each.values
+    return max(len(items), 1)
 
 
 def checked_value(name: str, kind: ParameterType, value: Any) -> Value:

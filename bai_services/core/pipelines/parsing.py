@@ -46,7 +46,7 @@ from .definition import (
     TaskKind,
     Value,
 )
-from .parameters import checked_value, comparable
+from .parameters import check_size, checked_value, comparable
 
 MAX_BYTES = 1024 * 1024
 MAX_NODES = 100_000
@@ -146,9 +146,9 @@ def _choice(section: Section, key: str, kind: Callable[[str], E], default: E) ->
 
 
 def _parameters(root: Section) -> tuple[Parameter, ...]:
-    line, node = root.line_of("parameters"), root.take("parameters")
+    root_line, node = root.line_of("parameters"), root.take("parameters")
     found: dict[str, Parameter] = {}
-    for section in _sections(root, node, "parameters", "a parameter", line, MAX_PARAMETERS):
+    for section in _sections(root, node, "parameters", "a parameter", root_line, MAX_PARAMETERS):
         name = section.take_text("name")
         if _PARAMETER_NAME.fullmatch(name) is None:
             raise _problem(
@@ -166,6 +166,8 @@ def _parameters(root: Section) -> tuple[Parameter, ...]:
             default = _checked(line, lambda k=kind, d=default, n=name: checked_value(n, k, d))
         found[name.upper()] = Parameter(name, kind, default, section.take_text("description"))
         section.finish()
+    defaults = [each.default for each in found.values() if each.default is not None]
+    _checked(root_line, lambda: check_size(defaults))
     return tuple(found.values())
 
 
@@ -265,7 +267,7 @@ def _task(section: Section, parameters: dict[str, Parameter]) -> Task:
         command=section.take_text("command", MAX_COMMAND_BYTES // 2),
         notebook=_notebook(section),
         condition=_condition(section, parameters),
-        needs=_texts(section, "needs", MAX_TASKS),
+        needs=tuple(dict.fromkeys(_texts(section, "needs", MAX_TASKS))),
         run_if=_choice(section, "run_if", RunIf, RunIf.SUCCESS),
         for_each=_for_each(section, parameters),
         settings=_settings(section),

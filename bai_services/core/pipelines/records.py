@@ -11,11 +11,16 @@ from .definition import ParameterType, RunIf, TaskKind, Value
 from .states import RunStatus, TaskStatus
 
 MAX_PIPELINES_PER_USER = 200
+# Versions of a definition that are kept, and those of one page: each may have 1 MiB.
+MAX_VERSIONS = 100
+MAX_VERSIONS_PER_PAGE = 10
 # Runs of a user that have not ended.
 MAX_OPEN_RUNS = 500
-# Ended runs are kept for this time, at most this number for each pipeline.
+# Ended runs are kept for this time, at most this number for each pipeline and for each user: a run
+# has a copy of the definition.
 RUNS_KEPT_FOR = timedelta(days=90)
 RUNS_KEPT = 1000
+RUNS_KEPT_PER_USER = 5000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -166,13 +166,15 @@ def advance(plan: Plan, runs: Sequence[TaskRun], status: RunStatus, now: datetim
     if status is RunStatus.RUNNING:
         active = sum(run.status in ACTIVE for run in runs)
         room = plan.definition.max_parallel_tasks - active
+        results: dict[str, _Result] = {}
         for task in plan.definition.tasks:
-            needs = [_result(plan.tasks[name], by_task[name]) for name in task.needs]
+            needs = [results[name] for name in task.needs]
             after = _advanced(plan, task, by_task[task.name], needs, room, now)
             changed.extend(after)
             room -= sum(run.status in ACTIVE for run in after)
             replaced = {run.index: run for run in after}
             by_task[task.name] = [replaced.get(run.index, run) for run in by_task[task.name]]
+            results[task.name] = _result(task, by_task[task.name])
     current = [run for each in by_task.values() for run in each]
     return Progress(changed, _run_status(plan, current, status))
 

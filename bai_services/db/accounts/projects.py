@@ -25,6 +25,7 @@ from ..serving.routes_version import bump_routes
 from ..tables.accounts import memberships, projects, users
 from ..tables.cluster import resource_group_links
 from ..tables.folders import vfolders
+from ..tables.pipelines import pipelines
 from ..tables.serving import endpoints
 from ..tables.sessions import sessions
 from .checked_users import CheckedUser, lock_unchanged
@@ -156,7 +157,7 @@ class ProjectStore:
         Raises
         ------
         InUse
-            If the project has folders or sessions; ended sessions count.
+            If the project has folders, sessions, endpoints or pipelines; ended sessions count.
         NotFound
             If the project does not exist.
         """
@@ -164,6 +165,7 @@ class ProjectStore:
             "folders": vfolders.c.project_id == project_id,
             "sessions": sessions.c.project_id == project_id,
             "endpoints": endpoints.c.project_id == project_id,
+            "pipelines": pipelines.c.project_id == project_id,
         }
         async with self._db.write() as tx:
             await tx.execute(

@@ -41,6 +41,7 @@ from ..tables.operations import (
     maintenances,
     setting_overrides,
 )
+from ..tables.pipelines import pipelines
 from ..tables.resizes import session_resizes
 from ..tables.schedules import session_schedules
 from ..tables.self_service import password_resets
@@ -69,6 +70,7 @@ _OWNED = (
     setups.c.user_id,
     session_schedules.c.owner_id,
     endpoints.c.owner_id,
+    pipelines.c.owner_id,
     endpoint_tokens.c.user_id,
     chats.c.user_id,
     endpoint_trials.c.owner_id,

@@ -13,8 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
+from bai_services.core.folders.vfolders import VfolderStatus
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.pipelines.records import MAX_PIPELINES_PER_USER, PipelineVersion
+from bai_services.core.pipelines.records import (
+    MAX_PIPELINES_PER_USER,
+    MAX_VERSIONS,
+    PipelineVersion,
+)
 from bai_services.core.pipelines.states import RUN_ENDED, RunStatus
 
 from ..accounts.owner_visibility import is_owner_visible
@@ -25,6 +30,7 @@ from ..integrity import delete_unused, raise_on_violation, update_version
 from ..listing import Listing
 from ..records import records
 from ..tables.accounts import projects, users
+from ..tables.folders import vfolders
 from ..tables.pipelines import pipeline_runs, pipeline_versions, pipelines
 
 OPEN_RUNS = sorted(set(RunStatus) - RUN_ENDED)
@@ -56,20 +62,45 @@ class PipelineRow:
     last_run_at: datetime | None
 
 
-_ROWS = (
-    sa.select(
-        *pipelines.columns,
-        users.c.username.label("owner"),
-        users.c.role.label("owner_role"),
-        projects.c.domain,
-        projects.c.name.label("project"),
-        pipeline_runs.c.status.label("last_run_status"),
-        pipeline_runs.c.created_at.label("last_run_at"),
-    )
-    .join_from(pipelines, users, pipelines.c.owner_id == users.c.id)
-    .join(projects, pipelines.c.project_id == projects.c.id)
-    .outerjoin(pipeline_runs, pipelines.c.last_run_id == pipeline_runs.c.id)
+# The row of a folder remains after its files were deleted.
+_REMOVED = (
+    VfolderStatus.DELETE_ONGOING,
+    VfolderStatus.DELETE_COMPLETE,
+    VfolderStatus.DELETE_ERROR,
 )
+# The folder of a pipeline, NULL if it was removed.
+FOLDER_ID = (
+    sa.select(vfolders.c.id)
+    .where(vfolders.c.id == pipelines.c.vfolder_id, vfolders.c.status.not_in(_REMOVED))
+    .correlate(pipelines)
+    .scalar_subquery()
+    .label("vfolder_id")
+)
+_LARGE = ("definition", "parsed")
+
+
+def _rows(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    return (
+        sa.select(
+            *columns,
+            FOLDER_ID,
+            users.c.username.label("owner"),
+            users.c.role.label("owner_role"),
+            projects.c.domain,
+            projects.c.name.label("project"),
+            pipeline_runs.c.status.label("last_run_status"),
+            pipeline_runs.c.created_at.label("last_run_at"),
+        )
+        .join_from(pipelines, users, pipelines.c.owner_id == users.c.id)
+        .join(projects, pipelines.c.project_id == projects.c.id)
+        .outerjoin(pipeline_runs, pipelines.c.last_run_id == pipeline_runs.c.id)
+    )
+
+
+_COLUMNS = [column for column in pipelines.columns if column.name not in ("vfolder_id", *_LARGE)]
+_ROWS = _rows(*_COLUMNS, *(pipelines.c[name] for name in _LARGE))
+# A page must not read definitions: each may have 1 MiB.
+_PAGE_ROWS = _rows(*_COLUMNS, pipelines.c.parsed["parameters"].label("parameters"))
 _LISTING = Listing(
     columns={
         **{
@@ -100,8 +131,9 @@ class PipelineStore:
         self._db = database
 
     async def page(self, query: ListQuery, visible: Visibility) -> Page[PipelineRow]:
+        """Return a page of pipelines; their definitions have only the parameters."""
         async with self._db.read() as tx:
-            return await _LISTING.page(tx, visible_to(_ROWS, visible), query, _row)
+            return await _LISTING.page(tx, visible_to(_PAGE_ROWS, visible), query, _page_row)
 
     async def find(self, key: str, visible: Visibility, owner_id: str | None) -> PipelineRow:
         """Return the visible pipeline with the id ``key``, else that of the owner with this name.
@@ -208,6 +240,10 @@ async def _add_version(
         "definition": definition,
     }
     await tx.execute(pipeline_versions.insert().values(values))
+    is_old = pipeline_versions.c.version <= version - MAX_VERSIONS
+    await tx.execute(
+        sa.delete(pipeline_versions).where(pipeline_versions.c.pipeline_id == pipeline_id, is_old)
+    )
 
 
 def visible_to(rows: sa.Select[Any], visible: Visibility) -> sa.Select[Any]:
@@ -224,6 +260,10 @@ def visible_to(rows: sa.Select[Any], visible: Visibility) -> sa.Select[Any]:
 def _row(*, owner_role: str, last_run_status: str | None, **columns: Any) -> PipelineRow:
     status = None if last_run_status is None else RunStatus(last_run_status)
     return PipelineRow(owner_role=Role(owner_role), last_run_status=status, **columns)
+
+
+def _page_row(*, parameters: Any, **columns: Any) -> PipelineRow:
+    return _row(definition="", parsed={"parameters": parameters}, **columns)
 
 
 def no_pipeline(key: str) -> NotFound:

@@ -15,7 +15,7 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.pipelines.definition import PipelineDefinition, Value
-from bai_services.core.pipelines.records import MAX_OPEN_RUNS
+from bai_services.core.pipelines.records import MAX_OPEN_RUNS, RUNS_KEPT_PER_USER
 from bai_services.core.pipelines.requests import session_id_of
 from bai_services.core.pipelines.states import (
     ACTIVE,
@@ -36,7 +36,7 @@ from ..records import first_record, records
 from ..tables.accounts import projects, users
 from ..tables.pipelines import pipeline_runs, pipeline_tasks, pipelines
 from ..tables.sessions import sessions
-from .definitions import OPEN_RUNS, PipelineRow, no_pipeline, visible_to
+from .definitions import FOLDER_ID, OPEN_RUNS, PipelineRow, no_pipeline, visible_to
 
 # Runs and waiting runs that one step reads; the next step reads the others.
 BATCH = 500
@@ -118,7 +118,7 @@ _RUNS = (
     sa.select(
         *(pipeline_runs.c[name] for name in _RUN_COLUMNS),
         pipelines.c.name.label("pipeline"),
-        pipelines.c.vfolder_id,
+        FOLDER_ID,
         pipelines.c.owner_id,
         pipelines.c.project_id,
         users.c.username.label("owner"),
@@ -211,26 +211,16 @@ class PipelineRunStore:
         NotFound
             If the pipeline no longer exists.
         """
-        own = (
-            sa.select(sa.func.count())
-            .select_from(pipeline_runs)
-            .join(pipelines, pipeline_runs.c.pipeline_id == pipelines.c.id)
-            .where(pipelines.c.owner_id == row.owner_id, pipeline_runs.c.status.in_(OPEN_RUNS))
-        )
         task_runs = plan.first_runs()
         async with self._db.write() as tx:
-            await lock_active(tx, row.owner_id)
-            if int(await tx.scalar(own) or 0) >= MAX_OPEN_RUNS:
-                raise QuotaExceeded(
-                    f"you have {MAX_OPEN_RUNS} runs that have not ended; wait for them or cancel "
-                    "some",
-                    limit=MAX_OPEN_RUNS,
-                )
+            await _lock_with_room(tx, row.owner_id)
             locked = await tx.execute(
                 sa.update(pipelines).where(pipelines.c.id == row.id).values(last_run_id=run_id)
             )
             if not locked.rowcount:
                 raise no_pipeline(row.name)
+            # After the lock of the pipeline: a deletion locks it before its runs, too.
+            await _delete_oldest(tx, row.owner_id)
             await tx.execute(
                 pipeline_runs.insert().values(
                     id=run_id,
@@ -267,26 +257,24 @@ class PipelineRunStore:
         """Let waiting runs run, the oldest first, up to the limit of their pipelines; return how
         many have started.
         """
+        # One count for each pipeline, not for each waiting run.
+        others = pipeline_runs.alias()
         running = (
-            sa.select(sa.func.count())
-            .select_from(pipeline_runs.alias("others"))
-            .where(
-                sa.literal_column("others.pipeline_id") == pipelines.c.id,
-                sa.literal_column("others.status").in_([RunStatus.RUNNING, RunStatus.CANCELLING]),
-            )
-            .scalar_subquery()
+            sa.select(others.c.pipeline_id, sa.func.count().label("number"))
+            .where(others.c.status.in_([RunStatus.RUNNING, RunStatus.CANCELLING]))
+            .group_by(others.c.pipeline_id)
+            .subquery()
         )
+        room = pipelines.c.max_concurrent_runs - sa.func.coalesce(running.c.number, 0)
         rows = (
             sa.select(
                 pipeline_runs.c.id,
                 pipeline_runs.c.pipeline_id,
-                (pipelines.c.max_concurrent_runs - running).label("room"),
+                room.label("room"),
             )
             .join_from(pipeline_runs, pipelines, pipeline_runs.c.pipeline_id == pipelines.c.id)
-            .where(
-                pipeline_runs.c.status == RunStatus.WAITING,
-                running < pipelines.c.max_concurrent_runs,
-            )
+            .outerjoin(running, running.c.pipeline_id == pipelines.c.id)
+            .where(pipeline_runs.c.status == RunStatus.WAITING, room > 0)
             .order_by(pipeline_runs.c.created_at, pipeline_runs.c.id)
             .limit(BATCH)
         )
@@ -371,13 +359,26 @@ class PipelineRunStore:
 
     async def change(
         self,
-        run_id: str,
+        row: RunRow,
         decide: Callable[[RunStatus, Sequence[TaskRow]], Decision],
         now: datetime,
         audit: AuditEntry,
+        *,
+        opens: bool = False,
     ) -> None:
-        """Apply the request of a user to a run; the next step processes it."""
+        """Apply the request of a user to a run; the next step processes it.
+
+        ``opens``: the request opens an ended run.
+
+        Raises
+        ------
+        QuotaExceeded
+            If it opens a run and the owner has too many runs that have not ended.
+        """
+        run_id = row.id
         async with self._db.write() as tx:
+            if opens:
+                await _lock_with_room(tx, row.owner_id)
             status = await tx.scalar(
                 sa.select(pipeline_runs.c.status)
                 .where(pipeline_runs.c.id == run_id)
@@ -435,7 +436,42 @@ class PipelineRunStore:
         )
         old = sa.select(ended.c.id).where((ended.c.ended_at < before) | (ended.c.number > kept))
         async with self._db.write() as tx:
-            await tx.execute(sa.delete(pipeline_runs).where(pipeline_runs.c.id.in_(old)))
+            # A run that was resumed meanwhile remains.
+            is_ended = pipeline_runs.c.status.in_(sorted(RUN_ENDED))
+            await tx.execute(sa.delete(pipeline_runs).where(pipeline_runs.c.id.in_(old), is_ended))
+
+
+async def _lock_with_room(tx: AsyncConnection, owner_id: str) -> None:
+    """Lock the owner of a run that is opened, who may not have too many open runs."""
+    await lock_active(tx, owner_id)
+    own = (
+        sa.select(sa.func.count())
+        .select_from(pipeline_runs)
+        .join(pipelines, pipeline_runs.c.pipeline_id == pipelines.c.id)
+        .where(pipelines.c.owner_id == owner_id, pipeline_runs.c.status.in_(OPEN_RUNS))
+    )
+    if int(await tx.scalar(own) or 0) >= MAX_OPEN_RUNS:
+        raise QuotaExceeded(
+            f"you have {MAX_OPEN_RUNS} runs that have not ended; wait for them or cancel some",
+            limit=MAX_OPEN_RUNS,
+        )
+
+
+async def _delete_oldest(tx: AsyncConnection, owner_id: str) -> None:
+    """Delete the oldest ended run of a user who has as many as are kept.
+
+    Not more than one: two transactions that delete several runs could deadlock.
+    """
+    is_ended = pipeline_runs.c.status.in_(sorted(RUN_ENDED))
+    ended = (
+        sa.select(pipeline_runs.c.id)
+        .join(pipelines, pipeline_runs.c.pipeline_id == pipelines.c.id)
+        .where(pipelines.c.owner_id == owner_id, is_ended)
+    )
+    number = await tx.scalar(sa.select(sa.func.count()).select_from(ended.subquery()))
+    if int(number or 0) >= RUNS_KEPT_PER_USER:
+        oldest = await tx.scalar(ended.order_by(pipeline_runs.c.ended_at).limit(1))
+        await tx.execute(sa.delete(pipeline_runs).where(pipeline_runs.c.id == oldest, is_ended))
 
 
 async def _tasks(tx: AsyncConnection, run_id: str) -> list[TaskRow]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target
@@ -12,9 +13,14 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import BaiError, InvalidRequest
 from bai_services.core.folders.vfolders import UsageMode
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.pipelines.definition import PipelineDefinition
+from bai_services.core.pipelines.definition import (
+    Parameter,
+    PipelineDefinition,
+    parameters_from_json,
+)
 from bai_services.core.pipelines.parsing import parse_pipeline
 from bai_services.core.pipelines.records import (
+    MAX_VERSIONS_PER_PAGE,
     Pipeline,
     PipelineCheck,
     PipelineParameter,
@@ -50,6 +56,8 @@ class Pipelines:
         self._folders = folders
         self._clock = context.clock
         self._audit = context.audit
+        # The scheduler uses the same threads: definitions must not occupy all of them.
+        self._parser = asyncio.Semaphore(1)
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Pipeline]:
         page = await self._store.page(query, authorizer.visibility(caller, "pipeline.read"))
@@ -61,13 +69,15 @@ class Pipelines:
 
     async def versions(self, caller: Caller, key: str, query: ListQuery) -> Page[PipelineVersion]:
         """Return the versions of a definition, the newest first."""
-        return await self._store.versions((await self.find(caller, key)).id, query)
+        row = await self.find(caller, key)
+        query = replace(query, limit=min(query.limit, MAX_VERSIONS_PER_PAGE))
+        return await self._store.versions(row.id, query)
 
     async def validate(self, caller: Caller, definition: str) -> PipelineCheck:
         """Return the problem of a definition with its line, or its tasks; nothing is stored."""
         authorizer.require(caller, "pipeline.write")
         try:
-            parsed = await asyncio.to_thread(parse_pipeline, definition)
+            parsed = await self._parse(definition)
         except InvalidRequest as error:
             return PipelineCheck(
                 is_valid=False,
@@ -82,7 +92,7 @@ class Pipelines:
             problem="",
             line=None,
             name=parsed.name,
-            parameters=_parameters(parsed),
+            parameters=_parameters(parsed.parameters),
             tasks=_tasks(parsed),
         )
 
@@ -104,7 +114,7 @@ class Pipelines:
             If the caller has too many pipelines or folders.
         """
         authorizer.require(caller, "pipeline.write")
-        definition = await asyncio.to_thread(parse_pipeline, spec["definition"])
+        definition = await self._parse(spec["definition"])
         project = await self._options.project_of(caller, spec.get("project"))
         pipeline_id, now = str(uuid.uuid4()), self._clock()
         values = {
@@ -150,16 +160,22 @@ class Pipelines:
         """
         row = await self.find(caller, key)
         authorizer.require(caller, "pipeline.write", target_of(row))
-        definition = await asyncio.to_thread(parse_pipeline, changes["definition"])
+        definition = await self._parse(changes["definition"])
         values = self._values(changes["definition"], definition)
         folder_id = await self._folder(caller, definition)
-        if folder_id is None and row.vfolder_id is None:
+        is_new_folder = folder_id is None and row.vfolder_id is None
+        if is_new_folder:
             folder_id = await self._create_folder(caller, definition.name, row.id)
         if folder_id is not None:
             values["vfolder_id"] = folder_id
         version = changes.get("version") or row.version
         entry = self._entry(caller, "update", row, version=version + 1)
-        await self._store.update(row, version, values, entry)
+        try:
+            await self._store.update(row, version, values, entry)
+        except BaiError:
+            if is_new_folder and folder_id is not None:
+                await self._folders.trash(caller, folder_id)
+            raise
         return await self.get(caller, row.id)
 
     async def delete(self, caller: Caller, key: str) -> None:
@@ -179,6 +195,10 @@ class Pipelines:
         if "\0" in key:
             raise no_pipeline(key)
         return await self._store.find(key, visible, caller.user_id)
+
+    async def _parse(self, text: str) -> PipelineDefinition:
+        async with self._parser:
+            return await asyncio.to_thread(parse_pipeline, text)
 
     def _values(self, text: str, definition: PipelineDefinition) -> dict[str, Any]:
         return {
@@ -224,17 +244,16 @@ def _record(row: PipelineRow, definition: str) -> Pipeline:
     values = fields_of(row)
     for name in ("owner_role", "parsed", "max_concurrent_runs", "vfolder_id"):
         del values[name]
-    parsed = PipelineDefinition.from_json(row.parsed)
     values |= {
         "definition": definition,
         "folder": row.vfolder_id,
-        "parameters": _parameters(parsed),
+        "parameters": _parameters(parameters_from_json(row.parsed["parameters"])),
     }
     return Pipeline(**values)
 
 
-def _parameters(definition: PipelineDefinition) -> list[PipelineParameter]:
-    return [PipelineParameter(**fields_of(each)) for each in definition.parameters]
+def _parameters(parameters: Sequence[Parameter]) -> list[PipelineParameter]:
+    return [PipelineParameter(**fields_of(each)) for each in parameters]
 
 
 def _tasks(definition: PipelineDefinition) -> list[PipelineTask]:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from bai_services.core.accounts.roles import Role
 from bai_services.core.coded_text import TextTemplate
-from bai_services.core.errors import BaiError, QuotaExceeded, Unavailable
+from bai_services.core.errors import BaiError, NotFound, QuotaExceeded, Unavailable
 from bai_services.core.pipelines.records import RUNS_KEPT, RUNS_KEPT_FOR
 from bai_services.core.pipelines.requests import RunContext, session_id_of, session_request
 from bai_services.core.pipelines.states import (
@@ -48,6 +48,10 @@ _CLEANUP_INTERVAL_SECONDS = 3600.0
 POSTPONED_PAUSE = timedelta(seconds=5)
 # Sessions of one run that are created in a step: other runs must not wait long.
 MAX_SESSIONS_PER_STEP = 50
+# How often a step starts more tasks of a run after sessions were refused, for the same reason.
+MAX_ROUNDS_PER_STEP = 10
+# Plans in memory: each may need several MiB.
+MAX_PLANS = 32
 _MAX_MESSAGE = 500
 
 log = logging.getLogger(__name__)
@@ -75,7 +79,7 @@ class PipelineRunner:
         self._clock = context.clock
         self._lease = lease
         self._monotonic = monotonic
-        # Plans of runs that have not ended; they never change.
+        # Plans of runs that have not ended, the last used ones at the end; they never change.
         self._plans: dict[str, Plan] = {}
         self._changed_sessions: set[str] = set()
         # Runs whose next sessions are to be created, and not before which time.
@@ -88,6 +92,10 @@ class PipelineRunner:
 
     async def stop(self) -> None:
         await self._loop.stop()
+
+    @property
+    def plans_in_memory(self) -> int:
+        return len(self._plans)
 
     def wake(self) -> None:
         self._loop.wake()
@@ -137,12 +145,12 @@ class PipelineRunner:
 
     async def _step(self, run_id: str, now: datetime) -> None:
         self._unfinished.pop(run_id, None)
-        plan = self._plans.get(run_id)
-        if plan is None:
-            _, plan, _ = await self._store.detail(run_id)
-            self._plans[run_id] = plan
+        try:
+            plan = await self._plan(run_id)
+        except NotFound:  # deleted meanwhile
+            return
         refused: dict[tuple[str, int, int], str] = {}
-        while True:
+        for _ in range(MAX_ROUNDS_PER_STEP):
             found = await self._store.step(run_id, _decide(plan, refused, now), now)
             if found is None or found[0].status in RUN_ENDED:
                 self._plans.pop(run_id, None)
@@ -152,6 +160,17 @@ class PipelineRunner:
             # A refused session fails its task run, which may start others.
             if not refused:
                 return
+        await self._store.step(run_id, _decide(plan, refused, now), now)
+        self._unfinished[run_id] = now
+
+    async def _plan(self, run_id: str) -> Plan:
+        plan = self._plans.pop(run_id, None)
+        if plan is None:
+            _, plan, _ = await self._store.detail(run_id)
+        self._plans[run_id] = plan
+        if len(self._plans) > MAX_PLANS:
+            del self._plans[next(iter(self._plans))]
+        return plan
 
     async def _create_sessions(
         self, plan: Plan, row: RunRow, tasks: Sequence[TaskRow], now: datetime

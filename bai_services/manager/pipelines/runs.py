@@ -64,7 +64,8 @@ class PipelineRuns:
         counts: dict[str, int] = {}
         for task in tasks:
             counts[task.status] = counts.get(task.status, 0) + 1
-        shown = [_task(plan, task) for task in tasks]
+        items = {name: items_of(task, plan.parameters) for name, task in plan.tasks.items()}
+        shown = [_task(plan, task, items[task.task]) for task in tasks]
         return PipelineRunDetail(
             run=_record(row, dict(sorted(counts.items()))), definition=definition, task_runs=shown
         )
@@ -132,6 +133,8 @@ class PipelineRuns:
         ------
         Conflict
             If the run has not ended, or has succeeded.
+        QuotaExceeded
+            If the caller has too many runs that have not ended.
         """
         row = await self._find(caller, key)
         authorizer.require(caller, "pipeline.write", _target(row))
@@ -141,7 +144,7 @@ class PipelineRuns:
             runs = resumed(plan, [task.run for task in tasks], status)
             return Decision(runs, RunStatus.WAITING)
 
-        await self._change(caller, "resume", row, decide)
+        await self._change(caller, "resume", row, decide, opens=True)
         return (await self.get(caller, key)).run
 
     async def answer(
@@ -181,10 +184,12 @@ class PipelineRuns:
         verb: str,
         row: RunRow,
         decide: Callable[[RunStatus, Sequence[TaskRow]], Decision],
+        *,
+        opens: bool = False,
         **details: Any,
     ) -> None:
         entry = self._entry(caller, verb, row, **details)
-        await self._store.change(row.id, decide, self._clock(), entry)
+        await self._store.change(row, decide, self._clock(), entry, opens=opens)
         self._wake()
 
     async def _find(self, caller: Caller, key: str) -> RunRow:
@@ -210,9 +215,8 @@ def _record(row: RunRow, counts: Mapping[str, int]) -> PipelineRun:
     return PipelineRun(**values, tasks_by_status=counts)
 
 
-def _task(plan: Plan, row: TaskRow) -> PipelineTaskRun:
+def _task(plan: Plan, row: TaskRow, items: Sequence[str] | None) -> PipelineTaskRun:
     task = plan.tasks[row.task]
-    items = items_of(task, plan.parameters)
     return PipelineTaskRun(
         task=row.task,
         index=row.item_index,

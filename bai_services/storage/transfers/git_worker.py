@@ -35,6 +35,8 @@ CPU_SECONDS = 1800
 OPEN_FILES = 256
 NICENESS = 5
 MAX_FILES = 100_000
+# Files, directories, links and submodules: a small repository can contain billions of them.
+MAX_ENTRIES = 200_000
 MAX_PATH_BYTES = 4096
 # git 2.37 added http.curloptResolve; earlier ones would resolve the host name again.
 MIN_VERSION = (2, 37)
@@ -42,7 +44,7 @@ REPORT_SECONDS = 0.5
 CHUNK_BYTES = 2**20
 _LFS = b"version https://git-lfs.github.com/spec/v1\n"
 _MAX_LFS_POINTER = 1024
-_LINK, _SUBMODULE, _EXECUTABLE = "120000", "160000", "100755"
+_LINK, _SUBMODULE, _EXECUTABLE, _TREE = "120000", "160000", "100755", "040000"
 _VERSION = re.compile(r"git version (\d+)\.(\d+)")
 _GIT = ("git", "--no-pager", "--no-replace-objects")
 
@@ -160,9 +162,13 @@ class _Repository:
         blobs: list[_Blob] = []
         skipped = {"links": 0, "submodules": 0}
         total = 0
-        for entry in self._entries(commit):
+        for number, entry in enumerate(self._entries(commit), 1):
+            if number > MAX_ENTRIES:
+                raise FetchError(f"the repository has more than {MAX_ENTRIES} entries")
             head, _, name = entry.partition(b"\t")
             mode, _, object_id, size = head.decode("ascii").split()
+            if mode == _TREE:
+                continue
             if mode in (_LINK, _SUBMODULE):
                 skipped["links" if mode == _LINK else "submodules"] += 1
                 continue
@@ -180,7 +186,9 @@ class _Repository:
     def _entries(self, commit: str) -> Iterator[bytes]:
         """Yield the entries of a tree while git lists them: a hostile tree has no end."""
         rest = b""
-        with self._started("ls-tree", "-r", "-z", "-l", commit, stdout=subprocess.PIPE) as listing:
+        with self._started(
+            "ls-tree", "-r", "-t", "-z", "-l", commit, stdout=subprocess.PIPE
+        ) as listing:
             assert listing.stdout is not None
             try:
                 while chunk := listing.stdout.read(CHUNK_BYTES):

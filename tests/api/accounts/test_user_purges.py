@@ -229,7 +229,11 @@ async def test_nothing_but_ended_sessions_belongs_to_a_purged_user(
     await admin.post("/projects", {"name": "m", "domain": "default", "type": "model-store"})
     await admin.put("/projects/m/members/user", {})
     await user.post("/model-imports", {"repository": "org/tiny"})
+    definition = "version: 1\nname: ask\ntasks:\n- {name: check, kind: approval}\n"
+    await user.post("/pipelines", {"definition": definition})
+    await user.post("/pipelines/ask/runs", {})
     await purge(await deactivate(api))
+    await api.world.manager.folders.vfolders.wait_for_tasks()
     left = {}
     async with api.world.manager.database.read() as tx:
         for column in (c for table in metadata.sorted_tables for c in table.columns):

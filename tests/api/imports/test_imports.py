@@ -20,7 +20,7 @@ from bai_services.db.tables.imports import folder_imports
 from bai_services.manager.imports.runner import FolderImportRunner
 from bai_services.manager.manager import Manager
 from bai_services.manager.models.hub_client import HubClient
-from tests.testbed.git_server import TOKEN, GitServer, serve_git
+from tests.testbed.git_server import TOKEN, GitServer, git, serve_git
 from tests.testbed.manager import Api, MovableClock, manager_on
 
 MAX_BYTES = 3_000_000
@@ -147,6 +147,28 @@ async def test_hostile_repositories(
     assert done["status"] == "failed"
     assert problem in done["problem"]
     assert names_in(stored(api, done)) == set()
+
+
+@pytest.mark.parametrize("leaf", ["120000 blob", "040000 tree"])
+async def test_repository_with_a_million_links_or_directories(
+    api: Api, user: Client, server: GitServer, leaf: str
+) -> None:
+    path = server.repository("bad")
+    content = b"target" if leaf.endswith("blob") else b""
+    kind = leaf.partition(" ")[2]
+    key = git(path, "hash-object", "-w", "-t", kind, "--stdin", given=content)
+    lines = f"{leaf} {key}"
+    for _ in range(6):
+        tree = "".join(f"{lines}\tn{number}\n" for number in range(10))
+        lines = f"040000 tree {git(path, 'mktree', given=tree.encode())}"
+    commit = git(path, "commit-tree", lines.split()[-1], "-m", "test")
+    git(path, "update-ref", "refs/heads/main", commit)
+    made = await user.post("/folder-imports", {"repo": f"{server.url}/bad.git"})
+    done = await run(api, made, user)
+    assert (done["status"], done["problem"]) == (
+        "failed",
+        "the repository has more than 200000 entries",
+    )
 
 
 async def test_failures_have_reasons(api: Api, user: Client, server: GitServer) -> None:

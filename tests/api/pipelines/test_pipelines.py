@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from bai_services.client import Client
-from bai_services.core.errors import BaiError
+from bai_services.core.errors import BaiError, InUse, QuotaExceeded
+from bai_services.core.pipelines.definition import PipelineDefinition
+from bai_services.core.pipelines.parsing import parse_pipeline
+from bai_services.db.tables.pipelines import pipelines
 from tests.api.sessions.test_session_features import report_exit
 from tests.api.sessions.test_sessions import bring_to_running, wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
+
+# The part of a stored definition that lists contain.
+PARTIAL = {
+    "parameters": [{"name": "level", "type": "integer", "default": 3, "description": "Speed"}]
+}
+APPROVAL = "tasks:\n- {name: check, kind: approval}\n"
 
 HEAD = "version: 1\nname: {name}\ndefaults: {{resources: {{cpu: 1, mem: 1g}}}}\n"
 CHAIN = """\
@@ -176,7 +188,7 @@ async def test_definition_is_versioned_and_frozen_in_runs(agent: FakeAgent, user
         "/pipelines/versions", {"definition": text_of("versions", tasks), "version": 1}
     )
     assert (changed["version"], changed["folder"]) == (2, made["folder"])
-    with pytest.raises(BaiError, match="somebody else has changed"):
+    with pytest.raises(BaiError, match="another user has changed"):
         await user.patch(
             "/pipelines/versions", {"definition": text_of("versions", tasks), "version": 1}
         )
@@ -210,3 +222,119 @@ async def test_validation_names_the_line(user: Client) -> None:
     assert (check["is_valid"], check["line"]) == (False, 3)
     schema = (await user.get("/pipeline-schema"))["json_schema"]
     assert "tasks" in schema["properties"]
+
+
+@pytest.mark.both_databases
+async def test_lists_do_not_read_definitions(api: Api, user: Client) -> None:
+    """200 definitions of 1 MiB would block the manager."""
+    await api.world.manager.folders.start()
+    parameters = "parameters:\n- {name: level, type: integer, default: 3, description: Speed}\n"
+    made = await create(user, "listed", parameters + APPROVAL)
+    async with api.world.manager.database.write() as tx:
+        await tx.execute(sa.update(pipelines).values(definition="not read", parsed=PARTIAL))
+    (listed,) = (await user.get("/pipelines"))["items"]
+    assert listed == {**made, "definition": ""}
+    assert listed["parameters"][0]["default"] == 3
+
+
+async def test_resumed_runs_count_towards_the_limit(
+    api: Api, user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.world.manager.folders.start()
+    monkeypatch.setattr("bai_services.db.pipelines.runs.MAX_OPEN_RUNS", 1)
+    await create(user, "many", APPROVAL)
+    key = (await user.post("/pipelines/many/runs", {}))["id"]
+    await user.delete(f"/pipeline-runs/{key}")
+    await wait_for_run(user, key, "cancelled")
+    other = (await user.post("/pipelines/many/runs", {}))["id"]
+    with pytest.raises(QuotaExceeded, match="you have 1 runs"):
+        await user.post(f"/pipeline-runs/{key}/resumption", {})
+    await user.delete(f"/pipeline-runs/{other}")
+    await wait_for_run(user, other, "cancelled")
+    await user.post(f"/pipeline-runs/{key}/resumption", {})
+
+
+async def test_old_versions_are_removed(
+    api: Api, user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.world.manager.folders.start()
+    monkeypatch.setattr("bai_services.db.pipelines.definitions.MAX_VERSIONS", 12)
+    made = await create(user, "changed", APPROVAL)
+    for _ in range(13):
+        await user.patch("/pipelines/changed", {"definition": made["definition"]})
+    page = await user.get("/pipelines/changed/versions", limit=500)
+    assert [each["version"] for each in page["items"]] == list(range(14, 4, -1))
+    assert (page["total"], page["limit"]) == (12, 10)
+
+
+async def test_project_with_pipelines_is_not_deleted(api: Api, user: Client) -> None:
+    await api.world.manager.folders.start()
+    admin = await api.client("admin")
+    await admin.post("/projects", {"name": "vision", "domain": "default"})
+    await admin.put("/projects/vision/members/user", {})
+    definition = text_of("kept", APPROVAL)
+    await user.post("/pipelines", {"definition": definition, "project": "vision"})
+    with pytest.raises(InUse, match="in use by 1 pipeline"):
+        await admin.delete("/projects/vision")
+    await user.delete("/pipelines/kept")
+    await admin.delete("/projects/vision")
+
+
+async def test_only_one_definition_is_parsed_at_a_time(
+    user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler uses the same threads."""
+    lock, overlaps = threading.Lock(), []
+
+    def parse(text: str) -> PipelineDefinition:
+        is_first = lock.acquire(blocking=False)
+        overlaps.append(not is_first)
+        try:
+            return parse_pipeline(text)
+        finally:
+            if is_first:
+                lock.release()
+
+    monkeypatch.setattr("bai_services.manager.pipelines.pipelines.parse_pipeline", parse)
+    tasks = "tasks:\n" + "".join(f"- {{name: t{n}, command: x}}\n" for n in range(300))
+    checks = [user.post("/pipeline-checks", {"definition": text_of("ok", tasks)}) for _ in range(6)]
+    assert all(check["is_valid"] for check in await asyncio.gather(*checks))
+    assert overlaps == [False] * 6
+
+
+@pytest.mark.both_databases
+async def test_oldest_ended_run_of_a_user_is_deleted(
+    api: Api, user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run has a copy of the definition, so the number of all runs is limited."""
+    await api.world.manager.folders.start()
+    monkeypatch.setattr("bai_services.db.pipelines.runs.RUNS_KEPT_PER_USER", 2)
+    keys = []
+    for number in range(4):
+        await create(user, f"kept-{number}", "max_concurrent_runs: 1\n" + APPROVAL)
+        keys.append((await user.post(f"/pipelines/kept-{number}/runs", {}))["id"])
+        await user.delete(f"/pipeline-runs/{keys[-1]}")
+        await wait_for_run(user, keys[-1], "cancelled")
+        api.world.clock.advance(seconds=1)
+    items = (await user.get("/pipeline-runs"))["items"]
+    assert [each["id"] for each in items] == [keys[3], keys[2]]
+
+
+@pytest.mark.both_databases
+async def test_removed_folder_is_replaced(api: Api, user: Client) -> None:
+    await api.world.manager.folders.start()
+    made = await create(user, "lost", APPROVAL)
+    await user.delete(f"/vfolders/{made['folder']}")
+    await user.post(f"/vfolders/{made['folder']}/purge", {})
+    await api.world.manager.folders.vfolders.wait_for_tasks()
+    for path in ("/pipelines/lost", "/pipelines"):
+        found = await user.get(path)
+        assert (found["items"][0] if "items" in found else found)["folder"] is None
+    with pytest.raises(BaiError, match="the folder of pipeline lost was removed"):
+        await user.post("/pipelines/lost/runs", {})
+    with pytest.raises(BaiError, match="another user has changed"):
+        await user.patch("/pipelines/lost", {"definition": made["definition"], "version": 7})
+    folders = (await user.get("/vfolders"))["items"]
+    assert [each["status"] for each in folders if each["status"] == "ready"] == []
+    changed = await user.patch("/pipelines/lost", {"definition": made["definition"]})
+    assert changed["folder"] not in (None, made["folder"])

@@ -210,3 +210,37 @@ def test_notebook_runs_with_papermill() -> None:
     command = session_request(plan, TaskRun("report", attempt=1), context)["startup_command"]
     assert "/pipeline/report.ipynb ./report.ipynb" in command
     assert """it'"'"'s; rm""" in command
+
+
+def test_repeated_need_counts_once() -> None:
+    """Otherwise 10,000 needs of one task with 1,000 task runs would block the event loop."""
+    needs = "needs: [" + "a, " * 900 + "a]"
+    tasks = f"tasks:\n- {{name: a, command: x}}\n- {{name: b, command: x, {needs}}}\n"
+    assert parse_pipeline("version: 1\nname: x\n" + tasks).tasks[1].needs == ("a",)
+
+
+def test_parameters_are_not_larger_than_an_environment() -> None:
+    """Lists of pipelines and of runs contain them."""
+    large = ["x" * 4000] * 20
+    names = ("a", "b")
+    declared = "".join(f"- {{name: {name}, type: list}}\n" for name in names)
+    tasks = "tasks:\n- {name: t, command: x}\n"
+    definition = parse_pipeline(f"version: 1\nname: x\nparameters:\n{declared}{tasks}")
+    resolve(definition, {"a": large, "b": []})
+    with pytest.raises(InvalidRequest, match="at most 131072"):
+        resolve(definition, dict.fromkeys(names, large))
+    defaults = "".join(f"- {{name: {name}, default: [{', '.join(large)}]}}\n" for name in names)
+    defaults = defaults.replace(", default", ", type: list, default")
+    with pytest.raises(InvalidRequest, match="line 3: the parameters have") as caught:
+        parse_pipeline(f"version: 1\nname: x\nparameters:\n{defaults}{tasks}")
+    assert caught.value.details["line"] == 3
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), float("inf"), float("nan")])
+@pytest.mark.parametrize("kind", ["integer", "number", "text", "list"])
+def test_numbers_that_are_too_large_are_refused(kind: str, value: float) -> None:
+    parameters = f"parameters:\n- {{name: a, type: {kind}}}\n"
+    text = f"version: 1\nname: x\n{parameters}tasks:\n- {{name: t, command: x}}\n"
+    given = [value] if kind == "list" else value
+    with pytest.raises(InvalidRequest, match="must be"):
+        resolve(parse_pipeline(text), {"a": given})

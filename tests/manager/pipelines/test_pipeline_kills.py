@@ -18,7 +18,7 @@ from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.db.tables.sessions import sessions
 from bai_services.manager.context import ManagerContext
 from bai_services.manager.manager import Manager
-from bai_services.manager.pipelines.runner import PipelineRunner
+from bai_services.manager.pipelines.runner import MAX_ROUNDS_PER_STEP, PipelineRunner
 from bai_services.manager.scheduling.lease import Lease
 from tests.manager.test_schedule_runner import KilledError, killed_before
 from tests.testbed.fake_agent import FakeAgent
@@ -159,3 +159,45 @@ async def test_no_task_is_lost_or_repeated_by_kills(
         if not scenario.was_killed:
             break
     assert number > 15
+
+
+async def test_refused_sessions_do_not_delay_other_runs(api: Api) -> None:
+    """A step ends, also if each of 1,000 tasks starts only after the previous one was refused."""
+    manager = api.world.manager
+    caller = await api.world.caller("user")
+    await manager.folders.start()
+    tasks = "".join(
+        f"- {{name: t{number}, command: x, image: no-such-image, continue_on_failure: true}}\n"
+        for number in range(MAX_ROUNDS_PER_STEP + 3)
+    )
+    text = f"version: 1\nname: refused\nmax_parallel_tasks: 1\ntasks:\n{tasks}"
+    await manager.pipelines.pipelines.create(caller, {"definition": text})
+    key = (await manager.pipelines.runs.create(caller, "refused", {})).id
+    lease = Lease(LeaseStore(manager.database), api.world.clock, seconds=10**6)
+    runner = runner_of(manager, lease)
+    await runner.step()
+    run = (await manager.pipelines.runs.get(caller, key)).run
+    assert run.tasks_by_status == {"failed": MAX_ROUNDS_PER_STEP, "queued": 1, "waiting": 2}
+    await runner.step()
+    assert (await manager.pipelines.runs.get(caller, key)).run.status == "succeeded"
+
+
+async def test_number_of_plans_in_memory_is_limited(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = api.world.manager
+    caller = await api.world.caller("user")
+    await manager.folders.start()
+    monkeypatch.setattr("bai_services.manager.pipelines.runner.MAX_PLANS", 2)
+    text = "version: 1\nname: plans\ntasks:\n- {name: check, kind: approval}\n"
+    await manager.pipelines.pipelines.create(caller, {"definition": text})
+    runs = manager.pipelines.runs
+    keys = [(await runs.create(caller, "plans", {})).id for _ in range(4)]
+    runner = runner_of(manager, Lease(LeaseStore(manager.database), api.world.clock, seconds=10**6))
+    await runner.step()
+    assert runner.plans_in_memory == 2
+    for key in keys:
+        await runs.answer(caller, key, "check", is_approved=True)
+    await runner.step()
+    assert {(await runs.get(caller, key)).run.status for key in keys} == {"succeeded"}
+    assert runner.plans_in_memory == 0
