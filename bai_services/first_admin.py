@@ -32,19 +32,24 @@ async def create_first_admin(manager: Manager, spec: Mapping[str, str]) -> str:
         If the name, the e-mail address or the password breaks a rule.
     """
     caller = Caller(Role.SUPERADMIN, username="first-admin")
-    query = ListQuery.parse({"role": Role.SUPERADMIN, "status": "active", "limit": "1"})
-    page = await manager.accounts.users.page(caller, query)
-    if page.items:
+    if (username := await find_superadmin(manager, caller)) is not None:
         raise AlreadyExists(
-            f"{page.items[0].username} is already a superadmin and can create others: "
+            f"{username} is already a superadmin and can create others: "
             "bai admin user create NAME --role superadmin",
-            username=page.items[0].username,
+            username=username,
         )
     await ensure_prerequisites(manager, caller, spec["domain"])
     created = await manager.accounts.users.create(
         caller, {**spec, "role": Role.SUPERADMIN, "projects": ["default"]}
     )
     return f"access key {created.keypair.access_key}\nsecret key {created.keypair.secret_key}"
+
+
+async def find_superadmin(manager: Manager, caller: Caller) -> str | None:
+    """Return the name of an active superadmin; None if there is none."""
+    query = ListQuery.parse({"role": Role.SUPERADMIN, "status": "active", "limit": "1"})
+    page = await manager.accounts.users.page(caller, query)
+    return page.items[0].username if page.items else None
 
 
 async def run(spec: Mapping[str, str]) -> str:

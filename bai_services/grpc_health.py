@@ -75,7 +75,7 @@ async def check(host: str, port: int, secret: str, path: str, timeout_seconds: f
 async def _ask(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: str, service: str
 ) -> GrpcHealth:
-    connection = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+    connection = H2Connection(H2Configuration(client_side=True, header_encoding="latin-1"))
     connection.initiate_connection()
     headers = {
         ":method": "POST", ":scheme": "http", ":authority": "localhost", ":path": _PATH,

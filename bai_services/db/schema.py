@@ -58,6 +58,12 @@ def current(url: str) -> str | None:
         return MigrationContext.configure(connection).get_current_revision()
 
 
+def has_tables(url: str) -> bool:
+    """Return whether the database at ``url`` contains any table."""
+    with _connected(url, excludes_migrations=False) as connection:
+        return bool(sa.inspect(connection).get_table_names())
+
+
 def differences(url: str) -> list[object]:
     """Return the differences between the database at ``url`` and ``tables``; [] if equal."""
     with _connected(url) as connection:

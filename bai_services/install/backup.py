@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from bai_services import __version__
@@ -201,21 +201,17 @@ def restore(source: Path, destination: Destination) -> Summary:
             **dict(destination.values or {}),
         )
         _check_destination(installation, destination.folder, manifest)
-        home = home_of(installation)
-        for secret in (stage / "secrets").iterdir():
-            target = home.path / "secrets" / secret.name
-            shutil.copy(secret, target)
-            target.chmod(0o600)
+        with contextlib.ExitStack() as undo:
+            _fill_state(installation, stage, undo)
+            undo.pop_all()
         destination.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         if installation.hub_config:
             Path(installation.hub_config).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(stage / "settings" / "hub_config.py", installation.hub_config)
-        for name in SQLITE_NAMES:
-            _load(installation, name, stage)
     for host in installation.storage_hosts():
         if host.name in manifest["folders"]:
             _extract_folder(source, host.name, Path(host.path))
-    # Last, so that a restore that fails leaves no settings, and can be repeated.
+    # Last, so that a restore that fails leaves no installation that can start.
     (destination.folder / FILE_NAME).write_text(render(installation), encoding="utf-8")
     write_files(installation, destination.folder, overwrite=False)
     create_secrets(installation)
@@ -271,21 +267,43 @@ def _check_destination(
     home = Path(installation.state)
     if any((home / name).exists() for name in SQLITE_NAMES.values()):
         raise Conflict(f"{home} contains databases; restore to another state folder")
+    if (home / "secrets").is_dir() and any((home / "secrets").iterdir()):
+        # Without its key, the installation that uses them could not read its own database.
+        raise Conflict(f"{home / 'secrets'} contains secrets; restore to another state folder")
     for host in installation.storage_hosts():
         path = Path(host.path)
         if host.name in manifest["folders"] and path.is_dir() and any(path.iterdir()):
             raise Conflict(f"{path} is not empty; use --storage {host.name}=/PATH")
-    if not installation.uses_sqlite and schema.current(database_url(installation)) is not None:
-        raise Conflict("the database is not empty; create another one and use --database")
+    if not installation.uses_sqlite:
+        for option, url in (
+            ("--database", database_url(installation)),
+            ("--hub-database", hub_database_url(installation)),
+        ):
+            if schema.has_tables(url):
+                raise Conflict(f"a database is not empty; create another one and use {option}")
 
 
-def _load(installation: Installation, name: str, stage: Path) -> None:
+def _fill_state(installation: Installation, stage: Path, undo: contextlib.ExitStack) -> None:
+    """Restore secrets and databases; ``undo`` deletes the files that this call has created."""
+    secrets = home_of(installation).path / "secrets"
+    for secret in (stage / "secrets").iterdir():
+        with open(secret, "rb") as source:
+            _copy_new(source, secrets / secret.name, undo)
+    for name in SQLITE_NAMES:
+        _load(installation, name, stage, undo)
+
+
+def _copy_new(source: IO[bytes] | gzip.GzipFile, target: Path, undo: contextlib.ExitStack) -> None:
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        undo.callback(target.unlink)
+        shutil.copyfileobj(source, file, CHUNK_BYTES)
+
+
+def _load(installation: Installation, name: str, stage: Path, undo: contextlib.ExitStack) -> None:
     if installation.uses_sqlite:
         target = home_of(installation).path / SQLITE_NAMES[name]
-        packed = stage / f"{SQLITE_NAMES[name]}.gz"
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with gzip.open(packed) as source, open(descriptor, "wb") as file:
-            shutil.copyfileobj(source, file, CHUNK_BYTES)
+        with gzip.open(stage / f"{SQLITE_NAMES[name]}.gz") as source:
+            _copy_new(source, target, undo)
         return
     url = database_url(installation) if name == "bai" else hub_database_url(installation)
     options = ["--exit-on-error", "--single-transaction", str(stage / f"{name}.pgdump")]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import pwd
-import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bai_services import __version__
@@ -17,10 +17,11 @@ from bai_services.bootstrap import (
     ensure_default_image,
     ensure_group,
     ensure_image,
+    ensure_prerequisites,
     image_labels,
 )
 from bai_services.core.accounts.roles import Caller, Role
-from bai_services.core.errors import AlreadyExists, Conflict, InvalidRequest
+from bai_services.core.errors import Conflict, InvalidRequest
 from bai_services.core.installation import containers, reverse_proxy, systemd
 from bai_services.core.installation.settings import (
     FILE_NAME,
@@ -30,8 +31,9 @@ from bai_services.core.installation.settings import (
 )
 from bai_services.db import schema
 from bai_services.db.database import Database
+from bai_services.demo import random_password
 from bai_services.environment import read_settings
-from bai_services.first_admin import create_first_admin
+from bai_services.first_admin import create_first_admin, find_superadmin
 from bai_services.manager.manager import Manager
 
 from .components import environment
@@ -39,10 +41,13 @@ from .folder import (
     home_of,
     overwrite_generated,
     program_path,
+    read_password,
     read_settings_file,
     write_generated,
     write_private,
 )
+
+PASSWORD_FILE = "admin-password"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,34 +132,22 @@ async def create_database(
     settings = read_settings(variables)
     await asyncio.to_thread(schema.upgrade, settings.database_url)
     manager = Manager(settings, Database(settings.database_url))
+    caller = Caller(Role.SUPERADMIN, username="bai-hub")
     try:
-        is_created = admin is not None and await _create_admin(manager, admin)
-        if is_created:
-            assert admin is not None
-            await _create_defaults(manager, installation, admin.domain)
-        return is_created
+        if admin is None or await find_superadmin(manager, caller) is not None:
+            return False
+        await ensure_prerequisites(manager, caller, admin.domain)
+        # Before the administrator, so that the next init completes an interrupted one.
+        await _create_defaults(manager, caller, installation, admin.domain)
+        await create_first_admin(manager, asdict(admin))
+        return True
     finally:
         await manager.stop()
 
 
-async def _create_admin(manager: Manager, admin: FirstAdmin) -> bool:
-    spec = {
-        "username": admin.username,
-        "email": admin.email,
-        "domain": admin.domain,
-        "password": admin.password,
-    }
-    try:
-        await create_first_admin(manager, spec)
-    except AlreadyExists as error:
-        if "superadmin" not in error.message:
-            raise
-        return False
-    return True
-
-
-async def _create_defaults(manager: Manager, installation: Installation, domain: str) -> None:
-    caller = Caller(Role.SUPERADMIN, username="bai-hub")
+async def _create_defaults(
+    manager: Manager, caller: Caller, installation: Installation, domain: str
+) -> None:
     await ensure_group(manager, caller, installation.engine.value)
     is_process = installation.engine is EngineKind.PROCESS
     image = PROCESS_IMAGE if is_process else installation.image
@@ -162,15 +155,23 @@ async def _create_defaults(manager: Manager, installation: Installation, domain:
     await ensure_default_image(manager, caller, f"{domain}/{GROUP}")
 
 
-def store_password(folder: Path, password: str) -> Path:
-    """Write a generated password into a file that only its owner can read."""
-    path = folder / "admin-password"
+def store_password(folder: Path) -> tuple[str, bool]:
+    """Return a generated password, and whether this call has written it to its file.
+
+    The file is written before the account is created: an interrupted init must not leave an account
+    with an unknown password. An existing file is kept, and its password returned.
+    """
+    path = folder / PASSWORD_FILE
+    if path.exists():
+        return read_password(path), False
+    password = random_password()
     write_private(path, f"{password}\n")
-    return path
+    return password, True
 
 
-def hand_over(installation: Installation, files: Iterable[Path] = ()) -> None:
-    """Make the service user the owner of the state folder; only root can and need do this.
+def service_account(installation: Installation) -> pwd.struct_passwd | None:
+    """Return the owner of the state folder; None if the owner of its files need not be changed,
+    or if only root could change it.
 
     Raises
     ------
@@ -178,21 +179,49 @@ def hand_over(installation: Installation, files: Iterable[Path] = ()) -> None:
         If there is no such user.
     """
     if os.geteuid() != 0 or installation.service_user == "root":
-        return
+        return None
     try:
-        account = pwd.getpwnam(installation.service_user)
+        return pwd.getpwnam(installation.service_user)
     except KeyError:
         raise InvalidRequest(
             f"there is no user {installation.service_user}; create it, for example with: "
             f"useradd --system --home-dir {installation.state} {installation.service_user}",
             field="service.user",
         ) from None
-    home = home_of(installation).path
-    for path in (home, *home.glob("*"), *(home / "secrets").glob("*"), *(home / "cache").glob("*")):
-        if not path.is_symlink() and path != home / "vfolders":
-            os.chown(path, account.pw_uid, account.pw_gid)
-    for path in files:
-        shutil.chown(path, account.pw_uid, account.pw_gid)
+
+
+def hand_over(installation: Installation) -> None:
+    """Make the service user the owner of the state folder.
+
+    Links are not followed: the service user, who can create them, must not get other files.
+
+    Raises
+    ------
+    InvalidRequest
+        If there is no such user.
+    """
+    if (account := service_account(installation)) is None:
+        return
+    owner = account.pw_uid, account.pw_gid
+    home = os.open(installation.state, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _give_folder(home, owner, without=("vfolders",))
+        for name in ("secrets", "cache"):
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            with contextlib.suppress(OSError):  # a link
+                folder = os.open(name, flags, dir_fd=home)
+                try:
+                    _give_folder(folder, owner)
+                finally:
+                    os.close(folder)
+    finally:
+        os.close(home)
+
+
+def _give_folder(folder: int, owner: tuple[int, int], without: Iterable[str] = ()) -> None:
+    os.fchown(folder, *owner)
+    for name in set(os.listdir(folder)).difference(without):
+        os.chown(name, *owner, dir_fd=folder, follow_symlinks=False)
 
 
 def _uid(user: str) -> int | None:

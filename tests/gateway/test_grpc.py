@@ -13,6 +13,8 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import HealthServicer
+from h2.config import H2Configuration
+from h2.connection import H2Connection
 
 from bai_services import grpc_health
 from bai_services.core.serving.gateway_records import EndpointRoute, Protocol, ReplicaRoute
@@ -302,6 +304,26 @@ async def test_server_of_http_is_no_server_of_grpc(bed: Bed) -> None:
     bed.stack.callback(server.close)
     port = server.sockets[0].getsockname()[1]
     assert await grpc_health.check("127.0.0.1", port, SECRET, "/", 4) is GrpcHealth.NO_GRPC
+
+
+async def test_header_that_is_not_utf_8_does_not_break_a_check(bed: Bed) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received = await reader.readuntil(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        assert received.startswith(b"\r\n\r\n\0")
+        connection = H2Connection(H2Configuration(client_side=False))
+        connection.initiate_connection()
+        connection.receive_data(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        while not connection.open_inbound_streams:
+            connection.receive_data(await reader.read(1000))
+        headers = [(b":status", b"200"), (b"grpc-status", b"12"), (b"grpc-message", b"\xff")]
+        connection.send_headers(1, headers, end_stream=True)
+        writer.write(connection.data_to_send())
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    bed.stack.callback(server.close)
+    port = server.sockets[0].getsockname()[1]
+    assert await grpc_health.check("127.0.0.1", port, SECRET, "/", 4) is GrpcHealth.UNIMPLEMENTED
 
 
 @pytest.mark.parametrize("engine", ["builtin"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -10,9 +12,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from argon2 import PasswordHasher
 from click.testing import CliRunner, Result
 
+from bai_services.core.errors import Unavailable
+from bai_services.core.installation.settings import Installation
 from bai_services.install.main import main
+from bai_services.install.setup import hand_over
 from tests.install.installation import HOST, free_port_range, write_certificate
 
 Run = Callable[..., Result]
@@ -69,6 +75,57 @@ def test_init_is_idempotent_and_keeps_the_password_private(folder: Path, run: Ru
     assert "exists with other settings" in refused.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes owners")
+def test_init_without_the_service_user_creates_nothing(tmp_path: Path, run: Run) -> None:
+    options = ("--host", HOST, "--tls", "external", "--user", "no-such-user")
+    admin = ("--admin", "root-user", "--admin-email", "root@example.com")
+    refused = run("init", tmp_path / "etc", *options, "--state", tmp_path / "state", *admin, code=2)
+    assert "useradd" in refused.stderr
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("step", ["create_first_admin", "hand_over"])
+def test_the_next_init_completes_an_interrupted_one(
+    step: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--host", HOST, "--tls", "external", "--engine", "process", "--user", "root")
+    admin = ("--admin", "root-user", "--admin-email", "root@example.com")
+    folder, state = tmp_path / "etc", tmp_path / "state"
+
+    def interrupted(*_: object) -> None:
+        raise Unavailable("interrupted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"bai_services.install.setup.{step}", interrupted)
+        run("init", folder, *options, "--state", state, *admin, code=6)
+    run("init", folder, *admin)
+    with closing(sqlite3.connect(state / "bai.sqlite")) as database:
+        ((stored,),) = database.execute("SELECT password_hash FROM users").fetchall()
+        assert database.execute("SELECT count(*) FROM resource_groups").fetchone() == (1,)
+    PasswordHasher().verify(stored, (folder / "admin-password").read_text().strip())
+
+    # A password is not kept if its account was not created.
+    (folder / "admin-password").unlink()
+    run("init", folder, *admin)
+    assert not (folder / "admin-password").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes owners")
+def test_owners_of_files_behind_links_do_not_change(tmp_path: Path) -> None:
+    state, outside = tmp_path / "state", tmp_path / "outside"
+    (state / "secrets").mkdir(parents=True)
+    (state / "secrets" / "key").touch()
+    (state / "vfolders").mkdir()
+    outside.mkdir()
+    (outside / "shadow").touch()
+    (state / "cache").symlink_to(outside)
+    (state / "bai.sqlite").symlink_to(outside / "shadow")
+    hand_over(Installation(host=HOST, state=str(state), service_user="nobody"))
+    uid = pwd.getpwnam("nobody").pw_uid
+    assert {(state / name).stat().st_uid for name in ("", "secrets", "secrets/key")} == {uid}
+    assert {path.stat().st_uid for path in (outside, outside / "shadow", state / "vfolders")} == {0}
+
+
 def test_check_explains_errors(folder: Path, run: Run) -> None:
     assert set(levels(run("check", folder, "--json")).values()) == {"ok", "warning"}
     (folder.parent / "state" / "secrets" / "key").chmod(0o644)
@@ -109,8 +166,26 @@ def test_a_backup_is_verified_and_restored_to_another_state_folder(
         original = tmp_path / "state" / "secrets" / name
         if original.exists():
             assert (other / "state" / "secrets" / name).read_bytes() == original.read_bytes()
+    # A restore that fails deletes what it has created, so it can be repeated.
+    third = tmp_path / "third"
+    third.mkdir()
+    (third / "jupyterhub.sqlite").symlink_to("missing")
+    run("restore", backup, third / "etc", "--state", third, code=1)
+    assert not (third / "bai.sqlite").exists()
+    (third / "jupyterhub.sqlite").unlink()
+    run("restore", backup, third / "etc", "--state", third)
     again = run("restore", backup, other / "etc", "--state", other / "state", code=1)
     assert "restore to another" in again.stderr
+
+    # The databases of an installation with PostgreSQL are elsewhere, but its secrets are here.
+    for database in (tmp_path / "state").glob("*.sqlite*"):
+        database.unlink()
+    (tmp_path / "state" / "secrets" / "key").write_text("key of the live installation")
+    moved = ("--state", tmp_path / "state", "--storage", f"local={other / 'folders'}")
+    refused = run("restore", backup, other / "etc3", *moved, code=1)
+    assert "contains secrets" in refused.stderr
+    key = (tmp_path / "state" / "secrets" / "key").read_text()
+    assert key == "key of the live installation"
 
     content = bytearray(backup.read_bytes())
     content[len(content) // 3] ^= 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from ..errors import InvalidRequest
 from ..user_input import shown
@@ -28,6 +28,9 @@ COMPUTED_VARIABLES = frozenset(
     {"BAI_HOME", "BAI_PORT", "BAI_ENGINE", "BAI_DATABASE_URL", "BAI_STORAGE_HOSTS", "BAI_CONFIG"}
 )
 
+
+# Parameters of the URL of a database that contain a password.
+_PASSWORDS = frozenset({"password", "sslpassword"})
 
 _E = TypeVar("_E", bound=StrEnum)
 
@@ -309,7 +312,8 @@ def _check_database(installation: Installation) -> None:
             continue
         try:
             parts = urlsplit(text)
-            has_password = parts.password is not None
+            names = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+            has_password = parts.password is not None or not names.isdisjoint(_PASSWORDS)
             is_valid = parts.scheme == "postgresql" and len(parts.path) > 1 and parts.port != 0
         except ValueError:
             is_valid = has_password = False

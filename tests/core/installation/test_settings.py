@@ -97,6 +97,8 @@ VALID = {
         ("database", 'url = "mysql://db/bai"', "database.url"),
         ("database", 'url = "postgresql://bai:secret@db/bai"', "database.url"),
         ("database", 'password_file = "/p"', "database.url"),
+        ("database", 'url = "postgresql://bai@db/bai?password=x"', "database.url"),
+        ("database", 'url = "postgresql://bai@db/bai?a=b&sslpassword="', "database.url"),
         (
             "database",
             'url = "postgresql://db/bai"\nhub_url = "postgresql://db/bai"',
