@@ -28,6 +28,7 @@ from bai_services.core import (
     listing,
     names,
     resources,
+    tags,
     user_input,
 )
 from bai_services.core.accounts import one_time_codes, passwords, sign_ups, signature, ssh_keys
@@ -63,6 +64,7 @@ from bai_services.core.scheduling.replay import history, openb, policies, swf, w
 from bai_services.core.serving import chats, definition, runtime_metrics, scaling_replay
 from bai_services.core.serving import settings as serving_settings
 from bai_services.core.serving.autoscaling import ScheduledBounds
+from bai_services.core.serving.deployment_config import parse_deployment_config
 from bai_services.core.serving.names import check_endpoint_name
 from bai_services.core.serving.service_definition import parse_service_definition
 from bai_services.core.serving.trial import last_lines
@@ -403,6 +405,11 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: runtime_metrics.read_metric("a " + t, "a"),
         lambda t: runtime_metrics.read_metric("a{} }\n" * 2_000 + t, "a"),
     ],
+    "serving.deployment_config.parse_deployment_config": [
+        lambda t: parse_deployment_config(t, "custom"),
+        lambda t: parse_deployment_config("environment:\n  image: " + t, "custom"),
+        lambda t: parse_deployment_config("environ:\n  a: " + t, "custom"),
+    ],
     "serving.service_definition.parse_service_definition": [
         lambda t: parse_service_definition(t, "custom"),
         lambda t: parse_service_definition("[custom.environ]\na = " + t, "custom"),
@@ -422,6 +429,7 @@ PARSERS: dict[str, list[Parser]] = {
     "folders.vfolders.is_auto_mounted": [vfolder.is_auto_mounted],
     "folders.vfolders.is_reserved": [vfolder.is_reserved],
     "cluster.devices.is_device_slot": [devices.is_device_slot],
+    "tags.check_tags": [lambda t: tags.check_tags([t]), lambda t: tags.check_tags([t] * 100)],
 }
 # Functions that take text from bai-hub itself (including its agents), or values that are already
 # parsed.
@@ -446,7 +454,17 @@ NOT_FROM_USERS = {
     "pipelines.states.Plan.of",
     "pipelines.states.observe",
     "bounded_yaml.BoundedLoader.compose_node",
+    # The settings of the installation, which its administrator writes.
+    "installation.containers.compose_file",
+    "installation.containers.dockerfile",
+    "installation.containers.stack_file",
+    "installation.settings.moved",
+    "installation.settings.parse",
+    "installation.settings.storage_host",
     # Values that were checked when they were stored.
+    "serving.names.EndpointAddresses.of",
+    "tags.joined",
+    "tags.separated",
     "models.cards.fitting",
     "models.cards.holds",
     "models.cards.resources_text",
@@ -456,6 +474,7 @@ NOT_FROM_USERS = {
     "serving.latency.merged",
     "serving.latency.quantile",
     "serving.problems.brief",
+    "serving.replica_preface.preface",
     "serving.runtime_metrics.MetricReading.load_since",
     "serving.runtime_metrics.is_counter",
     "serving.settings.with_defaults",

@@ -152,7 +152,9 @@ BAD = [
     ),
     pytest.param(b"no archive at all" * 100, "not a tar or zip archive", id="not a tar archive"),
     pytest.param(b"", "not a tar or zip archive", id="empty file"),
-    pytest.param(member("a", b"x" * 5000)[:2000], "not a tar or zip archive", id="truncated archive"),
+    pytest.param(
+        member("a", b"x" * 5000)[:2000], "not a tar or zip archive", id="truncated archive"
+    ),
     pytest.param(member("dir"), "is a directory", id="path of an existing directory"),
     pytest.param(member("out"), "is a link", id="path of an existing link"),
     pytest.param(member("out/x"), "leads out", id="path through a link of the folder"),
