@@ -448,6 +448,7 @@ NOT_FROM_USERS = {
     "yaml_sections.text_of",
     # Values that ``parse_pipeline`` and ``resolve`` have checked.
     "pipelines.definition.PipelineDefinition.from_json",
+    "pipelines.definition.parameters_from_json",
     "pipelines.parameters.is_met",
     "pipelines.parameters.items_of",
     "pipelines.requests.session_id_of",
