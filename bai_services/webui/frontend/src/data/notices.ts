@@ -17,6 +17,8 @@ export interface Notice {
   session: string;
   /** Exit code of a failed batch session, if it is known. */
   code?: number;
+  /** A cleared notice is not shown, but kept: the same notice may not appear again. */
+  isCleared?: boolean;
 }
 
 const isNotice = (value: unknown): value is Notice => {
@@ -52,9 +54,12 @@ export const isOutdated = (
 ): boolean =>
   kind === 'RUNNING' && readAt > Date.parse(at) && running.every(({ id }) => id !== session);
 
+/** The notices that were not cleared. */
+export const shown = (all: readonly Notice[]) => all.filter(({ isCleared }) => !isCleared);
+
 const notices = new Stored('bai-notices', readNotices);
 
-export const useNotices = () => useStored(notices);
+export const useNotices = () => shown(useStored(notices));
 
 /** Switch to the stored list of a user. */
 export const openNotices = (username: string) => notices.open(`bai-notices-${username}`);
@@ -75,4 +80,5 @@ export function markRead(): void {
   }
 }
 
-export const clearNotices = () => notices.set([]);
+export const clearNotices = () =>
+  notices.set(notices.get().map(notice => ({ ...notice, isRead: true, isCleared: true })));
