@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, Conflict
@@ -163,13 +166,23 @@ async def test_concurrent_sign_in_attempts_respect_limit(database: Database, dom
 
 
 async def test_attempts_and_resets_at_the_same_time_do_not_deadlock(
-    database: Database, domain: str
+    database: Database, domain: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await add_user(database, "ada")
     store = SignInAttemptStore(database)
-    # A reset changes the count of the address last, an attempt changes the counts sorted.
+    execute, delays = AsyncConnection.execute, Random(1)
+
+    async def execute_with_delay(*arguments: Any, **options: Any) -> Any:
+        await asyncio.sleep(delays.choice((0, 0, 0, 0.03)))
+        return await execute(*arguments, **options)
+
+    # Random delays vary the order in which concurrent transactions execute their statements.
+    monkeypatch.setattr(AsyncConnection, "execute", execute_with_delay)
+    # Counts that a concurrent attempt inserts are not yet visible when a reset begins: each round
+    # starts without counts.
     allowed: dict[str, int | None] = {"address": None, "name": None, "pair": None}
     for _ in range(10):
+        await store.forget(list(allowed))
         await asyncio.gather(
             *(store.count_attempt(allowed, NOW, BLOCK) for _ in range(4)),
             *(

@@ -328,12 +328,21 @@ async def test_launch_plan_overrides_conflicting_settings_of_the_administrator(
 
 
 async def test_container_over_its_memory_limit_is_killed(
-    start_plan: Start, make_plan: Callable[..., LaunchPlan]
+    start_plan: Start, make_plan: Callable[..., LaunchPlan], tmp_path: Path
 ) -> None:
-    words = ["python3", "-c", "x = bytearray(2**28)\nfor i in range(0, 2**28, 4096): x[i] = 1"]
-    engine, running = await start_plan(
-        make_plan(slots={"cpu": 1000, "mem": 2**26}, command=words), False
-    )
+    pipe = tmp_path / "home" / "use-memory"
+    # Opening a named pipe waits for its other end: the container is started before it is killed.
+    os.mkfifo(pipe)
+    os.chown(pipe, UID, UID)
+    lines = [
+        "open('/home/work/use-memory').read()",
+        "x = bytearray(2**28)",
+        "for i in range(0, 2**28, 4096): x[i] = 1",
+    ]
+    command = ["python3", "-c", "\n".join(lines)]
+    given = make_plan(slots={"cpu": 1000, "mem": 2**26}, command=command)
+    engine, running = await start_plan(given, False)
+    await asyncio.to_thread(pipe.write_text, "")
 
     ended = await wait_until_async(lambda: engine.poll(running), 30, "the exit of the container")
 

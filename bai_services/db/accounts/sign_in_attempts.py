@@ -105,12 +105,13 @@ class SignInAttemptStore:
             locked = sa.select(users.c.id).where(is_same).with_for_update(read=True)
             if await tx.scalar(locked) is None:
                 return False
-            await _lock(tx, [*subjects, address])
-            await tx.execute(sign_in_failures.delete().where(_subject.in_(subjects)))
-            await tx.execute(
+            reduced = (
                 sign_in_failures.update()
                 .where(_subject == address, sign_in_failures.c.blocked_until.is_(None))
                 .values(count=sign_in_failures.c.count - 1)
+            )
+            await _in_lock_order(
+                tx, {address: reduced, **{subject: _deletion(subject) for subject in subjects}}
             )
             if known is not None:
                 await _store_known(tx, user_id, *known)
@@ -140,8 +141,7 @@ class SignInAttemptStore:
     async def forget(self, subjects: Sequence[str]) -> None:
         """Reset the attempts of subjects."""
         async with self._db.write() as tx:
-            await _lock(tx, subjects)
-            await tx.execute(sign_in_failures.delete().where(_subject.in_(subjects)))
+            await _in_lock_order(tx, {subject: _deletion(subject) for subject in subjects})
 
     async def blocked(self, subjects: Sequence[str], now: datetime) -> dict[str, datetime]:
         """Return the end of the block of each blocked subject."""
@@ -157,8 +157,7 @@ class SignInAttemptStore:
     async def reset(self, user: CheckedUser, subjects: Sequence[str], audit: AuditEntry) -> None:
         async with self._db.write() as tx:
             await lock_unchanged(tx, user)
-            await _lock(tx, subjects)
-            await tx.execute(sign_in_failures.delete().where(_subject.in_(subjects)))
+            await _in_lock_order(tx, {subject: _deletion(subject) for subject in subjects})
             await record(tx, audit)
 
     async def _delete_expired(self, now: datetime, block_time: timedelta) -> None:
@@ -180,11 +179,18 @@ class SignInAttemptStore:
             await tx.execute(sign_in_failures.delete().where(_subject.in_(expired)))
 
 
-async def _lock(tx: AsyncConnection, subjects: Sequence[str]) -> None:
-    """Lock the counts of subjects, sorted as in ``count_attempt``, to avoid deadlocks with it."""
-    await tx.execute(
-        sa.select(_subject).where(_subject.in_(subjects)).order_by(_subject).with_for_update()
-    )
+def _deletion(subject: str) -> sa.Delete:
+    return sign_in_failures.delete().where(_subject == subject)
+
+
+async def _in_lock_order(tx: AsyncConnection, changes: Mapping[str, sa.Delete | sa.Update]) -> None:
+    """Execute one change per subject, sorted as in ``count_attempt``, to avoid deadlocks with it.
+
+    Locking all counts before the changes is not sufficient: another transaction can insert a count
+    between the lock and the change.
+    """
+    for subject in sorted(changes):
+        await tx.execute(changes[subject])
 
 
 async def _count(
