@@ -48,6 +48,13 @@ _sort_option = click.option(
 )
 
 
+def with_options(command: _Command, *options: Callable[[_Command], _Command]) -> _Command:
+    """Add options to a command; its help lists them in the given order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def page_options(command: _Command) -> _Command:
     """Add ``--sort``, ``--limit`` and ``--offset`` to a list command."""
     return _sort_option(_limit_option(_offset_option(command)))

@@ -35,6 +35,12 @@ async def test_endpoint_from_creation_to_deletion(bai: Bai, api: Api, tmp_path: 
     revisions = (await bai("service", "rollout", "hello", "--json", by="user")).document
     settings = revisions["items"][0]["settings"]
     assert (settings["rollout"]["canary_percent"], settings["health"]["path"]) == (5, "/ok")
+    limits = ["--max-error-percent", "5", "--max-p99-ms", "200"]
+    await bai("service", "update", "hello", *limits, by="user")
+    await bai("service", "update", "hello", "--max-p99-ms", "none", by="user")
+    revisions = (await bai("service", "rollout", "hello", "--json", by="user")).document
+    rollout = revisions["items"][0]["settings"]["rollout"]
+    assert (rollout["max_error_percent"], rollout["max_p99_ms"]) == (5, None)
     assert settings["request"] == {
         "resources": {"cpu": "1", "mem": "1g"},
         "environ": {"SEED": "1"},

@@ -446,9 +446,14 @@ class DefinitionCheckHandler(APIHandler):
 
 
 def _given(body: bodies.NewEndpoint | bodies.NewRevision | bodies.NewTrial) -> dict[str, Any]:
-    """Return the given fields; fields that are null count as not given."""
+    """Return the given fields; fields that are null count as not given, except in a rollout.
+
+    There, null removes the limit that the former revision has.
+    """
     given = body.model_dump(exclude_unset=True, exclude_none=True)
     settings = given.get("settings") or {}
+    if body.settings is not None and (rollout := body.settings.rollout) is not None:
+        settings = {**settings, "rollout": rollout.model_dump(exclude_unset=True)}
     return {**given, "settings": settings}
 
 

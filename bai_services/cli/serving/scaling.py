@@ -14,7 +14,7 @@ from bai_services.core.serving.autoscaling import Measure
 from bai_services.core.serving.scaling_replay import RULE_FIELDS
 from bai_services.core.serving.settings import MAX_REPLICAS
 
-from ..command import Choice
+from ..command import Choice, with_options
 
 _OPTIONS = (
     "min_replicas", "max_replicas", "measure", "metric", "query", "target", "utilization",
@@ -78,9 +78,7 @@ def scaling_options(command: _Command) -> _Command:
             "'mon-fri 08:00-20:00 Asia/Seoul 2-6'; '' for none. Repeat it for several periods.",
         ),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return with_options(command, *options)
 
 
 def given_scaling(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from ..command import (
     page_options,
     page_query,
     segment,
+    with_options,
 )
 from .spec_options import request_fields, spec_options
 
@@ -72,9 +73,7 @@ def _time_options(command: _Command) -> _Command:
             help="Template of the session; the other options override its fields.",
         ),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return with_options(command, *options)
 
 
 @schedule.command(

@@ -14,7 +14,7 @@ from bai_services.core.usage.model import HOUR, Dimension
 from bai_services.core.usage.periods import Every
 
 from .. import output
-from ..command import Choice, Connection, connected, example, json_option
+from ..command import Choice, Connection, connected, example, json_option, with_options
 
 # In this order: on a narrow terminal, the last ones are omitted.
 _COLUMNS = ("start", "name", "slot", "allocated", "used", "wasted", "waited", "cost", "energy")
@@ -47,9 +47,7 @@ def _report_options(command: _Command) -> _Command:
             help="Maximum number of groups: those with the largest usage.",
         ),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return with_options(command, *options)
 
 
 def _by_option(default: Dimension) -> Callable[[_Command], _Command]:
