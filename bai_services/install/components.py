@@ -29,6 +29,14 @@ _MODULES = {
 _INHERITED = (
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR",
 )  # fmt: skip
+# Names of the secrets whose files components read, by variable.
+_SECRET_FILES = {
+    "BAI_HUB_TOKEN_FILE": "hub-token",
+    "BAI_AGENT_TOKEN_FILE": "agent-token",
+    "BAI_GATEWAY_TOKEN_FILE": "gateway-token",
+    "BAI_METRICS_TOKEN_FILE": "metrics-token",
+    "BAI_KEY_FILE": "key",
+}
 _ACCESS_SCOPES = ("access:services", "access:services!service=bai")
 
 
@@ -146,19 +154,18 @@ def environment(
         return {**inherited, "CONFIGPROXY_AUTH_TOKEN": home.secret("proxy").read_text()}
     urls = addresses(installation, address)
     hosts = installation.storage_hosts()
+    # The unit of the gateway hides the other secrets.
+    is_gateway = component is Component.GATEWAY
+    secrets = for_gateway(_SECRET_FILES) if is_gateway else _SECRET_FILES
     variables = {
         **inherited,
+        **{variable: str(home.secret(name)) for variable, name in secrets.items()},
         "BAI_INSTALLATION": str(folder),
         "BAI_HOME": str(home.path),
         "BAI_ENGINE": installation.engine.value,
         "BAI_IMAGE": installation.image,
         "BAI_MANAGER_URL": urls.manager,
-        "BAI_HUB_TOKEN_FILE": str(home.secret("hub-token")),
-        "BAI_AGENT_TOKEN_FILE": str(home.secret("agent-token")),
-        "BAI_GATEWAY_TOKEN_FILE": str(home.secret("gateway-token")),
         "BAI_GATEWAY_PORT": str(installation.ports.gateway),
-        "BAI_METRICS_TOKEN_FILE": str(home.secret("metrics-token")),
-        "BAI_KEY_FILE": str(home.secret("key")),
         "BAI_STORAGE_HOSTS": ",".join(f"{h.name}={h.backend}:{h.path}" for h in hosts),
         "BAI_AGENT_ID": home.agent_id(),
         # Simulated devices are for trying bai-hub.
@@ -172,9 +179,7 @@ def environment(
     if component is Component.MANAGER:
         variables["BAI_DATABASE_URL"] = database_url(installation)
         variables |= _service_variables(home.secret("manager-api-token").read_text(), urls)
-    if component is Component.GATEWAY:
-        return {**inherited, **for_gateway(variables)}
-    return variables
+    return {**inherited, **for_gateway(variables)} if is_gateway else variables
 
 
 def _service_variables(token: str, urls: Addresses) -> Mapping[str, str]:

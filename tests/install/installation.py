@@ -93,6 +93,20 @@ def clean_environment() -> dict[str, str]:
     }
 
 
+def _file_system(unit: str) -> list[str]:
+    """Return the command that gives a process the file system of a unit that hides the state."""
+    hidden = re.search(r"^TemporaryFileSystem=(.*):ro$", unit, re.MULTILINE)
+    if hidden is None:
+        return []
+    readable = re.search(r"^BindReadOnlyPaths=(.*)$", unit, re.MULTILINE)
+    assert readable is not None
+    words = ["bwrap", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev"]
+    words += ["--tmpfs", hidden[1]]
+    for path in readable[1].split():
+        words += ["--ro-bind", path, path]
+    return [*words, "--remount-ro", hidden[1], "--"]
+
+
 @dataclass
 class RunningInstallation:
     """Runs the ``ExecStart`` lines of the units in ``folder``."""
@@ -117,7 +131,7 @@ class RunningInstallation:
         text = (self.folder / "systemd" / f"{name}.service").read_text()
         found = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)
         assert found is not None
-        return found[1].split()
+        return [*_file_system(text), *found[1].split()]
 
     def start(self) -> None:
         for component in ORDER:

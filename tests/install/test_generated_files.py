@@ -13,6 +13,7 @@ import yaml
 
 from bai_services.core.installation.settings import EngineKind, Installation, StorageHost, Tls
 from bai_services.core.installation.systemd import Component, Program, unit_name, units
+from bai_services.install.components import environment
 from bai_services.install.folder import changed_files
 from bai_services.install.setup import generated_files, write_files
 
@@ -79,6 +80,23 @@ def test_the_units_are_confined(tmp_path: Path) -> None:
         assert found is not None, done.stdout + done.stderr
         exposures[component] = float(found[1])
     assert all(exposures[c] <= MAX_EXPOSURE[c] for c in Component), exposures
+
+
+@pytest.mark.parametrize("component", [Component.PROXY, Component.GATEWAY])
+def test_exposed_components_read_only_their_secrets(tmp_path: Path, component: Component) -> None:
+    password = str(tmp_path / "password")
+    installation = installation_in(
+        tmp_path, database="postgresql://bai@db/bai", database_password_file=password
+    )
+    environment(installation, tmp_path, component, "127.0.0.1")
+    secrets = sorted(str(path) for path in (tmp_path / "state" / "secrets").iterdir())
+    lines = units(installation, Program("/bin/true", "/etc/bai-hub"))[unit_name(component)]
+    assert {
+        f"TemporaryFileSystem={tmp_path}/state:ro",
+        f"BindReadOnlyPaths={' '.join(secrets)}",
+        f"InaccessiblePaths=-{password}",
+    } <= set(lines.splitlines())
+    assert "ReadWritePaths" not in lines
 
 
 def test_compose_accepts_the_file(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from .settings import Installation, Tls
-from .systemd import ROOT_CAPABILITIES, Component, runs_as_root
+from .systemd import ONLY_SECRETS, ROOT_CAPABILITIES, Component, runs_as_root
 
 DOCKER_SOCKET = "/var/run/docker.sock"
 # Label of the Swarm node that runs the installation.
@@ -66,7 +66,13 @@ def dockerfile(version: str) -> str:
 def _service(
     installation: Installation, component: Component, folder: str, image: str, uid: int | None
 ) -> dict[str, Any]:
-    mounts = [f"{folder}:{folder}:ro", f"{installation.state}:{installation.state}"]
+    state = installation.state
+    mounts = [f"{folder}:{folder}:ro"]
+    if secrets := ONLY_SECRETS.get(component):
+        paths = [f"{state}/secrets/{secret}" for secret in secrets]
+        mounts += [f"{path}:{path}:ro" for path in paths]
+    else:
+        mounts.append(f"{state}:{state}")
     service: dict[str, Any] = {
         "image": image,
         "command": ["run", str(component), folder],

@@ -44,6 +44,12 @@ ROOT_CAPABILITIES: Mapping[Component, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
+# Secrets of the components that need no other file of the state folder.
+ONLY_SECRETS: Mapping[Component, tuple[str, ...]] = {
+    Component.PROXY: ("proxy",),
+    Component.GATEWAY: ("gateway-token", "metrics-token"),
+}
+
 _COMMON = (
     "NoNewPrivileges=yes",
     "ProtectSystem=strict",
@@ -161,22 +167,44 @@ def _process(installation: Installation, component: Component) -> list[str]:
 
 
 def _paths(installation: Installation, component: Component, program: Program) -> list[str]:
-    writable = [installation.state]
+    """Return which files the component can read and write."""
+    needed = [program.path, program.folder, installation.certificate, installation.certificate_key]
+    writable: list[str] = []
+    if component not in ONLY_SECRETS:
+        writable.append(installation.state)
     if component in (Component.MANAGER, Component.AGENT) or (
         installation.engine is EngineKind.PROCESS and component is Component.HUB
     ):
         writable += [host.path for host in installation.storage]
     if component is Component.AGENT:
         writable.append("-/run")
-    needed = [
-        *writable, program.path, program.folder, installation.certificate,
-        installation.certificate_key,
-    ]  # fmt: skip
-    in_home = any(path.startswith(("/home/", "/root/", "/run/user/")) for path in needed)
-    return [
-        f"ReadWritePaths={' '.join(writable)}",
-        f"ProtectHome={'read-only' if in_home else 'yes'}",
-    ]
+    all_paths = [installation.state, *writable, *needed]
+    in_home = any(path.startswith(("/home/", "/root/", "/run/user/")) for path in all_paths)
+    lines = [f"ProtectHome={'read-only' if in_home else 'yes'}"]
+    if writable:
+        lines.append(f"ReadWritePaths={' '.join(writable)}")
+    if component in ONLY_SECRETS:
+        lines += _hidden(installation, ONLY_SECRETS[component], needed)
+    return lines
+
+
+def _hidden(
+    installation: Installation, secrets: Sequence[str], needed: Sequence[str]
+) -> Iterator[str]:
+    """Hide the state folder, except some secrets, and the password of the database.
+
+    A state folder that contains the program or the settings remains readable.
+    """
+    if password := installation.database_password_file:
+        yield f"InaccessiblePaths=-{password}"
+    if not any(_is_below(path, installation.state) for path in needed):
+        yield f"TemporaryFileSystem={installation.state}:ro"
+        paths = [f"{installation.state}/secrets/{secret}" for secret in secrets]
+        yield f"BindReadOnlyPaths={' '.join(paths)}"
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return f"{path}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def _confinement(installation: Installation, component: Component) -> list[str]:
