@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
 import json
 import os
 import shutil
@@ -24,7 +23,7 @@ from bai_services.core.errors import Conflict, InvalidRequest, Unavailable
 from bai_services.core.installation.settings import FILE_NAME, Installation, moved, parse, render
 from bai_services.db import schema
 
-from .folder import database_url, home_of, hub_database_url, read_settings_file
+from .folder import database_url, home_of, hub_database_url, read_settings_file, sha256_of
 from .setup import create_secrets, hand_over, write_files
 
 FORMAT = 1
@@ -78,7 +77,7 @@ def back_up(folder: Path, target: Path, *, includes_folders: bool) -> Summary:
         if includes_folders:
             for host in installation.storage_hosts():
                 _append_folder(partial, host.name, Path(host.path))
-        checksum = _sha256(partial)
+        checksum = sha256_of(partial)
         partial.replace(target)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -102,7 +101,7 @@ def _fill_stage(
     _dump(installation, "bai", stage)
     _dump(installation, "jupyterhub", stage)
     files = {
-        str(path.relative_to(stage)): _sha256(path) for path in stage.rglob("*") if path.is_file()
+        str(path.relative_to(stage)): sha256_of(path) for path in stage.rglob("*") if path.is_file()
     }
     hosts = [host.name for host in installation.storage_hosts()] if includes_folders else []
     manifest = {
@@ -216,14 +215,14 @@ def restore(source: Path, destination: Destination) -> Summary:
     write_files(installation, destination.folder, overwrite=False)
     create_secrets(installation)
     hand_over(installation)
-    return _summary(manifest, _sha256(source))
+    return _summary(manifest, sha256_of(source))
 
 
 @contextlib.contextmanager
 def _unpacked(source: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield a folder with the verified members of a backup, and its manifest."""
     checksum = source.with_name(f"{source.name}.sha256")
-    if checksum.exists() and checksum.read_text().split()[:1] != [_sha256(source)]:
+    if checksum.exists() and checksum.read_text().split()[:1] != [sha256_of(source)]:
         raise InvalidRequest(f"{source} differs from its checksum in {checksum}")
     with tempfile.TemporaryDirectory(prefix="bai-restore-") as name:
         stage = Path(name)
@@ -235,7 +234,7 @@ def _unpacked(source: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         except (tarfile.TarError, KeyError, ValueError, TypeError, OSError) as error:
             raise InvalidRequest(f"{source} is not a valid backup: {error}") from None
         for member, expected in manifest["files"].items():
-            if _sha256(stage / member) != expected:
+            if sha256_of(stage / member) != expected:
                 raise InvalidRequest(f"{source}: the checksum of {member} differs")
         yield stage, manifest
 
@@ -325,8 +324,3 @@ def _summary(manifest: Mapping[str, Any], checksum: str) -> Summary:
         folders=tuple(manifest["folders"]),
         sha256=checksum,
     )
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -415,6 +415,46 @@ def restore_command(
     click.echo(f"next: bai-hub check {folder}")
 
 
+@main.command("bundle")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--wheel",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Wheel of bai-hub, as `make wheel` builds it.",
+)
+@click.option(
+    "--extra",
+    "extras",
+    multiple=True,
+    default=("hub", "agent", "gateway", "cli", "node"),
+    show_default=True,
+    help="Extra of the wheel; repeatable. The engine process also needs session.",
+)
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    help="Image of the Docker engine, such as the session image; repeatable.",
+)
+def bundle(file: Path, wheel: Path, extras: Sequence[str], images: Sequence[str]) -> None:
+    """Collect wheels and images in a tar file, for an installation without a network.
+
+    The bundle is for machines with the same version of Python and the same architecture as this
+    one. Its README.txt has the commands of the installation.
+
+    \b
+    Example:
+        bai-hub bundle bai-hub.tar --wheel dist/bai_hub-0.1.0-py3-none-any.whl \\
+            --image bai-session:latest
+    """
+    from .bundle import make_bundle
+
+    made = make_bundle(file.absolute(), wheel, extras, images)
+    click.echo(f"{file}: {made.wheels} wheels, {len(made.images)} images")
+    click.echo(f"next: unpack it on the other machine, and see {made.folder}/README.txt")
+
+
 @main.command("upgrade")
 @folder_argument
 @click.option("--check", is_flag=True, required=True, help="Only report; change nothing.")
