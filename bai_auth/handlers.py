@@ -187,8 +187,8 @@ class LoginHandler(SignInSteps, Page, HubLoginHandler):
     def set_login_cookie(self, user: Any) -> None:
         """Create the sign-in, unless it would end another one and is not confirmed.
 
-        Check and creation are in one function without ``await``: of two sign-ins at the same time,
-        the second finds the first.
+        Check and creation are in one function without ``await``: of two concurrent sign-ins, the
+        second finds the first.
 
         Raises
         ------

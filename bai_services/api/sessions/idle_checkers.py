@@ -275,7 +275,7 @@ class IdleReplayHandler(APIHandler):
 
 class KeepAliveHandler(APIHandler):
     @operation(
-        "Keep a session alive: start the windows of its idle checkers again",
+        "Keep a session alive: restart the time windows of its idle checkers",
         tag="sessions",
         returns=Session,
         is_for_sessions=True,

@@ -186,7 +186,7 @@ def _value(section: Section, key: str) -> Value | None:
 def _plain(section: Section, node: yaml.Node, key: str) -> str | int | float | bool:
     line = node.start_mark.line + 1
     if not isinstance(node, yaml.ScalarNode):
-        raise _problem(line, f"{key} must be a text, a number, true or false, or a list of these")
+        raise _problem(line, f"{key} must be a string, a number, true or false, or a list of these")
     text = text_of(node, key, MAX_VALUE, _problem)
     value = section.loader.construct_object(node)
     if isinstance(value, float) and not isfinite(value):
@@ -200,10 +200,10 @@ def _texts(section: Section, key: str, limit: int) -> tuple[str, ...]:
     if node is None:
         return ()
     if not isinstance(node, yaml.SequenceNode) or len(node.value) > limit:
-        raise _problem(line, f"{key} must be a list of at most {limit} texts")
+        raise _problem(line, f"{key} must be a list of at most {limit} strings")
     for each in node.value:
         if not isinstance(each, yaml.ScalarNode):
-            raise _problem(each.start_mark.line + 1, f"an entry of {key} must be a text")
+            raise _problem(each.start_mark.line + 1, f"an entry of {key} must be a string")
     return tuple(text_of(each, key, MAX_VALUE, _problem) for each in node.value)
 
 
