@@ -208,7 +208,7 @@ class LoginHandler(SignInSteps, Page, HubLoginHandler):
         Raises
         ------
         HTTPError
-            If it was continued already, is too old, or was begun by another browser.
+            If it was continued already, is too old, or was started by another browser.
         """
         taken = self.take_pending()
         if taken is None:

@@ -136,7 +136,8 @@ class IdleDecision(ResponseModel):
 class IdleReplayRequest(IdleCheckerSettings):
     """``checker``: a checker, whose settings are replaced by those in the request.
 
-    ``reuse_seconds``: a stop is wrong if the session was used again within this time.
+    ``reuse_seconds``: a stop is wrong (a false positive) if the session was used again within this
+    time.
     """
 
     checker: NameText | None = None

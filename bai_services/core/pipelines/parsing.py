@@ -389,12 +389,14 @@ def _ordered(tasks: Sequence[Task], lines: Sequence[int]) -> tuple[Task, ...]:
                 raise _problem(line, f"task {task.name} needs {shown(name)!r}, which is no task")
         edges += len(task.needs)
         if edges > MAX_EDGES:
-            raise _problem(line, f"the tasks need each other more than {MAX_EDGES} times")
+            raise _problem(line, f"the tasks have more than {MAX_EDGES} dependencies")
     sorter = TopologicalSorter({task.name: dict.fromkeys(task.needs) for task in tasks})
     try:
         order = list(sorter.static_order())
     except CycleError as error:
         cycle = error.args[1]
         names = " → ".join(cycle[:10]) + (" → …" if len(cycle) > 10 else "")
-        raise _problem(lines[named[cycle[0]]], f"tasks need each other: {names}") from None
+        raise _problem(
+            lines[named[cycle[0]]], f"the needs of these tasks form a cycle: {names}"
+        ) from None
     return tuple(tasks[named[name]] for name in order)

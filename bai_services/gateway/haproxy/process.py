@@ -22,7 +22,7 @@ log = logging.getLogger("bai_services.gateway")
 
 START_SECONDS = 10.0
 PAUSE_SECONDS = 0.2
-# A process that ends within this time after its start is a wrong configuration.
+# A process that ends within this time after its start has an invalid configuration.
 STABLE_SECONDS = 2.0
 
 
