@@ -187,8 +187,8 @@ class LoginHandler(SignInSteps, Page, HubLoginHandler):
     def set_login_cookie(self, user: Any) -> None:
         """Create the sign-in, unless it would end another one and is not confirmed.
 
-        Check and creation are in one function without ``await``: of two sign-ins at the same time,
-        the second finds the first.
+        Check and creation are in one function without ``await``: of two concurrent sign-ins, the
+        second finds the first.
 
         Raises
         ------
@@ -208,7 +208,7 @@ class LoginHandler(SignInSteps, Page, HubLoginHandler):
         Raises
         ------
         HTTPError
-            If it was continued already, is too old, or was begun by another browser.
+            If it was continued already, is too old, or was started by another browser.
         """
         taken = self.take_pending()
         if taken is None:

@@ -110,14 +110,14 @@ class SelfService(LoggingConfigurable):
 
     terms_of_service = Unicode(
         help="""
-        Terms to which users must agree to sign up: a URL or a text. If empty, no consent is
+        Terms to which users must agree to sign up: a URL or text. If empty, no consent is
         requested.
         """,
     ).tag(config=True)
 
     privacy_policy = Unicode(
         help="""
-        Privacy policy to which users must agree to sign up: a URL or a text. If empty, no consent
+        Privacy policy to which users must agree to sign up: a URL or text. If empty, no consent
         is requested.
         """,
     ).tag(config=True)

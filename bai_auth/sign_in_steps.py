@@ -44,7 +44,7 @@ class SignInSteps(BaseHandler):
         """Return the unfinished sign-in that the form continues.
 
         Return None if the form continues no sign-in, or if the sign-in was already continued, is
-        too old, or was begun by another browser.
+        too old, or was started by another browser.
         """
         key = self.get_body_argument("pending", "")
         if not key:

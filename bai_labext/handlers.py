@@ -106,11 +106,11 @@ class SessionHandler(PanelHandler):
 
 
 class PollHandler(PanelHandler):
-    """GET ``?usage=MARK&apps=MARK…`` returns the named sections in one response.
+    """GET ``?usage=ETAG&apps=ETAG…`` returns the named sections in one response.
 
-    A mark is a hash. A section whose mark equals the given one is omitted, because the panel has it
-    already. If the manager is unavailable or returns an error, ``error`` and ``message`` contain
-    the reason, and the response contains the sections that could be read.
+    An ETag is a hash of a section. A section is omitted if the request contains its current ETag.
+    If the manager is unavailable or returns an error, ``error`` and ``message`` contain the reason,
+    and the response contains the sections that could be read.
     """
 
     @web.authenticated
@@ -119,10 +119,10 @@ class PollHandler(PanelHandler):
         sections, failure = await self.link.read_sections(known)
         if "apps" in known:
             sections["apps"] = {"items": self._apps()}
-        marks = {name: _mark(section) for name, section in sections.items()}
-        changed = {name: mark for name, mark in marks.items() if mark != known[name]}
+        etags = {name: _etag(section) for name, section in sections.items()}
+        changed = {name: etag for name, etag in etags.items() if etag != known[name]}
         error = {} if failure is None else {"error": failure.code, "message": str(failure)}
-        self.write_json({**{name: sections[name] for name in changed}, "marks": changed, **error})
+        self.write_json({**{name: sections[name] for name in changed}, "etags": changed, **error})
 
     def _apps(self) -> list[dict[str, Any]]:
         return [
@@ -136,15 +136,15 @@ class PollHandler(PanelHandler):
 class LogHandler(PanelHandler):
     """GET returns the output of the kernel ``?kernel=``.
 
-    If ``?mark=`` is the mark of an earlier response, GET returns only the output since that
+    If ``?cursor=`` is the cursor of an earlier response, GET returns only the output since that
     response. ``?times=true`` prefixes each line with its timestamp.
     """
 
     @web.authenticated
     async def get(self) -> None:
-        kernel, mark = (self.get_query_argument(name, "") for name in ("kernel", "mark"))
+        kernel, cursor = (self.get_query_argument(name, "") for name in ("kernel", "cursor"))
         has_times = self.get_query_argument("times", "") == "true"
-        self.write_json(await self.link.log(kernel, mark, has_times))
+        self.write_json(await self.link.log(kernel, cursor, has_times))
 
 
 class LifetimeHandler(PanelHandler):
@@ -160,7 +160,7 @@ class LifetimeHandler(PanelHandler):
 
 
 class KeepAliveHandler(PanelHandler):
-    """POST starts the windows of the session's idle checkers again."""
+    """POST restarts the time windows of the session's idle checkers."""
 
     @web.authenticated
     async def post(self) -> None:
@@ -229,8 +229,8 @@ class TextsHandler(PanelHandler):
         self.write_json({"language": translate.language, "texts": texts})
 
 
-def _mark(section: Mapping[str, Any]) -> str:
-    """Return a short hash, by which the handler recognizes a section that the panel already has."""
+def _etag(section: Mapping[str, Any]) -> str:
+    """Return a short hash that changes when the section changes."""
     return f"{zlib.crc32(json.dumps(section).encode()):x}"
 
 

@@ -158,10 +158,10 @@ class ManagerLink:
             return {"items": []}
         return {"items": [_pick(item, ANNOUNCEMENT_FIELDS) for item in page["items"]]}
 
-    async def log(self, kernel: str, mark: str, has_times: bool = False) -> dict[str, Any]:
+    async def log(self, kernel: str, cursor: str, has_times: bool = False) -> dict[str, Any]:
         """Return the output of a kernel.
 
-        If ``mark`` is the mark of an earlier response, return only the output since then. If
+        If ``cursor`` is the cursor of an earlier response, return only the output since then. If
         ``is_more`` is true, ``log`` continues the earlier text, otherwise it replaces that text.
         """
         query: dict[str, Any] = {"kernel": kernel} if kernel else {}
@@ -169,10 +169,10 @@ class ManagerLink:
             query["times"] = "true"
         response = await self._client.get(self._path(self.session_id) + "/logs", **query)
         text = str(response["log"])
-        known = known_length(text, mark)
+        known = known_length(text, cursor)
         return {
             "log": text[known:],
-            "mark": log_mark(text),
+            "cursor": log_cursor(text),
             "is_more": known > 0,
             "is_live": response["is_live"],
         }
@@ -209,7 +209,7 @@ class ManagerLink:
         return dict(await self._client.post(path, {"idle_seconds": idle_seconds}))
 
     async def keep_alive(self) -> dict[str, Any]:
-        """Start the windows of this session's idle checkers again; return the session."""
+        """Restart the time windows of this session's idle checkers; return the session."""
         path = self._path(self.session_id) + "/idle-checks/keep-alive"
         return self._panel_session(await self._client.post(path))
 
@@ -265,16 +265,16 @@ def _reason(session: Mapping[str, Any]) -> dict[str, Any]:
     return {"reason": str(first.get("message", "")), "reason_coded": first.get("coded")}
 
 
-def log_mark(text: str) -> str:
-    """Return the length and hash of a text, to recognize it as the beginning of a longer text."""
+def log_cursor(text: str) -> str:
+    """Return the length and hash of a text, which identify it as a prefix of a longer text."""
     return f"{len(text)}-{zlib.crc32(text.encode())}"
 
 
-def known_length(text: str, mark: str) -> int:
-    """Return the length of the prefix of ``text`` that has this mark; 0 without such a prefix."""
-    length = mark.partition("-")[0]
+def known_length(text: str, cursor: str) -> int:
+    """Return the length of the prefix of ``text`` that has this cursor; 0 without such a prefix."""
+    length = cursor.partition("-")[0]
     count = read_whole(length) or 0
-    return count if 0 < count <= len(text) and log_mark(text[:count]) == mark else 0
+    return count if 0 < count <= len(text) and log_cursor(text[:count]) == cursor else 0
 
 
 def _pick(content: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

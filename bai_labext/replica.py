@@ -125,7 +125,7 @@ class ForwardServer:
             else:
                 writer.write(self._own_response(head))
                 await writer.drain()
-        # OSError includes TimeoutError; ValueError: a connection with a wrong preface.
+        # OSError includes TimeoutError; ValueError: a connection with an invalid preface.
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):
             pass
         finally:

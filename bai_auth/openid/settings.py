@@ -101,7 +101,7 @@ def _check_type(key: str, value: Any) -> None:
         known = sorted({*_TEXTS, *_LISTS, *_FLAGS})
         raise ValueError(f"unknown setting {key!r}; known: {', '.join(known)}")
     if not is_valid:
-        kind = "a text" if key in _TEXTS else "a list of texts" if key in _LISTS else "a flag"
+        kind = "a string" if key in _TEXTS else "a list of strings" if key in _LISTS else "a flag"
         raise ValueError(f"{key} must be {kind}")
 
 

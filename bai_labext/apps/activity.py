@@ -74,7 +74,7 @@ def is_polled(app_path: str, polled: str) -> bool:
 
 
 def forget_ended_process(state: dict[str, Any]) -> None:
-    """Forget the process of an app if it has ended, so that a request starts the app again.
+    """Forget the process of an app if it has ended, so that a request restarts the app.
 
     jupyter-server-proxy itself would keep forwarding requests to the ended process.
     """

@@ -15,7 +15,7 @@ EVENT = "https://bai-hub.example/events/preparation"
 EVENT_SCHEMA: dict[str, Any] = {
     "$id": EVENT,
     "version": "1",
-    "title": "A stop of the session is ahead, or its preparation has ended",
+    "title": "A stop of the session is planned, or its preparation has ended",
     "type": "object",
     "properties": {"is_changed": {"type": "boolean"}},
 }

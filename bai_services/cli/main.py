@@ -163,7 +163,7 @@ def _check_encoding(arguments: Sequence[str]) -> None:
 @click.command(
     cls=RootGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 success, 2 wrong usage, 3 denied by a policy, 4 not found, "
+    epilog="Exit codes: 0 success, 2 usage error, 3 denied by a policy, 4 not found, "
     "5 not signed in or not allowed, 6 a component is unavailable, 130 interrupted by Ctrl-C, "
     "1 any other failure.",
 )

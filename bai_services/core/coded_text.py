@@ -287,7 +287,7 @@ class TextTemplate(Enum):
     NOT_STARTED_BY_HUB = "the Hub could not start the session"
     HUB_BUSY = "the Hub is busy; {message}"
     WAITING_FOR_HUB = "waiting for the Hub: {message}"
-    SERVER_LOST = "the Hub lost the session's server, which is started again"
+    SERVER_LOST = "the Hub lost the session's server, which is restarted"
     STUCK = "stuck: {status} for more than {minutes:minute}"
     LAST_MESSAGE = "{parts}; last message: {message}"
     DISPLACED = "its agent was lost; the session is pending again"

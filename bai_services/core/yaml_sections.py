@@ -47,7 +47,7 @@ class Section:
         for key, value in node.value:
             key_line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode) or not is_encodable(key.value):
-                raise problem(key_line, f"a key of {name} is not a text")
+                raise problem(key_line, f"a key of {name} is not a string")
             if key.value in nodes:
                 raise problem(key_line, f"{name} has the key {shown(key.value)} twice")
             nodes[key.value] = (key, value)
@@ -68,7 +68,7 @@ class Section:
         if node is None:
             return ""
         if not isinstance(node, yaml.ScalarNode):
-            raise self.problem(node.start_mark.line + 1, f"{key} must be a text")
+            raise self.problem(node.start_mark.line + 1, f"{key} must be a string")
         return text_of(node, key, limit, self.problem)
 
     def take_number(self, key: str, default: float, lowest: float, highest: float) -> float:

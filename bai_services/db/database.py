@@ -221,8 +221,8 @@ class _translate_errors:
             ) from error
         if getattr(error.orig, "sqlstate", None) in _CONFLICT_STATES:
             raise WriteConflict(
-                "the database has rolled back this change because another change used the same "
-                "rows at the same time; nothing was changed, try again"
+                "the database has rolled back this change because of a concurrent change of "
+                "the same rows; nothing was changed, try again"
             ) from error
         if error.connection_invalidated or isinstance(error, OperationalError):
             raise Unavailable("the database cannot be reached; try again shortly") from error

@@ -162,7 +162,7 @@ class GatewayApp(Application):
             level=int(str(self.log_level)),
             format="[%(levelname).1s %(asctime)s %(name)s] %(message)s",
         )
-        # Requests leave no cycles behind, so that frequent searches for cycles find nothing.
+        # Requests leave no reference cycles, so frequent garbage collection finds nothing.
         gc.freeze()
         gc.set_threshold(50_000, 50, 50)
         uvloop.run(self.run())
@@ -276,7 +276,7 @@ async def run_gateway(
     try:
         done, _ = await asyncio.wait([waiter, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in done - {waiter}:
-            # A bug: the process ends, and its supervisor starts it again.
+            # A bug: the process ends, and its supervisor restarts it.
             task.result()
         if haproxy is not None:
             for task in tasks[:2]:

@@ -174,7 +174,7 @@ class ClientConnection(asyncio.Protocol):
             self._running.resume_response()
 
     def sweep(self, now: float) -> None:
-        """Close the connection if a limit of time has passed."""
+        """Close the connection if a time limit has expired."""
         if self._is_closing:
             if now < self._deadline:
                 return
@@ -200,7 +200,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def is_stalled(self) -> bool:
-        """Return whether the client reads too slowly, so that the replica is not read either."""
+        """Return whether reading from the replica must pause: the client reads too slowly."""
         return self._stalled_at < float("inf")
 
     @property

@@ -310,7 +310,7 @@ class Exchange:
         """Schedule a request that waited for the beginning of its prompt, if it has arrived."""
         if not self._is_waiting_for_prefix or self.endpoint is None:
             return
-        # The client is not read beyond this limit, so the rest of the body would never arrive.
+        # Reading from the client stops at this limit, so the rest of the body would never arrive.
         is_complete = self._is_body_complete or self._held > MAX_HELD_BYTES
         if not is_complete and self._held < self._searched_at:
             return
@@ -374,7 +374,7 @@ class Exchange:
         if self._connection is not None:
             self._connection.resume_reading()
             if self.endpoint is not None and not self._is_tunnel:
-                # The replica was not read, so it was not late.
+                # Reading from the replica was paused, so the replica was not late.
                 self.deadline = time.monotonic() + self.endpoint.route.request_seconds
 
     def expire(self) -> None:

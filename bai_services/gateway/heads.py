@@ -40,7 +40,7 @@ NOT_FOR_CLIENTS = HOP_BY_HOP | {
     b"sec-session-registration", b"use-as-dictionary",
     # Browsers would ask for a password of the Hub's host. Replicas never receive one.
     b"www-authenticate",
-    # Reverse proxies in front of the Hub would send another response: an address or file of theirs.
+    # Reverse proxies in front of the Hub would respond with another address or one of their files.
     b"x-accel-redirect", b"x-accel-buffering", b"x-accel-charset", b"x-accel-expires",
     b"x-accel-limit-rate", b"x-sendfile", b"x-lighttpd-send-file", b"x-reproxy-url",
 }  # fmt: skip

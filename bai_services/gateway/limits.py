@@ -2,16 +2,17 @@
 
 # Bytes of a request's line and headers; also of the head of a response.
 MAX_HEAD_BYTES = 64 * 1024
-# Bytes of chunk extensions and trailers between two pieces of a body, or after it. More than what
-# arrives at once, so that what is kept of it is bounded, too.
+# Bytes of chunk extensions and trailers between two pieces of a body, or after it. Their memory is
+# bounded by this limit, which is larger than one read from the connection.
 MAX_READ_BYTES = 512 * 1024
 # Requests that a client may send before the response to the first (HTTP pipelining).
 MAX_PIPELINED = 16
-# Bytes of a body that are kept while no replica is connected; then the client is not read.
+# Maximum bytes of a body that are buffered while no replica is connected; then reading from the
+# client pauses.
 MAX_HELD_BYTES = 64 * 1024
-# The same for all requests of an endpoint together; then further ones are refused.
+# The same for all requests of an endpoint together; further requests are then refused.
 MAX_ENDPOINT_HELD_BYTES = 64 * 1024 * 1024
-# Bytes for a slow reader that are kept before the other side is not read.
+# Bytes that are buffered for a slow reader before reading from the other side pauses.
 WRITE_BUFFER_BYTES = 256 * 1024
 # Time for the line and headers of a request, from its first byte or from the connection.
 HEAD_SECONDS = 10.0

@@ -115,7 +115,7 @@ class Reports:
             except BaiError as error:
                 log.warning("report: %s", error)
             quiet = QUIET_SECONDS / BUSY_SECONDS
-            # Requests may begin at any time, so that every second is looked at.
+            # Requests may begin at any time, so the load is checked every second.
             while quiet > 0 and not self._is_busy():
                 quiet -= 1
                 if await self._woken(BUSY_SECONDS):

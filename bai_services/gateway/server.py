@@ -1,4 +1,4 @@
-"""The process: connections of clients, limits of time, and the list of drained replicas."""
+"""The process: connections of clients, time limits, and the list of drained replicas."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class GatewayServer:
         self.on_waiting()
 
     def sweep(self, now: float) -> None:
-        """Apply all limits of time."""
+        """Apply all time limits."""
         for connection in tuple(self.connections):
             connection.sweep(now)
         for endpoint in self.routes.by_name.values():
@@ -126,4 +126,4 @@ class GatewayServer:
                 self.sweep(time.monotonic())
             except Exception:
                 # Without the sweeps, no time limit would apply.
-                log.exception("limits of time could not be applied")
+                log.exception("time limits could not be applied")

@@ -129,7 +129,7 @@ def _dump(installation: Installation, name: str, stage: Path) -> None:
         contextlib.closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as database,
         contextlib.closing(sqlite3.connect(copy)) as target,
     ):
-        # In one step: with several, each write of the running hub would start the copy again.
+        # In one step: with several, each write of the running hub would restart the copy.
         database.backup(target, pages=-1)
     with open(copy, "rb") as plain, gzip.open(f"{copy}.gz", "wb", compresslevel=3) as packed:
         shutil.copyfileobj(plain, packed, CHUNK_BYTES)

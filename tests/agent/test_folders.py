@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from pathlib import Path
 
 import pytest
 
+from bai_services.agent.folders import kernel_folders
 from bai_services.agent.folders.kernel_folders import LOG_LIMIT_BYTES, Folders, KernelFolder
 from bai_services.agent.kernels import Task
 from bai_services.core.errors import InvalidRequest
@@ -59,6 +61,24 @@ def test_home_and_log_of_a_session_that_continues_later_are_kept(tmp_path: Path)
     assert (home / "file").read_text() == "kept"
     assert not folders.all()[0].is_kept
     assert folders.remove(mine.folder)
+
+
+def test_home_is_not_marked_as_kept_while_other_files_remain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders, mine = Folders(tmp_path), task()
+    folders.create(mine, None, None)
+    (folders.path(mine.folder) / "mounts").mkdir()
+
+    def fail(path: Path) -> None:
+        raise OSError(errno.EIO, "I/O error", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel_folders, "remove_tree", fail)
+        assert not folders.keep_home(mine.folder)
+        assert not folders.all()[0].is_kept
+    assert folders.keep_home(mine.folder)
+    assert folders.all()[0].is_kept
 
 
 def test_removal_does_not_follow_links(tmp_path: Path) -> None:

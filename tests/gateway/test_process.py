@@ -1,4 +1,4 @@
-"""The process `bai-gateway`: killed and started again, stopped, and wrong settings."""
+"""The process `bai-gateway`: killed and restarted, stopped, and wrong settings."""
 
 from __future__ import annotations
 

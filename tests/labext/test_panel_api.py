@@ -195,19 +195,19 @@ def test_poll_returns_changed_sections_only(
         return sections
 
     first = poll("")
-    mark = first["marks"]["apps"]
+    etag = first["etags"]["apps"]
     names = [item["name"] for item in first["apps"]["items"]]
     assert "vscode" in names and "mlflow" not in names and "jupyterlab" not in names
-    assert poll(mark) == {"marks": {}}
+    assert poll(etag) == {"etags": {}}
     server.request("POST", "bai/api/apps/vscode")
     wait_for_state(server, "running")
-    changed = poll(mark)
-    assert set(changed) == {"apps", "marks"} and changed["marks"]["apps"] != mark
+    changed = poll(etag)
+    assert set(changed) == {"apps", "etags"} and changed["etags"]["apps"] != etag
     # A use of the app does not count as a change of the section.
     assert server.get("vscode/").status_code == 200
-    assert poll(changed["marks"]["apps"]) == {"marks": {}}
+    assert poll(changed["etags"]["apps"]) == {"etags": {}}
     server.request("DELETE", "bai/api/apps/vscode")
-    assert poll(mark) == {"marks": {}}
+    assert poll(etag) == {"etags": {}}
 
 
 @pytest.mark.parametrize("language, stop", [("en", "Stop"), ("ko", "중지"), ("xx", "Stop")])

@@ -29,10 +29,10 @@ _ENVIRON = {
 }
 
 
-def git(directory: Path, *arguments: str, given: bytes = b"") -> str:
-    """Run git without configuration of the user; return its output."""
+def git(directory: Path, *arguments: str, stdin: bytes = b"") -> str:
+    """Run git without the user's configuration; return its output."""
     done = subprocess.run(
-        ("git", *arguments), cwd=directory, env=_ENVIRON, input=given, capture_output=True
+        ("git", *arguments), cwd=directory, env=_ENVIRON, input=stdin, capture_output=True
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.decode().strip()
@@ -42,7 +42,8 @@ def git(directory: Path, *arguments: str, given: bytes = b"") -> str:
 class GitServer:
     """Serves bare repositories below ``root``; ``private`` ones need ``TOKEN``.
 
-    ``redirects``: names of repositories that redirect to another address.
+    ``redirects``: target URLs by the name of the redirected repository. ``files``: other responses,
+    by path.
     """
 
     root: Path
@@ -63,16 +64,17 @@ class GitServer:
     def commit(
         self, path: Path, entries: list[tuple[str, str, bytes]], branch: str = "main"
     ) -> str:
-        """Commit files to a branch; an entry is mode, path and content, or the id of a commit.
+        """Commit files to a branch.
 
-        Entries are written without the checks of ``git add``.
+        An entry is (mode, path, content); the content of a submodule (mode 160000) is the id of a
+        commit. Entries are written without the checks of ``git add``.
         """
         lines = []
         for mode, name, content in entries:
             if mode == "160000":
                 key = content.decode()
             else:
-                key = git(path, "hash-object", "-w", "--stdin", given=content)
+                key = git(path, "hash-object", "-w", "--stdin", stdin=content)
             lines.append((mode, key, name))
         tree = _tree(path, lines)
         made = git(path, "commit-tree", tree, "-m", "test")
@@ -129,7 +131,7 @@ def _tree(path: Path, lines: list[tuple[str, str, str]]) -> str:
             kind = "commit" if mode == "160000" else "blob"
             own.append(f"{mode} {kind} {key}\t{first}")
     own += [f"040000 tree {_tree(path, inner)}\t{name}" for name, inner in below.items()]
-    return git(path, "mktree", "--missing", given="".join(f"{line}\n" for line in own).encode())
+    return git(path, "mktree", "--missing", stdin="".join(f"{line}\n" for line in own).encode())
 
 
 @asynccontextmanager

@@ -211,7 +211,7 @@ export class Actions {
     });
   }
 
-  /** Start the windows of the idle checkers again; the number of times is limited. */
+  /** Restart the time windows of the idle checkers; the number of restarts is limited. */
   keepAlive(): void {
     void this.showErrors(async () => {
       this.model.session = await this.model.api.keepAlive();

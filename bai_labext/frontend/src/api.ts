@@ -2,7 +2,7 @@ import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
 import type { PreparationState } from './preparation';
-import type { AppState, Log, Marks, PollResponse, Session } from './types';
+import type { AppState, Etags, Log, PollResponse, Session } from './types';
 
 const FORBIDDEN = 403;
 const FAILED_DEPENDENCY = 424;
@@ -42,9 +42,9 @@ export class Api {
     return this.settings.baseUrl;
   }
 
-  /** Query the sections in `marks`; the response omits a section whose mark has not changed. */
-  poll = (marks: Marks): Promise<PollResponse> =>
-    this.call(`poll?${new URLSearchParams(marks).toString()}`);
+  /** Query the sections named in `etags`; the response omits a section whose ETag has not changed. */
+  poll = (etags: Etags): Promise<PollResponse> =>
+    this.call(`poll?${new URLSearchParams(etags).toString()}`);
 
   rename = (name: string): Promise<Session> => this.call('session', 'PATCH', { name });
   stop = (): Promise<unknown> => this.call('session', 'DELETE');
@@ -57,20 +57,20 @@ export class Api {
   extend = (seconds: number): Promise<Session> =>
     this.call('session/lifetime', 'POST', { seconds });
 
-  /** Start the windows of the session's idle checkers again. */
+  /** Restart the time windows of the session's idle checkers. */
   keepAlive = (): Promise<Session> => this.call('session/keep-alive', 'POST');
 
   /** Report that the session is in use now. */
   reportActivity = (): Promise<unknown> => this.call('session/activity', 'POST');
 
-  /** Whether a stop of the session is ahead, and what was saved before the last one. */
+  /** Whether a stop of the session is planned, and what was saved before the last stop. */
   preparation = (): Promise<PreparationState> => this.call('preparation');
   answerPreparation = (answer: object): Promise<unknown> =>
     this.call('preparation', 'POST', answer);
   dismissPreparation = (): Promise<unknown> => this.call('preparation', 'DELETE');
 
-  log = (kernel: string, mark = '', hasTimes = false): Promise<Log> => {
-    const query = new URLSearchParams({ kernel, mark, times: String(hasTimes) });
+  log = (kernel: string, cursor = '', hasTimes = false): Promise<Log> => {
+    const query = new URLSearchParams({ kernel, cursor, times: String(hasTimes) });
     return this.call(`session/log?${query.toString()}`);
   };
 

@@ -21,7 +21,7 @@ export interface Source {
   title: string;
   /** Whether the source can prefix each line with a timestamp. */
   canShowTimes: boolean;
-  read: (mark: string, hasTimes: boolean) => Promise<Log>;
+  read: (cursor: string, hasTimes: boolean) => Promise<Log>;
 }
 
 /** The output of the selected source. It is polled while the log is visible and *Follow* is on. */
@@ -35,7 +35,7 @@ class LogModel {
   hasServerLog = false;
   source: Source;
   readonly changed = new Signal<this, void>(this);
-  private mark = '';
+  private cursor = '';
   private readonly poll: Poll;
 
   constructor(
@@ -96,7 +96,7 @@ class LogModel {
   }
 
   private restart(): void {
-    Object.assign(this, { text: '', mark: '', problem: '' });
+    Object.assign(this, { text: '', cursor: '', problem: '' });
     this.changed.emit();
     void this.poll.refresh();
   }
@@ -104,12 +104,12 @@ class LogModel {
   private async read(): Promise<void> {
     const { source, hasTimes } = this;
     try {
-      const response = await source.read(this.mark, hasTimes);
+      const response = await source.read(this.cursor, hasTimes);
       if (source !== this.source || hasTimes !== this.hasTimes) {
         return; // The user has selected another source or option during the request.
       }
       this.text = response.is_more ? this.text + response.log : response.log;
-      this.mark = response.mark ?? '';
+      this.cursor = response.cursor ?? '';
       this.isLive = response.is_live ?? true;
       this.problem = '';
     } catch (error) {
@@ -187,7 +187,7 @@ export function sourcesOf(
       key: `kernel:${name}`,
       title: name,
       canShowTimes: true,
-      read: (mark: string, hasTimes: boolean): Promise<Log> => api.log(name, mark, hasTimes)
+      read: (cursor: string, hasTimes: boolean): Promise<Log> => api.log(name, cursor, hasTimes)
     })),
     ...apps.map(app => ({
       key: `app:${app.name}`,

@@ -191,7 +191,7 @@ export interface OtherSession {
  */
 export interface Log {
   log: string;
-  mark?: string;
+  cursor?: string;
   is_more?: boolean;
   is_live?: boolean;
 }
@@ -200,7 +200,6 @@ export interface Items<T> {
   items: T[];
 }
 
-/** The sections of data that the panel polls. */
 /** An announcement of an administrator; its text is in the web UI. */
 export interface Announcement {
   id: string;
@@ -208,6 +207,7 @@ export interface Announcement {
   level: string;
 }
 
+/** The sections of data that the panel polls. */
 export interface Sections {
   apps: Items<App>;
   session: Session;
@@ -217,12 +217,12 @@ export interface Sections {
   announcements: Items<Announcement>;
 }
 
-/** Hash of each section; the server omits sections whose hash has not changed. */
-export type Marks = Partial<Record<keyof Sections, string>>;
+/** ETag (content hash) of each section; the server omits sections whose ETag has not changed. */
+export type Etags = Partial<Record<keyof Sections, string>>;
 
-/** The changed sections with their new marks, and an error if the manager could not be queried. */
+/** The changed sections with their new ETags, and an error if the manager could not be queried. */
 export type PollResponse = Partial<Sections> & {
-  marks: Marks;
+  etags: Etags;
   error?: string;
   message?: string;
 };

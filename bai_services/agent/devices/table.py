@@ -232,7 +232,9 @@ def _checked_arguments(
                 f"{place}.{name} must be {_TYPE_NAMES[expected]}, not {value!r}", key=name
             )
         if expected is list and not all(isinstance(item, str) for item in value):
-            raise InvalidRequest(f"{place}.{name} must be a list of texts, not {value!r}", key=name)
+            raise InvalidRequest(
+                f"{place}.{name} must be a list of strings, not {value!r}", key=name
+            )
     return dict(data)
 
 
@@ -249,10 +251,10 @@ _TYPES_BY_ANNOTATION: Mapping[str, Any] = {
     "Divided": dict,
 }
 _TYPE_NAMES: Mapping[Any, str] = {
-    str: "a text",
+    str: "a string",
     int: "a whole number",
     (int, float): "a number",
     bool: "true or false",
-    list: "a list of texts",
+    list: "a list of strings",
     dict: "a map",
 }

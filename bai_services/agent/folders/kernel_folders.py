@@ -157,10 +157,10 @@ class Folders:
             return None
 
     def keep_home(self, name: str) -> bool:
-        """Unmount a kernel's directories and delete everything in its folder except its home and
-        its log; return whether all of it is gone.
+        """Unmount a kernel's directories and delete all files in its folder except its home and its
+        log; return whether this succeeded.
 
-        A session that runs again finds its files in the home.
+        The home is kept for the next run of the session.
         """
         path = self.path(name)
         if not self._binds.remove(name) or _has_mount(path):
@@ -172,6 +172,8 @@ class Folders:
         for entry in self._entries_except_kernel_file(path):
             if entry.name not in KEPT_ENTRIES:
                 _delete(entry)
+        if any(e.name not in KEPT_ENTRIES for e in self._entries_except_kernel_file(path)):
+            return False
         write_atomically(path / KERNEL_FILE, json.dumps({**kernel, "is_kept": True}))
         return True
 

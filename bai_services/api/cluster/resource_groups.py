@@ -102,8 +102,8 @@ class ScheduledSession(ResponseModel):
     If you may not see the session, ``session`` and ``reason_coded`` are null and ``reason`` is
     empty. ``position`` and ``priority`` are null for a running session. ``kernels`` is empty for a
     pending session without a reservation. ``certainty`` (known, estimated, rough, unknown)
-    describes the end of a running session or the start of a pending one. ``standing``: the values
-    by which drf and fair-share order sessions of one priority; the smallest is first.
+    is that of the end of a running session or of the start of a pending one. ``standing``: the
+    ascending sort key of drf and fair-share among sessions of one priority.
     """
 
     session: SessionName | None

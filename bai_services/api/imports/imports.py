@@ -25,8 +25,8 @@ Path = Annotated[str, StringConstraints(max_length=MAX_PATH)]
 class ImportSource(Body):
     """``repo``: URL of a repository, a zip or tar archive, or a file; also links to pages of GitHub
     and GitLab. ``branch``: branch, tag or commit of a repository; default is its default branch.
-    ``path``: file to open, relative to the imported files. ``kind``: what the URL is, if its name
-    does not show it.
+    ``path``: file to open, relative to the imported files. ``kind``: kind of the source, if the
+    URL does not show it.
     """
 
     repo: Annotated[str, StringConstraints(max_length=MAX_URL)] = Field(

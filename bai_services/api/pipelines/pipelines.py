@@ -17,7 +17,7 @@ from ..fields import Body, Count, ResponseModel, ShortText
 
 _TAG = "pipelines"
 DefinitionText = Annotated[str, StringConstraints(max_length=MAX_BYTES, pattern=r"^[^\x00]*$")]
-# The value of a parameter: a text, a number, true or false, or a list of these.
+# The value of a parameter: a string, a number, true or false, or a list of these.
 ParameterValue = str | int | float | bool | list[str | int | float | bool]
 
 

@@ -249,7 +249,7 @@ class TokenReport(Body):
 
 
 class GatewayReport(Body):
-    """Counts are differences to the last report. ``report_id``: a repeated report counts once.
+    """Counts since the last report. ``report_id``: a repeated report counts once.
 
     ``drained``: draining replicas that have no more requests. ``failed``: replicas that failed
     their health check.

@@ -30,7 +30,7 @@ class MountInput(Body):
 
 
 class SessionRequest(Body):
-    """The fields of a new session that single requests, bulk requests and templates share."""
+    """Fields of a new session, common to single requests, bulk requests and templates."""
 
     name: ShortText | None = None
     project: ShortText | None = None
@@ -97,7 +97,7 @@ class LifetimeExtension(Body):
 
 
 class SessionSize(Body):
-    """The new amounts of some slots; the others do not change."""
+    """The slots to change and their new values; the other slots do not change."""
 
     resources: SlotsInput = Field(min_length=1)
 

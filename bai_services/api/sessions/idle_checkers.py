@@ -136,7 +136,8 @@ class IdleDecision(ResponseModel):
 class IdleReplayRequest(IdleCheckerSettings):
     """``checker``: a checker, whose settings are replaced by those in the request.
 
-    ``reuse_seconds``: a stop is wrong if the session was used again within this time.
+    ``reuse_seconds``: a stop is wrong (a false positive) if the session was used again within this
+    time.
     """
 
     checker: NameText | None = None
@@ -275,7 +276,7 @@ class IdleReplayHandler(APIHandler):
 
 class KeepAliveHandler(APIHandler):
     @operation(
-        "Keep a session alive: start the windows of its idle checkers again",
+        "Keep a session alive: restart the time windows of its idle checkers",
         tag="sessions",
         returns=Session,
         is_for_sessions=True,

@@ -53,7 +53,10 @@ class LogHit(ResponseModel):
 
 
 class LogSearch(ResponseModel):
-    """``searched``: number of logs. With ``after``, the search continues; null: it is complete."""
+    """``searched``: number of searched logs.
+
+    ``after``: parameter of the next request; null: all logs are searched.
+    """
 
     items: list[LogHit]
     searched: int
@@ -104,7 +107,7 @@ class LogSearchHandler(APIHandler):
         returns=LogSearch,
         parameters={
             "search": "the text; ignores case",
-            "after": "continue behind this log: `after` of the previous response",
+            "after": "continue after this log: `after` of the previous response",
         },
         is_expensive=True,
     )

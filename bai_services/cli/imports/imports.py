@@ -40,7 +40,9 @@ _SKIPPED = {
 @click.option("--branch", metavar="NAME", help="Branch, tag or commit of a repository.")
 @click.option("--path", metavar="PATH", help="File to open in a session, below the imported files.")
 @click.option(
-    "--kind", type=click.Choice(list(SourceKind)), help="What the URL is, if it does not show it."
+    "--kind",
+    type=click.Choice(list(SourceKind)),
+    help="Kind of the source, if the URL does not show it.",
 )
 @click.option("--folder", metavar="NAME", help="Name of a new folder.")
 @click.option("--host", metavar="NAME", help="Storage host of the new folder.")

@@ -44,7 +44,7 @@ async def list_(connection: Connection, *, as_json: bool) -> None:
     type=click.Choice(["json", "slack"]),
     default="json",
     show_default=True,
-    help="Format: signed JSON, or a text for Slack and compatible services.",
+    help="Format: signed JSON, or plain text for Slack and compatible services.",
 )
 @click.option("--name", metavar="NAME", help="Default: the host of the URL.")
 @click.option(

@@ -105,12 +105,12 @@ _ROLLOUT_OPTIONS = (
     click.option(
         "--max-surge",
         type=click.IntRange(0, MAX_REPLICAS),
-        help="Rolling update: additional replicas. Default: 1.",
+        help="Rolling update: maximum number of additional replicas. Default: 1.",
     ),
     click.option(
         "--max-unavailable",
         type=click.IntRange(0, MAX_REPLICAS),
-        help="Rolling update: missing replicas. Default: 0.",
+        help="Rolling update: maximum number of unavailable replicas. Default: 0.",
     ),
     click.option(
         "--canary-percent",

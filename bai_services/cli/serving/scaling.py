@@ -36,12 +36,12 @@ def scaling_options(command: _Command) -> _Command:
             "--max",
             "max_replicas",
             type=click.IntRange(1, MAX_REPLICAS),
-            help="Autoscaling: most replicas. Default: 1.",
+            help="Autoscaling: maximum number of replicas. Default: 1.",
         ),
         click.option(
             "--measure",
             type=Choice([each.value for each in Measure]),
-            help="Autoscaling: what the load is. Default: requests, those that run and wait.",
+            help="Autoscaling: measure of the load. Default: requests (running and waiting).",
         ),
         click.option(
             "--metric",
@@ -105,7 +105,7 @@ def _period(text: str) -> dict[str, Any]:
 
 
 def measure_text(rule: Mapping[str, Any]) -> str:
-    """Return what the load of a rule is."""
+    """Return a description of the load of a rule."""
     return " ".join(part for part in (rule["measure"], rule["metric"], rule["query"]) if part)
 
 

@@ -152,7 +152,7 @@ async def list_prices(connection: Connection, *, as_json: bool) -> None:
     ),
 )
 @click.argument("prices", nargs=-1, metavar="[GROUP/]SLOT=PRICE...")
-@click.option("--currency", default="", help="Text that is shown behind costs.")
+@click.option("--currency", default="", help="Text that is shown after costs.")
 @json_option
 @connected
 async def set_prices(

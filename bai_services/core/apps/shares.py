@@ -163,7 +163,7 @@ def share_end(now: datetime, seconds: int | None, max_seconds: int) -> datetime:
 
 
 def encode_token(key: bytes, visitor: VisitorToken) -> str:
-    """Return a token as a text with a message authentication code (see ``decode_token``)."""
+    """Return a token as a string with a message authentication code (see ``decode_token``)."""
     expires = str(int(visitor.expires_at.timestamp()))
     body = ".".join(
         [visitor.kind, visitor.share_id, visitor.user_id, expires, visitor.nonce, visitor.sign_in]

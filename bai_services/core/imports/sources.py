@@ -21,7 +21,7 @@ MAX_TOKEN = 512
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 _BRANCH = re.compile(r"[A-Za-z0-9][\w./+@-]{0,127}", re.ASCII)
-# git must understand the name like the check of its addresses does: no final dot, no encoding.
+# git must interpret the name as the check of its addresses does: no final dot, no encoding.
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 _TOKEN = re.compile(r"[!-~]+")
 _FOLDER_CHARACTER = re.compile(r"[^A-Za-z0-9._-]+")

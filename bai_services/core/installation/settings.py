@@ -197,7 +197,7 @@ class _Reader:
     def _text(self, section: str, name: str, default: str) -> str:
         value = self._take(section, name, default)
         if not isinstance(value, str) or not value.isprintable() or len(value) > 4096:
-            raise _invalid(f"{section}.{name}", "must be a text of printable characters")
+            raise _invalid(f"{section}.{name}", "must be a string of printable characters")
         return value
 
     def _path(self, section: str, name: str) -> str:
@@ -242,7 +242,7 @@ class _Reader:
         values = self._sections.pop("environment", {})
         for name, value in values.items():
             if not isinstance(value, str) or not value.isprintable():
-                raise _invalid(f"environment.{shown(name)}", "must be a text")
+                raise _invalid(f"environment.{shown(name)}", "must be a string")
         return dict(values)
 
 

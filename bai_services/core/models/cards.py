@@ -104,7 +104,7 @@ def _line(field: str, value: object, limit: int, has_lines: bool = False) -> str
         return ""
     given = number_text(value)
     if given is None:
-        raise InvalidRequest(f"{FILE_NAME}: {field} must be a text", field=field)
+        raise InvalidRequest(f"{FILE_NAME}: {field} must be a string", field=field)
     text = given.strip()
     if len(text) > limit:
         raise InvalidRequest(f"{FILE_NAME}: {field} has more than {limit} characters", field=field)
@@ -166,8 +166,8 @@ def latest(versions: Mapping[str, str]) -> str | None:
     return max(versions, key=lambda key: (version_key(versions[key]), key), default=None)
 
 
-def holds(slots: Mapping[str, int], needs: Mapping[str, int]) -> bool:
-    """Return whether slots contain at least ``needs``; a whole device also holds a share of it."""
+def satisfies(slots: Mapping[str, int], needs: Mapping[str, int]) -> bool:
+    """Return whether slots contain at least ``needs``; a whole device satisfies shares of it."""
     return all(_available(slots, slot) >= amount for slot, amount in needs.items())
 
 
@@ -179,7 +179,7 @@ def _available(slots: Mapping[str, int], slot: str) -> int:
 
 def fitting(needs: Iterable[str], maxima: Mapping[str, int]) -> list[str]:
     """Return the stored ``resources_text`` values that a session with these maxima can have."""
-    return [text for text in needs if holds(maxima, ResourceSlots.parse(json.loads(text)))]
+    return [text for text in needs if satisfies(maxima, ResourceSlots.parse(json.loads(text)))]
 
 
 def smallest(offers: Sequence[tuple[T, Mapping[str, int]]], needs: Mapping[str, int]) -> T | None:
@@ -188,7 +188,7 @@ def smallest(offers: Sequence[tuple[T, Mapping[str, int]]], needs: Mapping[str, 
     An offer is smaller if it has fewer devices, then less memory, then fewer cores; the first of
     equal ones is returned.
     """
-    suitable = [offer for offer in offers if holds(offer[1], needs)]
+    suitable = [offer for offer in offers if satisfies(offer[1], needs)]
     return min(suitable, key=lambda offer: _size(offer[1]), default=(None, {}))[0]
 
 

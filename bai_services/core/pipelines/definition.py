@@ -37,7 +37,7 @@ SESSION_KINDS = frozenset({TaskKind.COMMAND, TaskKind.NOTEBOOK})
 
 
 class RunIf(StrEnum):
-    """Which results of the tasks that a task needs let it run."""
+    """When a task runs, depending on the results of the tasks that it needs."""
 
     SUCCESS = "success"  # all have succeeded
     ANY_SUCCESS = "any-success"  # all have ended, and one has succeeded

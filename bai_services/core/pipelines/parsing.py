@@ -186,7 +186,7 @@ def _value(section: Section, key: str) -> Value | None:
 def _plain(section: Section, node: yaml.Node, key: str) -> str | int | float | bool:
     line = node.start_mark.line + 1
     if not isinstance(node, yaml.ScalarNode):
-        raise _problem(line, f"{key} must be a text, a number, true or false, or a list of these")
+        raise _problem(line, f"{key} must be a string, a number, true or false, or a list of these")
     text = text_of(node, key, MAX_VALUE, _problem)
     value = section.loader.construct_object(node)
     if isinstance(value, float) and not isfinite(value):
@@ -200,10 +200,10 @@ def _texts(section: Section, key: str, limit: int) -> tuple[str, ...]:
     if node is None:
         return ()
     if not isinstance(node, yaml.SequenceNode) or len(node.value) > limit:
-        raise _problem(line, f"{key} must be a list of at most {limit} texts")
+        raise _problem(line, f"{key} must be a list of at most {limit} strings")
     for each in node.value:
         if not isinstance(each, yaml.ScalarNode):
-            raise _problem(each.start_mark.line + 1, f"an entry of {key} must be a text")
+            raise _problem(each.start_mark.line + 1, f"an entry of {key} must be a string")
     return tuple(text_of(each, key, MAX_VALUE, _problem) for each in node.value)
 
 
@@ -389,12 +389,14 @@ def _ordered(tasks: Sequence[Task], lines: Sequence[int]) -> tuple[Task, ...]:
                 raise _problem(line, f"task {task.name} needs {shown(name)!r}, which is no task")
         edges += len(task.needs)
         if edges > MAX_EDGES:
-            raise _problem(line, f"the tasks need each other more than {MAX_EDGES} times")
+            raise _problem(line, f"the tasks have more than {MAX_EDGES} dependencies")
     sorter = TopologicalSorter({task.name: dict.fromkeys(task.needs) for task in tasks})
     try:
         order = list(sorter.static_order())
     except CycleError as error:
         cycle = error.args[1]
         names = " → ".join(cycle[:10]) + (" → …" if len(cycle) > 10 else "")
-        raise _problem(lines[named[cycle[0]]], f"tasks need each other: {names}") from None
+        raise _problem(
+            lines[named[cycle[0]]], f"the needs of these tasks form a cycle: {names}"
+        ) from None
     return tuple(tasks[named[name]] for name in order)

@@ -11,7 +11,7 @@ from .definition import ParameterType, RunIf, TaskKind, Value
 from .states import RunStatus, TaskStatus
 
 MAX_PIPELINES_PER_USER = 200
-# Versions of a definition that are kept, and those of one page: each may have 1 MiB.
+# Maximum stored versions of a definition, and versions per page: each may have 1 MiB.
 MAX_VERSIONS = 100
 MAX_VERSIONS_PER_PAGE = 10
 # Runs of a user that have not ended.

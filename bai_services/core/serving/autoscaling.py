@@ -33,7 +33,7 @@ _ROUNDING = 1e-9
 
 @unique
 class Measure(StrEnum):
-    """What the load of an endpoint is.
+    """Measure of the load of an endpoint.
 
     ``requests``: requests in flight and queued, in all gateways. ``cpu``: used share of the
     requested CPU cores, in percent. ``metric-total``, ``metric-mean``: a metric of the runtime; the
@@ -91,7 +91,7 @@ class ScheduledBounds:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ScheduledBounds:
-        """Return the period of which ``as_json`` has returned the values.
+        """Return the period from the values that ``as_json`` returned.
 
         Raises
         ------
@@ -167,7 +167,7 @@ def rule_as_json(rule: ScalingRule) -> dict[str, Any]:
 
 
 def rule_from_json(values: Mapping[str, Any]) -> ScalingRule:
-    """Return the rule of which ``rule_as_json`` has returned the values; others have their
+    """Return the rule from the values that ``rule_as_json`` returned; missing ones have their
     defaults.
 
     Raises

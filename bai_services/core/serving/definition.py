@@ -166,7 +166,9 @@ def _words(node: yaml.Node, what: str) -> str:
     words = []
     for each in node.value if isinstance(node, yaml.SequenceNode) else [node]:
         if not isinstance(each, yaml.ScalarNode):
-            raise _problem(each.start_mark.line + 1, f"{what} must be a text or a list of texts")
+            raise _problem(
+                each.start_mark.line + 1, f"{what} must be a string or a list of strings"
+            )
         words.append(text_of(each, what, MAX_COMMAND_BYTES, _problem))
     return shlex.join(words)
 

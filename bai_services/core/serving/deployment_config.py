@@ -96,7 +96,7 @@ def _texts(node: yaml.Node, name: str, known: tuple[str, ...]) -> dict[str, str]
         if not is_text or "\0" in value.value or len(value.value) > MAX_TEXT:
             raise _problem(
                 _line(value),
-                f"{shown(key)!r} must be a text or a number of at most {MAX_TEXT} characters",
+                f"{shown(key)!r} must be a string or a number of at most {MAX_TEXT} characters",
             )
     return {key: str(value.value) for key, (_, value) in pairs.items()}
 
@@ -111,7 +111,7 @@ def _pairs(node: yaml.Node, name: str, known: tuple[str, ...]) -> _Pairs:
     for key, value in node.value:
         is_valid = isinstance(key, yaml.ScalarNode) and _is_encodable(key.value)
         if not is_valid or len(key.value) > MAX_TEXT:
-            raise _problem(_line(key), f"a key of {name} is not a text")
+            raise _problem(_line(key), f"a key of {name} is not a string")
         if known and key.value not in known:
             raise _problem(_line(key), f"{shown(key.value)!r} is not known; use {', '.join(known)}")
         if key.value in pairs:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Protocol(StrEnum):
-    """What the server of a replica speaks. ``grpc``: gRPC over HTTP/2 without TLS."""
+    """Protocol of the server of a replica. ``grpc``: gRPC over HTTP/2 without TLS."""
 
     HTTP = "http"
     GRPC = "grpc"

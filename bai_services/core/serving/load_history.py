@@ -15,8 +15,11 @@ _MINUTE = 60
 
 
 class LoadHistory:
-    """A history that starts, or continues after a gap, assumes that the load of the stable window
-    was the one that ``wanted`` replicas need. So a manager that takes over changes nothing at once.
+    """Recent samples of the load of an endpoint.
+
+    At the start and after a gap, the load of the stable window is assumed to be the one that
+    ``wanted`` replicas need. So a manager that takes over does not change the
+    number of replicas immediately.
     """
 
     def __init__(self) -> None:
@@ -44,7 +47,7 @@ class LoadHistory:
         self._thin(now - max(EXACT_SECONDS, rule.stable_seconds))
 
     def begin_idle_period(self, start: float) -> None:
-        """Let the idle period begin not before ``start``."""
+        """Start the idle period at ``start`` or later."""
         self._drop_before(start)
         if self._samples and self._samples[0].at < start:
             self._samples[0] = LoadSample(start, self._samples[0].load)

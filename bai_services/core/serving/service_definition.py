@@ -112,7 +112,7 @@ class _Table:
         if not is_plain or "\0" in found or len(found) > MAX_TEXT or len(key) > MAX_TEXT:
             raise _problem(
                 _line_of(self._text, self._name, key),
-                f"{shown(key)!r} must be a text or a number of at most {MAX_TEXT} characters",
+                f"{shown(key)!r} must be a string or a number of at most {MAX_TEXT} characters",
             )
         return found
 

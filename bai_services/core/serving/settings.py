@@ -68,7 +68,7 @@ class RevisionSettings:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RevisionSettings:
-        """Return the settings of which ``as_json`` has returned the values."""
+        """Return the settings from the values that ``as_json`` returned."""
         return cls(
             **{
                 **values,

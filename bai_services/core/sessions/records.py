@@ -70,7 +70,7 @@ class ListedDependency:
 
 @dataclass(frozen=True, slots=True)
 class SessionAllocation:
-    """An allocated amount of one slot; ``amount`` is a text such as ``1g``."""
+    """An allocated amount of one slot; ``amount`` is a string such as ``1g``."""
 
     agent: str
     device: str | None

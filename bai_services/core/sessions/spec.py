@@ -43,7 +43,7 @@ class Traits:
     # Columns of the session's row that depend on the field. None: the field is stored unchanged in
     # the column ``options``. (): the row does not contain it.
     columns: Sequence[str] | None = None
-    # Environment variable of the session that contains the value, a text or a number.
+    # Environment variable of the session that contains the value, a string or a number.
     variable: str = ""
 
 

@@ -104,7 +104,7 @@ class AccountStore:
         async with self._db.read() as tx:
             return await read_caps(tx, scopes), await read_usage(tx, scopes)
 
-    async def used(self, access_key: str, at: datetime) -> None:
+    async def record_use(self, access_key: str, at: datetime) -> None:
         """Store the time of a keypair's last use."""
         async with self._db.write() as tx:
             await tx.execute(

@@ -196,7 +196,7 @@ async def _in_lock_order(tx: AsyncConnection, changes: Mapping[str, sa.Delete | 
 async def _count(
     tx: AsyncConnection, subject: str, allowed: int | None, now: datetime, block_time: timedelta
 ) -> AttemptCount:
-    # One statement inserts or locks the row: a sign-in at the same time may delete it.
+    # One statement inserts or locks the row: a concurrent sign-in may delete it.
     insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(sign_in_failures)
     rows = await tx.execute(
         insert.values(subject=subject, count=0, last_at=now)

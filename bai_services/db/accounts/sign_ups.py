@@ -192,7 +192,7 @@ async def _use_invitation(tx: AsyncConnection, invitation_id: str, now: datetime
     row = used.one_or_none()
     if row is None:
         raise InvalidRequest(
-            "the invitation is wrong, has expired or is used up", field="invitation"
+            "the invitation is invalid, has expired or is used up", field="invitation"
         )
     project_id: str | None = row.project_id
     return project_id

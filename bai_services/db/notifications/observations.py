@@ -45,7 +45,7 @@ from ..tables.mails import mails
 from ..tables.operations import announcements, maintenances
 from ..tables.sessions import sessions
 
-# Ends of sessions that are further away are not read.
+# Later ends of sessions are not read.
 _HORIZON = timedelta(days=1)
 # Maximum number of conditions of one kind.
 _MAX_ROWS = 10_000

@@ -51,7 +51,7 @@ async def replace_settings(
     await remove_settings(tx, kind, component)
     rows = {each.name: each for each in settings}
     if rows:
-        # Two Hubs may report at the same time.
+        # Two Hubs may report concurrently.
         await tx.execute(
             insert_ignoring(tx, component_settings),
             [{"kind": kind, "component": component, **asdict(row)} for row in rows.values()],

@@ -31,7 +31,7 @@ class ConfigurationStore:
     async def set(self, override: Override, audit: AuditEntry) -> None:
         values = {name: getattr(override, name) for name in Override.__dataclass_fields__}
         async with self._db.write() as tx:
-            # Two requests may insert the row at the same time.
+            # A concurrent request may insert the row.
             await tx.execute(insert_ignoring(tx, setting_overrides).values(values))
             await tx.execute(
                 sa.update(setting_overrides).where(_variable == override.variable).values(values)

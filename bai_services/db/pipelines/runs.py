@@ -458,9 +458,9 @@ async def _lock_with_room(tx: AsyncConnection, owner_id: str) -> None:
 
 
 async def _delete_oldest(tx: AsyncConnection, owner_id: str) -> None:
-    """Delete the oldest ended run of a user who has as many as are kept.
+    """Delete the oldest ended run of a user who has the maximum number of them.
 
-    Not more than one: two transactions that delete several runs could deadlock.
+    Delete only one: two transactions that delete several runs could deadlock.
     """
     is_ended = pipeline_runs.c.status.in_(sorted(RUN_ENDED))
     ended = (

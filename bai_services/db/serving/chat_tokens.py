@@ -1,4 +1,4 @@
-"""Tokens of the chat page of users who may no longer use them."""
+"""Delete the chat page's tokens for endpoints that their users may no longer use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from ..tables.accounts import memberships, users
 from ..tables.serving import endpoint_tokens, endpoints
 
-# The user of a token of the chat page is active and still a member of the endpoint's project, or
+# The user of a chat token is active and still a member of the endpoint's project, or
 # owns the endpoint.
 MAY_USE_CHAT_TOKEN = sa.exists().where(
     users.c.id == endpoint_tokens.c.user_id,
@@ -22,8 +22,9 @@ MAY_USE_CHAT_TOKEN = sa.exists().where(
 
 
 async def delete_unusable_chat_tokens(tx: AsyncConnection, user_id: str) -> None:
-    """Delete the tokens that a user may no longer use: they must not work again if the user is
-    added to the project or activated again.
+    """Delete the chat tokens that a user may no longer use.
+
+    They must not become valid again when the user is added to the project or activated again.
     """
     await tx.execute(
         sa.delete(endpoint_tokens).where(endpoint_tokens.c.user_id == user_id, ~MAY_USE_CHAT_TOKEN)

@@ -135,7 +135,7 @@ class ScalingStore:
     async def add_loads(self, samples: Sequence[NewLoad], at: datetime, before: datetime) -> None:
         """Store samples of the load, and delete those from before ``before``.
 
-        A sample that another manager has stored at the same time stays.
+        A sample that another manager stores concurrently is kept.
         """
         ids = sorted(each.endpoint_id for each in samples)
         existing = sa.select(endpoints.c.id).where(endpoints.c.id.in_(ids)).with_for_update()

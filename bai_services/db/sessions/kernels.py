@@ -54,7 +54,7 @@ class KernelState:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """Facts for a launch plan that are not in the session.
+    """Data for a launch plan that the session's row does not contain.
 
     These are the agent of the main kernel, the labels of the image, and the owner's role and
     container uid and gid.
@@ -138,7 +138,7 @@ _MARK_LAUNCHED = (
 )
 
 
-_IS_SUSPENDED_NEXT = sa.exists().where(
+_IS_STOPPED_BY_SUSPENSION = sa.exists().where(
     session_suspensions.c.session_id == sessions.c.id,
     session_suspensions.c.phase == Phase.STOPPING,
 )
@@ -147,7 +147,7 @@ _IS_PREEMPTED = (
     & (sessions.c.type == SessionType.INTERACTIVE)
     & (sessions.c.cluster_size == 1)
 )
-_IS_SUSPENDING = (_IS_SUSPENDED_NEXT | _IS_PREEMPTED).label("is_suspending")
+_IS_SUSPENDING = (_IS_STOPPED_BY_SUSPENSION | _IS_PREEMPTED).label("is_suspending")
 _SET_CONTAINER = sa.update(kernels).where(
     kernels.c.session_id == _OF_SESSION, kernels.c.hostname == sa.bindparam("of_host")
 )

@@ -188,7 +188,7 @@ def _requeued(row: SessionRow, at: datetime) -> dict[str, Any]:
         "use_heard_at": None,
         "position": None,
         "estimate": None,
-        # The Hub has stopped the server, so the manager starts it, whoever started it before.
+        # The Hub has stopped the server; the manager starts it, also if a user started it before.
         "started_by": "manager",
     }
 

@@ -12,7 +12,7 @@ external_identities = sa.Table(
     identity(),
     created_at(),
     sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
-    # Name of the provider in the Hub's configuration, to show it.
+    # Name of the provider in the Hub's configuration, for display.
     sa.Column("provider", sa.String(64), nullable=False),
     sa.Column("issuer", sa.String(255), nullable=False),
     # Identifier of the user at the issuer; never reused, unlike names and e-mail addresses.

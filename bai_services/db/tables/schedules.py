@@ -17,7 +17,7 @@ session_schedules = sa.Table(
     # Id or name of the template that completes ``request``.
     sa.Column("template", sa.String(255)),
     sa.Column("request", sa.JSON, nullable=False),
-    # Rules (``core/sessions/schedules/rules.py``) in the time zone.
+    # Rules (``core/sessions/schedules/rules.py``); their times are in ``time_zone``.
     sa.Column("start", sa.String(200), nullable=False),
     sa.Column("stop", sa.String(200)),
     sa.Column("time_zone", sa.String(64), nullable=False),

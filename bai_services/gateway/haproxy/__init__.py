@@ -1,1 +1,1 @@
-"""HAProxy in front of the gateway: it answers what it can decide itself, and passes the rest on."""
+"""HAProxy in front of the gateway: answers what it can decide itself, and forwards the rest."""

@@ -154,7 +154,7 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
     lines = [
         f"bind fd@{listening}",
         "unique-id-format %[var(txn.secret)]",
-        # HAProxy has no limit of time for bodies, so a replica gets only those that have arrived.
+        # HAProxy has no time limit for bodies, so a replica gets only those that have arrived.
         f"http-request wait-for-body time {_ms(BODY_SECONDS)} "
         f"if {{ req.hdr_val(content-length) 1:{MAX_HEAD_BYTES} }}",
         _set("length req.hdr_val(content-length)"),

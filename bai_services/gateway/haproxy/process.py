@@ -1,4 +1,4 @@
-"""The process of HAProxy: started again when it ends."""
+"""The process of HAProxy, which is restarted when it ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger("bai_services.gateway")
 
 START_SECONDS = 10.0
 PAUSE_SECONDS = 0.2
-# A process that ends within this time after its start is a wrong configuration.
+# A process that ends within this time after its start has an invalid configuration.
 STABLE_SECONDS = 2.0
 
 
@@ -88,12 +88,12 @@ class HaproxyProcess:
         self.starts += 1
 
     async def run(self) -> None:
-        """Start HAProxy again whenever it ends."""
+        """Restart HAProxy whenever it ends."""
         while True:
             assert self._process is not None
             began = time.monotonic()
             code = await self._process.wait()
-            log.error("HAProxy has ended with code %d; it is started again", code)
+            log.error("HAProxy has ended with code %d; it is restarted", code)
             if time.monotonic() - began < STABLE_SECONDS:
                 await asyncio.sleep(PAUSE_SECONDS)
             await self.start()

@@ -150,7 +150,7 @@ class Callers:
         if keypair.last_used is None or now - keypair.last_used > LAST_USED_INTERVAL:
             # Read requests must succeed even if the database cannot write (disk full).
             with contextlib.suppress(Unavailable):
-                await self._store.used(keypair.access_key, now)
+                await self._store.record_use(keypair.access_key, now)
         return caller
 
     async def recheck_keypair(self, caller: Caller) -> Caller:

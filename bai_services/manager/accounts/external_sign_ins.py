@@ -226,7 +226,7 @@ class ExternalSignIns:
             return None
         issuers = {one.issuer for one in await self._identities.of(found.account.id)}
         if user.issuer in issuers:
-            # The account has another identity, or a request at the same time has linked this one.
+            # The account has another identity, or a concurrent request has linked this one.
             return await self._identities.account_of(user.issuer, user.subject)
         return found.account
 
@@ -235,7 +235,7 @@ class ExternalSignIns:
         try:
             await self._add(account, user, client_ip)
         except AlreadyExists:
-            # A request at the same time has linked this identity, or another one.
+            # A concurrent request has linked this identity, or another one.
             found = await self._identities.account_of(user.issuer, user.subject)
             if found is None or found.id != account.id:
                 await self._refuse(None, user, client_ip, NOT_LINKED, "no account is linked to it")
@@ -263,8 +263,8 @@ class ExternalSignIns:
         try:
             await self._users.create(_MANAGER, spec, identity=self._row(user))
         except AlreadyExists as error:
-            # Either a request at the same time has created the account, or the name or the address
-            # belongs to another account, which must not be linked.
+            # Either a concurrent request has created the account, or the name or address belongs
+            # to another account, which must not be linked.
             found = await self._identities.account_of(user.issuer, user.subject)
             if found is None:
                 await self._refuse(None, user, client_ip, NAME_TAKEN, error.message)

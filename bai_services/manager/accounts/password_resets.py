@@ -203,7 +203,7 @@ def _may_reset(candidate: PasswordAccount) -> bool:
 
 
 def _reject_link() -> NoReturn:
-    raise InvalidRequest("the link is wrong, used or expired; request a new one", field="token")
+    raise InvalidRequest("the link is invalid, used or expired; request a new one", field="token")
 
 
 def _hash(token: str) -> str:

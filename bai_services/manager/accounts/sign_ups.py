@@ -161,7 +161,7 @@ class SignUps:
         await self._limits.count("sign-up link", client_ip, now)
         sign_up = await self._store.pending(hash_of_token(token), now)
         if sign_up is None:
-            _reject("token", "the link is wrong, used or expired; sign up again")
+            _reject("token", "the link is invalid, used or expired; sign up again")
         is_correct = await self._passwords.verify_attempt(
             network_of(client_ip), sign_up.password_hash, password[:MAX_LENGTH]
         )
@@ -191,7 +191,7 @@ class SignUps:
             return None, rules.domain
         invitation = await self._store.usable(hash_of_token(token), self._clock())
         if invitation is None:
-            _reject("invitation", "the invitation is wrong, has expired or is used up")
+            _reject("invitation", "the invitation is invalid, has expired or is used up")
         return invitation.id, invitation.domain
 
     async def _create(

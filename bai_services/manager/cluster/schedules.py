@@ -55,9 +55,9 @@ class ScheduledSession:
     ``session`` is None, and ``reason`` empty, if the caller may not see the session. ``position``
     and ``priority`` are None for a running session. ``kernels`` is empty for a pending session
     without a reservation. ``starts_at`` and ``ends_at`` are None if unknown. ``certainty``
-    describes the end of a running session or the start of a pending one. ``standing`` has the
-    values by which drf and fair-share order the pending sessions of one priority (smaller is
-    earlier); it is empty for running sessions, and under other orders.
+    is that of the end of a running session or of the start of a pending one. ``standing`` is the
+    ascending sort key of drf and fair-share among the pending sessions of one priority; it is
+    empty for running sessions, and under other orders.
     """
 
     session: SessionName | None

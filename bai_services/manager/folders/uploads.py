@@ -349,7 +349,7 @@ class UploadChunk:
                 self._uploads.end_chunk(self, self._facts.id)
 
     def on_disconnect(self) -> None:
-        """Stop unpacking for a disconnected client; ``prepare_resume`` starts it again."""
+        """Stop unpacking for a disconnected client; ``prepare_resume`` restarts it."""
         if self._final_step is not None and self._facts.is_archive:
             self._final_step.stop()
 

@@ -35,7 +35,7 @@ STUCK_TIMEOUT = timedelta(minutes=15)
 # Sessions of a LOST agent fail after this time. Sessions that are SCHEDULED or PREPARING become
 # pending again immediately.
 LOST_AGENT_TIMEOUT = timedelta(hours=1)
-# A server that is missing in this many consecutive checks is started again.
+# A server that is missing in this many consecutive checks is restarted.
 MAX_MISSED_CHECKS = 3
 # A session that became RUNNING less than this time ago may still be missing from the server list.
 MIN_RUNNING_TIME = timedelta(seconds=30)

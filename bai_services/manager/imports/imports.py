@@ -74,7 +74,7 @@ class FolderImports:
         return _record(await self._find(caller, key), caller)
 
     def preview(self, caller: Caller, spec: Mapping[str, Any]) -> ImportPreview:
-        """Return what an import would fetch; this connects to no other host."""
+        """Return what an import would fetch, without connecting to another host."""
         authorizer.require(caller, "folder-import.create")
         source = check_source(spec, self._targets)
         return ImportPreview(
@@ -183,7 +183,7 @@ class FolderImports:
     async def _new_folder(
         self, caller: Caller, spec: Mapping[str, Any], source: ImportSource
     ) -> tuple[str, str]:
-        """Create a folder; a name that the caller has not given gets a number if it is in use."""
+        """Create a folder. Without a requested name, append a number if the default is in use."""
         given = spec.get("folder") or ""
         if given.startswith("."):
             # Such folders are mounted into the home of every session.

@@ -19,7 +19,7 @@ def message_of(
     """Return the message of a mail, as plain text.
 
     ``email`` rejects line breaks in headers. Of ``values``, headers contain only ``title``, which
-    must be a text of ours. Only the value ``lines`` may have several lines.
+    must not come from users. Only the value ``lines`` may have several lines.
 
     Raises
     ------

@@ -11,7 +11,7 @@ from typing import Any
 from bai_services.core.accounts.roles import Caller, Target
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest, NotFound
 from bai_services.core.listing import MAX_LIMIT, ListQuery, Page
-from bai_services.core.models.cards import fitting, holds, smallest
+from bai_services.core.models.cards import fitting, satisfies, smallest
 from bai_services.core.models.records import ModelCard, ModelReadme
 from bai_services.core.record_fields import fields_of
 from bai_services.core.resources import ResourceSlots
@@ -230,7 +230,7 @@ def _record(row: CardRow, maxima: ResourceSlots | None) -> ModelCard:
         "frameworks": separated(row.frameworks),
         "labels": separated(row.labels),
         "min_resources": needs.format(),
-        "is_fitting": None if maxima is None else holds(maxima, needs),
+        "is_fitting": None if maxima is None else satisfies(maxima, needs),
     }
     return ModelCard(**values)
 

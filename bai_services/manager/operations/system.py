@@ -25,7 +25,7 @@ _LICENCE_LISTS = (
     ("bai_services", "webui/dist/third-party-licenses.json"),
     ("bai_labext", "labextension/static/third-party-licenses.json"),
 )
-# Some packages put the whole text of the licence into the field.
+# Some packages have the whole text of the licence in the field ``License``.
 _MAX_LICENCE_CHARS = 100
 
 
@@ -78,7 +78,7 @@ def installed_packages() -> tuple[Package, ...]:
 def bundled_packages() -> tuple[Package, ...]:
     """Return the JavaScript packages in the built web UI and JupyterLab extension, by name.
 
-    The builds write their lists. A list is missing in a working tree that is not built.
+    The list of a package is written by its build; without a build there is no list.
     """
     found: set[Package] = set()
     for package, path in _LICENCE_LISTS:

@@ -40,7 +40,7 @@ from ..scheduling.lease import Lease
 from ..sessions.sessions import Sessions
 
 TICK_SECONDS = 1.0
-# How often changes are processed that were missed because a manager was killed.
+# Interval at which changes are processed that a killed manager has missed.
 RECONCILE_SECONDS = 5.0
 _FULL_CHECK_SECONDS = 60.0
 _CLEANUP_INTERVAL_SECONDS = 3600.0
@@ -48,7 +48,7 @@ _CLEANUP_INTERVAL_SECONDS = 3600.0
 POSTPONED_PAUSE = timedelta(seconds=5)
 # Sessions of one run that are created in a step: other runs must not wait long.
 MAX_SESSIONS_PER_STEP = 50
-# How often a step starts more tasks of a run after sessions were refused, for the same reason.
+# Rounds per step, for the same reason: refused sessions fail tasks, after which others may start.
 MAX_ROUNDS_PER_STEP = 10
 # Plans in memory: each may need several MiB.
 MAX_PLANS = 32
@@ -82,7 +82,7 @@ class PipelineRunner:
         # Plans of runs that have not ended, the last used ones at the end; they never change.
         self._plans: dict[str, Plan] = {}
         self._changed_sessions: set[str] = set()
-        # Runs whose next sessions are to be created, and not before which time.
+        # Runs with sessions to create, and the earliest time for that.
         self._unfinished: dict[str, datetime] = {}
         self._last: dict[str, float] = {}
         self._loop = Loop("pipelines", self.step, TICK_SECONDS)

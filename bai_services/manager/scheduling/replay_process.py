@@ -34,7 +34,7 @@ async def run_replay(task: ReplayTask, on_progress: OnProgress) -> FullCompariso
     Raises
     ------
     TooLarge
-        If the process exceeds its limit of time or memory, or fails.
+        If the process exceeds its time or memory limit, or fails.
     Unavailable
         If the process is killed, for example because the machine runs out of memory.
     """

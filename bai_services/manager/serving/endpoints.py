@@ -429,7 +429,7 @@ class Endpoints:
         text, path = (spec.get(name) for name in _DEFINITIONS)
         if text is not None and path is not None:
             raise InvalidRequest(
-                "give either definition, a text, or definition_file, a file in the model folder",
+                "give either definition, a string, or definition_file, a file in the model folder",
                 field="definition_file",
             )
         parsed = None

@@ -292,7 +292,7 @@ class EndpointRunner:
             return await self._fail(state.row, replica, text, now)
         if replica.phase is Phase.READY:
             if replica.status is not Status.RUNNING:
-                # A preempted session starts again: no failure of its revision.
+                # A preempted session restarts; this is not a failure of its revision.
                 await self._store.unhealthy([replica.id], now)
                 self._changed()
                 return Phase.STARTING
@@ -468,7 +468,7 @@ def _start_limit(
     if replica.is_unhealthy:
         # It was ready before.
         return timedelta(seconds=health.interval_seconds * health.max_failures), replica.changed_at
-    # A server that was started again has its whole start time, too.
+    # A restarted server has its whole start time again.
     since = max(replica.started_at or now, replica.changed_at)
     return timedelta(seconds=health.start_seconds), since
 

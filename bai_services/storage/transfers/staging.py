@@ -368,7 +368,7 @@ def _lock(file: int) -> bool:
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove a file or a directory tree, unless it is a file that somebody is writing."""
+    """Remove a file or a directory tree, unless it is a file that is being written."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with descriptor(os.open(path, flags)) as file:
         if _lock(file):

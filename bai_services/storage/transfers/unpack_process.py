@@ -49,7 +49,7 @@ async def unpack(job: Job, require: Require | None = None) -> Unpacked:
     Raises
     ------
     InvalidRequest
-        If the archive is invalid, or exceeds its limit of time or memory.
+        If the archive is invalid, or exceeds its time or memory limit.
     Unavailable
         If the process is killed, for example because the machine runs out of memory.
     BaiError

@@ -156,11 +156,11 @@ async def test_repository_with_a_million_links_or_directories(
     path = server.repository("bad")
     content = b"target" if leaf.endswith("blob") else b""
     kind = leaf.partition(" ")[2]
-    key = git(path, "hash-object", "-w", "-t", kind, "--stdin", given=content)
+    key = git(path, "hash-object", "-w", "-t", kind, "--stdin", stdin=content)
     lines = f"{leaf} {key}"
     for _ in range(6):
         tree = "".join(f"{lines}\tn{number}\n" for number in range(10))
-        lines = f"040000 tree {git(path, 'mktree', given=tree.encode())}"
+        lines = f"040000 tree {git(path, 'mktree', stdin=tree.encode())}"
     commit = git(path, "commit-tree", lines.split()[-1], "-m", "test")
     git(path, "update-ref", "refs/heads/main", commit)
     made = await user.post("/folder-imports", {"repo": f"{server.url}/bad.git"})

@@ -13,9 +13,9 @@ from bai_services.core.models.cards import (
     CardContent,
     card_content,
     fitting,
-    holds,
     latest,
     resources_text,
+    satisfies,
     smallest,
     version_key,
 )
@@ -64,7 +64,7 @@ def test_card_has_the_metadata_of_the_definition() -> None:
         pytest.param(None, "no model-definition.yaml", None, id="no definition"),
         pytest.param("models:\n- name: a\n  port: 1\n", "no key 'port'", 3, id="unknown key"),
         pytest.param(
-            "models: [{metadata: {title: [a]}}]", "title must be a text", None, id="wrong type"
+            "models: [{metadata: {title: [a]}}]", "title must be a string", None, id="wrong type"
         ),
         pytest.param(
             'models: [{metadata: {title: "a\\u202eb"}}]', "not allowed", None, id="direction"
@@ -77,7 +77,7 @@ def test_card_has_the_metadata_of_the_definition() -> None:
         ),
     ],
 )
-def test_card_of_a_wrong_definition_has_the_problem(
+def test_card_of_an_invalid_definition_has_the_problem(
     definition: str | None, problem: str, line: int | None
 ) -> None:
     card = card_content(definition, "readme")
@@ -113,11 +113,11 @@ def test_numeric_versions_are_ordered_like_their_numbers(
     assert (version_key(first) < version_key(second)) == (numbers < others)
 
 
-def test_a_device_holds_a_share_of_it() -> None:
+def test_a_whole_device_satisfies_a_request_for_a_share_of_it() -> None:
     slots = ResourceSlots.parse({"cpu": "2", "mem": "4g", "cuda.device": "1"})
-    assert holds(slots, ResourceSlots.parse({"cuda.shares": "0.5"}))
-    assert not holds(slots, ResourceSlots.parse({"cuda.shares": "1.5"}))
-    assert not holds(slots, ResourceSlots.parse({"rocm.shares": "0.5"}))
+    assert satisfies(slots, ResourceSlots.parse({"cuda.shares": "0.5"}))
+    assert not satisfies(slots, ResourceSlots.parse({"cuda.shares": "1.5"}))
+    assert not satisfies(slots, ResourceSlots.parse({"rocm.shares": "0.5"}))
     texts = [resources_text(needs) for needs in ({"cpu": "2"}, {"cpu": "3"}, None)]
     assert fitting(texts, slots) == [texts[0], texts[2]]
     assert json.loads(resources_text({"mem": "1g", "cpu": "1"})) == {"cpu": "1", "mem": "1g"}

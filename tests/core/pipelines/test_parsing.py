@@ -130,7 +130,7 @@ def test_schema_has_the_keys_of_the_parser() -> None:
             "version: 1\nname: a\ntasks:\n- {name: b, command: x, needs: [c]}\n"
             "- {name: c, command: x, needs: [b]}",
             4,
-            "tasks need each other",
+            "form a cycle",
         ),
         ("version: 1\nname: a\ntasks:\n- {name: b, command: x}\n- {name: b, command: x}", 5, "two"),
         ("version: 1\nname: a\ntasks:\n- name: b\n  command: x\n  retries: 21", 6, "retries"),

@@ -46,8 +46,8 @@ def test_empty_file_sets_nothing(text: str) -> None:
     [
         ("environ: {A: 1}\nimage: x\n", 2, "'image' is not known"),
         ("environ: [1]\n", 1, "must be a mapping"),
-        ("environ:\n  A: [1]\n", 2, "must be a text or a number"),
-        ("environ:\n  A: null\n", 2, "must be a text or a number"),
+        ("environ:\n  A: [1]\n", 2, "must be a string or a number"),
+        ("environ:\n  A: null\n", 2, "must be a string or a number"),
         ("environ:\n  A: 1\n  A: 2\n", 3, "twice"),
         ("environment:\n  os: x\n", 2, "'os' is not known"),
         ("sglang:\n  environ: 3\n", 2, "must be a mapping"),

@@ -358,8 +358,8 @@ class MpsServers:
             self._stop(daemon, text, now)
 
     def _stop(self, daemon: Daemon, text: str, now: float) -> None:
-        """Kill a daemon. A running daemon is started again at the next maintenance; a daemon that
-        failed to start is started again after an exponential backoff.
+        """Kill a daemon. A running daemon is restarted at the next maintenance; a daemon that
+        failed to start is restarted after an exponential backoff.
         """
         uuid = daemon.control.uuid
         daemon.unavailable_reason = f"MPS does not work: {text}"

@@ -27,9 +27,10 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class RunningEntry:
-    """A running session; ``certainty`` describes its end.
+    """A running session.
 
-    ``ends_at`` is the enforced or predicted end; None: unknown.
+    ``ends_at`` is the enforced or predicted end; None: unknown. ``certainty`` is the certainty of
+    ``ends_at``.
     """
 
     session_id: str
@@ -41,13 +42,13 @@ class RunningEntry:
 
 @dataclass(frozen=True, slots=True)
 class PendingEntry:
-    """A pending session; ``certainty`` describes its start.
+    """A pending session.
 
     ``placements`` is the reservation of the session, or empty. ``starts_at`` and ``ends_at`` are
-    estimates; None: unknown. ``reason`` is the message of the first failed check (empty:
-    no check failed); ``reason_coded`` is the ``CodedText`` of this message as JSON, or None.
-    ``standing`` has the values by which drf and fair-share order the sessions of one priority:
-    smaller is earlier. It is empty under fifo and lifo.
+    estimates; None: unknown. ``certainty`` is the certainty of ``starts_at``. ``reason`` is the
+    message of the first failed check (empty: no check failed); ``reason_coded`` is the
+    ``CodedText`` of this message as JSON, or None. ``standing`` is the ascending sort key of drf
+    and fair-share among sessions of one priority; it is empty under fifo and lifo.
     """
 
     session_id: str

@@ -27,7 +27,7 @@ class IdleCheckRequests:
         self._audit = audit
 
     async def keep_alive(self, caller: Caller, key: str) -> Session:
-        """Restart the windows of the checkers that allow it, as if the session had just been used.
+        """Restart the time windows of the checkers that allow it, as if the session was just used.
 
         Raises
         ------

@@ -10,7 +10,7 @@ from bai_services.core.errors import InvalidRequest
 
 from ...accounts.keypair_secrets import KeypairSecrets
 
-# Key for the names of the secret variables; not a valid name of a variable.
+# Key that stores the names of the secret variables; no variable can have this name.
 SECRET_NAMES = ".secret"
 MASK = "********"
 

@@ -38,7 +38,7 @@ const MAINTENANCES: Entity = {
   canDelete: true
 };
 
-/** Maintenance: periods in which sessions do not start or users can change nothing. */
+/** Maintenance: periods in which sessions do not start, or users cannot change anything. */
 export function MaintenancePage() {
   return <EntityPage path="/maintenance" title="pages.maintenance" entities={[MAINTENANCES]} />;
 }

@@ -18,7 +18,7 @@ export function usePublishModel() {
     mutationFn: async ({ values, files }: { values: PublishValues; files: readonly File[] }) => {
       const { project = '', folder = '', existing, readme = '' } = values;
       const definition = definitionOf(folder || (values.title ?? ''), values);
-      // Before the folder is created, because a wrong definition must not leave an empty folder.
+      // Before the folder is created, because an invalid definition must not leave an empty folder.
       await check.mutateAsync(definition);
       if (existing === undefined && created.current?.name !== folder) {
         const spec = { name: folder, project, permission: 'ro' as const, cloneable: true };

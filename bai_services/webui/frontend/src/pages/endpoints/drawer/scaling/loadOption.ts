@@ -1,7 +1,7 @@
 import type { EChartsCoreOption } from 'echarts/core';
 import type { LoadHistory } from '../../../../data/serving/endpoints';
 
-/** A longer time without a sample is shown as a gap. */
+/** A distance of two samples above this number of sampling intervals is shown as a gap. */
 const GAP_INTERVALS = 2.5;
 
 type Names = Record<'load' | 'replicas' | 'ready', string>;
@@ -11,7 +11,7 @@ type Dot = [number, number | null];
 export const lastLoadOf = ({ points }: LoadHistory) =>
   points.findLast(({ load }) => load !== null)?.load ?? null;
 
-/** The values of one series; a gap follows a sample that has no successor. */
+/** The values of one series; a null between two samples is shown as a gap. */
 export function seriesOf(
   { points, interval_seconds: seconds }: LoadHistory,
   name: keyof Names

@@ -1,10 +1,10 @@
-"""Log marks: a request with the mark of the previous response returns only the new output."""
+"""Log cursors: a request with the cursor of the previous response returns only the new output."""
 
 from __future__ import annotations
 
 import pytest
 
-from bai_labext.manager_link import known_length, log_mark
+from bai_labext.manager_link import known_length, log_cursor
 
 
 @pytest.mark.parametrize(
@@ -18,10 +18,12 @@ from bai_labext.manager_link import known_length, log_mark
         pytest.param("", "one\n", 0, id="log was empty"),
     ],
 )
-def test_known_length_is_the_length_of_the_marked_prefix(before: str, now: str, known: int) -> None:
-    assert known_length(now, log_mark(before)) == known
+def test_known_length_is_the_length_of_the_prefix_of_the_cursor(
+    before: str, now: str, known: int
+) -> None:
+    assert known_length(now, log_cursor(before)) == known
 
 
-@pytest.mark.parametrize("mark", ["", "4", "4-x", "-", "x-1", "99999999999999-1"])
-def test_known_length_of_an_invalid_mark_is_zero(mark: str) -> None:
-    assert known_length("one\n", mark) == 0
+@pytest.mark.parametrize("cursor", ["", "4", "4-x", "-", "x-1", "99999999999999-1"])
+def test_known_length_of_an_invalid_cursor_is_zero(cursor: str) -> None:
+    assert known_length("one\n", cursor) == 0
