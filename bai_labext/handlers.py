@@ -106,11 +106,11 @@ class SessionHandler(PanelHandler):
 
 
 class PollHandler(PanelHandler):
-    """GET ``?usage=MARK&apps=MARK…`` returns the named sections in one response.
+    """GET ``?usage=ETAG&apps=ETAG…`` returns the named sections in one response.
 
-    A mark is a hash. A section whose mark equals the given one is omitted, because the panel has it
-    already. If the manager is unavailable or returns an error, ``error`` and ``message`` contain
-    the reason, and the response contains the sections that could be read.
+    A section is omitted if its ETag, a checksum, equals the given one: the panel has it already. If
+    the manager is unavailable or returns an error, ``error`` and ``message`` contain the reason,
+    and the response contains the sections that could be read.
     """
 
     @web.authenticated
@@ -119,10 +119,10 @@ class PollHandler(PanelHandler):
         sections, failure = await self.link.read_sections(known)
         if "apps" in known:
             sections["apps"] = {"items": self._apps()}
-        marks = {name: _mark(section) for name, section in sections.items()}
-        changed = {name: mark for name, mark in marks.items() if mark != known[name]}
+        etags = {name: _etag(section) for name, section in sections.items()}
+        changed = {name: etag for name, etag in etags.items() if etag != known[name]}
         error = {} if failure is None else {"error": failure.code, "message": str(failure)}
-        self.write_json({**{name: sections[name] for name in changed}, "marks": changed, **error})
+        self.write_json({**{name: sections[name] for name in changed}, "etags": changed, **error})
 
     def _apps(self) -> list[dict[str, Any]]:
         return [
@@ -229,8 +229,8 @@ class TextsHandler(PanelHandler):
         self.write_json({"language": translate.language, "texts": texts})
 
 
-def _mark(section: Mapping[str, Any]) -> str:
-    """Return a short hash, by which the handler recognizes a section that the panel already has."""
+def _etag(section: Mapping[str, Any]) -> str:
+    """Return a checksum of a section, to omit it from the response if the panel has it already."""
     return f"{zlib.crc32(json.dumps(section).encode()):x}"
 
 

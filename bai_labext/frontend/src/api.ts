@@ -2,7 +2,7 @@ import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
 import type { PreparationState } from './preparation';
-import type { AppState, Log, Marks, PollResponse, Session } from './types';
+import type { AppState, Etags, Log, PollResponse, Session } from './types';
 
 const FORBIDDEN = 403;
 const FAILED_DEPENDENCY = 424;
@@ -42,9 +42,9 @@ export class Api {
     return this.settings.baseUrl;
   }
 
-  /** Query the sections in `marks`; the response omits a section whose mark has not changed. */
-  poll = (marks: Marks): Promise<PollResponse> =>
-    this.call(`poll?${new URLSearchParams(marks).toString()}`);
+  /** Query the sections in `etags`; the response omits a section whose ETag has not changed. */
+  poll = (etags: Etags): Promise<PollResponse> =>
+    this.call(`poll?${new URLSearchParams(etags).toString()}`);
 
   rename = (name: string): Promise<Session> => this.call('session', 'PATCH', { name });
   stop = (): Promise<unknown> => this.call('session', 'DELETE');

@@ -6,8 +6,8 @@ import { Series } from './samples';
 import type {
   Announcement,
   App,
+  Etags,
   Folder,
-  Marks,
   OtherSession,
   PollResponse,
   Quota,
@@ -38,10 +38,10 @@ export class Model {
   private readonly poll: Poll;
   private pollCount = 0;
   /**
-   * Marks (content hashes) of the sections last received; the server omits a section while its mark
-   * is unchanged.
+   * ETags (checksums) of the sections last received; the server omits a section while its
+   * ETag is unchanged.
    */
-  private marks: Marks = {};
+  private etags: Etags = {};
   private isPanelShown = false;
 
   constructor(readonly api: Api) {
@@ -83,10 +83,10 @@ export class Model {
     }
   }
 
-  /** Query all visible sections now; without marks, the server omits no section. */
+  /** Query all visible sections now; without ETags, the server omits no section. */
   refresh(): void {
     this.pollCount = 0;
-    this.marks = {};
+    this.etags = {};
     void this.poll.refresh();
   }
 
@@ -142,8 +142,8 @@ export class Model {
 
   /** Query these sections in one request, because the headers of a request take 2 KB. */
   private async query(sections: (keyof Sections)[]): Promise<void> {
-    const marks = sections.map(section => [section, this.marks[section] ?? '']);
-    const response = await this.api.poll(Object.fromEntries(marks) as Marks);
+    const etags = sections.map(section => [section, this.etags[section] ?? '']);
+    const response = await this.api.poll(Object.fromEntries(etags) as Etags);
     this.apply(response);
     if (response.error) {
       throw new ApiError(response.message ?? '', response.error);
@@ -151,7 +151,7 @@ export class Model {
   }
 
   private apply(response: PollResponse): void {
-    Object.assign(this.marks, response.marks);
+    Object.assign(this.etags, response.etags);
     this.apps = response.apps?.items ?? this.apps;
     this.session = response.session ?? this.session;
     this.folders = response.folders?.items ?? this.folders;

@@ -218,11 +218,11 @@ export interface Sections {
 }
 
 /** Hash of each section; the server omits sections whose hash has not changed. */
-export type Marks = Partial<Record<keyof Sections, string>>;
+export type Etags = Partial<Record<keyof Sections, string>>;
 
-/** The changed sections with their new marks, and an error if the manager could not be queried. */
+/** The changed sections with their new ETags, and an error if the manager could not be queried. */
 export type PollResponse = Partial<Sections> & {
-  marks: Marks;
+  etags: Etags;
   error?: string;
   message?: string;
 };
