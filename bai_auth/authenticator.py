@@ -70,7 +70,7 @@ class BaiAuthenticator(Authenticator):
 
     hub_token_file = Unicode(
         help="""
-        Path of the file with the secret by which the Hub authenticates to the manager.
+        Path of the file with the secret that authenticates the Hub to the manager.
 
         Defaults to the environment variable ``BAI_HUB_TOKEN_FILE``. The file is read once, at
         start; the manager must use the same file.
@@ -386,7 +386,7 @@ class BaiAuthenticator(Authenticator):
             raise sign_in_failed(error, translator_for(handler)) from error
 
     def openid_links(self, handler: BaseHandler) -> list[dict[str, str]]:
-        """Return title and address of the sign-in with each provider, for the sign-in page."""
+        """Return title and sign-in URL of each provider, for the sign-in page."""
         target = handler.get_argument("next", "")
         return [
             {

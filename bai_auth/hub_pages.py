@@ -135,7 +135,7 @@ class SpawnPage(OwnerOnlyStartMixin, SessionsPage, SpawnHandler):
 
     @web.authenticated
     async def delete(self, user_name: str | None = None, server_name: str = "") -> None:
-        """Delete the options of the last start, with which the form is prefilled."""
+        """Delete the options of the last start; the form is prefilled with them."""
         user = self.current_user
         if not isinstance(user, User):
             raise web.HTTPError(HTTPStatus.FORBIDDEN, "the start form is only for users")

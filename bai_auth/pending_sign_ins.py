@@ -73,7 +73,7 @@ class PendingSignIns:
     def add(
         self, account: str, credentials: Credentials, seconds: float = LIFETIME_SECONDS
     ) -> PendingKeys:
-        """Return the secrets with which ``take`` returns the credentials.
+        """Return the secrets that ``take`` requires.
 
         ``account`` is the account's user name; the user may have typed another name. The
         credentials are removed after ``seconds``. At the limit of the account, evict its oldest

@@ -57,7 +57,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The user of a valid token, and the hash by which a repeated use is detected."""
+    """The user of a valid token, and a hash to detect a replayed token."""
 
     site: Site
     user: dict[str, Any]
@@ -147,7 +147,7 @@ def _require_short(claims: Mapping[str, Any]) -> None:
 
 
 class SignedTokenHandler(ExternalSignInHandler):
-    """Signs a user in with the token in the address, and redirects to an address without it."""
+    """Signs a user in with the token in the URL, and redirects to a URL without it."""
 
     SUPPORTED_METHODS = ("GET",)
 

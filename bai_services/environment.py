@@ -50,7 +50,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         optional["storage_hosts"] = _storage_hosts(storage_hosts)
     optional["brand"] = read_brand(environ)
     optional["mail"] = read_mail_server(environ)
-    optional["callback_reach"] = _targets(environ, "BAI_CALLBACK_HOSTS", "BAI_CALLBACK_NETWORKS")
+    optional["callback_targets"] = _targets(environ, "BAI_CALLBACK_HOSTS", "BAI_CALLBACK_NETWORKS")
     optional["import_reach"] = _targets(environ, "BAI_IMPORT_HOSTS", "BAI_IMPORT_NETWORKS")
     optional["model_hub_token"] = _optional_secret(environ, "BAI_MODEL_HUB_TOKEN_FILE")
     if text := environ.get("BAI_MODEL_HUB_URL"):

@@ -1,4 +1,4 @@
-"""REST client with which Hub and agents call the manager."""
+"""REST client of the Hub and the agents for the manager."""
 
 from __future__ import annotations
 

@@ -175,12 +175,12 @@ def test_error_of_an_empty_secret_suggests_deletion_only_of_a_generated_secret(
 
 def test_callback_settings_restrict_hosts_and_allow_networks(tmp_path: Path) -> None:
     environ = {"BAI_HOME": str(tmp_path), "BAI_CALLBACK_NETWORKS": "10.1.0.0/16"}
-    reach = read_settings(environ).callback_reach
-    assert reach.allows_address("10.1.2.3")
-    assert not reach.allows_address("10.2.2.3")
-    restricted = read_settings(environ | {"BAI_CALLBACK_HOSTS": "*.example.org"}).callback_reach
+    allowed = read_settings(environ).callback_targets
+    assert allowed.allows_address("10.1.2.3")
+    assert not allowed.allows_address("10.2.2.3")
+    restricted = read_settings(environ | {"BAI_CALLBACK_HOSTS": "*.example.org"}).callback_targets
     assert restricted.allows_name("ci.example.org")
     assert not restricted.allows_name("ci.example.com")
-    assert read_settings(environ | {"BAI_CALLBACK_HOSTS": "none"}).callback_reach.is_off
+    assert read_settings(environ | {"BAI_CALLBACK_HOSTS": "none"}).callback_targets.is_off
     with pytest.raises(SystemExit, match="BAI_CALLBACK_HOSTS, BAI_CALLBACK_NETWORKS: .*BAI_"):
         read_settings(environ | {"BAI_CALLBACK_HOSTS": "https://example.org"})

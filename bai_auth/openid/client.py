@@ -75,7 +75,7 @@ class OpenIdClient:
         self._lock = asyncio.Lock()
 
     async def authorization_url(self, flow: Flow, redirect_uri: str) -> str:
-        """Return the URL at the provider to which the browser goes.
+        """Return the provider's authorization URL for the browser.
 
         Raises
         ------
@@ -257,7 +257,7 @@ class OpenIdClient:
     async def _send(self, method: str, url: str, **options: Any) -> tuple[int, dict[str, Any]]:
         """Send a request; return the status and the JSON object in the response."""
         try:
-            # No redirects: the addresses are those of the configuration and the metadata.
+            # No redirects: only URLs of the configuration and the metadata are requested.
             async with (
                 httpx.AsyncClient(timeout=TIMEOUT_SECONDS, verify=_tls_context()) as http,
                 asyncio.timeout(TIMEOUT_SECONDS),

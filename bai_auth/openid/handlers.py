@@ -44,7 +44,7 @@ class OpenIdHandler(BaseHandler):
         return client
 
     def redirect_uri(self, client: OpenIdClient) -> str:
-        """Return the address of the callback, which the operator registers at the provider."""
+        """Return the callback URL, which the operator registers at the provider."""
         if client.provider.callback_url:
             return client.provider.callback_url
         path = url_path_join(self.hub.base_url, "openid", client.provider.name, "callback")

@@ -242,7 +242,7 @@ class RunningApps:
                 rule.target = activity_recording_handler(target, ANY_PORT, self._uses)
 
     def _record_start(self, app: App) -> None:
-        """Remember the arguments of a start; opening the app's address also starts the app."""
+        """Remember the arguments of a start; opening the app's URL also starts the app."""
         self._started_with[app.name] = self._arguments.of(app)
 
     @property

@@ -1,4 +1,4 @@
-"""Routes ``shared/APP/`` below a session's address, for the users that an app is shared with.
+"""Routes ``shared/APP/`` below a session's URL, for the users that an app is shared with.
 
 These visitors are not signed in to the session and cannot use its other routes, not even the route
 that the owner uses for the same app.

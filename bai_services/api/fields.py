@@ -37,7 +37,7 @@ def readable(text: str) -> str:
 
 
 def readable_lines(text: str) -> str:
-    return _checked(text, text_problem(text, has_lines=True))
+    return _checked(text, text_problem(text, is_multiline=True))
 
 
 def _storable(time: datetime) -> datetime:

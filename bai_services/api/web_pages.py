@@ -1,4 +1,4 @@
-"""The web UI: one page for all its addresses, and the files that the page loads."""
+"""The web UI: a single-page application, served at every path, and its assets."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ CONTENT_SECURITY_POLICY = (
 
 
 class AssetHandler(RequestHandler):
-    """A file of the web UI; it needs no sign-in because it is the same for all users."""
+    """An asset of the web UI; it needs no sign-in because it is the same for all users."""
 
     def set_default_headers(self) -> None:
         self.set_header("X-Content-Type-Options", "nosniff")
@@ -84,7 +84,7 @@ class AssetHandler(RequestHandler):
 
 
 class WebPageHandler(PageHandler):
-    """The page of the web UI, the same for every address; its script selects the view."""
+    """The HTML page of the web UI, the same for every path; its router selects the view."""
 
     def set_default_headers(self) -> None:
         super().set_default_headers()
@@ -122,14 +122,14 @@ class WebPageHandler(PageHandler):
             .replace("<title>bai-hub</title>", f"<title>{escape(brand.name)}</title>")
         )
         if (path or "").partition("/")[0] not in PAGE_NAMES:
-            # The web UI shows its own message for an unknown address.
+            # The web UI shows its own message for an unknown path.
             self.set_status(404)
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.finish(page)
 
 
 class TrailingSlashHandler(RequestHandler):
-    """Redirects from the UI's address without a trailing slash to the address with a slash."""
+    """Adds the missing trailing slash to the URL of the web UI."""
 
     def get(self) -> None:
         self.redirect(manager_of(self).settings.base_url.rstrip("/") + "/")

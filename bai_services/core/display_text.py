@@ -24,12 +24,12 @@ _BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _SELECTORS = range(0xFE00, 0xFE10)
 
 
-def text_problem(text: str, *, has_lines: bool = False) -> str:
+def text_problem(text: str, *, is_multiline: bool = False) -> str:
     """Return why a text must not be shown to other users, and what to do; empty if it is allowed.
 
     A joiner is accepted after a letter, mark, number or symbol if another character follows: emoji
     and several scripts need joiners.
-    ``has_lines``: line breaks and tabs are accepted.
+    ``is_multiline``: line breaks and tabs are accepted.
     """
     marks = 0
     previous = " "
@@ -48,7 +48,7 @@ def text_problem(text: str, *, has_lines: bool = False) -> str:
             is_last = position == len(text)
             is_accepted = not is_last and unicodedata.category(previous)[0] in "LMNS"
         elif letter in "\n\t":
-            is_accepted = has_lines
+            is_accepted = is_multiline
         else:
             is_accepted = not _is_hidden(letter, category)
         if not is_accepted:

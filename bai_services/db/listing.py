@@ -200,7 +200,7 @@ class Listing:
 
 
 def _is_reversed(sort: Sequence[str], default: Sequence[str]) -> bool:
-    """Return whether the last field of ``sort`` has another direction than the default order."""
+    """Return whether the last field of ``sort`` has the opposite direction of the default order."""
     return bool(sort) and sort[-1].startswith("-") != default[0].startswith("-")
 
 

@@ -112,7 +112,7 @@ class Settings:
     # Domain of the endpoints' own host names at the gateway; empty: they have none.
     gateway_domain: str = ""
     # Addresses that callbacks of sessions may reach.
-    callback_reach: AllowedTargets = AllowedTargets()
+    callback_targets: AllowedTargets = AllowedTargets()
     # The hub from which models are imported, a token for it ("" without one), the addresses that
     # imports may reach, and the maximum size of one import.
     model_hub_url: str = "https://huggingface.co"

@@ -76,8 +76,8 @@ def test_deceptive_text_is_rejected_with_the_position_of_the_character(
 
 
 def test_description_may_have_several_lines() -> None:
-    assert text_problem("one\n\ttwo", has_lines=True) == ""
-    assert text_problem("one\r\ntwo", has_lines=True)
+    assert text_problem("one\n\ttwo", is_multiline=True) == ""
+    assert text_problem("one\r\ntwo", is_multiline=True)
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))

@@ -197,7 +197,7 @@ PARSERS: dict[str, list[Parser]] = {
     "display_text.file_name_problem": [display_text.file_name_problem],
     "display_text.text_problem": [
         display_text.text_problem,
-        lambda t: display_text.text_problem(t, has_lines=True),
+        lambda t: display_text.text_problem(t, is_multiline=True),
     ],
     "folders.mounts.check_subpath": [mounts.check_subpath],
     "folders.mounts.mount_path": [

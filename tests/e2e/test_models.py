@@ -39,7 +39,7 @@ START_SECONDS = 120
 def deployed(
     rest: httpx.Client, name: str, files: dict[str, bytes], **fields: Any
 ) -> Iterator[str]:
-    """Deploy a model from a folder with these files; yield a token, and remove all at the end."""
+    """Deploy a model from a folder with these files and yield a token; clean up at the end."""
     folder = checked(rest.post("/vfolders", json={"name": f"{name}-model"}), 201)
     for path, content in files.items():
         url = f"/vfolders/{folder['id']}/content"
@@ -71,7 +71,7 @@ def wait_for_replicas(rest: httpx.Client, name: str, count: int) -> list[str]:
 
 
 def server_of(hub: RunningHub, replica: str, script: str) -> psutil.Process:
-    """Return the process of the model's server of a replica."""
+    """Return the model server process of a replica."""
 
     def found() -> psutil.Process | None:
         for process in hub.left_running():

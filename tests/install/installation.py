@@ -1,4 +1,4 @@
-"""An installation whose units' command lines run as processes of the test."""
+"""A test installation: the ``ExecStart`` lines of its units run as child processes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def clean_environment() -> dict[str, str]:
 
 
 def _file_system(unit: str) -> list[str]:
-    """Return the command that gives a process the file system of a unit that hides the state."""
+    """Return a command prefix that hides the state folder, if the unit hides it."""
     hidden = re.search(r"^TemporaryFileSystem=(.*):ro$", unit, re.MULTILINE)
     if hidden is None:
         return []
@@ -200,7 +200,7 @@ class RunningInstallation:
 
     @contextmanager
     def rest(self, name: str = "root-user") -> Iterator[httpx.Client]:
-        """Yield a client for the REST API with a token of an account."""
+        """Yield a REST client that is signed in as a user."""
         with self.client() as client:
             body = {"name": name, "password": self.password}
             response = client.post(f"{self.api}/auth/token", json=body)
@@ -211,7 +211,7 @@ class RunningInstallation:
             yield client
 
 
-def running_session(installation: RunningInstallation, rest: httpx.Client, **spec: Any) -> Any:
+def start_session(installation: RunningInstallation, rest: httpx.Client, **spec: Any) -> Any:
     """Create a session and return it when it is RUNNING."""
     body = {
         "name": f"run-{secrets.token_hex(4)}",
@@ -236,7 +236,7 @@ def running_session(installation: RunningInstallation, rest: httpx.Client, **spe
 def read_file(
     installation: RunningInstallation, rest: httpx.Client, session: Any, path: str
 ) -> str:
-    """Return the text of a file that the Jupyter server of a session reads."""
+    """Return the text of a file in a session, through the session's Jupyter server."""
     with installation.client(Authorization=rest.headers["Authorization"]) as client:
         response = client.get(f"{session['url']}api/contents/{path}?type=file&format=text")
         assert response.status_code == 200, response.text

@@ -17,7 +17,7 @@ from tests.install.installation import (
     free_port_range,
     read_file,
     run_bai_hub,
-    running_session,
+    start_session,
     write_certificate,
 )
 from tests.testbed.postgres import Postgres
@@ -65,7 +65,7 @@ def test_an_installation_serves_sessions_and_its_backup_is_restored_elsewhere(
             with original.rest() as rest:
                 made = rest.post("/vfolders", json={"name": "results"})
                 assert made.status_code == 201, made.text
-                session = running_session(original, rest, mounts=[MOUNT])
+                session = start_session(original, rest, mounts=[MOUNT])
                 note = {"type": "file", "format": "text", "content": "kept"}
                 with original.client(Authorization=rest.headers["Authorization"]) as client:
                     url = f"{session['url']}api/contents/results/note.txt"
@@ -91,7 +91,7 @@ def test_an_installation_serves_sessions_and_its_backup_is_restored_elsewhere(
             assert levels["database"] == levels["hub-database"] == levels["schema"] == "ok"
             assert levels["ports"] == levels["certificate-name"] == levels["secrets"] == "ok"
             with restored.rest() as rest:
-                session = running_session(restored, rest, mounts=[MOUNT])
+                session = start_session(restored, rest, mounts=[MOUNT])
                 assert read_file(restored, rest, session, "results/note.txt") == "kept"
                 rest.delete(f"/sessions/{session['id']}")
         finally:

@@ -310,7 +310,7 @@ def test_polls_of_an_open_page_do_not_count_as_activity(server: JupyterServer) -
 
 
 @contextmanager
-def name_server(
+def http_server(
     host: str, port: int, folder: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     code = (
@@ -357,7 +357,7 @@ def test_nni_is_running_when_an_experiment_listens(server: JupyterServer) -> Non
     """A fake of NNI's server listens on the port that the image's label names."""
     board = app(server, "nniboard")
     assert (board["title"], board["port"], board["state"]) == ("NNI", NNI_PORT, "stopped")
-    with name_server("127.0.0.1", NNI_PORT):
+    with http_server("127.0.0.1", NNI_PORT):
         wait_until(lambda: app(server, "nniboard")["state"] == "running", 60, "NNI's port")
         wait_until(lambda: server.get(board["path"]).status_code == 200, 30, "the page of NNI")
         assert server.get(board["path"], token=None).status_code in (302, 403)
@@ -369,7 +369,7 @@ def test_a_named_port_is_running_when_a_program_listens(server: JupyterServer, h
     assert app(server, name)["state"] == "stopped"
     refused = post(server, name)
     assert refused.status_code == 409 and "Nothing listens" in refused.json()["message"]
-    with name_server(host, PORT):
+    with http_server(host, PORT):
         wait_until(lambda: app(server, name)["state"] == "running", 60, "the port")
         path = app(server, name)["path"]
         # The server may still use the address at which the program of another test case listened.
@@ -394,11 +394,11 @@ def test_ipv4_is_preferred_if_two_programs_listen_on_one_port(
     def responds_with(name: str) -> bool:
         return server.get(f"proxy/{PORT}/who").text == name
 
-    with name_server("::1", PORT, tmp_path / "six"):
+    with http_server("::1", PORT, tmp_path / "six"):
         wait_until(lambda: responds_with("six"), 30, "a response of the IPv6 program")
-        with name_server("127.0.0.1", PORT, tmp_path / "four"):
+        with http_server("127.0.0.1", PORT, tmp_path / "four"):
             wait_until(lambda: responds_with("four"), 30, "a response of the IPv4 program")
-            with name_server("127.0.0.1", PORT, tmp_path / "six") as third:
+            with http_server("127.0.0.1", PORT, tmp_path / "six") as third:
                 assert third.wait(30) != 0  # because the address is in use
             assert all(responds_with("four") for _ in range(20))
             assert app(server, f"port-{PORT}")["state"] == "running"

@@ -52,7 +52,7 @@ class ReceivedMail:
 
 @dataclass
 class MailServerThread:
-    """``responses`` maps a recipient to another response than 250: ``{"a@b.c": "550 unknown"}``."""
+    """``responses``: responses other than 250 by recipient: ``{"a@b.c": "550 unknown"}``."""
 
     port: int
     mails: list[ReceivedMail] = field(default_factory=list)
@@ -82,7 +82,7 @@ class MailServerThread:
         return self.to(recipient)[-1]
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Return the variables with which a manager sends its mails here."""
+        """Return the manager's environment variables for this mail server."""
         return {
             "BAI_MAIL_HOST": "127.0.0.1",
             "BAI_MAIL_PORT": str(self.port),

@@ -1,4 +1,4 @@
-"""A server with the protocol of the Hugging Face hub, with faults."""
+"""A fake Hugging Face Hub with fault injection."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TOKEN = "hub-token"
 
 @dataclass
 class ModelHub:
-    """One model with ``files``; large files are served by another path after a redirect.
+    """One model with ``files``; requests for large files are redirected to ``/cdn``.
 
-    ``cut_after``: the connection is closed after this number of bytes of a response, once for each
-    entry. ``has_ranges``: whether ranges are supported. ``wrong``: files with another content than
-    their checksum. ``is_slow``: 10 kB are sent per second. ``redirect``: where the content of files
-    is, instead of ``/cdn``.
+    ``cut_after``: each entry closes the connection of one response after this number of bytes.
+    ``has_ranges``: whether range requests are supported. ``wrong``: files whose content does not
+    match their checksum. ``is_slow``: 10 kB are sent per second. ``failures``: statuses of the next
+    responses of ``info``. ``redirect``: URL to redirect to, instead of ``/cdn``.
     """
 
     files: dict[str, bytes]
@@ -131,7 +131,10 @@ async def serve_model_hub(hub: ModelHub) -> AsyncIterator[ModelHub]:
 
 @asynccontextmanager
 async def serve_endless_head(is_silent: bool) -> AsyncIterator[tuple[str, asyncio.Event]]:
-    """A server that never ends the head of its response, with an event at the first request."""
+    """Yield the URL of a server whose response headers never end; its first request sets the event.
+
+    ``is_silent``: the server sends nothing. Otherwise it sends interim responses (100) forever.
+    """
     is_requested = asyncio.Event()
 
     async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

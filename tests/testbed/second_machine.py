@@ -41,7 +41,7 @@ class SecondMachine:
 def running(network: str = "198.18") -> Iterator[SecondMachine]:
     """Yield a second machine with an address in ``network``; remove it at the end.
 
-    ``network`` is the first two numbers of an IPv4 address.
+    ``network`` is the first two octets of an IPv4 address.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def running(network: str = "198.18") -> Iterator[SecondMachine]:
         raise ComponentMissing("a network namespace requires root")
     token = secrets.token_hex(3)
     prefix = f"{network}.{int(token[:2], 16)}"
-    name, here = f"bai-m{token}", f"bai-m{token}"
+    name = here = f"bai-m{token}"  # of the namespace, and of this end of the veth pair
     with ExitStack() as stack:
         try:
             _ip("netns", "add", name)

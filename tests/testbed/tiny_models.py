@@ -71,7 +71,7 @@ def _random(chance: Random, shape: tuple[int, ...]) -> _Tensor:
 
 
 def _words_only(chance: Random) -> _Tensor:
-    """Return output weights with which the most probable token is a word."""
+    """Return output weights that make a word the most probable token."""
     others = len(_TOKENS) - len(_WORDS)
     weights = [0.0] * (others * _WIDTH)
     weights += [chance.gauss(0, 1) for _ in range(len(_WORDS) * _WIDTH)]

@@ -6,8 +6,8 @@ import { Series } from './samples';
 import type {
   Announcement,
   App,
-  Folder,
   Etags,
+  Folder,
   OtherSession,
   PollResponse,
   Quota,

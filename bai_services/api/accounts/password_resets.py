@@ -10,7 +10,7 @@ from pydantic import StringConstraints
 from ..base import APIHandler, operation
 from ..fields import Body, NameText, ResponseModel, Secret, ShortText
 
-# The Hub's address of a page; the manager adds a token.
+# The URL of a page of the Hub; the manager adds a token.
 PageUrl = Annotated[str, StringConstraints(max_length=255, pattern=r"^https?://[^\s?#]+$")]
 Language = Annotated[str, StringConstraints(max_length=8, pattern=r"^[a-z-]*$")]
 

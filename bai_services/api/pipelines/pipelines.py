@@ -31,7 +31,7 @@ class NewPipeline(Body):
 
 
 class PipelineChange(Body):
-    """``version``: the version that the caller has read, if given."""
+    """``version``: the version that the caller has read; optional."""
 
     definition: DefinitionText
     version: Count | None = None

@@ -150,7 +150,7 @@ class EndpointLimits(Body):
     ``request_seconds``: limit for the time to the first byte of a response, and between two parts.
     ``prefix_characters``: requests whose prompts begin with the same characters go to the same
     replica, which can reuse its KV cache; 0: the replica with the fewest requests is chosen.
-    ``tags``: short texts by which lists of endpoints can be filtered.
+    ``tags``: short labels to filter lists of endpoints.
     """
 
     replicas: Replicas | None = None

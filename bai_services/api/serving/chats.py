@@ -1,4 +1,4 @@
-"""`/chats`: the caller's chats with endpoints; tokens with which the chat page calls endpoints."""
+"""`/chats`: the caller's chats with endpoints, and the chat page's tokens for endpoints."""
 
 from __future__ import annotations
 

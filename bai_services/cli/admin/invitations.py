@@ -1,4 +1,4 @@
-"""`bai admin invitation`: invitations with which users create their own accounts."""
+"""`bai admin invitation`: invitations that let users create their own accounts."""
 
 from __future__ import annotations
 

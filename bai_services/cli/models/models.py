@@ -245,7 +245,7 @@ async def import_(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Import a model of a hub with the protocol of Hugging Face, or a file from a URL."""
+    """Import a model from a Hugging Face-compatible hub, or a file from a URL."""
     kind = "url" if "://" in source else "repository"
     body = _given({kind: source, "patterns": list(patterns) or None, **options})
     made = await connection.client.post("/model-imports", body)

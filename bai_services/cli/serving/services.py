@@ -41,7 +41,7 @@ _VARIANT_COLUMNS = ("name", "title", "port", "health_path", "is_tested")
 
 @click.group()
 def service() -> None:
-    """Serve models: endpoints with replicas behind one address.
+    """Serve models: endpoints with replicas behind one URL.
 
     A change of the settings creates a revision, which replaces the previous one step by step.
     """

@@ -15,7 +15,7 @@ _TOKEN_COLUMNS = ("name", "expires_at", "networks", "requests", "output_tokens",
 
 @click.group()
 def token() -> None:
-    """Tokens with which clients call an endpoint."""
+    """Tokens for calling an endpoint."""
 
 
 @token.command("create", epilog=example("bai service token create hello app --per-minute 60"))

@@ -217,7 +217,7 @@ async def exclude_idle_checks(
 @json_option
 @connected
 async def callback_secret(connection: Connection, *, access_key: str | None, as_json: bool) -> None:
-    """Print the secret with which a receiver verifies your sessions' callbacks."""
+    """Print the secret that receivers use to verify your sessions' callbacks."""
     if access_key is None:
         me = await connection.client.get("/me")
         mine = (await connection.client.get("/keypairs", user_id=me["id"], limit=500))["items"]

@@ -182,7 +182,7 @@ def _is_over(session: Mapping[str, Any], awaited: Status) -> bool:
 
 
 def _polled_status(session: Mapping[str, Any], awaited: Status) -> Status:
-    """Return the first status with which the wait may be over.
+    """Return the first status that can end the wait.
 
     The manager responds as soon as the session has reached or passed it.
     """

@@ -17,6 +17,6 @@ _COLUMNS = ("project", "amount", "spent", "left", "currency", "period_end", "mod
 async def budget(
     connection: Connection, *, limit: int, offset: int, sort: str | None, as_json: bool
 ) -> None:
-    """Show what your projects may spend in the current period, and what is left."""
+    """Show the budgets of your projects in the current period, and how much remains."""
     page = await connection.client.get("/budgets", **page_query(sort, limit, offset))
     output.print_page(page, _COLUMNS, as_json=as_json, empty="none of your projects has a budget")

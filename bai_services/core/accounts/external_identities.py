@@ -11,7 +11,7 @@ NOT_LINKED = "not-linked"
 NAME_TAKEN = "account-exists"
 NO_EMAIL = "no-verified-email"
 INVALID_NAME = "invalid-name"
-# Maximum lifetime of a token with which another site signs a user in.
+# Maximum lifetime of a sign-in token that another site has signed.
 MAX_SIGNED_TOKEN_SECONDS = 300
 
 

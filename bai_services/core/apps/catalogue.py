@@ -25,7 +25,7 @@ class AppKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KnownApp:
-    """An app; its address is ``path`` below the address of the session."""
+    """An app; its URL is ``path`` below the URL of the session."""
 
     name: str
     title: str

@@ -112,7 +112,7 @@ def check_sharing(allowed: str, audience: Audience) -> None:
 
 
 def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | None:
-    """Return the networks from which visitors may connect; None: all networks.
+    """Return the networks that visitors may connect from; None: all networks.
 
     Networks of IPv4-mapped addresses are returned as IPv4.
 

@@ -330,7 +330,7 @@ def _check_database(installation: Installation) -> None:
     ):
         raise _invalid("database.url", "is missing, but other settings of PostgreSQL are set")
     if installation.database and installation.database == installation.hub_database_url():
-        raise _invalid("database.hub_url", "must be another database than database.url")
+        raise _invalid("database.hub_url", "must differ from database.url")
 
 
 def _checked_path(name: str, text: str) -> str:

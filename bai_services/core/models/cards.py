@@ -99,7 +99,7 @@ def _metadata_fields(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _line(field: str, value: object, limit: int, has_lines: bool = False) -> str:
+def _line(field: str, value: object, limit: int, is_multiline: bool = False) -> str:
     if value is None:
         return ""
     given = number_text(value)
@@ -108,7 +108,7 @@ def _line(field: str, value: object, limit: int, has_lines: bool = False) -> str
     text = given.strip()
     if len(text) > limit:
         raise InvalidRequest(f"{FILE_NAME}: {field} has more than {limit} characters", field=field)
-    if problem := text_problem(text, has_lines=has_lines):
+    if problem := text_problem(text, is_multiline=is_multiline):
         raise InvalidRequest(f"{FILE_NAME}: {field}: {problem}", field=field)
     return text
 

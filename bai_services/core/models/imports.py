@@ -30,7 +30,7 @@ _FOLDER_CHARACTER = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class SourceKind(StrEnum):
-    HUGGINGFACE = "huggingface"  # a model of a site with the protocol of the Hugging Face hub
+    HUGGINGFACE = "huggingface"  # a model of a Hugging Face-compatible hub
     URL = "url"  # one file
 
 

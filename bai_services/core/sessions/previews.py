@@ -72,7 +72,7 @@ class FieldProblem:
 class PreviewedSession:
     """A session as it would be created, defaults included.
 
-    ``requested``: for each kernel. ``total``: for all kernels together.
+    ``requested``: resources of each kernel. ``total``: resources of all kernels together.
     """
 
     name: str
@@ -126,7 +126,7 @@ class SessionPreview(StartExplanation):
     empty. ``existing_session``: id of the live session that the request would return instead of
     creating one. ``is_complete``: false if the start time could not be computed.
     ``cost_per_hour``: cost of the session in ``currency``; None if no slot has a price.
-    ``budget_left``: what is left in the budget of the project; None if it has none.
+    ``budget_left``: remaining budget of the project; None if the project has no budget.
     """
 
     problems: Sequence[FieldProblem]

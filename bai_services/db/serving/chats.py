@@ -93,7 +93,7 @@ class ChatStore:
         NotFound
             If the user has no such chat.
         Conflict
-            If the chat has another version than ``version``; None: any version.
+            If ``version`` is not the current version of the chat; None matches any version.
         """
         async with self._db.write() as tx:
             current = await tx.scalar(

@@ -42,7 +42,7 @@ class KeypairSecrets:
         Raises
         ------
         Unavailable
-            If the secret key was encrypted with another key than the manager's current one.
+            If the secret key was not encrypted with the manager's current key.
         """
         try:
             return self._fernet.decrypt(encrypted.encode()).decode()

@@ -52,14 +52,14 @@ def notification_services(
     """Build the services and pass them their dependencies."""
     encryption = KeypairSecrets(settings.key)
     links = Links(settings.public_origin, settings.base_url)
-    reach = settings.callback_reach
-    calls = WebhookCalls(CallbackCalls(reach), encryption, context.clock)
+    targets = settings.callback_targets
+    calls = WebhookCalls(CallbackCalls(targets), encryption, context.clock)
     store = WebhookStore(context.database)
     deliveries = WebhookDeliveries(store, calls, links, context.clock, lease.hold)
     notification_mails = NotificationMails(context.database, mails, links, context.clock)
     return NotificationServices(
         inbox=Inbox(context, mails),
-        webhooks=Webhooks(context, domains, encryption, calls, reach),
+        webhooks=Webhooks(context, domains, encryption, calls, targets),
         deliveries=deliveries,
         outbox=Outbox(
             context, hosts, notification_mails, settings.home, lease.hold, deliveries.wake

@@ -147,9 +147,9 @@ class Pipelines:
         return await self.get(caller, pipeline_id)
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Pipeline:
-        """Replace the definition of a pipeline; runs keep the one with which they were created.
+        """Replace the definition of a pipeline; existing runs keep their own.
 
-        ``version`` is the version that the caller has read, if given.
+        If ``changes`` contains ``version``, it must be the current version.
 
         Raises
         ------

@@ -123,7 +123,7 @@ class Lease:
 
 
 def own_identity() -> str:
-    """Return a JSON text with which managers on this machine check if this process still runs."""
+    """Return JSON that identifies this process, for liveness checks by managers on this machine."""
     return json.dumps(
         {
             "host": socket.gethostname()[:64],

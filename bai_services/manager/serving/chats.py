@@ -1,4 +1,4 @@
-"""Chats of the caller, and tokens with which the chat page calls endpoints."""
+"""Chats of the caller, and the chat page's tokens for endpoints."""
 
 from __future__ import annotations
 
@@ -78,8 +78,9 @@ class Chats:
         return await self._store.create(user_id, values)
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Chat:
-        """Change the title or replace the cards; ``version`` is the version that the caller has
-        read, if given.
+        """Change the title or replace the cards.
+
+        If ``changes`` contains ``version``, it must be the current version.
 
         Raises
         ------

@@ -198,7 +198,9 @@ class Endpoints:
         return self._record(row)
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Endpoint:
-        """Change an endpoint; ``version`` is the version that the caller has read, if given.
+        """Change an endpoint.
+
+        If ``changes`` contains ``version``, it must be the current version.
 
         Raises
         ------

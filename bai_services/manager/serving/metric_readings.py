@@ -72,7 +72,7 @@ class MetricReadings:
         prometheus_url: str,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``prometheus_url``: address of the Prometheus server, "" without one."""
+        """``prometheus_url``: URL of the Prometheus server, "" without one."""
         self._secrets = secrets
         self._prometheus = prometheus_url
         self._monotonic = monotonic

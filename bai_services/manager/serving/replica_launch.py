@@ -22,7 +22,7 @@ SECRET_VARIABLE = "BAI_REPLICA_SECRET"
 
 
 class ReplicaSecrets:
-    """The secrets with which gateways reach replicas.
+    """The secrets that authenticate gateways to replicas.
 
     A secret is computed from the manager's key and the id of the revision, so it is not stored. All
     replicas of a revision have the same one: HAProxy cannot send another to each of them.
@@ -54,7 +54,7 @@ class ReplicaLaunches:
         self._wake = wake
 
     async def environ(self, session_id: str) -> Mapping[str, str]:
-        """Return the variables with which the runner of a replica starts its server."""
+        """Return the environment variables for the runner of a replica."""
         found = await self._store.revision_of(session_id)
         if found is None:
             found = await self._trials.revision_of(session_id)

@@ -1,4 +1,4 @@
-"""Tokens with which clients call an endpoint."""
+"""Tokens for calling an endpoint."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class SessionPreviews:
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """Cost of a session, and what is left in the budget of its project; None: no price, budget."""
+    """Cost of a session, and the remaining budget of its project; None: no price, no budget."""
 
     cost_per_hour: float | None = None
     currency: str = ""
@@ -141,7 +141,7 @@ def _number(slot: str, text: str) -> int:
 
 
 def _previewed(new: NewSession) -> PreviewedSession:
-    """Return the values with which the session would be created, defaults included."""
+    """Return the session as it would be created, defaults included."""
     return PreviewedSession(
         name=new.name,
         type=new.type,

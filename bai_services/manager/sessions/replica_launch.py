@@ -10,7 +10,7 @@ class ReplicaLaunch(Protocol):
     """Implemented by ``manager/serving/replica_launch.py``."""
 
     async def environ(self, session_id: str) -> Mapping[str, str]:
-        """Return the variables with which the runner of a replica starts its server."""
+        """Return the environment variables for the runner of a replica."""
         ...
 
     async def started(self, session_id: str, url: str) -> None:

@@ -147,7 +147,7 @@ def session_services(
         request_store,
         folders,
         clock,
-        settings.callback_reach,
+        settings.callback_targets,
         FittingAgents(request_store, scheduling.jit_warmup),
         secret_environ,
         AdvanceReservationStore(database),
@@ -216,7 +216,7 @@ def session_services(
         ),
         callbacks=Callbacks(
             CallbackStore(database),
-            CallbackCalls(settings.callback_reach),
+            CallbackCalls(settings.callback_targets),
             KeypairSecrets(settings.key),
             lifecycle,
             clock,

@@ -102,7 +102,10 @@ class Budgets:
         return await self._refreshed(caller, project.id)
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> ProjectBudget:
-        """Change a budget; ``version`` is the version that the caller has read, if given."""
+        """Change a budget.
+
+        If ``changes`` contains ``version``, it must be the current version.
+        """
         row = await self._find_writable(caller, key)
         values = {
             name: value
@@ -167,11 +170,11 @@ class Budgets:
             return
         if start is None or end is None or end <= start:
             raise InvalidRequest(
-                "a fixed budget needs starts_at, and ends_at after it", field="ends_at"
+                "a fixed budget requires starts_at and a later ends_at", field="ends_at"
             )
         if end - start > KEPT_FOR:
             raise InvalidRequest(
-                f"a budget has at most {KEPT_FOR.days} days, because older costs are removed",
+                f"a budget covers at most {KEPT_FOR.days} days, because older costs are removed",
                 field="ends_at",
             )
 

@@ -266,7 +266,7 @@ def _period(request: ReportRequest, now: datetime) -> tuple[datetime, datetime]:
         )
     if request.every is Every.HOUR and until - since > timedelta(hours=MAX_HOURS):
         raise InvalidRequest(
-            f"a report by hour has at most {MAX_HOURS // 24} days; choose a shorter period, or "
+            f"a report by hour covers at most {MAX_HOURS // 24} days; choose a shorter period, or "
             "every=day",
             field="every",
         )

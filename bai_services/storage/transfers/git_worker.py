@@ -287,7 +287,7 @@ def _environ(job: Job) -> dict[str, str]:
         "core.hooksPath": "/dev/null",
         "core.attributesFile": "/dev/null",
         "http.proxy": "",
-        # A redirect would lead to an address that nobody has checked.
+        # A redirect would lead to an unchecked URL.
         "http.followRedirects": "false",
         # A slower server must not occupy an import for hours.
         "http.lowSpeedLimit": "32768",

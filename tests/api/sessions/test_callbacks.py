@@ -31,7 +31,7 @@ Session = dict[str, Any]
 @pytest.fixture
 async def manager(database_url: str, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Manager]:
     """A manager whose callbacks may call this machine. The fixture starts no background loops."""
-    async with manager_on(database_url, tmp_path, clock, callback_reach=LOCAL_NETWORK) as made:
+    async with manager_on(database_url, tmp_path, clock, callback_targets=LOCAL_NETWORK) as made:
         yield made
 
 

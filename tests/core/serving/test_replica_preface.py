@@ -1,4 +1,4 @@
-"""The header before HTTP/2, by which a replica recognizes its gateway."""
+"""The header before HTTP/2, which authenticates a gateway to a replica."""
 
 from __future__ import annotations
 

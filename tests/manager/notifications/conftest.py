@@ -34,7 +34,7 @@ async def world(
     database_url: str, tmp_path: Path, clock: MovableClock, mail_server: MailServerThread
 ) -> AsyncIterator[World]:
     options = {
-        "callback_reach": LOCAL_NETWORK,
+        "callback_targets": LOCAL_NETWORK,
         "public_origin": ORIGIN,
         "mail": MailServer("127.0.0.1", mail_server.port, "none", "hub@example.org"),
     }

@@ -197,7 +197,7 @@ async def test_manager_that_is_killed_after_the_call_repeats_it_with_the_same_id
     await wait_until_async(lambda: receiver.calls, 30, "a call")
     await world.manager.stop()  # cancels the call, as a kill would
     receiver.is_open.set()
-    options = {"callback_reach": LOCAL_NETWORK, "is_migrated": True}
+    options = {"callback_targets": LOCAL_NETWORK, "is_migrated": True}
     async with manager_on(database_url, tmp_path, world.clock, **options) as manager:
         await deliver(World(manager, world.clock))
     assert len(receiver.calls) == 2

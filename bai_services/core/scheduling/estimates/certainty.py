@@ -165,7 +165,7 @@ class Labels:
     def _check_head(self, group: _Group, at: datetime, started: list[str]) -> None:
         """Drop the head if a session that precedes it has started.
 
-        Also drop the head if it has started at another time than reserved.
+        Also drop the head if it did not start at its reserved time.
         """
         if not group.head:
             return

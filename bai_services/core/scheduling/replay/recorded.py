@@ -23,7 +23,7 @@ DEFAULT_SECONDS = 3600
 
 
 class Gap(StrEnum):
-    """Something that a replay of recorded sessions cannot know; see ``GAP_MESSAGES``."""
+    """A limitation of a replay: something that the record does not contain."""
 
     BEHAVIOUR = "behaviour"
     STILL_RUNNING = "still-running"
@@ -35,7 +35,7 @@ class Gap(StrEnum):
     QUOTAS_TODAY = "quotas-today"
 
 
-# Texts for administrators, without the number of affected sessions, agents or quotas.
+# Messages for administrators; the number of affected sessions, agents or quotas is shown beside.
 GAP_MESSAGES: Mapping[Gap, str] = MappingProxyType(
     {
         Gap.BEHAVIOUR: "Users would have created or cancelled other sessions under another policy",
@@ -46,9 +46,9 @@ GAP_MESSAGES: Mapping[Gap, str] = MappingProxyType(
         Gap.AGENTS_TODAY: "Agents have their current devices and capacity during the whole period",
         Gap.PLACED_AGAIN: "Sessions that were placed more than once: only the last placement is "
         "known",
-        Gap.DEPENDENCIES: "Sessions become ready when their dependencies ended in the history",
-        Gap.QUOTAS_TODAY: "Quotas have their current values, without the usage in other resource "
-        "groups, and sessions have their last priority",
+        Gap.DEPENDENCIES: "Sessions become ready at the recorded end of their dependencies",
+        Gap.QUOTAS_TODAY: "Quotas are the current ones and do not count usage in other resource "
+        "groups; sessions keep their last priority",
     }
 )
 
@@ -91,9 +91,8 @@ class RecordedSession:
 class RecordedAgent:
     """An agent with its current devices.
 
-    ``left_at``: when the agent was lost or terminated; None: it is alive.
-
-    The time since which an agent is draining is not recorded.
+    ``left_at``: when the agent was lost or terminated; None: it is alive. The time at which an
+    agent began to drain is not recorded.
     """
 
     state: AgentState
@@ -121,7 +120,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class RecordedWorkload:
-    """The input of a replay, and the starts that really happened.
+    """The input of a replay, and the recorded starts.
 
     Seconds count from ``origin``, a midnight (UTC). Jobs in ``conditions.starts`` were already
     running at the beginning of the period. ``history`` contains the recorded start of every job
@@ -302,7 +301,7 @@ def _left(
 def _shifted(
     usage: Mapping[Scope, Sequence[DailyUsage]], origin: datetime
 ) -> dict[Scope, tuple[DailyUsage, ...]]:
-    """Return the daily usage with days counted as in the replay, where ``origin`` is ``EPOCH``."""
+    """Shift the days of the usage so that ``origin`` becomes ``EPOCH``, as in the replay."""
     shift = (origin - EPOCH).days
     return {
         scope: tuple(DailyUsage(day - shift, slots) for day, slots in days)

@@ -45,7 +45,7 @@ def group_resources(agents: Sequence[AgentState]) -> list[GroupResource]:
 def own_resources(
     agents: Sequence[AgentState], used: Iterable[UsedAmount], facts: AdmissionFacts
 ) -> list[GroupResource]:
-    """Return, for each slot of a group, what a user uses and what the user can still get.
+    """Return a user's usage and remaining quota of each slot of a group.
 
     ``used`` holds the amounts of the user's sessions in the group, including those on agents that
     are lost or not schedulable. A device counts in the same slot as in ``group_resources``.

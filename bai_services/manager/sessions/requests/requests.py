@@ -116,7 +116,7 @@ class Requests:
         store: RequestStore,
         vfolders: Folders,
         clock: Clock,
-        callback_reach: AllowedTargets,
+        callback_targets: AllowedTargets,
         agents: FittingAgents,
         secret_environ: SecretEnviron,
         reservations: AdvanceReservationStore,
@@ -125,7 +125,7 @@ class Requests:
         self._reservations = reservations
         self._secret_environ = secret_environ
         self._setups = setups
-        self._callback_reach = callback_reach
+        self._callback_targets = callback_targets
         self._store = store
         self._vfolders = vfolders
         self._clock = clock
@@ -242,7 +242,8 @@ class Requests:
         )
         await self._check_subpaths(group.name, mounts)
         session_id = session_id or str(uuid.uuid4())
-        # An auto-mounted folder hides dotfiles, but must not prevent all sessions of its owner.
+        # An auto-mounted folder may collide with a dotfile: an error would block every session of
+        # the owner.
         paths = [mount.path for mount in mounts if not mount.is_auto]
         await cache.get_or_read(
             ("dotfiles", owner.id, project.id, *paths),
@@ -276,7 +277,7 @@ class Requests:
             startup_command=batch.startup_command,
             starts_at=starts_at,
             batch_timeout_seconds=batch.batch_timeout_seconds,
-            callback_url=check_url(request.callback_url, self._callback_reach),
+            callback_url=check_url(request.callback_url, self._callback_targets),
             job_priority=choose_job_priority(request.job_priority),
             is_preemptible=request.is_preemptible,
             reuse=request.reuse,
@@ -293,7 +294,7 @@ class Requests:
     def _digest(
         self, request: SessionSpec, project_id: str, mounts: Sequence[ResolvedMount]
     ) -> str:
-        """Return the digest by which a repeated request is recognized."""
+        """Return the digest that identifies a repeated request."""
         environ = self._secret_environ.digests(request.environ, request.secret_environ)
         return replace(request, environ=environ).digest(project_id, mounts)
 
@@ -355,7 +356,7 @@ class Requests:
     async def _admission(
         self, cache: _RequestCache, target: _Target
     ) -> tuple[GroupAgents, AdmissionFacts]:
-        """Return the agents of the group, and what limits sessions of the scopes there."""
+        """Return the agents of the group, and the limits that apply to the scopes in it."""
         group, scopes = target.group.name, target.scopes
         agents = await cache.get_or_read(("agents", group), lambda: self._agents.of(group))
         facts = await cache.get_or_read(
@@ -394,7 +395,7 @@ class Requests:
         Raises
         ------
         InvalidRequest
-            If the Hub names no owner.
+            If the Hub specifies no owner.
         NotFound
             If the user does not exist, or the caller may not see the user.
         Forbidden
@@ -463,7 +464,7 @@ class Requests:
             target = Target(owner.domain, project.id, Owner(owner.id, owner.role))
             authorizer.require(caller, "session.create", target)
         else:
-            # The domain of the project is charged, which can differ from the owner's domain.
+            # The session is charged to the project's domain, which can differ from the owner's.
             target = Target(project.domain, project.id, Owner(owner.id, owner.role))
             authorizer.require(caller, "session.create-for", target)
         return project

@@ -105,9 +105,10 @@ class Schedules:
         return self._record(caller, await self._store.create(values, entry))
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Schedule:
-        """Change a schedule; ``version`` is the version that the caller has read, if given.
+        """Change a schedule.
 
-        A new ``stop`` also applies to the sessions that the schedule has started.
+        If ``changes`` contains ``version``, it must be the current version. A new ``stop``
+        also applies to the sessions that the schedule has started.
 
         Raises
         ------

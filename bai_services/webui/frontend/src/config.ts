@@ -13,7 +13,7 @@ export interface Config {
   brand: string;
   /** Colour of buttons and links, as #rrggbb. */
   brandColor: string;
-  /** Address of the logo; empty: no logo. */
+  /** URL of the logo; empty: no logo. */
   logo: string;
   /** Whether users may see the agents of their resource groups. */
   showsAgents: boolean;

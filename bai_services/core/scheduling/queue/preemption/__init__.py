@@ -1,1 +1,1 @@
-"""Preemption in a scheduling pass: choose victims, hold what they free, start pending sessions."""
+"""Preemption in a scheduling pass: choose victims, and reserve their capacity for others."""

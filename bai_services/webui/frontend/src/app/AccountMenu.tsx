@@ -9,7 +9,7 @@ import { LazyDialog } from '../components/LazyDialog';
 import { personal } from '../components/personal';
 import { meQuery } from '../data/accounts/me';
 import { loadScript } from '../data/scripts';
-import { manualAddress } from './pages';
+import { manualUrl } from './pages';
 import { useThemeMode, type ThemeMode } from './theme';
 import { isolated } from '../i18n/userText';
 
@@ -66,7 +66,7 @@ export function AccountMenu({ hasName }: { hasName: boolean }) {
     {
       key: 'manual',
       label: (
-        <a href={manualAddress(path)} target="_blank" rel="noreferrer">
+        <a href={manualUrl(path)} target="_blank" rel="noreferrer">
           {t('shell.manual')}
         </a>
       )

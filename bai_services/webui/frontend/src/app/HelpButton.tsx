@@ -2,7 +2,7 @@ import { QuestionCircleOutlined } from '@ant-design/icons';
 import { Button } from 'antd';
 import { useLocation } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
-import { manualAddress } from './pages';
+import { manualUrl } from './pages';
 
 /** Opens the chapter of the manual about the current page, in a new tab. */
 export function HelpButton() {
@@ -13,7 +13,7 @@ export function HelpButton() {
       type="text"
       icon={<QuestionCircleOutlined />}
       aria-label={t('shell.manual')}
-      href={manualAddress(path)}
+      href={manualUrl(path)}
       target="_blank"
     />
   );

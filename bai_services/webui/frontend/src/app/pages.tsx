@@ -321,8 +321,8 @@ export const pagesFor = (role: string | undefined) =>
       (!page.isOfAgents || (config.showsAgents && role === 'user'))
   );
 
-/** The address of the manual's chapter about a page. */
-export function manualAddress(path: string): string {
+/** The URL of the manual's chapter about a page. */
+export function manualUrl(path: string): string {
   const page = PAGES.find(page => page.path === path);
   return `${config.base}/manual/${page?.chapter ?? 'index.html'}`;
 }

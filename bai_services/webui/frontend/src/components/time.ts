@@ -28,20 +28,15 @@ export function formatDuration(seconds: number, language: string): string {
   const rest = seconds % length;
   const next = UNITS[index + 1];
   return next && rest >= next[1]
-    ? `${formatSeconds(seconds - rest, language)} ${formatRest(rest, next, language)}`
+    ? `${formatSeconds(seconds, language)} ${formatSeconds(rest, language)}`
     : formatSeconds(seconds, language);
 }
-
-const formatRest = (rest: number, [unit, length]: (typeof UNITS)[number], language: string) =>
-  new Intl.NumberFormat(language, { style: 'unit', unit, unitDisplay: 'short' }).format(
-    Math.floor(rest / length)
-  );
 
 export function formatTime(text: string, language: string): string {
   return new Date(text).toLocaleString(language, { dateStyle: 'medium', timeStyle: 'short' });
 }
 
-/** Format a time that is near: without the date if it is today. */
+/** Format a time in the near future; omit the date if it is today. */
 export const formatSoon = (text: string, language: string, now = new Date()) =>
   new Date(text).toDateString() === now.toDateString()
     ? new Date(text).toLocaleTimeString(language, { timeStyle: 'short' })

@@ -41,7 +41,7 @@ interface ListTableProps<T> {
   filters?: ReactNode;
   /** Buttons above the table, which are always shown. */
   toolbar?: ReactNode;
-  /** Address of the whole list as a CSV file. */
+  /** URL of the whole list as a CSV file. */
   csv?: string;
   /** Reads the list again. */
   onRefresh?: () => void;

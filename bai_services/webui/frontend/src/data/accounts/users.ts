@@ -17,7 +17,7 @@ export function emailsQuery(usernames: readonly string[]) {
   });
 }
 
-// Names per request, because the address of a request has a maximum length.
+// Names per request, because the length of a URL is limited.
 const NAMES_PER_REQUEST = 50;
 
 /** Which of the names are user names or e-mail addresses of users that the caller may see. */

@@ -69,7 +69,7 @@ export const loadQuery = (key: string) =>
     refetchInterval: REFRESH_MILLIS
   });
 
-/** Number of tokens with which clients can call an endpoint. */
+/** Number of tokens for an endpoint. */
 export const tokenCountQuery = (key: string) =>
   queryOptions({
     queryKey: keyOf(key, 'token-count'),

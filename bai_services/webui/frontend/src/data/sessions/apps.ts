@@ -33,7 +33,7 @@ export function appTitle(t: TFunction, { name, title, port }: SessionApp): strin
   return key ? t(`apps.title-${key}`, { port }) : title;
 }
 
-/** The address of an app. A request to the address starts the app's process if necessary. */
+/** The URL of an app. A request to it starts the app's process if necessary. */
 export function appAddress(session: Session, app: SessionApp): string {
   return session.url + app.path;
 }

@@ -48,7 +48,7 @@ const SUSPENSION_CODES = ['suspending-by', 'requeuing-by', 'suspended-by', 'susp
 export const hasSuspension = ({ status, status_coded: coded }: Session) =>
   status === 'SUSPENDED' || SUSPENSION_CODES.includes(coded?.code ?? '');
 
-/** The address of a running interactive session's server; null for any other session. */
+/** The URL of a running interactive session's server; null for any other session. */
 export const serverUrl = (session: Session) =>
   session.type === 'interactive' && session.status === 'RUNNING' ? session.url : null;
 

@@ -101,8 +101,8 @@ export function ChatPage() {
 }
 
 /**
- * Show the chat or the endpoint in the address, and put the id of a newly stored chat into the
- * address. Return the error if the chat cannot be read.
+ * Show the chat or the endpoint that the URL names, and put the id of a newly stored chat into the
+ * URL. Return the error if the chat cannot be read.
  */
 function useAddress(): Error | undefined {
   const search = route.useSearch();

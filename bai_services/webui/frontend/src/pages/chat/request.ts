@@ -75,7 +75,7 @@ function exampleOf(card: Card): Record<string, unknown> {
   return request;
 }
 
-/** The address of an API below an endpoint. */
+/** The URL of an API below an endpoint. */
 const apiOf = (url: string, { basePath }: Card) => url + basePath.replace(/^\/+|\/+$/g, '');
 
 /** A shell command that sends the conversation; the token is in the variable `BAI_TOKEN`. */

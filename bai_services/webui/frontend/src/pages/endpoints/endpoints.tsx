@@ -12,7 +12,7 @@ const LIST_REFRESH_MILLIS = 10_000;
 
 const endpointOf = (item: Item) => item as unknown as Endpoint;
 
-/** The absolute address of an endpoint. */
+/** The absolute URL of an endpoint. */
 export const urlOf = ({ url }: Endpoint) => new URL(url, location.href).href;
 
 /** The list of endpoints; a page of its own has the form and the drawer. */
@@ -87,7 +87,7 @@ function OpenEndpoint({ endpoint }: { endpoint: Endpoint }) {
   );
 }
 
-/** The path of the endpoint; the button copies the whole address. */
+/** The path of the endpoint; the button copies the absolute URL. */
 const EndpointUrl = ({ endpoint }: { endpoint: Endpoint }) => (
   <Typography.Text
     copyable={{ text: urlOf(endpoint) }}

@@ -9,7 +9,7 @@ const OPENAI: readonly string[] = [
 ];
 
 export interface Called {
-  /** Absolute address of the endpoint, with a slash at the end. */
+  /** Absolute URL of the endpoint, with a slash at the end. */
   url: string;
   variant: string;
   isPublic: boolean;

@@ -57,7 +57,7 @@ export function PreviewPanel({ isCurrent }: { isCurrent: boolean }) {
   );
 }
 
-/** The cost of the session, and what is left in the budget of its project. */
+/** The cost of the session, and the remaining budget of its project. */
 function Costs({ preview }: { preview: SessionPreview }) {
   const { t, i18n } = useTranslation();
   const { cost_per_hour: cost, budget_left: left, currency } = preview;

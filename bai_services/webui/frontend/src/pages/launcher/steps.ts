@@ -6,7 +6,7 @@ export type Step = (typeof STEPS)[number];
 
 export const sectionId = (step: Step) => `section-${step}`;
 
-/** For each field of a request, the step that contains it; all other fields: `resources`. */
+/** The step that contains a field of a request. Fields that are missing here: `resources`. */
 const FIELDS = new Map<string, Step>([
   ['type', 'type'],
   ['owner', 'type'],

@@ -1,6 +1,6 @@
 import type { Entity } from '../../components/entities/entity';
 
-/** Invitations with which users create their own accounts. */
+/** Invitations that let users create their own accounts. */
 export const INVITATIONS: Entity = {
   name: 'sign-up-invitations',
   path: '/sign-up-invitations',

@@ -50,7 +50,7 @@ export function WebhookActions({ webhook }: { webhook: Item }) {
   );
 }
 
-/** The secret with which receivers check signatures; the server returns it only once. */
+/** The secret for verifying signatures; the server returns it only once. */
 export function WebhookSecret({ secret }: { secret: string }) {
   const { t } = useTranslation();
   return (

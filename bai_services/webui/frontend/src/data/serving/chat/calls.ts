@@ -45,11 +45,11 @@ function tokenOf(id: string): Promise<ChatToken> {
 }
 
 /**
- * The address of a path of an endpoint.
+ * The URL of a path below an endpoint.
  *
- * @throws ApiError if it is not below the endpoint: its token must not be sent to another address
+ * @throws ApiError if it is not below the endpoint: its token must not be sent to another server
  */
-export function addressOf({ url }: Pick<Endpoint, 'url'>, path: string): string {
+export function urlOfPath({ url }: Pick<Endpoint, 'url'>, path: string): string {
   const base = new URL(url, location.href);
   const address = new URL(path.replace(/^\/+/, ''), base);
   if (base.origin !== location.origin || !address.href.startsWith(base.href)) {
@@ -83,15 +83,15 @@ interface CallInit {
  * @throws ApiError if there is no response, or it is an error
  */
 async function call(endpoint: Called, path: string, init: CallInit, signal: AbortSignal) {
-  const address = addressOf(endpoint, path);
+  const url = urlOfPath(endpoint, path);
   let token = await tokenOf(endpoint.id);
   let isRenewed = false;
   for (;;) {
-    const response = await fetch(address, {
+    const response = await fetch(url, {
       ...init,
       signal,
       headers: { ...init.headers, Authorization: `Bearer ${token.token}` },
-      // A response of a model server must not lead to another address.
+      // A response of a model server must not redirect to another URL.
       redirect: 'error',
       credentials: 'omit',
       cache: 'no-store',

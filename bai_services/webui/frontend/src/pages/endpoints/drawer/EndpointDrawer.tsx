@@ -37,7 +37,7 @@ export function EndpointDrawer({ search, onChange, onClose }: EndpointDrawerProp
     error,
     refetch
   } = useQuery({ ...endpointQuery(item ?? ''), enabled: item !== undefined });
-  // The address may have the name of the endpoint, too.
+  // The URL may contain the name of the endpoint instead of its id.
   const shown = endpoint && [endpoint.id, endpoint.name].includes(item ?? '') && endpoint;
   return (
     <Drawer

@@ -8,7 +8,7 @@ const MAX_REPLICAS = 100;
 // MAX_TAGS in core/tags.py.
 const MAX_TAGS = 16;
 
-/** Name, project, number of replicas, and whether everybody may call the endpoint. */
+/** Name, project, number of replicas, tags, and whether the endpoint is public. */
 export function GeneralFields() {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);

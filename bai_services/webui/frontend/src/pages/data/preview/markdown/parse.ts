@@ -8,7 +8,7 @@ import { unified } from 'unified';
 const MAX_NODES = 20_000;
 /** Maximum depth of nested elements: React renders them recursively. */
 const MAX_DEPTH = 100;
-/** Matches the addresses that a link may have. Any other, such as `javascript:`, is removed. */
+/** Matches the URLs that a link may have. Any other, such as `javascript:`, is removed. */
 const ALLOWED_LINK = /^(https?:|mailto:|[^:]*([/?#]|$))/i;
 
 const processor = unified()
