@@ -216,6 +216,45 @@ def test_smallest_loss_is_chosen() -> None:
     ]
 
 
+def one_of(name: str, scope: Scope, size: int) -> ElasticSession:
+    """Return an elastic session on the agent ``a0`` with a minimum of one core."""
+    cores = ResourceSlots({"cpu": size * CORE})
+    return ElasticSession(name, "a0", (scope,), cores, ResourceSlots({"cpu": CORE}), cores)
+
+
+def test_session_that_loses_the_smallest_fraction_shrinks() -> None:
+    one, other = SCOPES
+    large = replace(one_of("large", one, 16), minimum=ResourceSlots({"cpu": 13 * CORE}))
+    sessions = [one_of("small", other, 5), large]
+    waiting = WaitingSession("w", (other,), ResourceSlots({"cpu": 2 * CORE}), frozenset({"a0"}))
+    assert decide(sessions, [FreeAgent("a0", {"cpu": 0})], {}, [waiting]) == [
+        Resizing("large", ResourceSlots({"cpu": 14 * CORE}), "w")
+    ]
+
+
+def test_one_session_makes_room_on_the_agent_and_in_the_quota() -> None:
+    one, other = SCOPES
+    sessions = [one_of("mine", one, 4), one_of("other", other, 8)]
+    waiting = WaitingSession("w", (one,), ResourceSlots({"cpu": 2 * CORE}), frozenset({"a0"}))
+    headroom = {one: {"cpu": 0}}
+    assert decide(sessions, [FreeAgent("a0", {"cpu": 0})], headroom, [waiting]) == [
+        Resizing("mine", ResourceSlots({"cpu": 2 * CORE}), "w")
+    ]
+
+
+@given(clusters())
+def test_no_session_shrinks_needlessly(cluster: Cluster) -> None:
+    """The waiting session would not start if any one of the sessions kept its size."""
+    sessions, agents, headroom, waiting = cluster
+    only = (sessions, agents, headroom, [w for w in waiting if w.is_plain][:1])
+    changes = decide(*only)
+    if not only[3]:
+        return
+    for change in changes:
+        others = [other for other in changes if other is not change]
+        assert not fits(applied(only, others), only[3][0])
+
+
 def test_sessions_far_above_their_quota_do_not_concern_elastic_sessions() -> None:
     one, other = SCOPES
     elastic = ElasticSession(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.sessions.usage_history import Sample
+from bai_services.core.usage.budgets import Mode, is_blocked, reached_percent, spent_percent
 from bai_services.core.usage.model import (
     HOUR,
     WAITING,
@@ -63,6 +67,42 @@ def test_days_of_a_zone_with_half_hours_begin_at_the_next_full_utc_hour() -> Non
     kolkata = zone_of("Asia/Kolkata")
     found = intervals_of(at("2026-01-01T19:00"), at("2026-01-03T00:00"), Every.DAY, kolkata)
     assert local(found, "Asia/Kolkata") == ["01-02 00:30", "01-03 00:30"]
+
+
+def hour_label(hour: int, every: Every, zone: ZoneInfo) -> object:
+    local = datetime.fromtimestamp(hour, zone)
+    labels = {
+        Every.HOUR: hour,
+        Every.DAY: local.date(),
+        Every.MONTH: (local.year, local.month),
+        Every.PERIOD: 0,
+    }
+    return labels[every]
+
+
+@given(
+    st.builds(lambda day, hour: 24 * day + hour, st.integers(0, 120), st.sampled_from([3, 18, 22])),
+    st.sampled_from([0, 900, 1800, 2700]),
+    st.integers(1, 100 * HOUR),
+    st.sampled_from(Every),
+    st.sampled_from(["UTC", "Asia/Kolkata", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu"]),
+)
+def test_intervals_are_the_full_hours_of_each_local_day_or_month(
+    hour: int, second: int, length: int, every: Every, name: str
+) -> None:
+    zone = zone_of(name)
+    first = int(at("2026-01-01").timestamp()) + hour * HOUR
+    end = first + second + length
+    naive: list[Interval] = []
+    for start in range(first, end, HOUR):
+        until = min(start + HOUR, end)
+        label = hour_label(start, every, zone)
+        if naive and hour_label(naive[-1].start, every, zone) == label:
+            naive[-1] = Interval(naive[-1].start, until)
+        else:
+            naive.append(Interval(start, until))
+    since, until_time = (datetime.fromtimestamp(n, UTC) for n in (first + second, end))
+    assert intervals_of(since, until_time, every, zone) == naive
 
 
 @pytest.mark.parametrize("name", ["", "Mars/Olympus", "../etc/passwd", "/etc/passwd", "x" * 99])
@@ -172,3 +212,31 @@ def test_price_of_a_resource_group_precedes_the_default() -> None:
     assert prices.cost("main", "cpu", 2000 * HOUR) == 2.0
     assert prices.cost("gold", "cpu", 1000 * HOUR) == 3.0
     assert prices.cost("gold", "mem", 1) is None
+
+
+@given(
+    st.integers(1, 10**9).map(lambda cents: cents / 100),
+    st.sampled_from([0, 0.29, 0.8, 1, 2]),
+    st.sampled_from([-math.inf, 0, math.inf]),
+)
+def test_a_budget_is_fully_spent_if_and_only_if_it_blocks(
+    amount: float, part: float, towards: float
+) -> None:
+    spent = amount * part
+    spent = max(0.0, math.nextafter(spent, towards) if towards else spent)
+    blocks = is_blocked(Mode.BLOCK, spent, amount)
+    percent = spent_percent(spent, amount)
+    assert (percent >= 100) is blocks
+    assert reached_percent((80, 100), spent, amount) == (100 if blocks else 80 * (percent >= 80))
+    assert abs(percent - math.floor(100 * Fraction(spent) / Fraction(amount))) <= 1
+
+
+@pytest.mark.parametrize(
+    ("spent", "percent"), [(0.17, 100), (math.nextafter(0.17, 0), 99), (0.255, 150), (0, 0)]
+)
+def test_spent_percent_is_rounded_down(spent: float, percent: int) -> None:
+    assert spent_percent(spent, 0.17) == percent
+
+
+def test_budget_of_zero_is_spent() -> None:
+    assert spent_percent(0, 0) == reached_percent((80, 100), 0, 0) == 100

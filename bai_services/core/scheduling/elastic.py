@@ -8,9 +8,9 @@ returns all changes and the next call returns none.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, product
 
 from ..resources import ResourceSlots
 from ..sessions.resizing import step_of
@@ -211,9 +211,9 @@ def _with_space(state: _State, session: WaitingSession) -> _State | None:
         for place in _places(state.agents[agent_id], session)
         if state.may_fit(session, agent_id, place)
     )
-    for agent_id, place in islice(places, MAX_TRIED):
+    for (agent_id, place), ranking in product(islice(places, MAX_TRIED), _RANKINGS):
         tried = state.copy()
-        if not _fit(tried, session, agent_id, place):
+        if not _fit(tried, session, agent_id, place, ranking):
             continue
         key = (_loss(state, tried), agent_id, place)
         if best is None or key < best[:3]:
@@ -229,24 +229,49 @@ def _places(agent: FreeAgent, session: WaitingSession) -> list[str]:
     return sorted(d for d in agent.devices if agent.families.get(d) == family)
 
 
-def _fit(tried: _State, session: WaitingSession, agent_id: str, place: str) -> bool:
+# Order in which sessions shrink, by the surplus and the size of each, and what is missing.
+_Ranking = Callable[[int, int, int], tuple[int, ...]]
+
+
+def _by_surplus(surplus: int, size: int, missing: int) -> tuple[int, ...]:
+    """Few sessions shrink."""
+    return (-surplus,)
+
+
+def _by_size(surplus: int, size: int, missing: int) -> tuple[int, ...]:
+    """Sessions lose a small fraction; one that can give all that is missing is preferred."""
+    return surplus < missing, -size
+
+
+_RANKINGS: tuple[_Ranking, ...] = (_by_surplus, _by_size)
+
+
+def _fit(
+    tried: _State, session: WaitingSession, agent_id: str, place: str, ranking: _Ranking
+) -> bool:
     """Shrink sessions until a waiting session fits on an agent and into its quotas, and start it.
 
-    Return whether it fits.
+    Return whether it fits. Quotas come first, because what a session gives up for a quota can also
+    be what is missing on the agent.
     """
-    for slot, need in session.slots.items():
-        at = place if slot == session.share else slot
-        missing = need - tried.free.get((agent_id, at), 0)
-        if missing > 0 and not _free_up(tried, tried.holders(agent_id, slot, at), slot, missing):
-            return False
     for scope in session.scopes:
         for slot, need in {**session.slots, SESSIONS: 1}.items():
             missing = need - tried.left.get((scope, slot), need)
             if missing <= 0:
                 continue
             in_scope = [s for s in tried.sessions.values() if scope in s.scopes]
-            if not _free_up(tried, in_scope, slot, missing):
+            at = place if slot == session.share else slot
+            near: set[str] = set()
+            if need > tried.free.get((agent_id, at), 0):
+                near = {s.id for s in tried.holders(agent_id, slot, at)}
+            if not _free_up(tried, in_scope, slot, missing, ranking, near):
                 return False
+    for slot, need in session.slots.items():
+        at = place if slot == session.share else slot
+        missing = need - tried.free.get((agent_id, at), 0)
+        holders = tried.holders(agent_id, slot, at)
+        if missing > 0 and not _free_up(tried, holders, slot, missing, ranking):
+            return False
     for slot, need in session.slots.items():
         at = place if slot == session.share else slot
         tried.take(agent_id, at, session.scopes, slot, need)
@@ -256,15 +281,29 @@ def _fit(tried: _State, session: WaitingSession, agent_id: str, place: str) -> b
     return True
 
 
-def _free_up(tried: _State, candidates: list[ElasticSession], slot: str, missing: int) -> bool:
-    """Shrink candidates by ``missing`` in total, the largest surplus first; return the success."""
-    ranked = sorted(candidates, key=lambda s: (-tried.surplus(s, slot), s.id))
-    for session in ranked:
+def _free_up(
+    tried: _State,
+    candidates: list[ElasticSession],
+    slot: str,
+    missing: int,
+    ranking: _Ranking,
+    first: Collection[str] = (),
+) -> bool:
+    """Shrink candidates by ``missing`` in total; return the success.
+
+    The sessions ``first`` shrink before others; within each part, ``ranking`` is the order.
+    """
+
+    def rank(session: ElasticSession) -> tuple[object, ...]:
+        surplus, size = tried.surplus(session, slot), tried.sizes[session.id].get(slot, 0)
+        return session.id not in first, ranking(surplus, size, missing), session.id
+
+    for session in sorted(candidates, key=rank):
         if missing <= 0:
             break
         surplus = tried.surplus(session, slot)
         if surplus <= 0:
-            break  # also for the number of sessions, which is not a slot
+            continue  # also for the number of sessions, which is not a slot
         step = step_of(slot)
         given = min(surplus, -(-missing // step) * step)
         tried.change(session, slot, -given)

@@ -88,7 +88,8 @@ def month_of(at: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
 
 def reached_percent(percents: Iterable[int], spent: float, amount: float) -> int:
     """Return the highest of these percentages that has been reached, 0 if none has."""
-    return max((p for p in percents if spent >= amount * p / 100), default=0)
+    reached = spent_percent(spent, amount)
+    return max((percent for percent in percents if percent <= reached), default=0)
 
 
 def is_blocked(mode: Mode, spent: float, amount: float) -> bool:
@@ -97,5 +98,11 @@ def is_blocked(mode: Mode, spent: float, amount: float) -> bool:
 
 
 def spent_percent(spent: float, amount: float) -> int:
-    """Return the spent part, rounded down; 100 for a budget of 0."""
-    return int(100 * spent / amount) if amount else 100
+    """Return the spent part, rounded down; 100 for a budget of 0.
+
+    It is at least 100 if and only if the amount is spent, whatever the rounding of the quotient.
+    """
+    if not amount:
+        return 100
+    percent = int(100 * spent / amount)
+    return max(percent, 100) if spent >= amount else min(percent, 99)

@@ -95,7 +95,8 @@ def intervals_of(since: datetime, until: datetime, every: Every, zone: ZoneInfo)
     if every is Every.HOUR:
         edges.extend(range(first + HOUR, last, HOUR))
     elif every is not Every.PERIOD:
-        starts = (-full_hour(-at.timestamp()) for at in _starts(since.astimezone(zone), every))
+        local = datetime.fromtimestamp(first, zone)
+        starts = (-full_hour(-at.timestamp()) for at in _starts(local, every))
         for start in starts:
             if start >= last:
                 break

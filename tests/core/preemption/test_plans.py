@@ -141,6 +141,16 @@ def test_users_over_their_share_are_preempted_only_as_far_as_shares_become_equal
     assert [rule for _, rule in planned.plan.victims] == [Rule.FAIR_SHARE]
 
 
+def test_shares_are_compared_as_they_are_after_the_existing_plans() -> None:
+    """A third plan would leave two cores to the user who now holds eight."""
+    options = replace(ON, over_fair_share=True)
+    sessions = [low(f"v{n}", cpu="2") for n in range(4)]
+    waiting = [high(n, cpu="2", priority=5) for n in range(3)]
+    queue = queue_of(waiting, sessions, options=options)
+    assert len(queue.run(NOW).preemptions) == 2
+    assert not queue.run(NOW + timedelta(seconds=1)).preemptions
+
+
 def test_as_few_sessions_as_possible() -> None:
     """Newest first preempts three small sessions; fewest sessions preempts one large one."""
     small = [low(f"v{n}", "a", cpu="2", started_at=NOW) for n in range(4)]

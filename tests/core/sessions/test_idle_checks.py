@@ -26,6 +26,7 @@ from bai_services.core.sessions.idle_checks.judging import (
     Judgement,
     judge,
     strictest,
+    table_for,
     window_seconds,
 )
 from bai_services.core.sessions.idle_checks.replay import (
@@ -40,7 +41,7 @@ from bai_services.core.sessions.idle_checks.usage_table import (
     measured,
 )
 from bai_services.core.sessions.lifecycle import SessionType
-from bai_services.core.sessions.usage_history import COARSE, FINE, Grid, Sample
+from bai_services.core.sessions.usage_history import COARSE, FINE, Grid, Resolution, Sample
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 GPU = {"g0": DeviceFacts("cuda", 1000)}
@@ -282,6 +283,22 @@ def test_device_that_reports_nothing_makes_the_family_unknown() -> None:
     assert "cuda_util" not in measured(sample(0, 3), two)
 
 
+@pytest.mark.parametrize("resolution", [FINE, COARSE])
+def test_samples_after_the_window_do_not_replace_its_oldest_samples(resolution: Resolution) -> None:
+    """The longest window of a resolution is complete, however soon the newest sample is stored."""
+    longest = timedelta(seconds=3600 if resolution is FINE else 86400)
+    interval = timedelta(seconds=resolution.interval_seconds)
+    count = longest // interval + 4
+    rule = applied(max_seconds=int(longest.total_seconds()), idle_percent=100)
+    found = session(rule, started_at=START - longest)
+    for seconds in range(0, resolution.interval_seconds, 5):
+        now = START + count * interval + timedelta(seconds=seconds)
+        tables = {each: table_for(each, longest) for each in (FINE, COARSE)}
+        samples = [replace(sample(0, 1), at=START + n * interval) for n in range(count + 1)]
+        tables[resolution].add(samples, {"k1": kernel()})
+        assert judge([found], tables, now)[0].is_due
+
+
 def test_window_shrinks_under_pressure_but_not_below_the_floor() -> None:
     rule = settings(max_seconds=1200, min_seconds_under_pressure=300)
     assert [window_seconds(rule, n) for n in (0, 1, 2, 9)] == [1200, 600, 400, 300]
@@ -440,3 +457,46 @@ def test_replay_stops_no_session_because_of_missing_samples() -> None:
     assert not replayed_stops(
         checker(), [recorded()], samples, Grid(START, 15, 200), reuse=timedelta(hours=1)
     )
+
+
+@given(
+    values=st.lists(
+        st.one_of(st.none(), st.just(90), st.just(0), st.just(0)), min_size=30, max_size=30
+    ),
+    started=st.integers(-200, 300).map(lambda halves: halves / 2),
+    seconds=st.sampled_from([60, 65, 120]),
+    percent=st.sampled_from([50, 100]),
+    grace=st.sampled_from([0, 20]),
+    reuse=st.integers(0, 200),
+)
+def test_replay_equals_the_reference(
+    values: list[int | None], started: float, seconds: int, percent: int, grace: int, reuse: int
+) -> None:
+    rule = checker(max_seconds=seconds, idle_percent=percent, initial_grace_seconds=grace)
+    ended_at = START + timedelta(seconds=15 * 28)
+    found = recorded(started_at=START + timedelta(seconds=started), ended_at=ended_at)
+    samples = [sample(n, value) for n, value in enumerate(values) if value is not None]
+    begin = started + grace
+    points = math.ceil(seconds / 15)
+
+    def is_idle(number: int) -> bool:
+        return number >= 0 and 15 * number >= begin and values[number] == 0
+
+    ends = (
+        number
+        for number in range(28)
+        if is_idle(number)
+        and 15 * (number + 1) >= begin + seconds
+        and sum(map(is_idle, range(number - points + 1, number + 1))) >= points * percent / 100
+    )
+    stops = replayed_stops(
+        rule, [found], samples, Grid(START, 15, 30), reuse=timedelta(seconds=reuse)
+    )
+    last = next(ends, None)
+    if last is None:
+        assert not stops
+        return
+    (stop,) = stops
+    assert stop.stopped_at == START + timedelta(seconds=15 * (last + 1))
+    uses = [n for n in range(last + 1, 30) if values[n] == 90 and 15 * (n - last - 1) < reuse]
+    assert stop.used_again_at == (START + timedelta(seconds=15 * uses[0]) if uses else None)

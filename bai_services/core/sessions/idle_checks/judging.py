@@ -126,6 +126,17 @@ def last_interval(table: UsageTable, now: datetime) -> int:
     return table.number_of(now - LAGS[table.resolution]) - 1
 
 
+def table_for(resolution: Resolution, longest: timedelta) -> UsageTable:
+    """Return an empty table for windows of at most this length.
+
+    Windows end at ``last_interval``. The table also has space for the intervals after it, so that
+    their samples do not replace the oldest samples of a window.
+    """
+    interval = timedelta(seconds=resolution.interval_seconds)
+    later = -(-LAGS[resolution] // interval) + 1
+    return UsageTable(resolution, -(-longest // interval) + later)
+
+
 def baseline_of(
     session: JudgedSession, applied: AppliedChecker, trusted_since: datetime | None = None
 ) -> datetime:

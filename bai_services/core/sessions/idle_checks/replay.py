@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -82,7 +83,8 @@ def replayed_stops(
 ) -> list[ReplayedStop]:
     """Return the first stop of each session that the checker would have stopped in a period.
 
-    A stop is wrong if the session was used within ``reuse`` after it.
+    A stop is wrong if the session was used in an interval that begins less than ``reuse`` after
+    it.
     """
     table = UsageTable(Resolution(grid.interval_seconds, timedelta(0)), grid.count)
     kernels = {kernel.id: kernel for session in sessions for kernel in session.kernels}
@@ -106,7 +108,7 @@ def replayed_stops(
     for number, session in enumerate(sessions):
         begin = session.started_at + grace
         idle = found.idle[number].copy()
-        idle[: max(-(-int(begin.timestamp()) // interval) - first, 0)] = False
+        idle[: max(math.ceil(begin.timestamp() / interval) - first, 0)] = False
         counts = np.cumsum(idle)
         counts[points:] -= counts[:-points].copy()
         ends = (np.arange(first, last + 1) + 1) * interval
@@ -117,7 +119,7 @@ def replayed_stops(
         index = int(is_over.argmax())
         stopped_at = datetime.fromtimestamp(int(ends[index]), UTC)
         after = found.active[number, index + 1 :]
-        uses = np.flatnonzero(after[: int(reuse.total_seconds()) // interval])
+        uses = np.flatnonzero(after[: math.ceil(reuse.total_seconds() / interval)])
         used_at = ends[index + 1 + uses[0]] - interval if len(uses) else None
         hours = session.devices * (session.ended_at - stopped_at).total_seconds() / _HOUR_SECONDS
         stops.append(

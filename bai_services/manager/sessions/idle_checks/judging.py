@@ -16,13 +16,14 @@ from bai_services.core.sessions.idle_checks.judging import (
     Judgement,
     judge,
     strictest,
+    table_for,
 )
 from bai_services.core.sessions.idle_checks.pressure import (
     WaitingCounts,
     count_waiting,
     waiting_for,
 )
-from bai_services.core.sessions.idle_checks.usage_table import KernelFacts, UsageTable
+from bai_services.core.sessions.idle_checks.usage_table import KernelFacts
 from bai_services.core.sessions.lifecycle import Result
 from bai_services.core.sessions.usage_history import COARSE, FINE, Resolution
 from bai_services.db.sessions.idle_checks.results import Key, StoredCheck
@@ -106,10 +107,10 @@ class IdleJudging:
     def _reset(self) -> None:
         """Forget everything, as after a start."""
         self._tables = {
-            resolution: UsageTable(resolution, int(seconds) // resolution.interval_seconds)
-            for resolution, seconds in (
-                (FINE, FINE.kept_for.total_seconds()),
-                (COARSE, MAX_WINDOW_SECONDS),
+            resolution: table_for(resolution, longest)
+            for resolution, longest in (
+                (FINE, FINE.kept_for),
+                (COARSE, timedelta(seconds=MAX_WINDOW_SECONDS)),
             )
         }
         self._read_until: dict[Resolution, datetime] = {}

@@ -12,7 +12,7 @@ from ...placement import Placement, Placer
 from ...preemption.options import VictimOrder
 from ...preemption.plan import Plan, Preemption, to_hold
 from ...preemption.rules import Rank, Rule, rule_of
-from ..dominant_shares import amounts_by_resource, fair_scopes
+from ..dominant_shares import DominantShares, amounts_by_resource, fair_scopes
 from ..durations import Durations
 from ..group_queue import GroupQueue
 from ..model import Backfill, Certainty, Reservation, RunningSession
@@ -271,11 +271,12 @@ class GroupPlans:
         """Return sessions of the same priority that may be preempted, because their users' shares
         exceed the pending session's user's share both before and after the preemption.
 
-        Because the order is the same after the preemption, a victim cannot in turn preempt the
-        session for which it was stopped.
+        The shares are those after the existing plans. Because the order is the same after the
+        preemption, a victim cannot in turn preempt the session for which it was stopped.
         """
         group_queue = self._group_queue
-        options, shares = group_queue.state.preemption, group_queue.shares
+        options, shares = group_queue.state.preemption, self._shares_after_plans()
+        victims = group_queue.victims()
         rank, own = _rank_of(shape), shares.of_with(shape.party[-1], shape.amounts)
         table = group_queue.preemptible()
         is_shared = [rule_of(options, rank, other) is Rule.FAIR_SHARE for other in table.ranks]
@@ -290,7 +291,7 @@ class GroupPlans:
         found = set()
         for session in _by_loss(group_queue.running.values(), options.order):
             other = Rank(session.priority, session.job_priority, session.scopes)
-            if rule_of(options, rank, other) is not Rule.FAIR_SHARE:
+            if session.id in victims or rule_of(options, rank, other) is not Rule.FAIR_SHARE:
                 continue
             user = _user_of(other)
             share = left.get(user, shares.of(user))
@@ -299,6 +300,19 @@ class GroupPlans:
                 left[user] = share
                 found.add(session.id)
         return frozenset(found)
+
+    def _shares_after_plans(self) -> DominantShares:
+        """Return the shares of the users when the planned sessions have replaced their victims."""
+        shares = self._group_queue.shares
+        if not self._held:
+            return shares
+        after = shares.copy()
+        for held in self._held:
+            after.add(held.shape.party[-1], held.shape.amounts)
+            for victim in self._remaining(held.plan):
+                user = fair_scopes(victim.scopes)[-1]
+                after.add(user, amounts_by_resource(victim.slots), -1)
+        return after
 
 
 def _placements_of(sessions: Iterable[RunningSession]) -> list[Placement]:
