@@ -67,6 +67,7 @@ async def test_checker_is_created_bound_as_a_dry_run_and_replayed(
     ui = await opened(Entities, "admin", "/idle-checkers")
     try:
         await ui.page.get_by_role("button", name="New idle checker").click()
+        await ui.drawer.get_by_text("If empty: all metrics are below").wait_for()
         await ui.fill(Name=name, Thresholds="cpu_util")
         await ui.choose("Type", "Utilization")
         await ui.drawer.get_by_label("Window or maximum (seconds)").fill("600")

@@ -40,10 +40,20 @@ async def test_notification_is_shown_and_its_channels_are_chosen(
         ui = await opened(Entities, "user2", "/notifications")
         row = ui.page.get_by_role("row").filter(has_text=title)
         await row.wait_for()
+        # On a phone, the text does not shrink to the width of a letter.
+        size = ui.page.viewport_size
+        assert size is not None
+        await ui.page.set_viewport_size({"width": 390, "height": 844})
+        text = await row.get_by_text(title).bounding_box()
+        assert text is not None
+        assert text["width"] >= 200
+        await ui.page.set_viewport_size(size)
         await row.get_by_role("button", name="Mark as read").click()
         await row.get_by_text("yes", exact=True).wait_for()
 
         await ui.page.get_by_role("link", name="Choose notifications").click()
+        # The demo sends no mails.
+        assert await ui.page.get_by_role("checkbox", name="Announcement: Mail").is_disabled()
         box = ui.page.get_by_role("checkbox", name="Announcement: Webhook")
         await box.click()
         await ui.page.get_by_text("Saved", exact=True).first.wait_for()

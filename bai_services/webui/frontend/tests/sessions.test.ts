@@ -4,7 +4,7 @@ import type { Session } from '../src/data/sessions/sessions';
 vi.stubGlobal('window', { addEventListener: () => undefined });
 vi.mock('../src/data/client', () => ({ api: {}, ApiError: Error }));
 
-const { hasFailed } = await import('../src/data/sessions/sessions');
+const { endingCheck, hasFailed, otherNotices } = await import('../src/data/sessions/sessions');
 
 test.each([
   ['batch', 'TERMINATED', 'failure', true],
@@ -14,4 +14,31 @@ test.each([
   ['interactive', 'TERMINATED', 'failure', false]
 ])('a %s session with status %s and result %s: failed is %s', (type, status, result, expected) => {
   expect(hasFailed({ type, status, result } as Session)).toBe(expected);
+});
+
+const check = (values: object) => ({
+  type: 'utilization',
+  status: 'idle',
+  is_dry_run: false,
+  ends_at: '2026-01-01T00:10:00Z',
+  reason: 'idle-utilization: cpu_util 1%',
+  ...values
+});
+const session = (values: object) =>
+  ({ idle_ends_at: null, ends_at: null, preemption: null, idle_checks: [], ...values }) as unknown;
+
+test('notices do not repeat the rule of a checker that the time limits show', () => {
+  const notices = ['simulated', 'idle-utilization: cpu_util 1%; the session is stopped at …'];
+  expect(otherNotices(session({ notices, idle_checks: [check({})] }) as Session)).toEqual([
+    'simulated'
+  ]);
+  const dryRun = session({ notices, idle_checks: [check({ is_dry_run: true })] });
+  expect(otherNotices(dryRun as Session)).toEqual(notices);
+});
+
+test('the ending check is the checker that ends a session first', () => {
+  const late = check({ ends_at: '2026-01-01T00:20:00Z' });
+  expect(endingCheck(session({ idle_checks: [late, check({})] }) as Session)).toEqual(check({}));
+  const sooner = session({ ends_at: '2026-01-01T00:05:00Z', idle_checks: [check({})] });
+  expect(endingCheck(sooner as Session)).toBe(undefined);
 });

@@ -1,7 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import type { UsageRow } from '../src/data/usage/reports';
-import { pointsOf, utilizationByHour, waitingByHour } from '../src/pages/statistics/charts';
-import { hoursFormat } from '../src/pages/statistics/formats';
+import {
+  pointsOf,
+  utilizationByHour,
+  waitingByHour,
+  withEmptyIntervals
+} from '../src/pages/statistics/charts';
+import { smallFormat } from '../src/pages/statistics/formats';
 import {
   everyOf,
   latestDays,
@@ -48,7 +53,7 @@ describe('state of the page', () => {
 });
 
 test('short times are not rounded to 0 hours', () => {
-  const format = hoursFormat('en');
+  const format = smallFormat('en');
   expect([0, 0.0051, 0.123, 1.26, 1234.56].map(format)).toEqual([
     '0',
     '0.0051',
@@ -96,5 +101,40 @@ describe('charts', () => {
   test('hours of today that have not happened yet are not counted', () => {
     const waiting = waitingByHour([row({ slot: 'sessions', waited_seconds: 7200 })], 5, 7);
     expect(waiting[8]).toBe(0.5);
+  });
+});
+
+describe('intervals without usage', () => {
+  const point = (start: Date, allocated: number) => ({
+    start,
+    allocated,
+    used: null,
+    wasted: null
+  });
+  const [since, until] = [new Date(2026, 0, 30), new Date(2026, 1, 3)];
+
+  test('the time axis has each day of the period', () => {
+    const known = point(new Date(2026, 1, 1), 3);
+    expect(withEmptyIntervals([known], 'day', since, until)).toEqual([
+      point(since, 0),
+      point(new Date(2026, 0, 31), 0),
+      known,
+      point(new Date(2026, 1, 2), 0)
+    ]);
+  });
+
+  test('a month begins before the period', () => {
+    const known = point(new Date(2026, 1, 1), 3);
+    expect(withEmptyIntervals([known], 'month', since, until)).toEqual([
+      point(new Date(2026, 0, 1), 0),
+      known
+    ]);
+  });
+
+  test('hours; a report without usage has no points', () => {
+    const known = point(new Date(2026, 0, 30, 5), 3);
+    const hours = withEmptyIntervals([known], 'hour', since, new Date(2026, 0, 30, 12));
+    expect(hours.map(({ allocated }) => allocated)).toEqual([0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0]);
+    expect(withEmptyIntervals([], 'day', since, until)).toEqual([]);
   });
 });

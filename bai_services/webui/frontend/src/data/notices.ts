@@ -1,6 +1,8 @@
 import { Stored, useStored } from './stored';
 
 const MAX_NOTICES = 50;
+// A smaller difference comes from rounding.
+const POSTPONED_MILLIS = 60_000;
 export const NOTICE_KINDS = ['RUNNING', 'ERROR', 'failed', 'stops-soon', 'share'] as const;
 
 export interface Notice {
@@ -15,6 +17,8 @@ export interface Notice {
   isRead: boolean;
   /** Id of the session; empty for shares. */
   session: string;
+  /** For a warning: the announced end of the session. */
+  endsAt?: string;
   /** Exit code of a failed batch session, if it is known. */
   code?: number;
   /** A cleared notice is not shown, but kept: the same notice may not appear again. */
@@ -27,6 +31,7 @@ const isNotice = (value: unknown): value is Notice => {
     NOTICE_KINDS.some(kind => kind === given['kind']) &&
     ['key', 'name', 'info', 'at', 'session'].every(key => typeof given[key] === 'string') &&
     typeof given['isRead'] === 'boolean' &&
+    ['undefined', 'string'].includes(typeof given['endsAt']) &&
     ['undefined', 'number'].includes(typeof given['code'])
   );
 };
@@ -46,13 +51,26 @@ export function withNotice(notices: readonly Notice[], notice: Notice): Notice[]
   return [notice, ...notices.filter(old => !isReplaced(old))].slice(0, MAX_NOTICES);
 }
 
-/** Whether a notice says that a session has started which is no longer among the running ones. */
+/**
+ * Whether a notice says that a session has started, or will be stopped, which is no longer among the
+ * running ones.
+ */
 export const isOutdated = (
   { kind, session, at }: Notice,
   running: readonly { id: string }[],
   readAt: number
 ): boolean =>
-  kind === 'RUNNING' && readAt > Date.parse(at) && running.every(({ id }) => id !== session);
+  (kind === 'RUNNING' || kind === 'stops-soon') &&
+  readAt > Date.parse(at) &&
+  running.every(({ id }) => id !== session);
+
+/**
+ * Whether a notice announces an end that has been postponed. `end` is the current end of the
+ * session; undefined: the session has no end.
+ */
+export const isPostponed = ({ endsAt }: Notice, end: string | undefined): boolean =>
+  endsAt !== undefined &&
+  (end === undefined || Date.parse(end) - Date.parse(endsAt) > POSTPONED_MILLIS);
 
 /** The notices that were not cleared. */
 export const shown = (all: readonly Notice[]) => all.filter(({ isCleared }) => !isCleared);

@@ -6,8 +6,8 @@ import { StatusTag } from '../../components/StatusTag';
 import { formatTime } from '../../components/time';
 import { foldersQuery } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
-import { clearNotices, isOutdated, useNotices, type Notice } from '../../data/notices';
-import { runningSessionsQuery, sessionsQuery } from '../../data/sessions/sessions';
+import { clearNotices, isOutdated, isPostponed, useNotices, type Notice } from '../../data/notices';
+import { endOf, runningSessionsQuery, sessionsQuery } from '../../data/sessions/sessions';
 import { useUploads } from '../../data/folders/uploads';
 import { NoticeLink, noticeInfo, noticeText } from './noticeText';
 
@@ -24,8 +24,15 @@ export function NoticesDrawer({ isOpen, onClose }: { isOpen: boolean; onClose: (
     ...runningSessionsQuery(me?.username ?? ''),
     enabled: me !== undefined
   });
-  const hasEnded = (notice: Notice) =>
-    running.data !== undefined && isOutdated(notice, running.data, running.dataUpdatedAt);
+  const changeOf = (notice: Notice): Change | undefined => {
+    const session = running.data?.find(({ id }) => id === notice.session);
+    if (session) {
+      return isPostponed(notice, endOf(session)) ? 'postponed' : undefined;
+    }
+    return running.data && isOutdated(notice, running.data, running.dataUpdatedAt)
+      ? 'ended'
+      : undefined;
+  };
   return (
     <Drawer
       open={isOpen}
@@ -50,31 +57,33 @@ export function NoticesDrawer({ isOpen, onClose }: { isOpen: boolean; onClose: (
       )}
       <ul className="bai-notices">
         {notices.map(notice => (
-          <NoticeRow key={notice.key} notice={notice} hasEnded={hasEnded(notice)} onUse={onClose} />
+          <NoticeRow key={notice.key} notice={notice} change={changeOf(notice)} onUse={onClose} />
         ))}
       </ul>
     </Drawer>
   );
 }
 
+/** What has happened since: the session has ended, or its announced end has been postponed. */
+type Change = 'ended' | 'postponed';
+
 interface NoticeRowProps {
   notice: Notice;
-  /** Whether the session, whose start was announced, has ended. */
-  hasEnded: boolean;
+  change: Change | undefined;
   onUse: () => void;
 }
 
-function NoticeRow({ notice, hasEnded, onUse }: NoticeRowProps) {
+function NoticeRow({ notice, change, onUse }: NoticeRowProps) {
   const { t, i18n } = useTranslation();
   return (
     <li>
       <Flex justify="space-between" gap="small">
         <Typography.Text strong={!notice.isRead} style={{ overflowWrap: 'anywhere' }}>
-          {hasEnded ? t('notices.ended', { name: notice.name }) : noticeText(t, notice)}
+          {change ? t(`notices.${change}`, { name: notice.name }) : noticeText(t, notice)}
         </Typography.Text>
         {!notice.isRead && <Badge color="blue" text={t('notices.new')} />}
       </Flex>
-      {noticeInfo(notice) && (
+      {change !== 'postponed' && noticeInfo(notice) && (
         <Typography.Paragraph type="secondary" style={{ margin: 0, overflowWrap: 'anywhere' }}>
           {noticeInfo(notice)}
         </Typography.Paragraph>

@@ -1,24 +1,27 @@
 import { useCallback, useEffect } from 'react';
-import { App } from 'antd';
-import i18next from 'i18next';
+import { App, Button } from 'antd';
+import i18next, { type i18n as I18n } from 'i18next';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { useNow } from '../../components/time';
+import { formatSoon, useNow } from '../../components/time';
 import { onChange } from '../../data/events';
 import { receivedInvitationsQuery } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
 import { addNotice, openNotices, type Notice } from '../../data/notices';
 import { currentPreferences } from '../../data/accounts/preferences';
 import {
+  endingCheck,
+  endKind,
   endOf,
   hasFailed,
   isEnded,
   readSession,
   runningSessionsQuery,
   sessionQuery,
+  useChangeSession,
   type Session
 } from '../../data/sessions/sessions';
-import { statusText } from '../../i18n/reasonText';
+import { reasonText, statusText } from '../../i18n/reasonText';
 import { NoticeLink, noticeInfo, noticeText } from './noticeText';
 import { SessionNotice } from '../SessionNotice';
 
@@ -91,13 +94,14 @@ export function useLiveNotices(): void {
   useShareNotices(me?.id, show);
 }
 
-type Notify = (notice: NewNotice) => void;
+/** `keepAlives`: number of keep-alives that the session has left. */
+type Notify = (notice: NewNotice, keepAlives?: number) => void;
 
 function useNotify(): Notify {
   const { t } = useTranslation();
   const { notification } = App.useApp();
   return useCallback(
-    notice => {
+    (notice, keepAlives = 0) => {
       if (!addNotice(notice)) {
         return;
       }
@@ -111,13 +115,44 @@ function useNotify(): Notify {
         title: notice.kind === 'RUNNING' ? <StartTitle notice={notice} /> : title,
         ...(notice.kind === 'RUNNING'
           ? { description: <SessionNotice id={notice.session} />, duration: NOTICE_SECONDS }
-          : { description: noticeInfo(notice), actions: <NoticeLink notice={notice} /> })
+          : { description: noticeInfo(notice), actions: <NoticeLink notice={notice} /> }),
+        ...(keepAlives > 0 && {
+          actions: (
+            <>
+              <NoticeLink notice={notice} /> <KeepAlive notice={notice} left={keepAlives} />
+            </>
+          ),
+          duration: NOTICE_SECONDS
+        })
       });
       if (document.hidden && currentPreferences().hasDesktopNotices && 'Notification' in window) {
         new Notification(title, { body: noticeInfo(notice), tag: notice.key });
       }
     },
     [notification, t]
+  );
+}
+
+/** Postpones the end of a session and closes the notice. */
+function KeepAlive({ notice, left }: { notice: NewNotice; left: number }) {
+  const { t } = useTranslation();
+  const { message, notification } = App.useApp();
+  const change = useChangeSession(notice.session);
+  const keep = () =>
+    change.mutate(
+      { kind: 'keep-alive' },
+      {
+        onSuccess: () => {
+          notification.destroy(notice.key);
+          void message.success(t('sessions.checker-kept'));
+        },
+        onError: error => void message.error(error.message)
+      }
+    );
+  return (
+    <Button size="small" loading={change.isPending} onClick={keep}>
+      {t('sessions.keep-alive-left', { count: left })}
+    </Button>
   );
 }
 
@@ -130,7 +165,20 @@ function StartTitle({ notice }: { notice: NewNotice }) {
     : noticeText(t, notice);
 }
 
+/** The rule of the idle checker, or the reason of the preemption, that ends a session first. */
+function endReason(i18n: I18n, session: Session): string {
+  const check = endingCheck(session);
+  if (check) {
+    return reasonText(i18n, { message: check.reason, coded: check.coded });
+  }
+  const { preemption } = session;
+  return preemption && endKind(session) === 'preemption'
+    ? reasonText(i18n, { message: preemption.reason, coded: preemption.coded })
+    : '';
+}
+
 function useStopWarnings(owner: string | undefined, show: Notify): void {
+  const { t, i18n } = useTranslation();
   const now = useNow(REFRESH_MILLIS / 2);
   const running = useQuery({
     ...runningSessionsQuery(owner ?? ''),
@@ -141,12 +189,19 @@ function useStopWarnings(owner: string | undefined, show: Notify): void {
     for (const session of running.data ?? []) {
       const end = endOf(session);
       if (end && Date.parse(end) - now < WARNING_MILLIS) {
-        const { id, name, notices } = session;
+        const { id, name } = session;
         const key = `${id}:stops-soon:${end.slice(0, 16)}`;
-        show({ key, kind: 'stops-soon', name, info: notices.join('\n'), session: id });
+        const info = [
+          t('notices.stops-at', { time: formatSoon(end, i18n.language) }),
+          endReason(i18n, session)
+        ];
+        show(
+          { key, kind: 'stops-soon', name, info: info.join(' ').trim(), session: id, endsAt: end },
+          endingCheck(session)?.keep_alives_left
+        );
       }
     }
-  }, [running.data, now, show]);
+  }, [running.data, now, show, t, i18n]);
 }
 
 function useShareNotices(userId: string | undefined, show: Notify): void {

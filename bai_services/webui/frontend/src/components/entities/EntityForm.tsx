@@ -6,7 +6,7 @@ import { useTranslation } from 'react-i18next';
 import { ApiError } from '../../data/client';
 import { useSaveEntity, type Item } from '../../data/entities';
 import { meQuery, type Me } from '../../data/accounts/me';
-import { fieldsFor, idOf, labelKey, nameOf, type Entity, type Field } from './entity';
+import { choiceText, fieldsFor, idOf, labelKey, nameOf, type Entity, type Field } from './entity';
 import { FieldControl } from './FieldControl';
 import { changedValues, newValues, textToNumbers, textToSlots, toControl } from './values';
 
@@ -89,7 +89,7 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
             <FieldControl
               entity={entity}
               field={field}
-              {...(opened === undefined ? placeholderOf(field, me, t) : {})}
+              {...(opened === undefined ? placeholderOf(entity, field, me, t) : {})}
             />
           </Form.Item>
         ))}
@@ -99,11 +99,13 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
   );
 }
 
-function placeholderOf(field: Field, me: Me | undefined, t: TFunction) {
+function placeholderOf(entity: Entity, field: Field, me: Me | undefined, t: TFunction) {
   if (field.default === undefined || me === undefined) {
     return {};
   }
-  const value = typeof field.default === 'string' ? field.default : field.default(me);
+  const given = typeof field.default === 'string' ? field.default : field.default(me);
+  const isChoice = field.kind === 'choice' || field.kind === 'choices';
+  const value = isChoice ? choiceText(t, entity, field, given) : given;
   return { placeholder: t('entities.default', { value }) };
 }
 

@@ -12,7 +12,7 @@ import dayjs from 'dayjs';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { entitiesQuery, type EntityPath } from '../../data/entities';
-import type { Entity, Field } from './entity';
+import { choiceText, type Entity, type Field } from './entity';
 
 const MAX_CHOICES = 50;
 
@@ -48,7 +48,7 @@ export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
             : {})}
           options={(field.choices ?? []).map(value => ({
             value,
-            label: t(`${entity.name}.${field.key.replaceAll('_', '-')}-${value}`, value)
+            label: choiceText(t, entity, field, value)
           }))}
           {...control}
         />

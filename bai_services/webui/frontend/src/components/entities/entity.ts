@@ -147,6 +147,10 @@ export const fieldsFor = (entity: Entity, role: string | undefined, form: 'creat
 export const labelKey = (entity: Entity, key: string) =>
   `${entity.name}.${key.replaceAll('_', '-')}`;
 
+/** The text of a choice of a field; default: the choice itself. */
+export const choiceText = (t: TFunction, entity: Entity, field: Field, choice: string) =>
+  t(`${labelKey(entity, field.key)}-${choice}`, choice);
+
 /** The text of an action for this collection; default: the general text of the action. */
 export const actionText = (
   t: TFunction,

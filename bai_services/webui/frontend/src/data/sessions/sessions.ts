@@ -69,6 +69,24 @@ export const endOf = (session: Session) =>
     .filter(time => time !== null)
     .sort()[0];
 
+/**
+ * The notices of a session without the warnings of idle checkers, which begin with the rule of the
+ * checker: the time limits show the rule and the countdown.
+ */
+export const otherNotices = (session: Session) =>
+  session.notices.filter(
+    notice =>
+      !stoppingChecks(session).some(
+        ({ status, reason }) => status === 'idle' && reason !== '' && notice.startsWith(reason)
+      )
+  );
+
+/** The idle checker that ends a session first; undefined: something else does. */
+export const endingCheck = (session: Session) =>
+  endKind(session) === 'checker'
+    ? stoppingChecks(session).find(({ ends_at: end }) => end === endOf(session))
+    : undefined;
+
 /** Why a session ends first: it is idle, its lifetime ends, or it is preempted. */
 export const endKind = (session: Session): 'idle' | 'checker' | 'lifetime' | 'preemption' => {
   const end = endOf(session);

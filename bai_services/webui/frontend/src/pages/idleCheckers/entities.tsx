@@ -1,6 +1,7 @@
 import type { Entity, Field } from '../../components/entities/entity';
 import type { Item } from '../../data/entities';
 import { IdleReason } from './IdleReason';
+import { SessionLink } from './SessionLink';
 
 const SESSION_TYPES = ['interactive', 'batch', 'inference'];
 const TYPES = ['network', 'session-lifetime', 'utilization'];
@@ -93,7 +94,7 @@ const DECISIONS: Entity = {
   id: 'id',
   defaultSort: '-at',
   columns: [
-    { key: 'session', isSortable: true },
+    { key: 'session', isSortable: true, render: item => <SessionLink item={item} /> },
     { key: 'at', isSortable: true },
     { key: 'checker', isSortable: true },
     { key: 'owner', isSortable: true },

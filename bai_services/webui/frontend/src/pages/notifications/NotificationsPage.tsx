@@ -1,4 +1,4 @@
-import { Button, Typography } from 'antd';
+import { Button } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { EntityPage } from '../../components/entities/EntityPage';
@@ -65,9 +65,12 @@ function NotificationText({ item }: { item: Item }) {
   const [page, session] = String(item['link']).split('/');
   const onClick = () => markRead.mutate(String(item['id']));
   const shown = (
-    <Typography.Text strong={!item['is_read']} style={{ overflowWrap: 'anywhere' }}>
+    <span
+      className="bai-notification-text"
+      style={{ fontWeight: item['is_read'] ? 'normal' : 'bold' }}
+    >
       {text}
-    </Typography.Text>
+    </span>
   );
   switch (page) {
     case 'sessions':

@@ -50,7 +50,7 @@ export function Notifications() {
           {t('notification-settings.no-mail')}
         </Typography.Paragraph>
       )}
-      <Events events={events.data} />
+      <Events events={events.data} hasMail={settings.data.mail_address !== ''} />
       <OwnWebhooks />
     </div>
   );
@@ -166,7 +166,7 @@ const withValue = (options: { value: string; label: string }[], value: string) =
   value === '' || HALF_HOURS.includes(value) ? options : [{ value, label: value }, ...options];
 
 /** Table of check boxes: one for each event and channel. */
-function Events({ events }: { events: NotificationEvent[] }) {
+function Events({ events, hasMail }: { events: NotificationEvent[]; hasMail: boolean }) {
   const { t } = useTranslation();
   const { save, isSaving } = useSave();
   const toggle = (event: NotificationEvent, channel: string, isOn: boolean) => {
@@ -197,7 +197,9 @@ function Events({ events }: { events: NotificationEvent[] }) {
           render: (_: unknown, event: NotificationEvent) => (
             <Checkbox
               checked={event.channels.includes(channel)}
-              disabled={isSaving || (channel === 'mail' && event.name === 'mail-failing')}
+              disabled={
+                isSaving || (channel === 'mail' && (!hasMail || event.name === 'mail-failing'))
+              }
               aria-label={`${t(`notification-events.${event.name}`)}: ${t(`notification-settings.channel-${channel}`)}`}
               onChange={({ target }) => toggle(event, channel, target.checked)}
             />

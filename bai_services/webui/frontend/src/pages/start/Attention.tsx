@@ -9,6 +9,7 @@ import { meQuery } from '../../data/accounts/me';
 import { ownQuotasQuery } from '../../data/folders/folders';
 import { quotasQuery } from '../../data/sessions/quotas';
 import {
+  endingCheck,
   endKind,
   endOf,
   runningSessionsQuery,
@@ -53,12 +54,13 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
   const { message } = App.useApp();
   const change = useChangeSession(session.id);
   const kind = endKind(session);
-  const isIdle = kind === 'idle' || kind === 'checker';
+  const check = endingCheck(session);
+  const isIdle = kind === 'idle' || check !== undefined;
   // This notice is removed when the session no longer ends soon, so callbacks of `mutate` would not
   // be called.
   const keep = () =>
-    change.mutateAsync({ kind: kind === 'checker' ? 'keep-alive' : 'activity' }).then(
-      () => void message.success(t('sessions.kept-alive')),
+    change.mutateAsync({ kind: check ? 'keep-alive' : 'activity' }).then(
+      () => void message.success(t(check ? 'sessions.checker-kept' : 'sessions.kept-alive')),
       (error: unknown) => void message.error((error as Error).message)
     );
   return (
@@ -81,8 +83,15 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
       }
       action={
         isIdle && (
-          <Button size="small" loading={change.isPending} onClick={() => void keep()}>
-            {t('sessions.keep-alive')}
+          <Button
+            size="small"
+            loading={change.isPending}
+            disabled={check?.keep_alives_left === 0}
+            onClick={() => void keep()}
+          >
+            {check
+              ? t('sessions.keep-alive-left', { count: check.keep_alives_left })
+              : t('sessions.keep-alive')}
           </Button>
         )
       }

@@ -13,15 +13,18 @@ import {
   utilizationByHour,
   waitingByHour,
   waitingOption,
-  weekdayNames
+  weekdayNames,
+  withEmptyIntervals
 } from './charts';
-import { useHours, usePercent } from './formats';
+import { smallFormat, useHours, usePercent } from './formats';
 import { everyOf, latestDays, type ReportPeriod } from './search';
 
 const CHART_HEIGHT = 240;
 // Below the API's limit for reports by hour, 31 times 24 hours: a day can have 25 hours.
 const MAX_DAYS_BY_HOUR = 30;
 const HOUR_SECONDS = 3600;
+
+const localStart = (date: string) => new Date(`${date}T00:00`);
 
 const requestOf = ({ since, until }: ReportPeriod) => ({ since, ...(until && { until }) });
 
@@ -32,7 +35,17 @@ export function OverTime(props: { period: ReportPeriod; slot: string; isOwn: boo
   const hours = useHours();
   const every = everyOf(period);
   const query = useQuery(reportQuery({ ...requestOf(period), every, by: 'total', slot, isOwn }));
-  const points = useMemo(() => pointsOf(query.data?.rows ?? [], slot), [query.data, slot]);
+  const { since, until } = period;
+  const points = useMemo(
+    () =>
+      withEmptyIntervals(
+        pointsOf(query.data?.rows ?? [], slot),
+        every,
+        localStart(since),
+        until === undefined ? new Date() : localStart(until)
+      ),
+    [query.data, slot, every, since, until]
+  );
   const option = useMemo(
     () =>
       overTimeOption(
@@ -116,8 +129,7 @@ export function QueueWait({ period }: { period: ReportPeriod }) {
     [query.data, latest.days, latest.until]
   );
   const option = useMemo(() => {
-    const number = new Intl.NumberFormat(i18n.language, { maximumFractionDigits: 2 });
-    return waitingOption(waiting, t('statistics.waiting'), value => number.format(value));
+    return waitingOption(waiting, t('statistics.waiting'), smallFormat(i18n.language));
   }, [waiting, t, i18n.language]);
   const busiest = waiting.indexOf(Math.max(...waiting));
   return (

@@ -29,6 +29,45 @@ export const pointsOf = (rows: readonly UsageRow[], slot: string): Point[] =>
       wasted: hours(row.wasted_seconds)
     }));
 
+/**
+ * The points, with an empty point for each interval of the period that has no usage. `until` is the
+ * end of the period. Without usage, the result is empty.
+ */
+export function withEmptyIntervals(
+  points: readonly Point[],
+  every: Every,
+  since: Date,
+  until: Date
+): Point[] {
+  if (points.length === 0 || every === 'period') {
+    return [...points];
+  }
+  const known = new Map(points.map(point => [point.start.getTime(), point]));
+  for (const start of startsOf(every, since, until)) {
+    const at = start.getTime();
+    known.set(at, known.get(at) ?? { start, allocated: 0, used: null, wasted: null });
+  }
+  return [...known.values()].sort((one, other) => one.start.getTime() - other.start.getTime());
+}
+
+/** The starts of the intervals between two times, in the browser's time zone. */
+function startsOf(every: Exclude<Every, 'period'>, since: Date, until: Date): Date[] {
+  const year = since.getFullYear();
+  const month = since.getMonth();
+  const first = new Date(year, month, since.getDate()).getTime();
+  const startOf = (index: number) =>
+    every === 'hour'
+      ? new Date(first + index * HOUR_SECONDS * 1000)
+      : every === 'day'
+        ? new Date(year, month, since.getDate() + index)
+        : new Date(year, month + index, 1);
+  const starts: Date[] = [];
+  for (let start = startOf(0); start < until; start = startOf(starts.length)) {
+    starts.push(start);
+  }
+  return starts;
+}
+
 /** Mean utilization in percent by weekday (0 is Monday) and hour; null: not measured. */
 export function utilizationByHour(rows: readonly UsageRow[], slot: string): (number | null)[][] {
   const used = WEEKDAYS.map(() => HOURS.map(() => 0));

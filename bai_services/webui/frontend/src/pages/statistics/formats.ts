@@ -3,18 +3,18 @@ import { useTranslation } from 'react-i18next';
 
 const HOUR_SECONDS = 3600;
 
-/** Returns a function that formats hours; less than one hour has two significant digits. */
-export function hoursFormat(language: string): (hours: number) => string {
+/** Returns a function that formats numbers; a number below 1 has two significant digits. */
+export function smallFormat(language: string): (value: number) => string {
   const number = new Intl.NumberFormat(language, { maximumFractionDigits: 1 });
   const small = new Intl.NumberFormat(language, { maximumSignificantDigits: 2 });
-  return hours => (hours < 1 ? small : number).format(hours);
+  return value => (value < 1 ? small : number).format(value);
 }
 
 /** Returns a function that formats seconds as hours. */
 export function useHours(): (seconds: number) => string {
   const { t, i18n } = useTranslation();
   return useMemo(() => {
-    const format = hoursFormat(i18n.language);
+    const format = smallFormat(i18n.language);
     return seconds => t('statistics.hours', { hours: format(seconds / HOUR_SECONDS) });
   }, [t, i18n.language]);
 }

@@ -65,6 +65,7 @@ function Facts({ system }: { system: SystemInfo }) {
         bordered
         size="small"
         column={1}
+        styles={{ label: { width: '40%' } }}
         items={Object.entries(facts).map(([key, children]) => ({
           key,
           label: t(`system.${key}`),

@@ -25,9 +25,10 @@ export function CheckLimit({ check, session }: { check: IdleCheck; session: Sess
   const { t, i18n } = useTranslation();
   const { message } = App.useApp();
   const change = useChangeSession(session.id);
+  const { checker } = check;
   const run = (what: SessionChange, done: string) => () =>
     change.mutate(what, {
-      onSuccess: () => void message.success(t(done)),
+      onSuccess: () => void message.success(t(done, { checker })),
       onError: (error: Error) => void message.error(error.message)
     });
   const isExcluded = check.status === 'excluded';
@@ -36,9 +37,7 @@ export function CheckLimit({ check, session }: { check: IdleCheck; session: Sess
       <Flex wrap gap="small" align="center">
         {check.ends_at === null ? (
           <Typography.Text type="secondary">
-            {t(isExcluded ? 'sessions.checker-excluded' : 'sessions.checker-active', {
-              checker: check.checker
-            })}
+            {t(isExcluded ? 'sessions.checker-excluded' : 'sessions.checker-active', { checker })}
           </Typography.Text>
         ) : (
           <CheckCountdown check={check} end={check.ends_at} />
@@ -59,7 +58,7 @@ export function CheckLimit({ check, session }: { check: IdleCheck; session: Sess
             loading={change.isPending}
             onClick={run(
               { kind: 'exclusion', isExcluded: !isExcluded },
-              'sessions.checker-changed'
+              isExcluded ? 'sessions.checker-included' : 'sessions.checker-excluded'
             )}
           >
             {t(isExcluded ? 'sessions.checker-include' : 'sessions.checker-exclude')}

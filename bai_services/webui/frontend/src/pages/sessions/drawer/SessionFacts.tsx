@@ -6,8 +6,8 @@ import { ImageLabel } from '../../../components/ImageLabel';
 import { personal } from '../../../components/personal';
 import { SlotTags } from '../../../components/SlotTags';
 import { SessionTag, StatusTag } from '../../../components/StatusTag';
-import { formatTime } from '../../../components/time';
-import { isPending, type Session } from '../../../data/sessions/sessions';
+import { formatTime, withLocalTimes } from '../../../components/time';
+import { isPending, otherNotices, type Session } from '../../../data/sessions/sessions';
 import { statusText } from '../../../i18n/reasonText';
 import { readDataSearch } from '../../data/search';
 import { DeviceTags } from '../list/DeviceTags';
@@ -72,8 +72,14 @@ export function SessionFacts({ session }: { session: Session }) {
   return (
     <>
       <PreemptionWarning session={session} />
-      {session.notices.map(notice => (
-        <Alert key={notice} type="info" showIcon title={notice} style={{ marginBottom: 12 }} />
+      {otherNotices(session).map(notice => (
+        <Alert
+          key={notice}
+          type="info"
+          showIcon
+          title={withLocalTimes(notice, i18n.language)}
+          style={{ marginBottom: 12 }}
+        />
       ))}
       <Descriptions
         size="small"
