@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import sys
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, aclosing
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
 default.create_ssl_context = functools.cache(default.create_ssl_context)  # type: ignore[attr-defined]  # private
 
 compiled_statements.install()
+
+# As in bai_services/run_hub.py: otherwise each worker would build a grammar when it imports
+# JupyterHub, which takes 1.5 s of CPU time. None makes Python treat the module as not installed.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 # A deadline of an example would be a timed test, which fails on a busy machine.
 hypothesis.settings.register_profile("no-deadline", deadline=None)

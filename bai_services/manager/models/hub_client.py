@@ -7,6 +7,7 @@ allows; this also applies to redirects.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import http.client
 import json
@@ -90,7 +91,11 @@ class HubClient:
         self._first_delay = first_delay_seconds
         self._head_seconds = head_seconds
         self.rate_window_seconds = rate_window_seconds
-        self._tls = ssl.create_default_context()
+
+    @functools.cached_property
+    def _tls(self) -> ssl.SSLContext:
+        # Created for the first import: loading the certificate authorities takes 20 ms of CPU time.
+        return ssl.create_default_context()
 
     def anonymous(self) -> HubClient:
         """Return a client without the token, for URLs that users give."""
