@@ -22,6 +22,7 @@ from bai_services.core.sessions.lifecycle import OCCUPYING, SessionType
 
 from ..audit import record
 from ..database import Database
+from ..integrity import insert_new
 from ..listing import Listing
 from ..operations.component_settings import remove_settings, replace_settings
 from ..records import records
@@ -124,18 +125,18 @@ class AgentStore:
                     name=group,
                 )
             values = _values(beat, group, engine, status, at)
-            if known is None:
-                await tx.execute(
-                    agents.insert().values(
-                        id=agent_id,
-                        created_at=at,
-                        resource_group=group,
-                        schedulable=True,
-                        status_changed_at=at,
-                        **values,
-                    )
-                )
-            else:
+            new = {
+                "id": agent_id,
+                "created_at": at,
+                "resource_group": group,
+                "schedulable": True,
+                "status_changed_at": at,
+                **values,
+            }
+            if known is None and not await insert_new(tx, agents, new):
+                # Another heartbeat has just created the agent.
+                known = await _lock(tx, agent_id)
+            if known is not None:
                 if known["status"] != status:
                     values["status_changed_at"] = at
                 await tx.execute(agents.update().where(agents.c.id == agent_id).values(values))
