@@ -59,6 +59,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         optional["import_max_bytes"] = _size("BAI_IMPORT_MAX_BYTES", text)
     optional["public_origin"] = _public_origin(environ)
     optional["gateway_domain"] = environ.get("BAI_GATEWAY_DOMAIN", "").strip(".").lower()
+    optional["swarm_host"] = _docker_url(environ, "BAI_SWARM_HOST")
     optional["prometheus_url"] = _prometheus_url(environ)
     if scopes:
         optional["hub_access_scopes"] = _scopes("JUPYTERHUB_OAUTH_ACCESS_SCOPES", scopes)
@@ -133,6 +134,16 @@ def _prometheus_url(environ: Mapping[str, str]) -> str:
     text = environ.get("BAI_PROMETHEUS_URL", "").strip()
     if text and not (_is_http_url(text) and urlsplit(text).query == ""):
         raise SystemExit("BAI_PROMETHEUS_URL must be a URL such as http://prometheus.example:9090")
+    return text
+
+
+def _docker_url(environ: Mapping[str, str], variable: str) -> str:
+    text = environ.get(variable, "").strip()
+    if text and not text.startswith(("unix:///", "ssh://", "tcp://")):
+        raise SystemExit(
+            f"{variable} must be the URL of a Docker engine such as unix:///var/run/docker.sock, "
+            f"not {shown(text)!r}"
+        )
     return text
 
 

@@ -12,6 +12,7 @@ from bai_services import __version__
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound, Unavailable
 from bai_services.core.resources import ResourceSlots
 
+from .checks import CHECK, CheckRequest, MachineChecks
 from .devices.device_grants import DeviceGrants
 from .devices.machine_devices import MachineDevices
 from .devices.memory_watchdog import Watchdog
@@ -63,6 +64,7 @@ class Agent:
         watchdog: Watchdog,
         disk: DiskWatch,
         load: MachineLoad,
+        checks: MachineChecks,
     ) -> None:
         self._identity = identity
         self._link = link
@@ -73,6 +75,7 @@ class Agent:
         self._watchdog = watchdog
         self._disk = disk
         self._load = load
+        self._checks = checks
         self._executor = WorkExecutor(
             link, engine, devices, folders, grants, watchdog, self.send_heartbeat
         )
@@ -261,7 +264,9 @@ class Agent:
         if work_id in self._running_items:
             return
         try:
-            if item.get("kind") == PULL:
+            if item.get("kind") == CHECK:
+                work = self._check(item)
+            elif item.get("kind") == PULL:
                 work = self._pull(PullTask.from_json(item))
             else:
                 work = self._executor.execute(Task.from_json(item))
@@ -271,6 +276,13 @@ class Agent:
         running = asyncio.create_task(work, name=work_id)
         self._running_items[work_id] = running
         running.add_done_callback(lambda _: self._running_items.pop(work_id, None))
+
+    async def _check(self, item: Mapping[str, Any]) -> None:
+        """Check this machine for `bai admin cluster doctor`, and report the findings."""
+        result = await asyncio.to_thread(self._checks.run, CheckRequest.from_json(item))
+        await self._link.deliver(
+            {"work_id": item["id"], "kind": CHECK, "state": "done", "check": result.to_json()}
+        )
 
     async def _pull(self, task: PullTask) -> None:
         await self._pulls.execute(task)

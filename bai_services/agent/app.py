@@ -27,6 +27,8 @@ from bai_services.service_client import ServiceClient
 from bai_services.trait_settings import as_json, settings_of
 
 from .agent import Agent, Identity
+from .checks import MachineChecks
+from .commands import join_command, leave_command, load_state
 from .devices.base import DeviceKind
 from .devices.device_grants import DeviceGrants
 from .devices.kinds import Machine, all_kinds
@@ -312,7 +314,10 @@ class AgentApp(Application):
             watchdog = Watchdog(devices, engine, grants, Action(self.device_excess))
             disk = self._disk_watch(engine, folders)
             load = MachineLoad(Path(self.home))
-            agent = Agent(identity, link, engine, devices, folders, grants, watchdog, disk, load)
+            checks = MachineChecks(self.manager_url, self._docker_host(), Path(self.home))
+            agent = Agent(
+                identity, link, engine, devices, folders, grants, watchdog, disk, load, checks
+            )
             await agent.run(stop)
 
     def settings(self) -> list[ReportedSetting]:
@@ -361,6 +366,10 @@ class AgentApp(Application):
             )
         return secret
 
+    def _docker_host(self) -> str:
+        """Return the URL of the Docker engine, "" with the process engine."""
+        return "" if self.engine == "process" else str(DockerSettings(parent=self).host)
+
     def _make_engine(self, folders: Folders) -> Engine:
         if self.engine == "process":
             return ProcessEngine(self.own_id, folders, self.stop_grace_seconds)
@@ -385,9 +394,21 @@ class AgentApp(Application):
 
 
 def main(argv: list[str] | None = None) -> Any:
-    """Run the agent; report an invalid configuration on stderr and exit with code 2."""
+    """Run the agent or another command.
+
+    Report an invalid configuration or a failed command on stderr, and exit with code 2.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        AgentApp.launch_instance(argv)
+        match arguments[:1]:
+            case ["join"]:
+                join_command(arguments[1:])
+            case ["leave"]:
+                leave_command(arguments[1:])
+            case ["run"]:
+                AgentApp.launch_instance(load_state(arguments[1:]))
+            case _:
+                AgentApp.launch_instance(arguments)
     except (BaiError, TraitError) as error:
         print(f"bai-agent: {error}", file=sys.stderr)
         sys.exit(2)

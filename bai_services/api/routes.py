@@ -21,7 +21,17 @@ from .accounts import (
 from .apps import session_apps
 from .apps import shares as app_shares
 from .base import APIHandler
-from .cluster import agents, devices, image_pulls, images, presets, replays, resource_groups
+from .cluster import (
+    agent_joins,
+    agents,
+    devices,
+    doctor,
+    image_pulls,
+    images,
+    presets,
+    replays,
+    resource_groups,
+)
 from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .imports import imports as folder_imports
 from .models import imports as model_imports
@@ -83,6 +93,8 @@ ROUTES: list[Route] = [
     *storage_hosts.ROUTES,
     *resource_groups.ROUTES,
     *replays.ROUTES,
+    *agent_joins.ROUTES,
+    *doctor.ROUTES,
     *agents.ROUTES,
     *devices.ROUTES,
     *images.ROUTES,

@@ -9,15 +9,14 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
-from enum import StrEnum
+from datetime import UTC, datetime
 from pathlib import Path
 
 import sqlalchemy as sa
 from cryptography import x509
 
 from bai_services.core.errors import BaiError
+from bai_services.core.installation.findings import Finding, error, ok, validity, warning
 from bai_services.core.installation.settings import (
     EngineKind,
     Installation,
@@ -33,50 +32,18 @@ from .setup import generated_files, outdated_files
 
 OLDEST_POSTGRES = 13
 MIN_FREE_BYTES = 2**30
-WARN_DAYS = 21
 # A clock before this date is wrong: this version did not exist then.
 EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 TIMEOUT_SECONDS = 10
-
-
-class Level(StrEnum):
-    OK = "ok"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Result of one check; ``remedy`` is empty if the level is ``ok``."""
-
-    check: str
-    level: Level
-    message: str
-    remedy: str = ""
-
-    def as_dict(self) -> dict[str, str]:
-        return asdict(self)
-
-
-def _ok(check: str, message: str) -> Finding:
-    return Finding(check, Level.OK, message)
-
-
-def _warning(check: str, message: str, remedy: str) -> Finding:
-    return Finding(check, Level.WARNING, message, remedy)
-
-
-def _error(check: str, message: str, remedy: str) -> Finding:
-    return Finding(check, Level.ERROR, message, remedy)
 
 
 def run_checks(folder: Path) -> list[Finding]:
     """Return the results of all checks; only the first one if the settings are invalid."""
     try:
         installation = read_settings_file(folder)
-    except BaiError as error:
-        return [_error("settings", error.message, "correct the file, then check again")]
-    findings = [_ok("settings", f"{folder}/bai-hub.toml is valid")]
+    except BaiError as problem:
+        return [error("settings", problem.message, "correct the file, then check again")]
+    findings = [ok("settings", f"{folder}/bai-hub.toml is valid")]
     for check in (
         _generated(installation, folder),
         _programs(),
@@ -95,7 +62,7 @@ def run_checks(folder: Path) -> list[Finding]:
 def _generated(installation: Installation, folder: Path) -> Iterator[Finding]:
     files = generated_files(installation, folder)
     if changed := changed_files(folder, files):
-        yield _warning(
+        yield warning(
             "files",
             f"changed by hand: {', '.join(changed)}",
             "move your changes to a drop-in (systemctl edit) or to another file",
@@ -103,26 +70,26 @@ def _generated(installation: Installation, folder: Path) -> Iterator[Finding]:
         return
     old = outdated_files(files, folder)
     if old:
-        yield _warning(
+        yield warning(
             "files",
             f"out of date: {', '.join(old)}",
             f"run bai-hub init {folder}, and install the units again",
         )
     else:
-        yield _ok("files", "the generated files match the settings")
+        yield ok("files", "the generated files match the settings")
 
 
 def _programs() -> Iterator[Finding]:
     try:
         node_program()
-        yield _ok("proxy", f"configurable-http-proxy is at {proxy_program()}")
-    except BaiError as error:
-        yield _error("proxy", error.message, "install the wheel with the extra node")
+        yield ok("proxy", f"configurable-http-proxy is at {proxy_program()}")
+    except BaiError as problem:
+        yield error("proxy", problem.message, "install the wheel with the extra node")
 
 
 def _certificate(installation: Installation) -> Iterator[Finding]:
     if installation.tls is not Tls.CERTIFICATE:
-        yield _ok("certificate", f"TLS is terminated by: {installation.tls}")
+        yield ok("certificate", f"TLS is terminated by: {installation.tls}")
         return
     try:
         content = Path(installation.certificate).read_bytes()
@@ -130,18 +97,23 @@ def _certificate(installation: Installation) -> Iterator[Finding]:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
             installation.certificate, installation.certificate_key, password=_no_password
         )
-    except (OSError, ValueError) as error:
-        yield _error(
+    except (OSError, ValueError) as problem:
+        yield error(
             "certificate",
-            f"certificate and key cannot be used: {error}",
+            f"certificate and key cannot be used: {problem}",
             "tls.certificate and tls.key must be PEM files that belong together, without password",
         )
         return
-    yield from _validity(certificate)
+    yield validity(
+        "certificate",
+        certificate.not_valid_before_utc,
+        certificate.not_valid_after_utc,
+        datetime.now(UTC),
+    )
     yield from _names(certificate, installation.host)
     mode = Path(installation.certificate_key).stat().st_mode & 0o777
     if mode & 0o007:
-        yield _error(
+        yield error(
             "certificate-key",
             f"every user of this machine can read the key (mode {mode:04o})",
             f"chmod o= {installation.certificate_key}",
@@ -150,23 +122,6 @@ def _certificate(installation: Installation) -> Iterator[Finding]:
 
 def _no_password() -> str:
     raise ValueError("the key is encrypted")
-
-
-def _validity(certificate: x509.Certificate) -> Iterator[Finding]:
-    now = datetime.now(UTC)
-    end = certificate.not_valid_after_utc
-    if now < certificate.not_valid_before_utc:
-        yield _error(
-            "certificate",
-            f"it is valid from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC on",
-            "check the clock, or use another certificate",
-        )
-    elif end <= now:
-        yield _error("certificate", f"it expired on {end:%Y-%m-%d}", "renew the certificate")
-    elif end - now < timedelta(days=WARN_DAYS):
-        yield _warning("certificate", f"it expires on {end:%Y-%m-%d}", "renew the certificate")
-    else:
-        yield _ok("certificate", f"it is valid until {end:%Y-%m-%d}")
 
 
 def _names(certificate: x509.Certificate, host: str) -> Iterator[Finding]:
@@ -179,9 +134,9 @@ def _names(certificate: x509.Certificate, host: str) -> Iterator[Finding]:
         names += map(str, extension.value.get_values_for_type(x509.IPAddress))
     wildcard = f"*.{host.lower().partition('.')[2]}"
     if host.lower() in names or wildcard in names:
-        yield _ok("certificate-name", f"it is for {host}")
+        yield ok("certificate-name", f"it is for {host}")
     else:
-        yield _error(
+        yield error(
             "certificate-name",
             f"it is for {', '.join(names) or 'no host name'}, not for {host}",
             "use a certificate for address.host",
@@ -199,12 +154,12 @@ def _ports(installation: Installation) -> Iterator[Finding]:
     }
     used = {name: port for name, port in ports.items() if not is_free(port)}
     if not used:
-        yield _ok("ports", "all ports are free")
+        yield ok("ports", "all ports are free")
     elif len(used) == len(ports):
-        yield _ok("ports", "all ports are in use, so the installation seems to run")
+        yield ok("ports", "all ports are in use, so the installation seems to run")
     else:
         text = ", ".join(f"{port} ({name})" for name, port in used.items())
-        yield _error(
+        yield error(
             "ports",
             f"in use: {text}; the other ports are free",
             "stop the program that listens there, choose others in [ports], or start the "
@@ -215,7 +170,7 @@ def _ports(installation: Installation) -> Iterator[Finding]:
 def _secrets(installation: Installation) -> Iterator[Finding]:
     folder = Path(installation.state) / "secrets"
     if not folder.is_dir():
-        yield _error("secrets", f"{folder} is missing", "run bai-hub init")
+        yield error("secrets", f"{folder} is missing", "run bai-hub init")
         return
     files = [folder, *folder.iterdir()]
     if installation.database_password_file:
@@ -223,17 +178,17 @@ def _secrets(installation: Installation) -> Iterator[Finding]:
     for path in files:
         try:
             mode = path.stat().st_mode & 0o777
-        except OSError as error:
-            yield _error("secrets", f"{path}: {error.strerror}", "create the file with mode 0600")
+        except OSError as problem:
+            yield error("secrets", f"{path}: {problem.strerror}", "create the file with mode 0600")
             return
         if mode & 0o077:
-            yield _error(
+            yield error(
                 "secrets",
                 f"other users can access {path} (mode {mode:04o})",
                 f"chmod go= {path}, and replace the secret if others may have read it",
             )
             return
-    yield _ok("secrets", "only their owner can read the files")
+    yield ok("secrets", "only their owner can read the files")
 
 
 def _databases(installation: Installation) -> Iterator[Finding]:
@@ -243,11 +198,11 @@ def _databases(installation: Installation) -> Iterator[Finding]:
     ):
         try:
             yield from _database(name, url(installation))
-        except BaiError as error:
-            yield _error(name, error.message, "correct the section [database]")
-        except (sa.exc.SQLAlchemyError, OSError) as error:
-            reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
-            yield _error(
+        except BaiError as problem:
+            yield error(name, problem.message, "correct the section [database]")
+        except (sa.exc.SQLAlchemyError, OSError) as problem:
+            reason = str(getattr(problem, "orig", problem)).strip().splitlines()[0]
+            yield error(
                 name,
                 f"it cannot be reached: {reason}",
                 "check URL, password, and that the server runs and accepts this machine",
@@ -256,7 +211,7 @@ def _databases(installation: Installation) -> Iterator[Finding]:
 
 def _database(name: str, url: str) -> Iterator[Finding]:
     if url.startswith("sqlite"):
-        yield _ok(name, "SQLite")
+        yield ok(name, "SQLite")
     else:
         engine = sa.create_engine(
             url, poolclass=sa.NullPool, connect_args={"connect_timeout": TIMEOUT_SECONDS}
@@ -264,13 +219,13 @@ def _database(name: str, url: str) -> Iterator[Finding]:
         with engine.connect() as connection:
             version = int(connection.scalar(sa.text("SHOW server_version_num")) or 0) // 10000
         if version < OLDEST_POSTGRES:
-            yield _error(
+            yield error(
                 name,
                 f"PostgreSQL {version} is too old",
                 f"upgrade the server to PostgreSQL {OLDEST_POSTGRES} or later",
             )
             return
-        yield _ok(name, f"PostgreSQL {version} responds")
+        yield ok(name, f"PostgreSQL {version} responds")
     if name == "database":
         yield from _revision(url)
 
@@ -278,19 +233,19 @@ def _database(name: str, url: str) -> Iterator[Finding]:
 def _revision(url: str) -> Iterator[Finding]:
     current, known = schema.current(url), schema.revisions()
     if current is not None and current not in known:
-        yield _error(
+        yield error(
             "schema",
             f"the database has revision {current}, which this version does not know",
             "install the later version again, or restore a backup",
         )
     elif current != known[-1]:
-        yield _warning(
+        yield warning(
             "schema",
             f"the database has revision {current or 'none'}, this version has {known[-1]}",
             "make a backup; the manager migrates the database when it starts",
         )
     else:
-        yield _ok("schema", f"the database has the newest revision, {current}")
+        yield ok("schema", f"the database has the newest revision, {current}")
 
 
 def _storage(installation: Installation) -> Iterator[Finding]:
@@ -301,18 +256,18 @@ def _storage(installation: Installation) -> Iterator[Finding]:
 def _storage_host(host: StorageHost) -> Finding:
     name, path = f"storage {host.name}", Path(host.path)
     if not path.is_dir():
-        return _error(name, f"{path} does not exist", "mount the file system, or create the folder")
+        return error(name, f"{path} does not exist", "mount the file system, or create the folder")
     if not os.access(path, os.W_OK):
-        return _error(name, f"{path} is not writable", "check the mount options and the owner")
+        return error(name, f"{path} is not writable", "check the mount options and the owner")
     free = shutil.disk_usage(path).free
     if free < MIN_FREE_BYTES:
-        return _warning(name, f"{path} has {free // 2**20} MiB free", "free space")
-    return _ok(name, f"{path} is writable, with {free // 2**30} GiB free")
+        return warning(name, f"{path} has {free // 2**20} MiB free", "free space")
+    return ok(name, f"{path} is writable, with {free // 2**30} GiB free")
 
 
 def _engine(installation: Installation) -> Iterator[Finding]:
     if installation.engine is EngineKind.PROCESS:
-        yield _warning(
+        yield warning(
             "engine",
             f"sessions run as the user {installation.service_user}, without containers",
             "use the engine docker if the hub has more than one user",
@@ -320,10 +275,10 @@ def _engine(installation: Installation) -> Iterator[Finding]:
         return
     try:
         address = internal_address(installation)
-    except BaiError as error:
-        yield _error("engine", error.message, "start Docker, and check DOCKER_HOST")
+    except BaiError as problem:
+        yield error("engine", problem.message, "start Docker, and check DOCKER_HOST")
         return
-    yield _ok("engine", f"Docker responds; sessions reach the Hub at {address}")
+    yield ok("engine", f"Docker responds; sessions reach the Hub at {address}")
     words = ["docker", "image", "inspect", "--format", "{{.Id}}", installation.image]
     try:
         done = subprocess.run(
@@ -335,19 +290,19 @@ def _engine(installation: Installation) -> Iterator[Finding]:
     except (OSError, subprocess.TimeoutExpired):
         return
     if done.returncode:
-        yield _warning(
+        yield warning(
             "image",
             f"Docker has no image {installation.image}",
             "build it with images/session/build, or pull it",
         )
     else:
-        yield _ok("image", f"Docker has the image {installation.image}")
+        yield ok("image", f"Docker has the image {installation.image}")
 
 
 def _clock() -> Iterator[Finding]:
     now = datetime.fromtimestamp(time.time(), UTC)
     if now < EARLIEST:
-        yield _error("clock", f"it is {now:%Y-%m-%d} here", "set the clock; use NTP")
+        yield error("clock", f"it is {now:%Y-%m-%d} here", "set the clock; use NTP")
         return
     try:
         words = ["timedatectl", "show", "--property=NTPSynchronized", "--value"]
@@ -355,11 +310,6 @@ def _clock() -> Iterator[Finding]:
     except (OSError, subprocess.TimeoutExpired):
         return
     if done.returncode == 0 and done.stdout.strip() == "no":
-        yield _warning("clock", "it is not synchronized", "enable NTP: timedatectl set-ntp true")
+        yield warning("clock", "it is not synchronized", "enable NTP: timedatectl set-ntp true")
     else:
-        yield _ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC on {socket.gethostname()}")
-
-
-def worst(findings: list[Finding]) -> Level:
-    levels = {finding.level for finding in findings}
-    return next((level for level in (Level.ERROR, Level.WARNING) if level in levels), Level.OK)
+        yield ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC on {socket.gethostname()}")

@@ -325,7 +325,9 @@ def check_command(folder: Path, as_json: bool) -> int:
     Example:
         bai-hub check /etc/bai-hub --json
     """
-    from .checks import Level, run_checks, worst
+    from bai_services.core.installation.findings import Level, worst
+
+    from .checks import run_checks
 
     findings = run_checks(folder)
     if as_json:

@@ -210,6 +210,7 @@ class Manager:
         await self.stop_session_loops()
         await self.sign_outs.stop()
         await self.folders.stop()
+        self.cluster.swarm.close()
         await self.hub.close()
         await self.database.close()
 

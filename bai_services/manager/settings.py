@@ -87,6 +87,8 @@ class Settings:
     storage_hosts: tuple[StorageHostSettings, ...] = ()
     # None: bai-hub sends no mails.
     mail: MailServer | None = None
+    # Docker URL of a manager of the nodes' Swarm; empty: the installation has no Swarm.
+    swarm_host: str = ""
     # Whether users may list the agents of their resource groups.
     shows_agents: bool = False
     # Whether the web UI masks names and e-mail addresses of users.

@@ -179,6 +179,18 @@ class ResourceFactory:
         await FakeAgent(self._api.agent, name).beat()
         return name
 
+    async def agent_invitation(self) -> str:
+        return str((await self._admin.post("/agent-invitations", {}))["id"])
+
+    async def joined_agent(self) -> str:
+        """An agent that has joined with an invitation and has sent no heartbeat."""
+        name = await self.fresh()
+        token = (await self._admin.post("/agent-invitations", {}))["token"]
+        credential = f"bai-agent-{secrets.token_urlsafe(32)}"
+        body = {"token": token, "agent_id": name, "credential": credential}
+        await self._api.nobody.post("/agent-joins", body)
+        return name
+
     async def image(self) -> str:
         created = await self._admin.post("/images", {"name": f"test/{await self.fresh()}:1"})
         return str(created["id"])

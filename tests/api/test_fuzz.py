@@ -68,6 +68,8 @@ CREATORS = {
     "project-policies": "project_policy",
     "resource-groups": "linked_group",
     "agents": "agent",
+    "agent-invitations": "agent_invitation",
+    "agent-joins": "joined_agent",
     "images": "image",
     "image-aliases": "alias",
     "presets": "preset",

@@ -392,6 +392,21 @@ TABLE = [
         "403 403 403 403 403 403 403 403 404",
         {"work_id": "x", "kind": "prepare", "session_id": "x", "kernel_id": "x", "state": "done"},
     ),
+    Row("GET /agent-invitations", "ok ok ok 403 403 403 ok 403 403"),
+    Row("POST /agent-invitations", "ok 403 403 403 403 403 403 403 403", {}),
+    Row("GET /agent-invitations/{agent_invitation}", "ok ok ok 403 403 403 ok 403 403"),
+    Row("DELETE /agent-invitations/{agent_invitation}", "ok 403 403 403 403 403 403 403 403"),
+    # The token of the invitation is wrong.
+    Row(
+        "POST /agent-joins",
+        "403 403 403 403 403 403 403 403 403",
+        {"token": "x", "agent_id": "node", "credential": f"bai-agent-{'x' * 43}"},
+    ),
+    Row("GET /agent-joins/{joined_agent}", "403 403 403 403 403 403 403 403 ok"),
+    Row("GET /agents/{joined_agent}/membership", "403 403 403 403 403 403 403 403 ok"),
+    Row("DELETE /agents/{joined_agent}/membership", "403 403 403 403 403 403 403 403 ok"),
+    Row("POST /agents/{joined_agent}/drain", "403 403 403 403 403 403 403 403 ok"),
+    Row("POST /cluster-checks", "ok 403 403 403 403 403 403 403 403"),
     Row("GET /devices", "ok ok ok 403 403 403 ok 403 403"),
     Row("GET /image-pulls", "ok ok ok 403 403 403 ok 403 403"),
     Row(

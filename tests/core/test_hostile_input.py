@@ -40,6 +40,7 @@ from bai_services.core.cluster import (
     egress,
     group_options,
     image_labels,
+    joining,
 )
 from bai_services.core.cluster import (
     model as cluster,
@@ -49,6 +50,7 @@ from bai_services.core.folders import mounts
 from bai_services.core.folders import storage_hosts as hosts
 from bai_services.core.folders import vfolders as vfolder
 from bai_services.core.imports import sources
+from bai_services.core.installation import findings
 from bai_services.core.models import cards, imports
 from bai_services.core.notifications import timing
 from bai_services.core.operations.configuration import CHANGEABLE
@@ -147,6 +149,11 @@ PARSERS: dict[str, list[Parser]] = {
     "ip_addresses.normal_address": [ip_addresses.normal_address],
     "ip_addresses.parse_address": [ip_addresses.parse_address],
     "cluster.model.canonical_image": [cluster.canonical_image],
+    "installation.findings.findings_from_json": [
+        findings.findings_from_json,
+        lambda t: findings.findings_from_json([t, {"level": t}]),
+    ],
+    "cluster.joining.check_credential": [joining.check_credential],
     "cluster.model.check_agent_id": [cluster.check_agent_id],
     "cluster.model.check_device": [
         lambda t: cluster.check_device(t, "cuda"),
@@ -456,6 +463,15 @@ NOT_FROM_USERS = {
     "pipelines.states.observe",
     "bounded_yaml.BoundedLoader.compose_node",
     # The settings of the installation, which its administrator writes.
+    "cluster.doctor.check_node",
+    "cluster.doctor.compare_engines",
+    "cluster.doctor.compare_status",
+    "cluster.doctor.compare_versions",
+    "cluster.doctor.unreachable_endpoint",
+    "installation.findings.error",
+    "installation.findings.ok",
+    "installation.findings.validity",
+    "installation.findings.warning",
     "installation.containers.compose_file",
     "installation.containers.dockerfile",
     "installation.containers.stack_file",

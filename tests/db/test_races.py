@@ -17,11 +17,13 @@ from bai_services.core.errors import InvalidTransition, QuotaExceeded
 from bai_services.core.listing import ListQuery
 from bai_services.core.scheduling.queue import run_pass
 from bai_services.core.sessions.lifecycle import Event, Status
+from bai_services.db.cluster.agents import AgentStore
 from bai_services.db.sessions import templates
 from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.sessions.templates import TemplateStore
 from bai_services.db.tables import cluster
 
+from .test_agents import BEAT
 from .world import NOW, World, make_world
 
 WRITERS = 8
@@ -214,4 +216,27 @@ def test_concurrent_creations_of_templates_respect_the_limit(
 
     asyncio.run(prepare())
     in_threads([lambda n=n: create(n) for n in range(WRITERS)])  # type: ignore[misc]
+    asyncio.run(check())
+
+
+def test_concurrent_first_heartbeats_create_one_agent(database_url: str) -> None:
+    async def prepare() -> None:
+        await (await make_world(database_url)).close()
+
+    async def write() -> None:
+        world = World(database_url)
+        agents = AgentStore(world.database)
+        for number in range(10):
+            await agents.record_heartbeat(f"new-{number}", BEAT, NOW)
+        await world.close()
+
+    async def check() -> None:
+        world = World(database_url)
+        found = await AgentStore(world.database).page(ListQuery())
+        assert [one.id for one in found.items] == ["a1", *(f"new-{n}" for n in range(10))]
+        assert found.items[1].capacity == BEAT.slots
+        await world.close()
+
+    asyncio.run(prepare())
+    in_threads([write] * WRITERS)
     asyncio.run(check())

@@ -225,6 +225,9 @@ class Api:
     def gateway(self) -> Client:
         return self._close_later(Client(self.url, Token(GATEWAY_TOKEN)))
 
+    def with_token(self, token: str) -> Client:
+        return self._close_later(Client(self.url, Token(token)))
+
     @property
     def nobody(self) -> Client:
         return self._close_later(Client(self.url))

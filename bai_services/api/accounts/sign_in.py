@@ -198,6 +198,9 @@ class SignIn:
             # An empty token must not match a secret that is not configured.
             if secret and hmac.compare_digest(token.encode(), secret.encode()):
                 return Caller(role, client_ip=client_ip)
+        agent_id = await self._manager.cluster.joins.agent_of(token)
+        if agent_id is not None:
+            return Caller(Role.AGENT, client_ip=client_ip, agent_id=agent_id)
         owner = await self._owner_of_token(token)
         if owner is None:
             raise NotSignedIn("the token is invalid, expired or revoked; sign in again")

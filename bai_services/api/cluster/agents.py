@@ -170,7 +170,7 @@ class HeartbeatResponse(ResponseModel):
 
 class WorkReport(_AgentBody):
     work_id: ShortText = ""
-    kind: Literal["prepare", "resize", "remove", "stop", "logs", "pull"]
+    kind: Literal["prepare", "resize", "remove", "stop", "logs", "pull", "check"]
     session_id: NameText = ""
     kernel_id: NameText = ""
     state: Literal["progress", "done", "failed"]
@@ -178,6 +178,8 @@ class WorkReport(_AgentBody):
     injection: dict[str, Any] | None = None
     log: str | None = None
     error: dict[str, Any] | None = None
+    # Result of a check.
+    check: dict[str, Any] | None = None
     # Result of a pull.
     image: dict[str, Any] | None = None
     devices: list[dict[str, Any]] | None = None

@@ -28,6 +28,7 @@ from ..notifications.webhooks import webhook
 from ..operations.diagnostics import diagnostics
 from ..usage.reports import admin_usage, price
 from .audit import audit
+from .cluster import cluster, invitations, invite, uninvite
 from .config import config
 from .entities import AGENT, ENTITIES, USER, Entity
 from .fields import Field, FieldKind, validate_value
@@ -466,6 +467,9 @@ async def audit_counters(connection: Connection, *, as_json: bool) -> None:
 
 _resource_group_command.add_command(try_policy)
 admin.add_command(image_pull)
+admin.add_command(cluster)
+for _command_of_agents in (invite, invitations, uninvite):
+    _agent_command.add_command(_command_of_agents)
 admin.add_command(mail)
 admin.add_command(config)
 admin.add_command(invitation)

@@ -37,7 +37,8 @@ class Reach(IntEnum):
 class Caller:
     """The user or component that sent a request.
 
-    ``domain`` is None for the Hub and for agents; ``projects`` holds project ids.
+    ``domain`` is None for the Hub and for agents; ``projects`` holds project ids. ``agent_id`` is
+    the only agent for which an agent's own credential is valid.
     """
 
     role: Role
@@ -47,6 +48,7 @@ class Caller:
     projects: frozenset[str] = frozenset()
     access_key: str | None = None
     client_ip: str = ""
+    agent_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,11 @@ from bai_services.core.sessions.lifecycle import OCCUPYING, SessionType
 
 from ..audit import record
 from ..database import Database
+from ..integrity import insert_new
 from ..listing import Listing
 from ..operations.component_settings import remove_settings, replace_settings
 from ..records import records
-from ..tables.cluster import agent_slots, agents, devices, resource_groups
+from ..tables.cluster import agent_credentials, agent_slots, agents, devices, resource_groups
 from ..tables.sessions import allocations, kernels, sessions
 from .agent_devices import DeviceChanges, NewDevice, write_devices, write_slots
 from .device_rows import DeviceRow, ListedDeviceRow
@@ -102,8 +103,9 @@ class AgentStore:
         """Store a heartbeat; create an unknown agent in the resource group that it reports.
 
         A known agent stays in its stored group, because an administrator may have assigned that
-        group. Usage is not changed, so capacity may drop below usage. ``write_devices`` describes
-        the changes of the devices.
+        group. An agent that has joined with an invitation is created in the group of the
+        invitation. Usage is not changed, so capacity may drop below usage. ``write_devices``
+        describes the changes of the devices.
 
         Raises
         ------
@@ -113,7 +115,7 @@ class AgentStore:
         status = AgentStatus.TERMINATED if beat.is_leaving else AgentStatus.ALIVE
         async with self._db.write() as tx:
             known = await _lock(tx, agent_id)
-            group = known["resource_group"] if known else beat.resource_group
+            group = known["resource_group"] if known else await _group_of(tx, agent_id, beat)
             engine = await tx.scalar(
                 sa.select(resource_groups.c.engine).where(resource_groups.c.name == group)
             )
@@ -124,18 +126,18 @@ class AgentStore:
                     name=group,
                 )
             values = _values(beat, group, engine, status, at)
-            if known is None:
-                await tx.execute(
-                    agents.insert().values(
-                        id=agent_id,
-                        created_at=at,
-                        resource_group=group,
-                        schedulable=True,
-                        status_changed_at=at,
-                        **values,
-                    )
-                )
-            else:
+            new = {
+                "id": agent_id,
+                "created_at": at,
+                "resource_group": group,
+                "schedulable": True,
+                "status_changed_at": at,
+                **values,
+            }
+            if known is None and not await insert_new(tx, agents, new):
+                # Another heartbeat has just created the agent.
+                known = await _lock(tx, agent_id)
+            if known is not None:
                 if known["status"] != status:
                     values["status_changed_at"] = at
                 await tx.execute(agents.update().where(agents.c.id == agent_id).values(values))
@@ -249,27 +251,38 @@ class AgentStore:
                 raise _no_agent(agent_id)
             if known["status"] == AgentStatus.ALIVE:
                 raise InUse(f"agent {agent_id} is alive; stop it first", status=known["status"])
-            session_count = await tx.scalar(
-                sa.select(sa.func.count(sa.distinct(allocations.c.session_id))).where(
-                    allocations.c.agent_id == agent_id, allocations.c.freed_at.is_(None)
-                )
-            )
-            if session_count:
-                raise InUse(
-                    f"agent {agent_id} is in use by {counted(session_count, 'sessions')}; stop its "
-                    "sessions first",
-                    sessions=session_count,
-                )
-            for table in (agent_slots, devices):
-                await tx.execute(table.delete().where(table.c.agent_id == agent_id))
-            await remove_settings(tx, ComponentKind.AGENT, agent_id)
-            await tx.execute(agents.delete().where(agents.c.id == agent_id))
+            await remove_agent(tx, agent_id)
             await record(tx, audit)
 
     async def devices(self, query: ListQuery) -> Page[ListedDeviceRow]:
         async with self._db.read() as tx:
             page = await _DEVICE_LISTING.page(tx, _DEVICES, query, ListedDeviceRow)
             return page.with_items(await with_shares_in_force(tx, page.items))
+
+
+async def remove_agent(tx: AsyncConnection, agent_id: str) -> None:
+    """Delete an agent, its devices and its credential, if they exist.
+
+    Raises
+    ------
+    InUse
+        If sessions have resources on the agent.
+    """
+    session_count = await tx.scalar(
+        sa.select(sa.func.count(sa.distinct(allocations.c.session_id))).where(
+            allocations.c.agent_id == agent_id, allocations.c.freed_at.is_(None)
+        )
+    )
+    if session_count:
+        raise InUse(
+            f"agent {agent_id} is in use by {counted(session_count, 'sessions')}; stop its "
+            "sessions first",
+            sessions=session_count,
+        )
+    for table in (agent_slots, devices, agent_credentials):
+        await tx.execute(table.delete().where(table.c.agent_id == agent_id))
+    await remove_settings(tx, ComponentKind.AGENT, agent_id)
+    await tx.execute(agents.delete().where(agents.c.id == agent_id))
 
 
 def _values(
@@ -308,6 +321,13 @@ def _heartbeat_result(
         before=before,
         refused=device_changes.refused,
     )
+
+
+async def _group_of(tx: AsyncConnection, agent_id: str, beat: AgentHeartbeat) -> str:
+    """Return the resource group of a new agent."""
+    select = sa.select(agent_credentials.c.resource_group)
+    invited = await tx.scalar(select.where(agent_credentials.c.agent_id == agent_id))
+    return str(invited or beat.resource_group)
 
 
 async def _lock(tx: AsyncConnection, agent_id: str) -> sa.RowMapping | None:

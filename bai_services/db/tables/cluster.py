@@ -56,6 +56,49 @@ agents = sa.Table(
     sa.Column("facts", sa.JSON, nullable=False),
 )
 
+# Invitations of machines; the token is used once, and only its hash is stored.
+agent_invitations = sa.Table(
+    "agent_invitations",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("created_by", sa.String(64), nullable=False),
+    sa.Column("token_hash", sa.String(64), nullable=False, unique=True),
+    sa.Column(
+        "resource_group",
+        sa.ForeignKey("resource_groups.name", ondelete="CASCADE"),
+        nullable=False,
+        index=True,
+    ),
+    sa.Column("expires_at", UtcDateTime, nullable=False),
+    sa.Column("used_at", UtcDateTime),
+    sa.Column("agent_id", sa.String(64)),
+)
+
+# Credentials of agents that have joined with an invitation. A row exists before the agent, which
+# its first heartbeat creates.
+agent_credentials = sa.Table(
+    "agent_credentials",
+    metadata,
+    sa.Column("agent_id", sa.String(64), primary_key=True),
+    created_at(),
+    sa.Column("token_hash", sa.String(64), nullable=False, unique=True),
+    sa.Column("invitation_id", sa.String(64), nullable=False),
+    # Resource group of the agent when it is created.
+    sa.Column("resource_group", sa.String(64), nullable=False),
+)
+
+# The last check of each agent: requested by `bai admin cluster doctor`, reported by the agent.
+agent_checks = sa.Table(
+    "agent_checks",
+    metadata,
+    sa.Column("agent_id", sa.ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("id", sa.String(64), nullable=False),
+    created_at(),
+    # NULL until the agent has reported.
+    sa.Column("result", sa.JSON(none_as_null=True)),
+)
+
 # Capacity and usage of cpu and mem; for device slots, see ``devices``.
 agent_slots = sa.Table(
     "agent_slots",

@@ -31,7 +31,9 @@ from ..accounts import authorizer
 from ..context import ManagerContext
 from ..loop import Loop
 from ..settings import Settings
+from .doctor import CHECK
 from .image_pulls import PULL
+from .joining import AgentJoins, require_own
 from .resource_groups import visibility_filter
 
 __all__ = ["Agents", "AgentHeartbeat", "NewDevice"]
@@ -54,8 +56,8 @@ class AgentWork(Protocol):
     async def report(self, agent_id: str, report: Mapping[str, Any]) -> object: ...
 
 
-class PullReports(Protocol):
-    """Implemented by ``ImagePulls``."""
+class WorkReports(Protocol):
+    """Implemented by ``ImagePulls`` and ``ClusterDoctor``."""
 
     async def report(self, agent_id: str, report: Mapping[str, Any]) -> None: ...
 
@@ -68,9 +70,13 @@ class Agents:
         context: ManagerContext,
         settings: Settings,
         kernels: AgentWork,
-        pulls: PullReports,
+        pulls: WorkReports,
+        doctor: WorkReports,
+        joins: AgentJoins,
     ) -> None:
         self._pulls = pulls
+        self._doctor = doctor
+        self._joins = joins
         self._store = AgentStore(context.database)
         self._clock = context.clock
         self._audit = context.audit
@@ -117,8 +123,10 @@ class Agents:
             If the resource group of a new agent does not exist.
         InvalidRequest
             If the id is malformed, or ``beat.slots`` has slots other than cpu and mem.
+        Forbidden
+            If the caller has the credential of another agent.
         """
-        authorizer.require(caller, "agent.report")
+        require_own(caller, agent_id)
         check_agent_id(agent_id)
         if invalid := sorted(set(beat.slots) - {"cpu", "mem"}):
             raise InvalidRequest(
@@ -148,16 +156,18 @@ class Agents:
         NotFound
             If the agent has never sent a heartbeat or was deleted.
         """
-        authorizer.require(caller, "agent.report")
+        require_own(caller, agent_id)
         await self._require_known(agent_id)
         return await self._kernels.work(agent_id, wait_seconds)
 
     async def report(self, caller: Caller, agent_id: str, report: Mapping[str, Any]) -> None:
         """Process a report on a work item; outdated reports are ignored."""
-        authorizer.require(caller, "agent.report")
+        require_own(caller, agent_id)
         await self._require_known(agent_id)
         if report.get("kind") == PULL:
             await self._pulls.report(agent_id, report)
+        elif report.get("kind") == CHECK:
+            await self._doctor.report(agent_id, report)
         else:
             await self._kernels.report(agent_id, report)
 
@@ -223,6 +233,7 @@ class Agents:
         """Delete an agent that is LOST or TERMINATED and has no allocations."""
         authorizer.require(caller, "agent.write")
         await self._store.delete(agent_id, self._audit.entry(caller, "agent.delete", agent_id))
+        self._joins.forget(agent_id)
 
     async def devices(self, caller: Caller, query: ListQuery) -> Page[ListedDevice]:
         authorizer.require(caller, "agent.read")

@@ -11,12 +11,15 @@ from ..scheduling.services import SchedulingServices
 from ..sessions.services import SessionServices
 from ..settings import Settings
 from .agents import Agents
+from .doctor import ClusterDoctor
 from .image_pulls import ImagePulls
 from .images import ImageAliases, Images
+from .joining import AgentJoins
 from .presets import Presets
 from .replays import GroupReplays
 from .resource_groups import ResourceGroups
 from .schedules import Schedules
+from .swarm import Swarm
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,9 @@ class ClusterServices:
     """Services for agents, images, presets, resource groups, their schedules and replays."""
 
     agents: Agents
+    doctor: ClusterDoctor
+    joins: AgentJoins
+    swarm: Swarm
     images: Images
     image_aliases: ImageAliases
     image_pulls: ImagePulls
@@ -43,8 +49,15 @@ def cluster_services(
     resource_groups = ResourceGroups(context)
     image_pulls = ImagePulls(context, resource_groups, sessions.kernels.wake)
     sessions.kernels.add_source(image_pulls)
+    swarm = Swarm(settings.swarm_host)
+    doctor = ClusterDoctor(context, settings, swarm, sessions.kernels.wake)
+    sessions.kernels.add_source(doctor)
+    joins = AgentJoins(context, settings, swarm)
     return ClusterServices(
-        agents=Agents(context, settings, sessions.kernels, image_pulls),
+        agents=Agents(context, settings, sessions.kernels, image_pulls, doctor, joins),
+        doctor=doctor,
+        joins=joins,
+        swarm=swarm,
         images=Images(context),
         image_aliases=ImageAliases(context),
         image_pulls=image_pulls,

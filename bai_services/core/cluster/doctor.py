@@ -1,0 +1,110 @@
+"""Report of `bai admin cluster doctor`, and the checks that compare a node with the manager."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ..installation.findings import Finding, error, ok, warning
+from .model import AgentStatus
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """Findings about one agent's machine; ``level`` is the worst of them."""
+
+    agent_id: str
+    resource_group: str
+    status: str
+    level: str
+    findings: Sequence[Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReport:
+    """``findings``: about the machine of the manager. ``level``: the worst of all."""
+
+    checked_at: datetime
+    level: str
+    findings: Sequence[Finding]
+    nodes: Sequence[NodeReport]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResult:
+    """What an agent has reported: its findings, and the ids of its engine and its Swarm node."""
+
+    findings: Sequence[Finding]
+    engine_id: str
+    node_id: str
+
+
+def compare_status(status: str, last_heartbeat_at: datetime) -> Iterator[Finding]:
+    """Yield a finding about an agent that cannot be checked."""
+    at = f"{last_heartbeat_at:%Y-%m-%d %H:%M:%S} UTC"
+    if status == AgentStatus.LOST:
+        yield error(
+            "agent",
+            f"no heartbeat since {at}",
+            "start the agent (systemctl start bai-agent), and check the network of the node",
+        )
+    elif status == AgentStatus.TERMINATED:
+        yield warning(
+            "agent",
+            f"it was stopped at {at}",
+            "start it, or delete it: bai admin agent delete",
+        )
+
+
+def compare_versions(agent: str, manager: str) -> Finding:
+    if agent == manager:
+        return ok("version", f"{agent}, like the manager")
+    return warning(
+        "version",
+        f"the agent has version {agent}, the manager {manager}",
+        "install the same version on both machines, and restart the agent",
+    )
+
+
+def compare_engines(endpoint: str, agent: str, manager: str) -> Finding:
+    """Compare the ids of the engines that agent and manager reach at the agent's endpoint."""
+    if agent == manager:
+        return ok("endpoint", f"the manager's machine reaches the engine at {endpoint}")
+    return error(
+        "endpoint",
+        f"at {endpoint}, the manager's machine reaches another engine than the agent",
+        "set BAI_AGENT_DOCKER_ENDPOINT to a URL at which the Hub reaches this node's engine",
+    )
+
+
+def unreachable_endpoint(endpoint: str) -> Finding:
+    return error(
+        "endpoint",
+        f"the manager's machine does not reach the engine at {endpoint}",
+        "check BAI_AGENT_DOCKER_ENDPOINT, the firewall, and the certificates or SSH keys",
+    )
+
+
+def check_node(node_id: str, states: Mapping[str, str]) -> Finding:
+    """Check the state of a node of the Swarm; ``states`` has the state of each node by its id."""
+    if not node_id:
+        return error(
+            "swarm", "the engine is not a node of the Swarm", "run bai-agent join on this node"
+        )
+    state = states.get(node_id)
+    if state == "ready":
+        return ok("swarm node", "its state is ready")
+    return error(
+        "swarm node",
+        f"its state is {state}" if state else "it is a node of another Swarm",
+        "open the ports 2377/tcp, 7946/tcp, 7946/udp and 4789/udp between the nodes, or run "
+        "bai-agent leave and join again",
+    )
+
+
+NO_REPORT = error(
+    "agent",
+    "it did not report in time",
+    "see the agent's log; an agent of an older version cannot be checked",
+)

@@ -1,0 +1,72 @@
+"""Store of the last check of each agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.audit import AuditEntry
+
+from ..audit import record
+from ..database import Database
+from ..tables.cluster import agent_checks, agents
+
+
+class AgentCheckStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def request(
+        self, check_id: str, agent_ids: Sequence[str], now: datetime, audit: AuditEntry
+    ) -> None:
+        """Replace the checks of agents by new ones, without a result."""
+        async with self._db.write() as tx:
+            # An agent may have been deleted meanwhile.
+            known = await tx.scalars(
+                sa.select(agents.c.id)
+                .where(agents.c.id.in_(agent_ids))
+                .order_by(agents.c.id)
+                .with_for_update()
+            )
+            rows = [
+                {"agent_id": agent_id, "id": check_id, "created_at": now, "result": None}
+                for agent_id in known
+            ]
+            await tx.execute(
+                agent_checks.delete().where(
+                    agent_checks.c.agent_id.in_([row["agent_id"] for row in rows])
+                )
+            )
+            if rows:
+                await tx.execute(agent_checks.insert(), rows)
+            await record(tx, audit)
+
+    async def open(self, since: datetime) -> Mapping[str, str]:
+        """Return the id of each check without a result by its agent."""
+        select = sa.select(agent_checks.c.agent_id, agent_checks.c.id).where(
+            agent_checks.c.result.is_(None), agent_checks.c.created_at >= since
+        )
+        async with self._db.read() as tx:
+            return {row.agent_id: row.id for row in await tx.execute(select)}
+
+    async def report(self, agent_id: str, check_id: str, result: Mapping[str, Any]) -> None:
+        """Store the result of a check; one of an earlier check is ignored."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                agent_checks.update()
+                .where(agent_checks.c.agent_id == agent_id, agent_checks.c.id == check_id)
+                .values(result=dict(result))
+            )
+
+    async def results(self, check_id: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the results of a check by agent."""
+        select = sa.select(agent_checks.c.agent_id, agent_checks.c.result).where(
+            agent_checks.c.id == check_id, agent_checks.c.result.is_not(None)
+        )
+        async with self._db.read() as tx:
+            return {row.agent_id: row.result for row in await tx.execute(select)}
