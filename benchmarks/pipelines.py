@@ -36,14 +36,19 @@ from bai_services.core.pipelines.states import (
     observe,
 )
 from bai_services.db.pipelines.definitions import PipelineStore
-from bai_services.db.pipelines.runs import Decision, PipelineRunStore, RunRow, TaskRow
+from bai_services.db.pipelines.runs import PipelineRunStore, RunRow
+from bai_services.db.pipelines.steps import PipelineStepStore, SteppedRun
+from bai_services.db.pipelines.task_runs import Decision, TaskRow
 from bai_services.db.tables.pipelines import pipeline_runs, pipeline_tasks
+from bai_services.manager.pipelines.runner import MAX_RUNS_PER_STEP, MAX_TASKS_PER_STEP
 from tests.db.world import NOW, World, make_world
 from tests.testbed import ComponentMissing, forked, postgres
 
 EXIT_MISSING = 6
 WIDTH = 10
-KILL_AFTER = (5, 60)
+KILL_AFTER = (2, 20)
+KILLED_TASKS = 50
+RUNS_PER_KILLED_STEP = 5
 KILL_SECONDS = 120.0
 
 
@@ -125,7 +130,7 @@ async def _prepared(url: str, definition: PipelineDefinition, runs: int) -> list
     ids = [str(uuid.uuid4()) for _ in range(runs)]
     for run_id in ids:
         await run_store.create(row, run_id, Plan.of(definition, {}), NOW, entry)
-    await run_store.start_waiting(NOW)
+    await PipelineStepStore(world.database).start_waiting(NOW)
     await world.close()
     return ids
 
@@ -149,17 +154,16 @@ def _ended(plan: Plan) -> Callable[[RunRow, Sequence[TaskRow]], Decision]:
     return decide
 
 
-async def _drive(store: PipelineRunStore, plan: Plan, run_ids: Sequence[str]) -> None:
-    """Step the runs in turn until all have ended."""
+async def _drive(store: PipelineStepStore, plan: Plan, run_ids: Sequence[str], size: int) -> None:
+    """Step the runs in turn, ``size`` in a transaction, until all have ended."""
     decide = _ended(plan)
     open_runs = list(run_ids)
     while open_runs:
-        steps = [await store.step(run_id, decide, NOW) for run_id in open_runs]
-        open_runs = [
-            run_id
-            for run_id, found in zip(open_runs, steps, strict=True)
-            if found is not None and found[0].status is RunStatus.RUNNING
-        ]
+        found: dict[str, SteppedRun] = {}
+        for start in range(0, len(open_runs), size):
+            batch = open_runs[start : start + size]
+            found |= await store.step(batch, decide, NOW)
+        open_runs = [key for key, each in found.items() if each.run.status is RunStatus.RUNNING]
 
 
 async def _speed(url: str, runs: int, tasks: int) -> float:
@@ -167,7 +171,9 @@ async def _speed(url: str, runs: int, tasks: int) -> float:
     run_ids = await _prepared(url, definition, runs)
     world = World(url)
     begun = time.perf_counter()
-    await _drive(PipelineRunStore(world.database), Plan.of(definition, {}), run_ids)
+    # As the manager does.
+    size = max(min(MAX_RUNS_PER_STEP, MAX_TASKS_PER_STEP // tasks), 1)
+    await _drive(PipelineStepStore(world.database), Plan.of(definition, {}), run_ids, size)
     seconds = time.perf_counter() - begun
     await world.close()
     return runs * tasks / seconds
@@ -178,13 +184,13 @@ async def _dispatch(url: str, tasks: int) -> list[float]:
     definition = layered(tasks, 1)
     (run_id,) = await _prepared(url, definition, 1)
     world, plan = World(url), Plan.of(definition, {})
-    store, decide = PipelineRunStore(world.database), _ended(plan)
+    store, decide = PipelineStepStore(world.database), _ended(plan)
     times = []
     while True:
         begun = time.perf_counter()
-        found = await store.step(run_id, decide, NOW)
+        found = await store.step([run_id], decide, NOW)
         times.append(time.perf_counter() - begun)
-        if found is None or found[0].status is not RunStatus.RUNNING:
+        if found[run_id].run.status is not RunStatus.RUNNING:
             break
     await world.close()
     return times
@@ -192,8 +198,7 @@ async def _dispatch(url: str, tasks: int) -> list[float]:
 
 def _lost(url: str, kills: int) -> tuple[int, int]:
     """Return how many task runs are lost or repeated, and the number of kills."""
-    definition = layered(50)
-    run_ids = asyncio.run(_prepared(url, definition, 20))
+    run_ids = asyncio.run(_prepared(url, _killed(), 20))
     random_numbers = random.Random(0)
     killed = 0
     while killed < kills:
@@ -205,6 +210,11 @@ def _lost(url: str, kills: int) -> tuple[int, int]:
     process = forked.start(_victim, url, run_ids, 0)
     process.join(KILL_SECONDS)
     return asyncio.run(_count_lost(url, len(run_ids))), killed
+
+
+def _killed() -> PipelineDefinition:
+    """Return a pipeline whose runs need many transactions: its tasks follow each other."""
+    return layered(KILLED_TASKS, 1)
 
 
 def _victim(url: str, run_ids: Sequence[str], kill_at: int) -> None:
@@ -220,7 +230,8 @@ def _victim(url: str, run_ids: Sequence[str], kill_at: int) -> None:
     sa.event.listen(sa.Engine, "before_cursor_execute", count)
     sa.event.listen(sa.Engine, "commit", count)
     world = World(url)
-    asyncio.run(_drive(PipelineRunStore(world.database), Plan.of(layered(50), {}), run_ids))
+    plan = Plan.of(_killed(), {})
+    asyncio.run(_drive(PipelineStepStore(world.database), plan, run_ids, RUNS_PER_KILLED_STEP))
     os._exit(0)
 
 
@@ -238,7 +249,7 @@ async def _count_lost(url: str, runs: int) -> int:
             .where(pipeline_runs.c.status == RunStatus.SUCCEEDED)
         )
     await world.close()
-    return runs * 50 - int(done or 0) + runs - int(ended or 0)
+    return runs * KILLED_TASKS - int(done or 0) + runs - int(ended or 0)
 
 
 if __name__ == "__main__":

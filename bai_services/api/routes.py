@@ -40,6 +40,7 @@ from .notifications import notifications, webhooks
 from .operations import announcements, component_settings, configuration, maintenances, system
 from .pipelines import pipelines
 from .pipelines import runs as pipeline_runs
+from .pipelines import schedules as pipeline_schedules
 from .scheduling import counter_audit, preemptions, reservations
 from .serving import chats, endpoints, gateways
 from .sessions import (
@@ -124,5 +125,6 @@ ROUTES: list[Route] = [
     *model_imports.ROUTES,
     *pipelines.ROUTES,
     *pipeline_runs.ROUTES,
+    *pipeline_schedules.ROUTES,
     *folder_imports.ROUTES,
 ]

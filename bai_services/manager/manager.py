@@ -242,11 +242,11 @@ class Manager:
         self.sessions.suspensions.start()
         self.serving.runner.start()
         self.serving.trials.start()
-        self.pipelines.runner.start()
+        self.pipelines.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that process sessions, and wait for them."""
-        await self.pipelines.runner.stop()
+        await self.pipelines.stop()
         await self.serving.trials.stop()
         await self.serving.runner.stop()
         await self.scheduling.preemptions.stop()

@@ -103,6 +103,10 @@ class ResourceFactory:
         path = f"/pipelines/{await self.pipeline()}/runs"
         return str((await self._user.post(path, {}))["id"])
 
+    async def pipeline_schedule(self) -> str:
+        body = {"pipeline": await self.pipeline(), "name": "nightly", "start": "daily 02:00"}
+        return str((await self._user.post("/pipeline-schedules", body))["id"])
+
     async def cancelled_run(self) -> str:
         key = await self.pipeline_run()
         await self._user.delete(f"/pipeline-runs/{key}")

@@ -85,6 +85,7 @@ CREATORS = {
     "model-imports": "model_import",
     "pipelines": "pipeline",
     "pipeline-runs": "pipeline_run",
+    "pipeline-schedules": "pipeline_schedule",
     "folder-imports": "folder_import",
 }
 

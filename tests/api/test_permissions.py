@@ -797,6 +797,19 @@ TABLE = [
         "404 404 404 404 404 404 404 403 403",
         {"is_approved": True},
     ),
+    Row("GET /pipeline-schedules", "ok ok ok ok ok ok ok 403 403"),
+    Row(
+        "POST /pipeline-schedules",
+        "403 403 404 ok 404 404 403 403 403",
+        {"pipeline": "{pipeline}", "name": "nightly", "start": "daily 02:00"},
+    ),
+    Row("GET /pipeline-schedules/{pipeline_schedule}", "ok ok 404 ok 404 404 404 403 403"),
+    Row(
+        "PATCH /pipeline-schedules/{pipeline_schedule}",
+        "ok ok 404 ok 404 404 404 403 403",
+        {"is_paused": True},
+    ),
+    Row("DELETE /pipeline-schedules/{pipeline_schedule}", "ok ok 404 ok 404 404 404 403 403"),
     Row("GET /model-imports", "ok ok ok ok ok ok ok 403 403"),
     Row(
         "POST /model-imports",

@@ -54,3 +54,28 @@ async def test_pipeline_is_created_run_and_cancelled(bai: Bai, api: Api, tmp_pat
     assert (await bai("pipeline", "delete", "asks", by="user")).code == 0
     schema = await bai("pipeline", "schema", by="user")
     assert schema.document["title"] == "Pipeline"
+
+
+async def test_schedule_of_a_pipeline(bai: Bai, api: Api, tmp_path: Path) -> None:
+    await api.world.manager.folders.start()
+    file = tmp_path / "asks.yaml"
+    file.write_text(DEFINITION)
+    assert (await bai("pipeline", "create", file, by="user")).code == 0
+    command = ("pipeline", "schedule")
+    made = await bai(
+        *command, "create", "asks", "often", "--every", "60", "-p", "epochs=3", "--json", by="user"
+    )
+    assert (made.document["every_minutes"], made.document["parameters"]) == (60, {"epochs": "3"})
+    wrong = await bai(*command, "set", "asks", "seldom", "--every", "90", by="user")
+    assert "has no schedule seldom" in wrong.stderr
+    rule = await bai(
+        *command, "set", "asks", "often", "--start", "daily 02:00", "--json", by="user"
+    )
+    assert (rule.document["start"], rule.document["every_minutes"]) == ("daily 02:00", None)
+    paused = await bai(*command, "pause", "asks", "often", "--json", by="user")
+    assert (paused.document["is_paused"], paused.document["next_starts"]) == (True, [])
+    resumed = await bai(*command, "resume", "asks", "often", by="user")
+    assert "next start: 20" in resumed.stdout + resumed.stderr
+    assert "daily 02:00" in (await bai(*command, "list", by="user")).stdout
+    assert (await bai(*command, "delete", "asks", "often", by="user")).code == 0
+    assert "no schedules" in (await bai(*command, "list", by="user")).stdout

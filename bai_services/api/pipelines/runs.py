@@ -22,10 +22,13 @@ _Plain = Annotated[str, Field(max_length=MAX_VALUE)] | bool | int | float
 _Value = _Plain | Annotated[list[_Plain], Field(max_length=MAX_ITEMS)]
 
 
+Parameters = Annotated[dict[NameText, _Value], Field(max_length=MAX_PARAMETERS)]
+
+
 class NewRun(Body):
     """``parameters``: values by name; texts are converted to the types of the parameters."""
 
-    parameters: Annotated[dict[NameText, _Value], Field(max_length=MAX_PARAMETERS)] = {}
+    parameters: Parameters = {}
 
 
 class Answer(Body):
@@ -34,7 +37,8 @@ class Answer(Body):
 
 class PipelineRun(ResponseModel):
     """``status``: waiting (for other runs of the pipeline), running, cancelling, succeeded, failed
-    or cancelled. ``tasks_by_status``: number of task runs.
+    or cancelled. ``cause``: the schedule that has created the run, empty for a user.
+    ``tasks_by_status``: number of task runs.
     """
 
     id: str
@@ -50,6 +54,7 @@ class PipelineRun(ResponseModel):
     owner: str
     owner_id: str
     status: str
+    cause: str
     parameters: dict[str, ParameterValue]
     tasks: int
     tasks_by_status: dict[str, int]

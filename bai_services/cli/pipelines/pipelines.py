@@ -28,9 +28,12 @@ from ..command import (
     segment,
 )
 from ..sessions.live_output import follow_log
+from .schedules import schedule
 
 _COLUMNS = ("name", "tasks", "version", "project", "last_run_status", "last_run_at", "id")
-_RUN_COLUMNS = ("id", "pipeline", "status", "progress", "created_at", "started_at", "ended_at")
+_RUN_COLUMNS = (
+    "id", "pipeline", "status", "progress", "cause", "created_at", "started_at", "ended_at",
+)  # fmt: skip
 _TASK_COLUMNS = ("task", "item", "status", "attempt", "needs", "started_at", "ended_at", "message")
 _POLL_SECONDS = 1.0
 _COLOURS = {
@@ -56,6 +59,9 @@ def pipeline() -> None:
     Each task runs as a batch session. A pipeline is a YAML file; `bai pipeline schema` prints its
     JSON schema.
     """
+
+
+pipeline.add_command(schedule)
 
 
 @pipeline.command(epilog=example("bai pipeline create train.yaml"))

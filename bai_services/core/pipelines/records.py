@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from .definition import ParameterType, RunIf, TaskKind, Value
+from .schedules import CatchUp
 from .states import RunStatus, TaskStatus
 
 MAX_PIPELINES_PER_USER = 200
@@ -84,7 +85,8 @@ class PipelineCheck:
 class PipelineRun:
     """A run: a frozen copy of the definition with its parameters.
 
-    ``tasks``: number of task runs; ``tasks_by_status`` counts them.
+    ``tasks``: number of task runs; ``tasks_by_status`` counts them. ``cause``: the schedule or
+    trigger that has created the run, "" for a user.
     """
 
     id: str
@@ -100,6 +102,7 @@ class PipelineRun:
     owner: str
     owner_id: str
     status: RunStatus
+    cause: str
     parameters: Mapping[str, Value]
     tasks: int
     tasks_by_status: Mapping[str, int]
@@ -150,3 +153,33 @@ class PipelineSchema:
     """The JSON schema of definitions."""
 
     json_schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineSchedule:
+    """Times at which a pipeline runs; see ``Timing``.
+
+    ``last_message`` says why the last start has created no run, "" if it has. ``last_run_id``: of
+    the last start that has created a run.
+    """
+
+    id: str
+    created_at: datetime
+    version: int
+    name: str
+    pipeline: str
+    pipeline_id: str
+    domain: str
+    project: str
+    owner: str
+    owner_id: str
+    start: str | None
+    every_minutes: int | None
+    time_zone: str
+    parameters: Mapping[str, Value]
+    catch_up: CatchUp
+    is_paused: bool
+    next_starts: Sequence[datetime]
+    last_start_at: datetime | None
+    last_run_id: str | None
+    last_message: str

@@ -1,4 +1,4 @@
-"""Pipelines, their versions, runs and task runs."""
+"""Pipelines, their versions, runs, task runs and schedules."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ pipeline_runs = sa.Table(
     sa.Column("pipeline_id", sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
     sa.Column("pipeline_version", sa.Integer, nullable=False),
     sa.Column("status", sa.String(16), nullable=False),  # see RunStatus
+    # The schedule or trigger that has created the run, "" for a user.
+    sa.Column("cause", sa.String(80), nullable=False, server_default=""),
     # Copies: later changes of the pipeline do not affect its runs.
     sa.Column("definition", sa.Text, nullable=False),
     sa.Column("parsed", sa.JSON, nullable=False),
@@ -81,4 +83,28 @@ pipeline_tasks = sa.Table(
     sa.Column("ended_at", UtcDateTime),
     sa.Index("ix_pipeline_tasks_status", "status"),
     sa.Index("ix_pipeline_tasks_session_id", "session_id"),
+)
+
+pipeline_schedules = sa.Table(
+    "pipeline_schedules",
+    metadata,
+    identity(),
+    created_at(),
+    version(),
+    sa.Column("pipeline_id", sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("name", sa.String(64), nullable=False),
+    # Either a rule in the time zone, or an interval that begins at ``anchor_at``.
+    sa.Column("start", sa.String(200)),
+    sa.Column("every_minutes", sa.Integer),
+    sa.Column("time_zone", sa.String(64), nullable=False),
+    sa.Column("anchor_at", UtcDateTime, nullable=False),
+    sa.Column("parameters", sa.JSON, nullable=False),
+    sa.Column("catch_up", sa.String(16), nullable=False),  # see CatchUp
+    sa.Column("is_paused", sa.Boolean, nullable=False),
+    # NULL: the schedule is paused, or has no further start.
+    sa.Column("next_start_at", UtcDateTime, index=True),
+    sa.Column("last_start_at", UtcDateTime),
+    sa.Column("last_run_id", sa.String(64)),
+    sa.Column("last_message", sa.Text, nullable=False),
+    sa.UniqueConstraint("pipeline_id", "name"),
 )

@@ -14,11 +14,12 @@ from datetime import datetime, timedelta
 
 from bai_services.core.accounts.roles import Role
 from bai_services.core.coded_text import TextTemplate
-from bai_services.core.errors import BaiError, NotFound, QuotaExceeded, Unavailable
+from bai_services.core.errors import BaiError, QuotaExceeded, Unavailable
+from bai_services.core.pipelines.definition import PipelineDefinition
+from bai_services.core.pipelines.fair_queue import FairQueue
 from bai_services.core.pipelines.records import RUNS_KEPT, RUNS_KEPT_FOR
 from bai_services.core.pipelines.requests import RunContext, session_id_of, session_request
 from bai_services.core.pipelines.states import (
-    RUN_ENDED,
     Outcome,
     Plan,
     RunStatus,
@@ -30,7 +31,9 @@ from bai_services.core.pipelines.states import (
 )
 from bai_services.core.sessions.lifecycle import ENDED, Result, SessionType, Status
 from bai_services.core.sessions.spec import spec_of
-from bai_services.db.pipelines.runs import Decision, PipelineRunStore, RunRow, TaskRow
+from bai_services.db.pipelines.runs import PipelineRunStore, RunRow
+from bai_services.db.pipelines.steps import DueRun, PipelineStepStore, SteppedRun
+from bai_services.db.pipelines.task_runs import Decision, TaskRow
 from bai_services.db.sessions.rows import SessionRow
 
 from ..accounts.callers import Callers
@@ -46,13 +49,21 @@ _FULL_CHECK_SECONDS = 60.0
 _CLEANUP_INTERVAL_SECONDS = 3600.0
 # The pause after a quota or a maintenance has prevented the creation of a session.
 POSTPONED_PAUSE = timedelta(seconds=5)
+# A pass ends after this time: the next one also serves runs that have changed meanwhile.
+MAX_PASS_SECONDS = 1.0
+# Runs and task runs of one transaction: it blocks other writers.
+MAX_RUNS_PER_STEP = 20
+MAX_TASKS_PER_STEP = 2000
 # Sessions of one run that are created in a step: other runs must not wait long.
-MAX_SESSIONS_PER_STEP = 50
-# Rounds per step, for the same reason: refused sessions fail tasks, after which others may start.
+MAX_SESSIONS_PER_STEP = 20
+# How often a step starts more tasks of a run after sessions were refused, for the same reason.
 MAX_ROUNDS_PER_STEP = 10
-# Plans in memory: each may need several MiB.
-MAX_PLANS = 32
+# Definitions in memory: each may need several MiB.
+MAX_DEFINITIONS = 32
 _MAX_MESSAGE = 500
+
+# Messages by task, index and attempt of task runs whose sessions were refused.
+Refused = dict[tuple[str, int, int], str]
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +74,7 @@ class PipelineRunner:
     def __init__(
         self,
         context: ManagerContext,
-        store: PipelineRunStore,
+        runs: PipelineRunStore,
         sessions: Sessions,
         callers: Callers,
         require_writable: Callable[[Role], None],
@@ -72,18 +83,20 @@ class PipelineRunner:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """``require_writable`` raises ``Unavailable`` during read-only maintenance."""
-        self._store = store
+        self._store = PipelineStepStore(context.database)
+        self._runs = runs
         self._sessions = sessions
         self._callers = callers
         self._require_writable = require_writable
         self._clock = context.clock
         self._lease = lease
         self._monotonic = monotonic
-        # Plans of runs that have not ended, the last used ones at the end; they never change.
-        self._plans: dict[str, Plan] = {}
+        # By pipeline and version, the last used ones at the end; they never change.
+        self._definitions: dict[tuple[str, int], PipelineDefinition] = {}
         self._changed_sessions: set[str] = set()
-        # Runs with sessions to create, and the earliest time for that.
-        self._unfinished: dict[str, datetime] = {}
+        self._queue: FairQueue[DueRun] = FairQueue()
+        # Runs that are processed again, and not before which time.
+        self._postponed: dict[str, tuple[datetime, DueRun]] = {}
         self._last: dict[str, float] = {}
         self._loop = Loop("pipelines", self.step, TICK_SECONDS)
 
@@ -94,8 +107,8 @@ class PipelineRunner:
         await self._loop.stop()
 
     @property
-    def plans_in_memory(self) -> int:
-        return len(self._plans)
+    def definitions_in_memory(self) -> int:
+        return len(self._definitions)
 
     def wake(self) -> None:
         self._loop.wake()
@@ -107,33 +120,54 @@ class PipelineRunner:
             self._loop.wake()
 
     async def step(self) -> None:
-        """Process the runs that have changed."""
+        """Process the runs that have changed, as many as ``MAX_PASS_SECONDS`` allow."""
         if await self._lease.hold() is None:
             self._changed_sessions.clear()
             return
         now = self._clock()
         started = await self._store.start_waiting(now)
-        changed, self._changed_sessions = self._changed_sessions, set()
-        due = set(await self._store.due(now, changed))
-        due |= {run_id for run_id, at in self._unfinished.items() if at <= now}
-        if self._is_time("reconcile", RECONCILE_SECONDS):
-            due |= set(await self._store.unprocessed())
-        for run_id in sorted(due):
-            try:
-                await self._step(run_id, now)
-            except Unavailable:
-                raise
-            except Exception:
-                # The other runs must not wait for this one.
-                log.exception("run %s of a pipeline could not be processed", run_id)
-                self._unfinished[run_id] = now + POSTPONED_PAUSE
+        await self._collect(now)
+        end = self._monotonic() + MAX_PASS_SECONDS
+        while runs := self._queue.take(MAX_RUNS_PER_STEP, MAX_TASKS_PER_STEP):
+            await self._process(runs, now)
+            if self._monotonic() >= end:
+                break
         is_full = self._is_time("full", _FULL_CHECK_SECONDS)
         for session_id in await self._store.sessions_to_end(is_full=is_full):
             await self._sessions.end(session_id, TextTemplate.PIPELINE_TASK_CANCELLED.text())
         if self._is_time("cleanup", _CLEANUP_INTERVAL_SECONDS):
-            await self._store.clean_up(now - RUNS_KEPT_FOR, RUNS_KEPT)
-        if started or any(at <= now for at in self._unfinished.values()):
+            await self._runs.clean_up(now - RUNS_KEPT_FOR, RUNS_KEPT)
+        if started or self._queue or any(at <= now for at, _ in self._postponed.values()):
             self._loop.wake()
+
+    async def _collect(self, now: datetime) -> None:
+        """Add the runs that are due to the queue."""
+        changed, self._changed_sessions = self._changed_sessions, set()
+        due = await self._store.due(now, changed)
+        if self._is_time("reconcile", RECONCILE_SECONDS):
+            due += await self._store.unprocessed()
+        due += [run for at, run in self._postponed.values() if at <= now]
+        for run in due:
+            self._postponed.pop(run.id, None)
+            self._queue.add(run)
+
+    async def _process(self, runs: Sequence[DueRun], now: datetime) -> None:
+        """Process runs in common transactions; if that fails, each one for itself, because the
+        other runs must not wait for the one that causes it.
+        """
+        try:
+            await self._step(runs, now)
+        except Unavailable:
+            for run in runs:
+                self._postponed[run.id] = (now, run)
+            raise
+        except Exception:
+            if len(runs) > 1:
+                for run in runs:
+                    await self._process([run], now)
+                return
+            log.exception("run %s of a pipeline could not be processed", runs[0].id)
+            self._postponed[runs[0].id] = (now + POSTPONED_PAUSE, runs[0])
 
     def _is_time(self, what: str, seconds: float) -> bool:
         """Return whether a regular action is due, and assume that it is done now."""
@@ -143,49 +177,62 @@ class PipelineRunner:
         self._last[what] = now
         return True
 
-    async def _step(self, run_id: str, now: datetime) -> None:
-        self._unfinished.pop(run_id, None)
-        try:
-            plan = await self._plan(run_id)
-        except NotFound:  # deleted meanwhile
-            return
-        refused: dict[tuple[str, int, int], str] = {}
-        for _ in range(MAX_ROUNDS_PER_STEP):
-            found = await self._store.step(run_id, _decide(plan, refused, now), now)
-            if found is None or found[0].status in RUN_ENDED:
-                self._plans.pop(run_id, None)
-                return
-            row, tasks = found
-            refused = await self._create_sessions(plan, row, tasks, now)
-            # A refused session fails its task run, which may start others.
-            if not refused:
-                return
-        await self._store.step(run_id, _decide(plan, refused, now), now)
-        self._unfinished[run_id] = now
+    async def _step(self, runs: Sequence[DueRun], now: datetime) -> None:
+        due = {run.id: run for run in runs}
+        definitions = {}
+        for run in runs:
+            definition = await self._definition(run)
+            if definition is not None:  # else the run was deleted meanwhile
+                definitions[run.id] = definition
+        plans: dict[str, Plan] = {}
+        refused: dict[str, Refused] = {}
 
-    async def _plan(self, run_id: str) -> Plan:
-        plan = self._plans.pop(run_id, None)
-        if plan is None:
-            _, plan, _ = await self._store.detail(run_id)
-        self._plans[run_id] = plan
-        if len(self._plans) > MAX_PLANS:
-            del self._plans[next(iter(self._plans))]
-        return plan
+        def decide(row: RunRow, tasks: Sequence[TaskRow]) -> Decision:
+            if row.id not in plans:
+                plans[row.id] = Plan.of(definitions[row.id], row.parameters)
+            return _decision(plans[row.id], row, tasks, refused.get(row.id, {}), now)
+
+        open_ids = list(definitions)
+        for _ in range(MAX_ROUNDS_PER_STEP):
+            stepped = await self._store.step(open_ids, decide, now)
+            refused = {}
+            for run_id, found in stepped.items():
+                if of_run := await self._create_sessions(plans[run_id], found, due[run_id], now):
+                    refused[run_id] = of_run
+            # A refused session fails its task run, which may start others.
+            open_ids = list(refused)
+            if not open_ids:
+                return
+        await self._store.step(open_ids, decide, now)
+        for run_id in open_ids:
+            self._postponed[run_id] = (now, due[run_id])
+
+    async def _definition(self, run: DueRun) -> PipelineDefinition | None:
+        key = (run.pipeline_id, run.pipeline_version)
+        definition = self._definitions.pop(key, None)
+        if definition is None:
+            definition = await self._store.definition(run.id)
+        if definition is not None:
+            self._definitions[key] = definition
+            if len(self._definitions) > MAX_DEFINITIONS:
+                del self._definitions[next(iter(self._definitions))]
+        return definition
 
     async def _create_sessions(
-        self, plan: Plan, row: RunRow, tasks: Sequence[TaskRow], now: datetime
-    ) -> dict[tuple[str, int, int], str]:
+        self, plan: Plan, stepped: SteppedRun, due: DueRun, now: datetime
+    ) -> Refused:
         """Create the missing sessions of queued task runs; return the messages of refused ones."""
+        row = stepped.run
         missing = [
             task.run
-            for task in tasks
+            for task in stepped.tasks
             if task.status is TaskStatus.QUEUED and task.session_status is None
         ]
         if not missing or row.status is not RunStatus.RUNNING:
             return {}
         if len(missing) > MAX_SESSIONS_PER_STEP:
-            self._unfinished[row.id] = now
-        refused: dict[tuple[str, int, int], str] = {}
+            self._queue.add(due)
+        refused: Refused = {}
         context = RunContext(row.id, row.pipeline, row.project_id, row.vfolder_id or "")
         for run in missing[:MAX_SESSIONS_PER_STEP]:
             try:
@@ -200,7 +247,7 @@ class PipelineRunner:
                 )
             except (Unavailable, QuotaExceeded) as error:
                 log.info("a task of run %s waits: %s", row.id, error.message)
-                self._unfinished[row.id] = now + POSTPONED_PAUSE
+                self._postponed[row.id] = (now + POSTPONED_PAUSE, due)
                 break
             except BaiError as error:
                 refused[run.task, run.index, run.attempt] = error.message[:_MAX_MESSAGE]
@@ -211,31 +258,27 @@ class PipelineRunner:
         return refused
 
 
-def _decide(
-    plan: Plan, refused: dict[tuple[str, int, int], str], now: datetime
-) -> Callable[[RunRow, Sequence[TaskRow]], Decision]:
-    """Return the decision about a run; ``refused`` has the attempts without a session."""
-
-    def decide(row: RunRow, tasks: Sequence[TaskRow]) -> Decision:
-        runs: dict[tuple[str, int], TaskRun] = {}
-        is_cancelling = row.status is RunStatus.CANCELLING
-        for task in tasks:
-            run = _observed(plan, task, refused, now, is_cancelling=is_cancelling)
-            if is_cancelling:
-                run = cancelled(run, has_session=task.session_status is not None)
-            runs[run.task, run.index] = run
-        progress = advance(plan, list(runs.values()), row.status, now)
-        runs |= {(run.task, run.index): run for run in progress.changed}
-        changed = [run for task in tasks if (run := runs[task.task, task.item_index]) != task.run]
-        return Decision(changed, progress.status)
-
-    return decide
+def _decision(
+    plan: Plan, row: RunRow, tasks: Sequence[TaskRow], refused: Refused, now: datetime
+) -> Decision:
+    """Return what changes in a run."""
+    runs: dict[tuple[str, int], TaskRun] = {}
+    is_cancelling = row.status is RunStatus.CANCELLING
+    for task in tasks:
+        run = _observed(plan, task, refused, now, is_cancelling=is_cancelling)
+        if is_cancelling:
+            run = cancelled(run, has_session=task.session_status is not None)
+        runs[run.task, run.index] = run
+    progress = advance(plan, list(runs.values()), row.status, now)
+    runs |= {(run.task, run.index): run for run in progress.changed}
+    changed = [run for task in tasks if (run := runs[task.task, task.item_index]) != task.run]
+    return Decision(changed, progress.status)
 
 
 def _observed(
     plan: Plan,
     row: TaskRow,
-    refused: dict[tuple[str, int, int], str],
+    refused: Refused,
     now: datetime,
     *,
     is_cancelling: bool,

@@ -28,7 +28,8 @@ from bai_services.core.pipelines.states import (
     resumed,
 )
 from bai_services.core.record_fields import fields_of
-from bai_services.db.pipelines.runs import Decision, PipelineRunStore, RunRow, TaskRow
+from bai_services.db.pipelines.runs import PipelineRunStore, RunRow
+from bai_services.db.pipelines.task_runs import Decision, TaskRow
 
 from ..accounts import authorizer
 from ..context import ManagerContext
@@ -70,11 +71,23 @@ class PipelineRuns:
             run=_record(row, dict(sorted(counts.items()))), definition=definition, task_runs=shown
         )
 
-    async def create(self, caller: Caller, key: str, parameters: Mapping[str, Any]) -> PipelineRun:
+    async def create(
+        self,
+        caller: Caller,
+        key: str,
+        parameters: Mapping[str, Any],
+        *,
+        run_id: str | None = None,
+        cause: str = "",
+    ) -> PipelineRun:
         """Run a pipeline.
+
+        ``cause``: the schedule or trigger that creates the run.
 
         Raises
         ------
+        AlreadyExists
+            If there is a run with the given id.
         InvalidRequest
             If a parameter is missing or not valid.
         Conflict
@@ -90,7 +103,7 @@ class PipelineRuns:
             )
         definition = PipelineDefinition.from_json(row.parsed)
         plan = Plan.of(definition, resolve(definition, parameters))
-        run_id = str(uuid.uuid4())
+        run_id = run_id or str(uuid.uuid4())
         entry = self._audit.entry(
             caller,
             "pipeline.run",
@@ -99,8 +112,9 @@ class PipelineRuns:
             owner_id=row.owner_id,
             name=row.name,
             version=row.version,
+            **({"cause": cause} if cause else {}),
         )
-        await self._store.create(row, run_id, plan, self._clock(), entry)
+        await self._store.create(row, run_id, plan, self._clock(), entry, cause=cause)
         self._wake()
         return (await self.get(caller, run_id)).run
 

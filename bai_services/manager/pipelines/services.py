@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bai_services.core.accounts.roles import Role
 from bai_services.db.pipelines.definitions import PipelineStore
 from bai_services.db.pipelines.runs import PipelineRunStore
+from bai_services.db.pipelines.schedules import PipelineScheduleStore
 
 from ..accounts.callers import Callers
 from ..context import ManagerContext
@@ -19,15 +20,27 @@ from ..sessions.sessions import Sessions
 from .pipelines import Pipelines
 from .runner import PipelineRunner
 from .runs import PipelineRuns
+from .schedule_runner import PipelineScheduleRunner
+from .schedules import PipelineSchedules
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineServices:
-    """Pipelines, their runs, and the loop that runs them."""
+    """Pipelines, their runs and schedules, and the loops that run them."""
 
     pipelines: Pipelines
     runs: PipelineRuns
+    schedules: PipelineSchedules
     runner: PipelineRunner
+    schedule_runner: PipelineScheduleRunner
+
+    def start(self) -> None:
+        self.runner.start()
+        self.schedule_runner.start()
+
+    async def stop(self) -> None:
+        await self.schedule_runner.stop()
+        await self.runner.stop()
 
 
 def pipeline_services(
@@ -46,8 +59,14 @@ def pipeline_services(
     runner = PipelineRunner(context, store, sessions, callers, require_writable, lease=lease)
     lifecycle.listen(runner.session_changed)
     pipelines = Pipelines(context, PipelineStore(context.database), options, folders)
+    runs = PipelineRuns(context, store, pipelines, runner.wake)
+    schedules = PipelineScheduleStore(context.database)
     return PipelineServices(
         pipelines=pipelines,
-        runs=PipelineRuns(context, store, pipelines, runner.wake),
+        runs=runs,
+        schedules=PipelineSchedules(context, schedules, pipelines),
         runner=runner,
+        schedule_runner=PipelineScheduleRunner(
+            context, schedules, runs, callers, require_writable, lease=lease
+        ),
     )

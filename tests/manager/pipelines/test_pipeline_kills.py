@@ -182,22 +182,22 @@ async def test_refused_sessions_do_not_delay_other_runs(api: Api) -> None:
     assert (await manager.pipelines.runs.get(caller, key)).run.status == "succeeded"
 
 
-async def test_number_of_plans_in_memory_is_limited(
+async def test_number_of_definitions_in_memory_is_limited(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = api.world.manager
     caller = await api.world.caller("user")
     await manager.folders.start()
-    monkeypatch.setattr("bai_services.manager.pipelines.runner.MAX_PLANS", 2)
-    text = "version: 1\nname: plans\ntasks:\n- {name: check, kind: approval}\n"
-    await manager.pipelines.pipelines.create(caller, {"definition": text})
-    runs = manager.pipelines.runs
-    keys = [(await runs.create(caller, "plans", {})).id for _ in range(4)]
+    monkeypatch.setattr("bai_services.manager.pipelines.runner.MAX_DEFINITIONS", 2)
+    runs, keys = manager.pipelines.runs, []
+    for name in ("a", "b", "c"):
+        text = f"version: 1\nname: {name}\ntasks:\n- {{name: check, kind: approval}}\n"
+        await manager.pipelines.pipelines.create(caller, {"definition": text})
+        keys += [(await runs.create(caller, name, {})).id for _ in range(2)]
     runner = runner_of(manager, Lease(LeaseStore(manager.database), api.world.clock, seconds=10**6))
     await runner.step()
-    assert runner.plans_in_memory == 2
+    assert runner.definitions_in_memory == 2
     for key in keys:
         await runs.answer(caller, key, "check", is_approved=True)
     await runner.step()
     assert {(await runs.get(caller, key)).run.status for key in keys} == {"succeeded"}
-    assert runner.plans_in_memory == 0

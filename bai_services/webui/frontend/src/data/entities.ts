@@ -44,6 +44,7 @@ export type EntityPath =
   | '/model-imports'
   | '/pipelines'
   | '/pipeline-runs'
+  | '/pipeline-schedules'
   | '/folder-imports'
   | '/endpoints'
   | `/endpoints/${string}/replicas`

@@ -5,6 +5,7 @@ import { queries } from '../queries';
 export type Pipeline = Schemas['Pipeline'];
 export type PipelineCheck = Schemas['PipelineCheck'];
 export type PipelineRun = Schemas['PipelineRun'];
+export type PipelineSchedule = Schemas['PipelineSchedule'];
 export type PipelineRunDetail = Schemas['PipelineRunDetail'];
 export type TaskRun = Schemas['PipelineTaskRun'];
 

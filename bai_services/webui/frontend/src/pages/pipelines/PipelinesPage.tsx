@@ -8,6 +8,7 @@ import { PageTitle } from '../../components/PageTitle';
 import { useIsReadOnly } from '../../data/accounts/me';
 import { loadScript } from '../../data/scripts';
 import { PIPELINES, RUNS } from './entities';
+import { SCHEDULES } from './schedules';
 import { readPipelinesSearch } from './search';
 import { StartRun } from './StartRun';
 
@@ -19,7 +20,7 @@ const RunDrawer = lazy(() =>
   loadScript(() => import('./RunDrawer')).then(module => ({ default: module.RunDrawer }))
 );
 
-/** Pipelines of the user, and their runs. */
+/** Pipelines of the user, their runs and their schedules. */
 export function PipelinesPage() {
   const { t } = useTranslation();
   const search = route.useSearch();
@@ -55,7 +56,8 @@ export function PipelinesPage() {
         destroyOnHidden
         items={[
           { key: 'pipelines', label: t('pages.pipelines'), children: list(PIPELINES) },
-          { key: 'runs', label: t('pipeline-runs.title'), children: list(RUNS) }
+          { key: 'runs', label: t('pipeline-runs.title'), children: list(RUNS) },
+          { key: 'schedules', label: t('pipeline-schedules.title'), children: list(SCHEDULES) }
         ]}
       />
       <LazyDialog isOpen={isEditing}>

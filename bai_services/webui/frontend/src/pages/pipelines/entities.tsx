@@ -51,6 +51,7 @@ export const RUNS: Entity = {
     { key: 'status', isSortable: true, render: item => <Status status={runOf(item).status} /> },
     { key: 'progress', render: item => <Progress run={runOf(item)} /> },
     { key: 'owner', isSortable: true },
+    { key: 'cause', isSortable: true, isOptional: true },
     { key: 'created_at', isSortable: true },
     { key: 'started_at', isSortable: true, isOptional: true },
     { key: 'ended_at', isSortable: true }

@@ -1,9 +1,10 @@
 import { readEntitySearch, type EntitySearch } from '../../components/entities/search';
 import { defined, textIn } from '../../components/list/listSearch';
 
+const TABS = ['runs', 'schedules'] as const;
 const FORMS = ['new', 'edit', 'start'] as const;
 
-/** State of the page in the URL, without default values; the tab `runs` lists runs. */
+/** State of the page in the URL, without default values; see `TABS`. */
 export interface PipelinesSearch extends EntitySearch {
   /** The open dialog; `edit` and `start` are of the pipeline `item`. */
   form?: (typeof FORMS)[number];
@@ -15,7 +16,7 @@ export interface PipelinesSearch extends EntitySearch {
 export const readPipelinesSearch = (search: Record<string, unknown>): PipelinesSearch =>
   defined({
     ...readEntitySearch(search),
-    tab: search['tab'] === 'runs' ? 'runs' : undefined,
+    tab: TABS.find(known => known === search['tab']),
     form: FORMS.find(known => known === search['form']),
     run: textIn(search['run'])
   });

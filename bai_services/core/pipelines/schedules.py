@@ -1,0 +1,98 @@
+"""Times at which schedules run pipelines: a rule in a time zone, or an interval."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from ..errors import InvalidRequest
+from ..sessions.schedules.occurrences import next_occurrence, occurrences
+from ..sessions.schedules.records import GRACE
+from ..sessions.schedules.rules import parse_rule
+from ..usage.periods import zone_of
+
+MAX_SCHEDULES_PER_PIPELINE = 20
+MIN_EVERY_MINUTES = 5
+MAX_EVERY_MINUTES = 31 * 24 * 60
+# Runs that one schedule creates for missed starts, and how old these starts may be.
+MAX_CATCH_UP_RUNS = 100
+MAX_CATCH_UP = timedelta(days=31)
+_INSTANT = timedelta(microseconds=1)
+
+
+class CatchUp(StrEnum):
+    """What follows after starts were missed because no manager ran."""
+
+    SKIP = "skip"  # nothing
+    LAST = "last"  # one run for the last one
+    ALL = "all"  # a run for each of them
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Either ``start``, a rule in the time zone, or an interval of ``every_minutes`` that begins at
+    ``anchor``.
+    """
+
+    start: str | None
+    every_minutes: int | None
+    time_zone: str
+    anchor: datetime
+
+    def check(self) -> None:
+        """Check the values of a user.
+
+        Raises
+        ------
+        InvalidRequest
+            If not exactly one of rule and interval is given, or one value is not valid.
+        """
+        if (self.start is None) == (self.every_minutes is None):
+            raise InvalidRequest("give either start or every_minutes", field="start")
+        zone_of(self.time_zone)
+        if self.start is not None:
+            parse_rule(self.start, "start")
+        elif not MIN_EVERY_MINUTES <= (self.every_minutes or 0) <= MAX_EVERY_MINUTES:
+            raise InvalidRequest(
+                f"every_minutes must be {MIN_EVERY_MINUTES} to {MAX_EVERY_MINUTES}",
+                field="every_minutes",
+            )
+
+    def next_start(self, after: datetime) -> datetime | None:
+        """Return the first start after a time; None if there is none."""
+        if self.every_minutes is None:
+            rule = parse_rule(self.start or "", "start")
+            return next_occurrence(rule, zone_of(self.time_zone), after)
+        interval = timedelta(minutes=self.every_minutes)
+        number = max((after - self.anchor) // interval, 0) + 1
+        return self.anchor + number * interval
+
+    def next_starts(self, first: datetime, count: int) -> Sequence[datetime]:
+        """Return ``first`` and the starts after it, together at most ``count``."""
+        found = [first]
+        while len(found) < count and (start := self.next_start(found[-1])) is not None:
+            found.append(start)
+        return found
+
+    def due_starts(self, first: datetime, now: datetime, catch_up: CatchUp) -> Sequence[datetime]:
+        """Return the starts from ``first``, which is due, until now that are to be made, the oldest
+        first.
+        """
+        since = max(first, now - (GRACE if catch_up is CatchUp.SKIP else MAX_CATCH_UP))
+        kept = MAX_CATCH_UP_RUNS if catch_up is CatchUp.ALL else 1
+        found: deque[datetime] = deque(maxlen=kept)
+        if self.every_minutes is None:
+            rule = parse_rule(self.start or "", "start")
+            for start in occurrences(rule, zone_of(self.time_zone), since - _INSTANT):
+                if start > now:
+                    break
+                found.append(start)
+        else:
+            start_ = self.next_start(since - _INSTANT)
+            while start_ is not None and start_ <= now:
+                found.append(start_)
+                start_ = self.next_start(start_)
+        return list(found)

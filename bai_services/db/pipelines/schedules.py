@@ -1,0 +1,224 @@
+"""Store of the schedules of pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.accounts.roles import Role, Visibility
+from bai_services.core.audit import AuditEntry
+from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.pipelines.definition import Value
+from bai_services.core.pipelines.schedules import MAX_SCHEDULES_PER_PIPELINE, CatchUp, Timing
+
+from ..audit import record
+from ..database import Database
+from ..integrity import raise_on_violation, update_version
+from ..listing import Listing
+from ..records import first_record, records
+from ..tables.accounts import projects, users
+from ..tables.pipelines import pipeline_schedules, pipelines
+from .definitions import no_pipeline, visible_to
+
+# Due schedules that one step reads; the next step reads the others.
+BATCH = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineScheduleRow:
+    """A schedule with its pipeline and owner."""
+
+    id: str
+    created_at: datetime
+    version: int
+    pipeline_id: str
+    name: str
+    start: str | None
+    every_minutes: int | None
+    time_zone: str
+    anchor_at: datetime
+    parameters: Mapping[str, Value]
+    catch_up: CatchUp
+    is_paused: bool
+    next_start_at: datetime | None
+    last_start_at: datetime | None
+    last_run_id: str | None
+    last_message: str
+    pipeline: str
+    project_id: str
+    project: str
+    domain: str
+    owner_id: str
+    owner: str
+    owner_role: Role
+
+    @property
+    def timing(self) -> Timing:
+        return Timing(self.start, self.every_minutes, self.time_zone, self.anchor_at)
+
+
+_ROWS = (
+    sa.select(
+        *pipeline_schedules.columns,
+        pipelines.c.name.label("pipeline"),
+        pipelines.c.owner_id,
+        pipelines.c.project_id,
+        users.c.username.label("owner"),
+        users.c.role.label("owner_role"),
+        projects.c.domain,
+        projects.c.name.label("project"),
+    )
+    .join_from(pipeline_schedules, pipelines, pipeline_schedules.c.pipeline_id == pipelines.c.id)
+    .join(users, pipelines.c.owner_id == users.c.id)
+    .join(projects, pipelines.c.project_id == projects.c.id)
+)
+_LISTING = Listing(
+    columns={
+        **{
+            name: pipeline_schedules.c[name]
+            for name in (
+                "id", "created_at", "pipeline_id", "name", "start", "every_minutes", "time_zone",
+                "catch_up", "is_paused", "last_start_at", "last_run_id", "last_message",
+            )
+        },
+        "pipeline": pipelines.c.name,
+        "owner_id": pipelines.c.owner_id,
+        "owner": users.c.username,
+        "project": projects.c.name,
+        "domain": projects.c.domain,
+    },
+    default_sort=("pipeline", "name", "id"),
+)  # fmt: skip
+
+
+class PipelineScheduleStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(self, query: ListQuery, visible: Visibility) -> Page[PipelineScheduleRow]:
+        async with self._db.read() as tx:
+            return await _LISTING.page(tx, visible_to(_ROWS, visible), query, _row)
+
+    async def find(self, key: str, visible: Visibility) -> PipelineScheduleRow:
+        """Return a visible schedule.
+
+        Raises
+        ------
+        NotFound
+            If no visible schedule has that id.
+        """
+        rows = visible_to(_ROWS, visible).where(pipeline_schedules.c.id == key)
+        async with self._db.read() as tx:
+            found = first_record(_row, await tx.execute(rows))
+        if found is None:
+            raise NotFound(f"there is no schedule {key!r}, or you may not see it", schedule=key)
+        return found
+
+    async def create(self, pipeline: str, values: Mapping[str, Any], audit: AuditEntry) -> None:
+        """Insert a schedule of a pipeline with the name ``pipeline``.
+
+        Raises
+        ------
+        AlreadyExists
+            If the pipeline has a schedule with that name.
+        QuotaExceeded
+            If the pipeline has too many schedules.
+        NotFound
+            If the pipeline no longer exists.
+        """
+        pipeline_id = values["pipeline_id"]
+        async with self._db.write() as tx:
+            locked = await tx.scalar(
+                sa.select(pipelines.c.id).where(pipelines.c.id == pipeline_id).with_for_update()
+            )
+            if locked is None:
+                raise no_pipeline(pipeline)
+            count = await tx.scalar(
+                sa.select(sa.func.count())
+                .select_from(pipeline_schedules)
+                .where(pipeline_schedules.c.pipeline_id == pipeline_id)
+            )
+            if int(count or 0) >= MAX_SCHEDULES_PER_PIPELINE:
+                raise QuotaExceeded(
+                    f"pipeline {pipeline} has {MAX_SCHEDULES_PER_PIPELINE} schedules; delete some",
+                    limit=MAX_SCHEDULES_PER_PIPELINE,
+                )
+            with raise_on_violation(_taken(values["name"])):
+                await tx.execute(pipeline_schedules.insert().values(values))
+            await record(tx, audit)
+
+    async def update(
+        self, row: PipelineScheduleRow, version: int, changes: Mapping[str, Any], audit: AuditEntry
+    ) -> None:
+        """Change a schedule that has ``version``.
+
+        Raises
+        ------
+        Conflict
+            If the schedule has another version.
+        AlreadyExists
+            If the pipeline has another schedule with the new name.
+        """
+        async with self._db.write() as tx:
+            with raise_on_violation(_taken(changes.get("name", row.name))):
+                await update_version(tx, pipeline_schedules, row.id, version, changes)
+            await record(tx, audit)
+
+    async def delete(self, schedule_id: str, audit: AuditEntry) -> None:
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.delete(pipeline_schedules).where(pipeline_schedules.c.id == schedule_id)
+            )
+            await record(tx, audit)
+
+    async def due(self, now: datetime) -> list[PipelineScheduleRow]:
+        """Return schedules whose next start is not after ``now``, the earliest first."""
+        rows = (
+            _ROWS.where(pipeline_schedules.c.next_start_at <= now)
+            .order_by(pipeline_schedules.c.next_start_at, pipeline_schedules.c.id)
+            .limit(BATCH)
+        )
+        async with self._db.read() as tx:
+            return records(_row, await tx.execute(rows))
+
+    async def finish(
+        self,
+        row: PipelineScheduleRow,
+        next_start_at: datetime | None,
+        *,
+        last_start_at: datetime,
+        run_id: str | None,
+        message: str,
+    ) -> None:
+        """Store the result of the due starts of a schedule, and its next start.
+
+        A schedule that a user has changed since it was read keeps its next start.
+        """
+        is_same = (
+            (pipeline_schedules.c.id == row.id)
+            & (pipeline_schedules.c.version == row.version)
+            & (pipeline_schedules.c.next_start_at == row.next_start_at)
+        )
+        values = {
+            "next_start_at": next_start_at,
+            "last_start_at": last_start_at,
+            "last_message": message,
+            **({} if run_id is None else {"last_run_id": run_id}),
+        }
+        async with self._db.write() as tx:
+            await tx.execute(sa.update(pipeline_schedules).where(is_same).values(values))
+
+
+def _row(*, catch_up: str, owner_role: str, **columns: Any) -> PipelineScheduleRow:
+    return PipelineScheduleRow(catch_up=CatchUp(catch_up), owner_role=Role(owner_role), **columns)
+
+
+def _taken(name: str) -> AlreadyExists:
+    return AlreadyExists(f"the pipeline has a schedule {name!r} already", name=name)

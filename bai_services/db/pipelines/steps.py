@@ -1,0 +1,221 @@
+"""Store of what the runner of pipelines reads and changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.pipelines.definition import PipelineDefinition
+from bai_services.core.pipelines.states import ACTIVE, RUN_ENDED, RunStatus, TaskStatus
+from bai_services.core.sessions.lifecycle import ENDED, Status
+
+from ..database import Database
+from ..records import records
+from ..tables.pipelines import pipeline_runs, pipeline_tasks, pipelines
+from ..tables.sessions import sessions
+from .runs import RUNS, RunRow, run_row
+from .task_runs import Decision, TaskChanges, TaskRow, read_tasks, write_tasks
+
+# Waiting runs that one step starts; the next step starts the others.
+BATCH = 500
+
+Decide = Callable[[RunRow, Sequence[TaskRow]], Decision]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueRun:
+    """A run that a step processes. ``tasks``: number of its task runs."""
+
+    id: str
+    pipeline_id: str
+    pipeline_version: int
+    owner_id: str
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class SteppedRun:
+    """A run and its task runs after a step."""
+
+    run: RunRow
+    tasks: Sequence[TaskRow]
+
+
+_OPEN = [RunStatus.RUNNING, RunStatus.CANCELLING]
+_SESSION_ENDED = sessions.c.status.in_(sorted(ENDED))
+_UPDATE_RUN = (
+    sa.update(pipeline_runs)
+    .where(pipeline_runs.c.id == sa.bindparam("b_id"))
+    .values(status=sa.bindparam("b_status"), is_due=False, ended_at=sa.bindparam("b_ended_at"))
+)
+
+
+class PipelineStepStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def start_waiting(self, now: datetime) -> int:
+        """Let waiting runs run, the oldest first, up to the limit of their pipelines; return how
+        many have started.
+        """
+        runs, others = pipeline_runs.c, pipeline_runs.alias()
+        # One count for each pipeline, not for each waiting run.
+        running = (
+            sa.select(others.c.pipeline_id, sa.func.count().label("number"))
+            .where(others.c.status.in_(_OPEN))
+            .group_by(others.c.pipeline_id)
+            .subquery()
+        )
+        room = pipelines.c.max_concurrent_runs - sa.func.coalesce(running.c.number, 0)
+        number = sa.func.row_number().over(
+            partition_by=runs.pipeline_id, order_by=(runs.created_at, runs.id)
+        )
+        waiting = (
+            sa.select(runs.id, room.label("room"), number.label("number"))
+            .join_from(pipeline_runs, pipelines, runs.pipeline_id == pipelines.c.id)
+            .outerjoin(running, running.c.pipeline_id == pipelines.c.id)
+            .where(runs.status == RunStatus.WAITING, room > 0)
+            .subquery()
+        )
+        # The first run of each pipeline before the second ones: nobody fills the batch alone.
+        rows = (
+            sa.select(waiting.c.id)
+            .where(waiting.c.number <= waiting.c.room)
+            .order_by(waiting.c.number, waiting.c.id)
+            .limit(BATCH)
+        )
+        async with self._db.read() as tx:
+            if not (await tx.execute(rows.limit(1))).all():
+                return 0
+        async with self._db.write() as tx:
+            started = list(await tx.scalars(rows))
+            await tx.execute(
+                sa.update(pipeline_runs)
+                .where(runs.id.in_(started), runs.status == RunStatus.WAITING)
+                .values(status=RunStatus.RUNNING, started_at=now, is_due=True)
+            )
+            return len(started)
+
+    async def due(self, now: datetime, session_ids: Collection[str]) -> list[DueRun]:
+        """Return the runs that a request or one of the sessions has changed, and those with a retry
+        that is due.
+        """
+        requested = sa.select(pipeline_runs.c.id).where(
+            pipeline_runs.c.status.in_(_OPEN), pipeline_runs.c.is_due
+        )
+        retried = sa.select(pipeline_tasks.c.run_id).where(
+            pipeline_tasks.c.status == TaskStatus.RETRYING, pipeline_tasks.c.retry_at <= now
+        )
+        of_sessions = sa.select(pipeline_tasks.c.run_id).where(
+            pipeline_tasks.c.session_id.in_(sorted(session_ids))
+        )
+        found = sa.union(requested, retried, *([of_sessions] if session_ids else []))
+        return await self._due(found)
+
+    async def unprocessed(self) -> list[DueRun]:
+        """Return the runs with a task run whose session is missing, has started or has ended.
+
+        Such changes are processed at once, unless the manager was killed.
+        """
+        is_queued = pipeline_tasks.c.status == TaskStatus.QUEUED
+        is_running = pipeline_tasks.c.status == TaskStatus.RUNNING
+        is_missing = sessions.c.id.is_(None)
+        has_changed = is_missing | _SESSION_ENDED
+        rows = (
+            sa.select(pipeline_tasks.c.run_id)
+            .outerjoin_from(pipeline_tasks, sessions, pipeline_tasks.c.session_id == sessions.c.id)
+            .where(
+                (is_queued & (has_changed | (sessions.c.status == Status.RUNNING)))
+                | (is_running & has_changed)
+            )
+            .distinct()
+        )
+        return await self._due(rows)
+
+    async def _due(self, run_ids: sa.SelectBase) -> list[DueRun]:
+        runs = pipeline_runs.c
+        rows = (
+            sa.select(
+                runs.id, runs.pipeline_id, runs.pipeline_version, pipelines.c.owner_id, runs.tasks
+            )
+            .join_from(pipeline_runs, pipelines, runs.pipeline_id == pipelines.c.id)
+            .where(runs.id.in_(run_ids), runs.status.in_(_OPEN))
+            .order_by(runs.started_at, runs.id)
+        )
+        async with self._db.read() as tx:
+            return records(DueRun, await tx.execute(rows))
+
+    async def definition(self, run_id: str) -> PipelineDefinition | None:
+        """Return the definition of a run, None if the run no longer exists."""
+        rows = sa.select(pipeline_runs.c.parsed).where(pipeline_runs.c.id == run_id)
+        async with self._db.read() as tx:
+            parsed = await tx.scalar(rows)
+        return None if parsed is None else PipelineDefinition.from_json(parsed)
+
+    async def step(
+        self, run_ids: Collection[str], decide: Decide, now: datetime
+    ) -> Mapping[str, SteppedRun]:
+        """Apply decisions to runs; return the runs and their task runs after it, without runs that
+        had ended.
+        """
+        rows = (
+            RUNS.add_columns(pipeline_runs.c.is_due)
+            .where(pipeline_runs.c.id.in_(sorted(run_ids)), pipeline_runs.c.status.in_(_OPEN))
+            # The order of locks prevents deadlocks.
+            .order_by(pipeline_runs.c.id)
+            .with_for_update(of=pipeline_runs)
+        )
+        async with self._db.write() as tx:
+            found = records(_locked_run, await tx.execute(rows))
+            before = await read_tasks(tx, [row.id for row, _ in found])
+            decisions = {row.id: decide(row, before[row.id]) for row, _ in found}
+            after = await write_tasks(
+                tx,
+                [
+                    TaskChanges(run_id, before[run_id], decision.changed)
+                    for run_id, decision in decisions.items()
+                ],
+                now,
+            )
+            changed = [
+                {
+                    "b_id": row.id,
+                    "b_status": status,
+                    "b_ended_at": now if status in RUN_ENDED else None,
+                }
+                for row, is_due in found
+                if (status := decisions[row.id].status) is not row.status or is_due
+            ]
+            if changed:
+                await tx.execute(_UPDATE_RUN, changed)
+        return {
+            row.id: SteppedRun(replace(row, status=decisions[row.id].status), after[row.id])
+            for row, _ in found
+        }
+
+    async def sessions_to_end(self, *, is_full: bool) -> list[str]:
+        """Return the live sessions of runs that are being cancelled; with ``is_full`` also those of
+        task runs that have ended, which a manager without the lease may have created.
+        """
+        rows = (
+            sa.select(sessions.c.id)
+            .join_from(pipeline_tasks, sessions, pipeline_tasks.c.session_id == sessions.c.id)
+            .join(pipeline_runs, pipeline_tasks.c.run_id == pipeline_runs.c.id)
+            .where(sessions.c.status.not_in(sorted({*ENDED, Status.TERMINATING})))
+        )
+        is_cancelling = pipeline_runs.c.status == RunStatus.CANCELLING
+        is_left = pipeline_tasks.c.status.not_in(sorted(ACTIVE))
+        async with self._db.read() as tx:
+            return list(
+                await tx.scalars(rows.where(is_cancelling | is_left if is_full else is_cancelling))
+            )
+
+
+def _locked_run(*, is_due: bool, **columns: Any) -> tuple[RunRow, bool]:
+    return run_row(**columns), is_due
