@@ -21,7 +21,16 @@ from .accounts import (
 from .apps import session_apps
 from .apps import shares as app_shares
 from .base import APIHandler
-from .cluster import agents, devices, image_pulls, images, presets, replays, resource_groups
+from .cluster import (
+    agents,
+    devices,
+    image_pulls,
+    images,
+    presets,
+    registries,
+    replays,
+    resource_groups,
+)
 from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .imports import imports as folder_imports
 from .models import imports as model_imports
@@ -87,6 +96,7 @@ ROUTES: list[Route] = [
     *devices.ROUTES,
     *images.ROUTES,
     *image_pulls.ROUTES,
+    *registries.ROUTES,
     *presets.ROUTES,
     *events.ROUTES,
     *records.ROUTES,

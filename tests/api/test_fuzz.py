@@ -70,6 +70,7 @@ CREATORS = {
     "agents": "agent",
     "images": "image",
     "image-aliases": "alias",
+    "image-registries": "image_registry",
     "presets": "preset",
     "idle-checkers": "idle_checker",
     "idle-checker-bindings": "idle_binding",

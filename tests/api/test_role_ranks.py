@@ -130,6 +130,7 @@ UNOWNED_RESOURCES = (
     "images",
     "image-aliases",
     "image-pulls",
+    "image-registries",
     "presets",
     "idle-checkers",
     "idle-checker-bindings",
