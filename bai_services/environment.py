@@ -52,6 +52,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     optional["mail"] = read_mail_server(environ)
     optional["callback_targets"] = _targets(environ, "BAI_CALLBACK_HOSTS", "BAI_CALLBACK_NETWORKS")
     optional["import_reach"] = _targets(environ, "BAI_IMPORT_HOSTS", "BAI_IMPORT_NETWORKS")
+    optional["registry_reach"] = _targets(environ, "BAI_REGISTRY_HOSTS", "BAI_REGISTRY_NETWORKS")
     optional["model_hub_token"] = _optional_secret(environ, "BAI_MODEL_HUB_TOKEN_FILE")
     if text := environ.get("BAI_MODEL_HUB_URL"):
         optional["model_hub_url"] = _base_url("BAI_MODEL_HUB_URL", text)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bai_services.core.cluster.image_store import RegistryAuth
 from bai_services.core.errors import NotFound
 
 from .kernels import Kernel, Task
@@ -105,7 +106,11 @@ class Engine(ABC):
         return {}
 
     async def pull_image(
-        self, name: str, digest: str, report_progress: ReportProgress
+        self,
+        name: str,
+        digest: str,
+        report_progress: ReportProgress,
+        auth: RegistryAuth | None = None,
     ) -> Mapping[str, Any]:
         """Pull an image, with ``digest`` exactly that version; return its ``digest``,
         ``registry_digest`` (of the tag in the registry now) and ``size_bytes``.

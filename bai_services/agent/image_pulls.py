@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bai_services.core.cluster.image_store import RegistryAuth, read_auth
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound
 
 from .engine import Engine
@@ -26,6 +27,7 @@ class PullTask:
     id: str
     image: str
     digest: str
+    auth: RegistryAuth | None = None
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> PullTask:
@@ -37,7 +39,8 @@ class PullTask:
             If a field is missing.
         """
         try:
-            return cls(str(item["id"]), str(item["image"]), str(item.get("digest") or ""))
+            digest = str(item.get("digest") or "")
+            return cls(str(item["id"]), str(item["image"]), digest, read_auth(item))
         except KeyError as error:
             raise InvalidRequest(f"a work item cannot be parsed: {error!r}") from error
 
@@ -63,7 +66,7 @@ class PullExecutor:
                 percent[0] = now
 
             pull = asyncio.create_task(
-                self._engine.pull_image(task.image, task.digest, report), name=task.id
+                self._engine.pull_image(task.image, task.digest, report, task.auth), name=task.id
             )
             try:
                 while not pull.done():

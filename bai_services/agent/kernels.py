@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bai_services.core.cluster.image_store import RegistryAuth, read_auth
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.names import check_username
 from bai_services.core.sessions.kernel_group import MAIN_HOST, folder_name
@@ -79,6 +80,7 @@ class Task:
     hostname: str = MAIN_HOST
     cluster: Cluster | None = None
     setup: SessionSetup = field(default_factory=SessionSetup)
+    registry_auth: RegistryAuth | None = None
 
     @property
     def folder(self) -> str:
@@ -115,6 +117,7 @@ class Task:
                 setup=SessionSetup.from_json(item["setup"])
                 if item.get("setup")
                 else SessionSetup(),
+                registry_auth=read_auth(item),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidRequest(f"a work item cannot be parsed: {error!r}") from error

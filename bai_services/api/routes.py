@@ -29,6 +29,7 @@ from .cluster import (
     image_pulls,
     images,
     presets,
+    registries,
     replays,
     resource_groups,
 )
@@ -100,6 +101,7 @@ ROUTES: list[Route] = [
     *devices.ROUTES,
     *images.ROUTES,
     *image_pulls.ROUTES,
+    *registries.ROUTES,
     *presets.ROUTES,
     *events.ROUTES,
     *records.ROUTES,

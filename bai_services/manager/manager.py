@@ -133,7 +133,9 @@ class Manager:
             self.sessions.planned_stops,
             self.scheduling.lease,
         )
-        self.cluster = cluster_services(context, settings, self.sessions, self.scheduling)
+        self.cluster = cluster_services(
+            context, settings, self.sessions, self.scheduling, self.accounts.projects
+        )
         self.models = model_services(
             context,
             settings,
@@ -195,9 +197,11 @@ class Manager:
         self.read_only.start()
         self.models.start()
         self.imports.runner.start()
+        self.cluster.registry_scans.start()
 
     async def stop(self) -> None:
         """Stop the loops, wait for them, and close the connections to the Hub and the database."""
+        await self.cluster.registry_scans.stop()
         await self.imports.runner.stop()
         await self.models.stop()
         await self.read_only.stop()

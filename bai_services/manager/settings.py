@@ -121,6 +121,8 @@ class Settings:
     model_hub_token: str = field(default="", repr=False)
     import_reach: AllowedTargets = AllowedTargets()
     import_max_bytes: int = 500 * 2**30
+    # Addresses that scans of image registries may reach.
+    registry_reach: AllowedTargets = AllowedTargets()
     cli_token_seconds: int = 30 * 24 * 3600
     heartbeat_deadline_seconds: int = 40
     # Another manager takes over if the lease is not renewed for this time.

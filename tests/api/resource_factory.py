@@ -204,6 +204,13 @@ class ResourceFactory:
         await self._admin.post("/image-aliases", {"alias": alias, "image": await self.image()})
         return alias
 
+    async def image_registry(self) -> str:
+        """A registry whose address scans may not reach."""
+        name = await self.fresh()
+        spec = {"name": name, "url": f"https://{name}.invalid"}
+        await self._admin.post("/image-registries", spec)
+        return name
+
     async def preset(self) -> str:
         spec = {"name": await self.fresh(), "resource_slots": {"cpu": "1", "mem": "1g"}}
         return str((await self._admin.post("/presets", spec))["id"])

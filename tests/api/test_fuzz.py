@@ -72,6 +72,7 @@ CREATORS = {
     "agent-joins": "joined_agent",
     "images": "image",
     "image-aliases": "alias",
+    "image-registries": "image_registry",
     "presets": "preset",
     "idle-checkers": "idle_checker",
     "idle-checker-bindings": "idle_binding",

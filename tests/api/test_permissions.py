@@ -416,6 +416,22 @@ TABLE = [
     ),
     Row("DELETE /image-pulls/nothing", "404 403 403 403 403 403 403 403 403"),
     Row("GET /images/{image}/agents", "ok ok ok 403 403 403 ok 403 403"),
+    Row("GET /image-registries", "ok 403 403 403 403 403 403 403 403"),
+    Row(
+        "POST /image-registries",
+        "ok 403 403 403 403 403 403 403 403",
+        {"name": "{fresh}", "url": "https://{fresh}.example.org"},
+    ),
+    Row("GET /image-registries/{image_registry}", "ok 403 403 403 403 403 403 403 403"),
+    Row(
+        "PATCH /image-registries/{image_registry}",
+        "ok 403 403 403 403 403 403 403 403",
+        {"username": "robot"},
+    ),
+    Row("POST /image-registries/{image_registry}/scan", "ok 403 403 403 403 403 403 403 403"),
+    # No scan is running.
+    Row("DELETE /image-registries/{image_registry}/scan", "409 403 403 403 403 403 403 403 403"),
+    Row("DELETE /image-registries/{image_registry}", "ok 403 403 403 403 403 403 403 403"),
     Row("GET /images", "ok ok ok ok ok ok ok 403 403"),
     Row("POST /images", "ok 403 403 403 403 403 403 403 403", {"name": "test/{fresh}:1"}),
     Row("GET /images/{image}", "ok ok ok ok ok ok ok 403 403"),

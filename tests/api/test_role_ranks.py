@@ -135,6 +135,7 @@ UNOWNED_RESOURCES = (
     "images",
     "image-aliases",
     "image-pulls",
+    "image-registries",
     "presets",
     "idle-checkers",
     "idle-checker-bindings",

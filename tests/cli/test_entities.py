@@ -23,6 +23,7 @@ WITHOUT_OPTION = {
     },  # password: `--password-stdin`; projects: `project members add`
     "image": {"name"},
     "preset": {"name"},
+    "registry": {"password", "ca_certificate"},  # `registry credentials`
 }
 
 
@@ -64,8 +65,8 @@ def test_update_has_an_option_for_each_field_except_listed_ones(
 def test_nouns_have_the_expected_plurals() -> None:
     assert [entity.plural for entity in ENTITIES] == [
         "domains", "projects", "users", "keypairs", "keypair policies", "user policies",
-        "project policies", "resource groups", "images", "image aliases", "presets", "agents",
-        "idle checkers",
+        "project policies", "resource groups", "images", "image aliases", "image registries",
+        "presets", "agents", "idle checkers",
         "announcements", "maintenances", "budgets",
     ]  # fmt: skip
 

@@ -13,6 +13,7 @@ from typing import Any
 import docker
 import requests
 
+from bai_services.core.cluster.image_store import RegistryAuth
 from bai_services.core.errors import InvalidRequest, NotFound, Unavailable
 from bai_services.core.resources import CPU, MEM
 from bai_services.core.sessions.resizing import memory_in_use
@@ -108,7 +109,7 @@ class DockerEngine(Engine):
             raise InvalidRequest("a session of a Docker resource group needs an image")
         network = asyncio.create_task(self._ensure_network(task))
         try:
-            await self._images.ensure(task.image, report_progress)
+            await self._images.ensure(task.image, report_progress, task.registry_auth)
             limit = await self._layers.size_option(task.image)
             return Prepared(await network, task.uid, task.gid, layer_limit_bytes=limit)
         except docker.errors.APIError as error:
@@ -232,9 +233,13 @@ class DockerEngine(Engine):
         return await self._images.digests()
 
     async def pull_image(
-        self, name: str, digest: str, report_progress: ReportProgress
+        self,
+        name: str,
+        digest: str,
+        report_progress: ReportProgress,
+        auth: RegistryAuth | None = None,
     ) -> Mapping[str, Any]:
-        return await self._images.pull(name, digest, report_progress)
+        return await self._images.pull(name, digest, report_progress, auth)
 
     async def remove_unused(self) -> None:
         await self._images.evict()

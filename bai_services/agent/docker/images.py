@@ -11,7 +11,7 @@ from typing import Any
 
 import docker
 
-from bai_services.core.cluster.image_store import StoredImage, choose_evictions
+from bai_services.core.cluster.image_store import RegistryAuth, StoredImage, choose_evictions
 from bai_services.core.errors import BaiError, NotFound, StorageFull, Unavailable
 
 from ..engine import ReportProgress
@@ -64,7 +64,9 @@ class Images:
         self._pulls: dict[str, asyncio.Task[None]] = {}
         self._listeners: dict[str, list[ReportProgress]] = {}
 
-    async def ensure(self, name: str, report_progress: ReportProgress) -> None:
+    async def ensure(
+        self, name: str, report_progress: ReportProgress, auth: RegistryAuth | None = None
+    ) -> None:
         """Pull the image unless it is on the machine already.
 
         Raises
@@ -83,7 +85,9 @@ class Images:
             return
         pull = self._pulls.get(name)
         if pull is None:
-            pull = self._pulls[name] = asyncio.create_task(self._pull(name), name=f"pull {name}")
+            pull = self._pulls[name] = asyncio.create_task(
+                self._pull(name, auth), name=f"pull {name}"
+            )
             pull.add_done_callback(lambda _: self._remove_pull(name))
         self._listeners.setdefault(name, []).append(report_progress)
         report_progress(PULL, f"pulling image {name}", None)
@@ -107,7 +111,11 @@ class Images:
         }
 
     async def pull(
-        self, name: str, digest: str, report_progress: ReportProgress
+        self,
+        name: str,
+        digest: str,
+        report_progress: ReportProgress,
+        auth: RegistryAuth | None = None,
     ) -> Mapping[str, Any]:
         """Pull an image (see ``Engine.pull_image``); a cancellation stops the pull."""
         loop, cancelled = asyncio.get_running_loop(), threading.Event()
@@ -117,8 +125,9 @@ class Images:
 
         def pull(client: docker.APIClient) -> Mapping[str, Any]:
             repository, tag = docker.utils.parse_repository_tag(name)
-            in_registry = _registry_digest(client, name)
-            _read_pull(client, name, (repository, digest or tag or "latest"), progress, cancelled)
+            in_registry = _registry_digest(client, name, auth)
+            reference = repository, digest or tag or "latest"
+            _read_pull(client, name, reference, progress, cancelled, auth)
             if digest:
                 client.tag(f"{repository}@{digest}", repository, tag or "latest", force=True)
             image = client.inspect_image(name)
@@ -208,7 +217,7 @@ class Images:
             # cancelled.
             pull.exception()
 
-    async def _pull(self, name: str) -> None:
+    async def _pull(self, name: str, auth: RegistryAuth | None) -> None:
         loop = asyncio.get_running_loop()
 
         def notify_listeners(percent: int | None) -> None:
@@ -223,6 +232,7 @@ class Images:
                 (repository, tag or "latest"),
                 lambda percent: loop.call_soon_threadsafe(notify_listeners, percent),
                 threading.Event(),
+                auth,
             )
 
         try:
@@ -270,10 +280,16 @@ def digest_of(name: str, repository_digests: Iterable[str]) -> str:
     return next((d.removeprefix(prefix) for d in repository_digests if d.startswith(prefix)), "")
 
 
-def _registry_digest(client: docker.APIClient, name: str) -> str:
+def _auth_config(auth: RegistryAuth | None) -> dict[str, str] | None:
+    """Return the credentials for one call of Docker, which sends them in a header."""
+    return None if auth is None else {"username": auth.username, "password": auth.password}
+
+
+def _registry_digest(client: docker.APIClient, name: str, auth: RegistryAuth | None) -> str:
     """Return the digest that the tag has in its registry now; empty if it cannot be read."""
     try:
-        return str(client.inspect_distribution(name)["Descriptor"]["digest"])
+        found = client.inspect_distribution(name, auth_config=_auth_config(auth))
+        return str(found["Descriptor"]["digest"])
     except (docker.errors.APIError, KeyError, TypeError):
         return ""
 
@@ -284,11 +300,15 @@ def _read_pull(
     reference: tuple[str, str],
     report_percent: Callable[[int | None], object],
     cancelled: threading.Event,
+    auth: RegistryAuth | None,
 ) -> None:
     """Pull ``reference`` (repository, and tag or digest); closing the stream stops the pull."""
     repository, tag = reference
     progress, last = Progress(), None
-    for line in client.pull(repository, tag=tag, stream=True, decode=True):
+    lines = client.pull(
+        repository, tag=tag, stream=True, decode=True, auth_config=_auth_config(auth)
+    )
+    for line in lines:
         if cancelled.is_set():
             raise NotFound(f"the pull of image {name} was cancelled", image=name)
         if "error" in line:

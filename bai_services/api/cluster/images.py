@@ -50,6 +50,7 @@ class Image(ResponseModel):
     max_slots: SlotsOutput
     is_active: bool
     registry_digest: str
+    registry: str
     aliases: list[str]
     apps: list[str]
     features: list[str]

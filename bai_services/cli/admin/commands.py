@@ -34,6 +34,7 @@ from .entities import AGENT, ENTITIES, USER, Entity
 from .fields import Field, FieldKind, validate_value
 from .idle_checkers import IDLE_CHECKER_COMMANDS
 from .image_pulls import image_pull
+from .image_registries import REGISTRY_COMMANDS
 from .invitations import invitation
 from .mail import mail
 from .preemptions import preemptions
@@ -287,6 +288,12 @@ for _command_of_checkers in IDLE_CHECKER_COMMANDS:
     _checker_group = admin.commands["idle-checker"]
     assert isinstance(_checker_group, click.Group)
     _checker_group.add_command(_command_of_checkers)
+
+
+_registry_group = admin.commands["registry"]
+assert isinstance(_registry_group, click.Group)
+for _command_of_registries in REGISTRY_COMMANDS:
+    _registry_group.add_command(_command_of_registries)
 
 
 _project_command, _resource_group_command, _user_command, _agent_command = (

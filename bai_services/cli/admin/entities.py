@@ -376,6 +376,51 @@ IMAGE_ALIAS = Entity(
     example_create="--image registry.example.org/pytorch:2.4",
     example_update="--image registry.example.org/pytorch:2.5",
 )
+IMAGE_REGISTRY = Entity(
+    command="registry",
+    noun="image registry",
+    path="/image-registries",
+    key="name",
+    id="name",
+    summary="Manage image registries: find images in them and pull from them with a password.",
+    fields=(
+        Field(
+            "kind",
+            "Kind: docker (the default), harbor, ghcr, gitlab, ngc or ecr.",
+            is_immutable=True,
+        ),
+        Field("url", "URL, such as https://registry.example.org. Default: that of the kind."),
+        Field("username", "User name. Default: that of the kind."),
+        Field(
+            "repositories",
+            "Repository to scan; may be repeated. Default: all that the registry lists.",
+            FieldKind.LIST,
+        ),
+        Field(
+            "patterns",
+            "Pattern of REPOSITORY:TAG, such as 'team/*:3.*'; may be repeated. Default: all tags.",
+            FieldKind.LIST,
+        ),
+        Field(
+            "rescan_seconds",
+            "Seconds between scans, at least 300; 0 (the default): only on request.",
+            FieldKind.NUMBER,
+        ),
+        Field("is_enabled", "Offer its images, pull and scan.", FieldKind.FLAG),
+        Field("activates_images", "Make found images active at once.", FieldKind.FLAG),
+        Field("labelled_only", "Ignore images without labels of the platform.", FieldKind.FLAG),
+        Field("is_global", "Offer its images in all projects.", FieldKind.FLAG),
+        Field(
+            "allowed_projects",
+            "Project that may use its images, with --no-global; may be repeated.",
+            FieldKind.LIST,
+        ),
+    ),
+    columns=("name", "kind", "url", "is_enabled", "scan_status", "scan_tags", "scan_ended_at"),
+    example_key="lab",
+    example_create="--url https://registry.example.org --username robot",
+    example_update="--rescan-seconds 3600",
+)
 PRESET = Entity(
     command="preset",
     noun="preset",
@@ -586,6 +631,6 @@ BUDGET = Entity(
 
 ENTITIES = (
     DOMAIN, PROJECT, USER, KEYPAIR, KEYPAIR_POLICY, USER_POLICY, PROJECT_POLICY,
-    RESOURCE_GROUP, IMAGE, IMAGE_ALIAS, PRESET, AGENT, IDLE_CHECKER, ANNOUNCEMENT, MAINTENANCE,
-    BUDGET,
+    RESOURCE_GROUP, IMAGE, IMAGE_ALIAS, IMAGE_REGISTRY, PRESET, AGENT, IDLE_CHECKER, ANNOUNCEMENT,
+    MAINTENANCE, BUDGET,
 )  # fmt: skip

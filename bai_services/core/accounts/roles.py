@@ -156,6 +156,8 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "agent.report": _AGENT,
     "image.read": _EVERYONE,
     "image.write": _SUPERADMIN,
+    "image-registry.read": _SUPERADMIN,
+    "image-registry.write": _SUPERADMIN,
     "image-pull.read": _reaches(R.NONE, R.ALL, R.ALL),
     "image-pull.write": _SUPERADMIN,
     "preset.read": _EVERYONE,

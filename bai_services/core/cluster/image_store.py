@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 
 class PullStatus(StrEnum):
@@ -69,6 +70,14 @@ class AgentImages:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistryAuth:
+    """Credentials for the registry of an image; only for the engine that pulls it."""
+
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class StoredImage:
     """An image on the disk of a machine.
 
@@ -79,6 +88,14 @@ class StoredImage:
     size_bytes: int
     last_used: float | None
     has_containers: bool
+
+
+def read_auth(item: Mapping[str, Any]) -> RegistryAuth | None:
+    """Return the credentials in a work item, None if it has none."""
+    auth = item.get("registry_auth")
+    if not isinstance(auth, dict):
+        return None
+    return RegistryAuth(str(auth.get("username") or ""), str(auth.get("password") or ""))
 
 
 def digest_state(registered: str, on_agent: str) -> bool | None:

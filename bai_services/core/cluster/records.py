@@ -157,6 +157,7 @@ class ImageFields:
     max_slots: ResourceSlots
     is_active: bool
     registry_digest: str
+    registry: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,8 @@ from ..tables.cluster import (
     agents,
     devices,
     image_aliases,
+    image_registries,
+    image_registry_projects,
     images,
     presets,
     resource_group_links,
@@ -217,7 +219,7 @@ class RequestStore:
             return Offer(
                 keypair=await _keypair(tx, owner.id, access_key),
                 groups=await _groups(tx, _links(owner, project, access_key), await _notices(tx)),
-                images=await _images(tx),
+                images=await _images(tx, project.id),
                 presets=await _presets(tx),
             )
 
@@ -239,7 +241,7 @@ class RequestStore:
             return Offer(
                 keypair=await _keypair(tx, owner.id, access_key),
                 groups=await _groups(tx, _links(owner, project, access_key), {}),
-                images=await _images_named(tx, image) if image else (),
+                images=await _images_named(tx, image, project.id) if image else (),
                 presets=await _presets(tx) if preset else (),
             )
 
@@ -406,7 +408,19 @@ _NOTICES = (
     .order_by(agents.c.id)
 )
 _ALIASES = sa.select(image_aliases).order_by(image_aliases.c.alias)
-_IMAGES = sa.select(images).where(images.c.is_active).order_by(images.c.name, images.c.architecture)
+_IS_ALLOWED_REGISTRY = sa.or_(
+    image_registries.c.is_global,
+    sa.exists().where(
+        image_registry_projects.c.registry_id == image_registries.c.id,
+        image_registry_projects.c.project_id == sa.bindparam("of_project"),
+    ),
+)
+# Images of a registry object are offered only while it is enabled, and to its projects.
+_IS_OFFERED = images.c.is_active & ~sa.exists().where(
+    image_registries.c.host == images.c.registry,
+    ~(image_registries.c.is_enabled & _IS_ALLOWED_REGISTRY),
+)
+_IMAGES = sa.select(images).where(_IS_OFFERED).order_by(images.c.name, images.c.architecture)
 _IS_ALIASED = (
     sa.exists()
     .where(image_aliases.c.image_id == images.c.id, image_aliases.c.alias == sa.bindparam("asked"))
@@ -414,9 +428,7 @@ _IS_ALIASED = (
 )
 _IMAGES_NAMED = (
     sa.select(images, _IS_ALIASED)
-    .where(
-        images.c.is_active, _IS_ALIASED | images.c.name.in_(sa.bindparam("names", expanding=True))
-    )
+    .where(_IS_OFFERED, _IS_ALIASED | images.c.name.in_(sa.bindparam("names", expanding=True)))
     .order_by(images.c.name, images.c.architecture)
 )
 _PRESETS = sa.select(presets).order_by(presets.c.name, presets.c.resource_group)
@@ -461,18 +473,20 @@ async def _notices(tx: AsyncConnection) -> dict[str, list[str]]:
     return by_group
 
 
-async def _images(tx: AsyncConnection) -> list[ImageFacts]:
+async def _images(tx: AsyncConnection, project_id: str) -> list[ImageFacts]:
     aliases: dict[str, list[str]] = {}
     for row in await tx.execute(_ALIASES):
         aliases.setdefault(row.image_id, []).append(row.alias)
-    rows = await tx.execute(_IMAGES)
+    rows = await tx.execute(_IMAGES, {"of_project": project_id})
     return [_image(row, aliases.get(row.id, ())) for row in rows]
 
 
-async def _images_named(tx: AsyncConnection, name: str) -> list[ImageFacts]:
+async def _images_named(tx: AsyncConnection, name: str, project_id: str) -> list[ImageFacts]:
     """Return the images with this name (the tag ``latest`` may be omitted) or alias."""
     names = [name, f"{name}:latest"]
-    rows = await tx.execute(_IMAGES_NAMED, {"asked": name, "names": names})
+    rows = await tx.execute(
+        _IMAGES_NAMED, {"asked": name, "names": names, "of_project": project_id}
+    )
     return [_image(row, (name,) if row.is_aliased else ()) for row in rows]
 
 

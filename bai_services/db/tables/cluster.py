@@ -147,7 +147,55 @@ images = sa.Table(
     sa.Column("is_active", sa.Boolean, nullable=False, default=True),
     # Digest of the tag in the registry when an agent last queried it; empty: never.
     sa.Column("registry_digest", sa.String(128), nullable=False, default="", server_default=""),
+    # Host of the registry in the name; ``docker.io`` if the name has none.
+    sa.Column("registry", sa.String(255), nullable=False, default="", server_default=""),
     sa.UniqueConstraint("name", "architecture"),
+)
+
+# See ``ImageRegistry`` in ``core/cluster/registries.py``.
+image_registries = sa.Table(
+    "image_registries",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("name", sa.String(64), nullable=False, unique=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("url", sa.String(255), nullable=False),
+    sa.Column("host", sa.String(255), nullable=False, unique=True),
+    sa.Column("username", sa.String(255), nullable=False),
+    sa.Column("password_encrypted", sa.Text, nullable=False),  # empty: none
+    sa.Column("ca_certificate", sa.Text, nullable=False),
+    sa.Column("repositories", sa.JSON, nullable=False),
+    sa.Column("patterns", sa.JSON, nullable=False),
+    sa.Column("rescan_seconds", sa.Integer, nullable=False),
+    sa.Column("is_enabled", sa.Boolean, nullable=False),
+    sa.Column("activates_images", sa.Boolean, nullable=False),
+    sa.Column("labelled_only", sa.Boolean, nullable=False),
+    sa.Column("is_global", sa.Boolean, nullable=False),
+    # Each scan has an id of its own, so that a cancelled one cannot report for the next one.
+    sa.Column("scan_id", sa.String(64), nullable=False, default=""),
+    sa.Column("scan_status", sa.String(16), nullable=False),
+    sa.Column("scan_requested_by", sa.String(64), nullable=False, default=""),
+    sa.Column("scan_started_at", UtcDateTime),
+    sa.Column("scan_ended_at", UtcDateTime),
+    sa.Column("scan_tags", sa.Integer, nullable=False, default=0),
+    sa.Column("scan_checked", sa.Integer, nullable=False, default=0),
+    sa.Column("scan_new", sa.Integer, nullable=False, default=0),
+    sa.Column("scan_changed", sa.Integer, nullable=False, default=0),
+    sa.Column("scan_skipped", sa.Integer, nullable=False, default=0),
+    sa.Column("scan_problem", sa.String(500), nullable=False, default=""),
+)
+
+# Projects that may use the images of a registry that is not global.
+image_registry_projects = sa.Table(
+    "image_registry_projects",
+    metadata,
+    sa.Column(
+        "registry_id", sa.ForeignKey("image_registries.id", ondelete="CASCADE"), primary_key=True
+    ),
+    sa.Column(
+        "project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True, index=True
+    ),
 )
 
 # Requests to pull images to agents; at most one for each image and agent.

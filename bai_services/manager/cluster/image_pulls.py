@@ -24,6 +24,7 @@ from bai_services.db.cluster.images import ImageStore
 from ..accounts import authorizer
 from ..context import ManagerContext
 from .images import resolve_image
+from .pull_secrets import PullSecrets
 from .resource_groups import ResourceGroups
 
 PULL = "pull"
@@ -43,7 +44,9 @@ class ImagePulls:
         context: ManagerContext,
         groups: ResourceGroups,
         wake: Callable[[Iterable[str]], None],
+        secrets: PullSecrets,
     ) -> None:
+        self._secrets = secrets
         self._store = ImagePullStore(context.database)
         self._images = ImageStore(context.database)
         self._groups = groups
@@ -138,7 +141,13 @@ class ImagePulls:
                 by_agent.setdefault(pull.agent_id, []).append(pull)
             self._open = time.monotonic(), by_agent
         return [
-            {"id": f"pull-{pull.id}", "kind": PULL, "image": pull.image, "digest": pull.digest}
+            {
+                "id": f"pull-{pull.id}",
+                "kind": PULL,
+                "image": pull.image,
+                "digest": pull.digest,
+                **await self._secrets.of_image(pull.image),
+            }
             for pull in self._open[1].get(agent_id, ())
         ]
 

@@ -17,6 +17,7 @@ from bai_services.core.cluster.image_labels import (
 )
 from bai_services.core.cluster.model import canonical_image
 from bai_services.core.cluster.records import Image, ImageAlias
+from bai_services.core.cluster.registries import registry_host
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
@@ -86,6 +87,7 @@ class Images:
             "name": canonical_image(spec["name"]),
             **_bounds(spec, facts),
         }
+        values["registry"] = registry_host(values["name"])
         check_bounds(values["min_slots"], values["max_slots"])
         entry = self._entry(caller, "create", values["name"])
         return _image(await self._store.create(values, entry))
@@ -97,6 +99,7 @@ class Images:
         values = dict(changes)
         if "name" in values:
             values["name"] = canonical_image(values["name"])
+            values["registry"] = registry_host(values["name"])
         if "labels" in values:
             values.update(_bounds(values, parse_new_labels(values["labels"])))
         for field in _BOUNDS:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bai_services.db.cluster.registries import RegistryStore
 from bai_services.db.scheduling.advance_reservations import AdvanceReservationStore
 
+from ..accounts.keypair_secrets import KeypairSecrets
+from ..accounts.projects import Projects
 from ..context import ManagerContext
 from ..scheduling.services import SchedulingServices
 from ..sessions.services import SessionServices
@@ -16,6 +19,8 @@ from .image_pulls import ImagePulls
 from .images import ImageAliases, Images
 from .joining import AgentJoins
 from .presets import Presets
+from .registries import ImageRegistries
+from .registry_scans import RegistryScans
 from .replays import GroupReplays
 from .resource_groups import ResourceGroups
 from .schedules import Schedules
@@ -33,6 +38,8 @@ class ClusterServices:
     images: Images
     image_aliases: ImageAliases
     image_pulls: ImagePulls
+    registries: ImageRegistries
+    registry_scans: RegistryScans
     presets: Presets
     resource_groups: ResourceGroups
     schedules: Schedules
@@ -44,15 +51,20 @@ def cluster_services(
     settings: Settings,
     sessions: SessionServices,
     scheduling: SchedulingServices,
+    projects: Projects,
 ) -> ClusterServices:
     """Build the services and pass them their dependencies."""
     resource_groups = ResourceGroups(context)
-    image_pulls = ImagePulls(context, resource_groups, sessions.kernels.wake)
+    image_pulls = ImagePulls(context, resource_groups, sessions.kernels.wake, sessions.pull_secrets)
     sessions.kernels.add_source(image_pulls)
     swarm = Swarm(settings.swarm_host)
     doctor = ClusterDoctor(context, settings, swarm, sessions.kernels.wake)
     sessions.kernels.add_source(doctor)
     joins = AgentJoins(context, settings, swarm)
+    registries, cipher = RegistryStore(context.database), KeypairSecrets(settings.key)
+    registry_scans = RegistryScans(
+        context, registries, cipher, settings.registry_reach, scheduling.lease
+    )
     return ClusterServices(
         agents=Agents(context, settings, sessions.kernels, image_pulls, doctor, joins),
         doctor=doctor,
@@ -61,6 +73,16 @@ def cluster_services(
         images=Images(context),
         image_aliases=ImageAliases(context),
         image_pulls=image_pulls,
+        registries=ImageRegistries(
+            context,
+            registries,
+            cipher,
+            settings.registry_reach,
+            projects=projects,
+            secrets=sessions.pull_secrets,
+            wake=registry_scans.wake,
+        ),
+        registry_scans=registry_scans,
         presets=Presets(context, sessions.options),
         resource_groups=resource_groups,
         schedules=Schedules(

@@ -12,16 +12,13 @@ import hashlib
 import http.client
 import json
 import re
-import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote, urlsplit
 
-from bai_services.core.ip_addresses import parse_address
 from bai_services.core.models.imports import (
     MAX_INFO_BYTES,
     ModelInfo,
@@ -31,17 +28,23 @@ from bai_services.core.models.imports import (
 )
 from bai_services.core.sessions.callbacks import AllowedTargets
 
-from ..imports.transfer import SourceError, Transfer, shut_down
+from ..imports.transfer import SourceError, Transfer
+from ..outgoing import (
+    RetryableError,
+    allowed_addresses,
+    connect,
+    origin_of,
+    problem_of,
+    redirect_target,
+    time_limit,
+)
 from ..sessions.callback_calls import Lookup, look_up
 
 T = TypeVar("T")
 
-TIMEOUT_SECONDS = 60.0
-# Total time limit for the head of a response, a description or a size. ``TIMEOUT_SECONDS`` is not
-# sufficient, because it restarts with each byte.
+# Total time limit for the head of a response, a description or a size. The timeout of the socket is
+# not sufficient, because it restarts with each byte.
 HEAD_SECONDS = 120.0
-# A name with more addresses must not delay other imports.
-MAX_ADDRESSES = 4
 # Time limit of one file.
 MAX_FILE_SECONDS = 24 * 3600.0
 # A server that sends less, as a mean over the window, must not occupy an import for hours.
@@ -55,10 +58,6 @@ MAX_DELAY_SECONDS = 30.0
 CHUNK_BYTES = 2**20
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18})", re.ASCII)
-
-
-class _Retry(SourceError):
-    """A failure after which another attempt may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +191,7 @@ class HubClient:
             try:
                 with _network_errors():
                     return read()
-            except _Retry as error:
+            except RetryableError as error:
                 failure = error
             transfer.wait(delay)
         raise SourceError(str(failure))
@@ -218,17 +217,17 @@ class HubClient:
             connected = connection.sock
             try:
                 with transfer.using(connected):
-                    with _time_limit(connected, self._head_seconds):
+                    with time_limit(connected, self._head_seconds):
                         response = self._request(connection, url, start)
                     for name in ("X-Linked-ETag", "X-Linked-Size"):
                         if value := response.headers.get(name):
                             linked.setdefault(name, value)
                     if response.status not in _REDIRECTS:
                         answer = _answer(response, start, linked)
-                        with _time_limit(connected, body_seconds or self._head_seconds):
+                        with time_limit(connected, body_seconds or self._head_seconds):
                             yield answer
                         return
-                url = _redirected(url, response.headers.get("Location"))
+                url = redirect_target(url, response.headers.get("Location"))
             finally:
                 connection.close()
         raise SourceError(f"the server redirects more than {MAX_REDIRECTS} times")
@@ -254,24 +253,7 @@ class HubClient:
         SourceError
             If the host or its addresses are not allowed.
         """
-        _, host, port = origin_of(url)
-        if self.targets.is_off or not self.targets.allows_name(host):
-            raise SourceError(f"imports from {host} are not allowed")
-        if parse_address(host) is not None:
-            addresses = [host]
-        else:
-            try:
-                addresses = self._lookup(host, port)
-            except OSError:
-                raise _Retry(f"the host name {host} cannot be resolved") from None
-            except UnicodeError:  # a part of the name is empty or too long
-                raise SourceError(f"the host name {host[:100]} is not valid") from None
-        allowed = [address for address in addresses if self.targets.allows_address(address)]
-        if not allowed:
-            raise SourceError(
-                f"{host} has no public address; an administrator can allow its network"
-            )
-        return allowed[:MAX_ADDRESSES]
+        return allowed_addresses(url, self.targets, self._lookup, "imports")
 
     def _connection(self, url: str) -> http.client.HTTPConnection:
         """Connect to an allowed address of the URL's host.
@@ -290,7 +272,7 @@ class HubClient:
             connection = http.client.HTTPConnection(host, port)
         connection.auto_open = 0
         # Connect to the address that was checked: a second lookup could return another one.
-        connected = _connect(allowed, port)
+        connected = connect(allowed, port)
         if scheme == "https":
             try:
                 connected = self._tls.wrap_socket(connected, server_hostname=host)
@@ -334,7 +316,7 @@ class _Download:
             before = self._received
             try:
                 return self._attempt()
-            except _Retry as error:
+            except RetryableError as error:
                 failure = error
             if self._received > before:
                 left = delays()  # reset the count of consecutive failures
@@ -354,7 +336,7 @@ class _Download:
             while chunk := answer.response.read1(CHUNK_BYTES):
                 self._receive(chunk)
         if self._size is not None and self._received < self._size:
-            raise _Retry("the connection was closed before the end of the file")
+            raise RetryableError("the connection was closed before the end of the file")
         found = self._digest.hexdigest()
         expected = self._file.sha256 or checksum_of_etag(self._etag)
         if expected and found != expected:
@@ -420,66 +402,13 @@ def _write(work: Callable[..., None], *arguments: bytes) -> None:
 
 @contextlib.contextmanager
 def _network_errors() -> Iterator[None]:
-    """Raise ``_Retry`` for errors of the network, and the original error of the storage host."""
+    """Raise ``RetryableError`` for network errors, and the original error of the storage host."""
     try:
         yield
     except _StorageFailure as failure:
         raise failure.error from None
     except (OSError, http.client.HTTPException) as error:
-        raise _Retry(_reason(error)) from None
-
-
-def origin_of(url: str) -> tuple[str, str, int]:
-    """Return scheme, host and port of a URL.
-
-    Raises
-    ------
-    SourceError
-        If the URL is not a valid URL of HTTP or HTTPS.
-    """
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise SourceError("the server redirects to an invalid URL") from None
-    if parts.scheme not in ("http", "https") or not host or port == 0 or "@" in parts.netloc:
-        raise SourceError("the server redirects to an invalid URL")
-    return parts.scheme, host, port or (443 if parts.scheme == "https" else 80)
-
-
-def _redirected(url: str, location: str | None) -> str:
-    try:
-        target = urljoin(url, location or "")
-    except ValueError:
-        raise SourceError("the server redirects to an invalid URL") from None
-    if origin_of(url)[0] == "https" and origin_of(target)[0] != "https":
-        raise SourceError("the server redirects from https to http")
-    if not location or not target.isascii() or not target.isprintable() or " " in target:
-        raise SourceError("the server redirects to an invalid URL")
-    return target
-
-
-@contextlib.contextmanager
-def _time_limit(connected: socket.socket, seconds: float) -> Iterator[None]:
-    """Shut a connection down after a time, even if it is still receiving bytes."""
-    timer = threading.Timer(seconds, shut_down, (connected,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _connect(addresses: list[str], port: int) -> socket.socket:
-    """Connect to the first address that accepts; raise ``OSError`` if none does."""
-    failure: OSError = OSError("no address")
-    for address in addresses:
-        try:
-            return socket.create_connection((address, port), TIMEOUT_SECONDS)
-        except OSError as error:
-            failure = error
-    raise failure
+        raise RetryableError(problem_of(error)) from None
 
 
 def _answer(response: http.client.HTTPResponse, start: int, linked: dict[str, str]) -> _Answer:
@@ -492,7 +421,7 @@ def _answer(response: http.client.HTTPResponse, start: int, linked: dict[str, st
     if status == 404:
         raise SourceError("there is no such model, revision or file (status 404)")
     if status == 429 or status >= 500:
-        raise _Retry(f"the server responded with status {status}")
+        raise RetryableError(f"the server responded with status {status}")
     if status not in (200, 206):
         raise SourceError(f"the server responded with status {status}")
     etag = linked.get("X-Linked-ETag") or response.headers.get("ETag") or ""
@@ -510,11 +439,3 @@ def _answer(response: http.client.HTTPResponse, start: int, linked: dict[str, st
 def _number(text: str | None) -> int | None:
     is_number = text is not None and text.isascii() and text.isdigit() and len(text) <= 18
     return int(text) if text is not None and is_number else None
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "the server did not respond in time"
-    if isinstance(error, ssl.SSLError):
-        return "the certificate of the server is not valid, or it does not use TLS"
-    return f"the server cannot be reached ({type(error).__name__})"

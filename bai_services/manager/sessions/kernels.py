@@ -27,6 +27,7 @@ from bai_services.db.sessions.rows import KernelRow, SessionRow, SessionView
 from bai_services.db.sessions.store import SessionStore
 
 from ..clock import Clock
+from ..cluster.pull_secrets import PullSecrets
 from .batch import command_exit
 from .kernel_group import cluster_of
 from .kernel_resizes import KernelResizes
@@ -82,7 +83,9 @@ class Kernels:
         clock: Clock,
         *,
         setups: SessionSetups,
+        pull_secrets: PullSecrets,
     ) -> None:
+        self._pull_secrets = pull_secrets
         self._setups = setups
         self._store = store
         self._resizes = resizes
@@ -234,6 +237,7 @@ class Kernels:
                         run = f"-{view.row.restart_count}" if view.row.restart_count else ""
                         item = {"id": f"prepare-{kernel.id}{run}", "kind": "prepare"}
                         preparation = await self._preparation(view, kernel, user_ids[view.row.id])
+                        preparation |= await self._pull_secrets.of_image(view.row.image)
                         if setup:
                             preparation["setup"] = setup.to_json()
                         items.append({**item, **_ids(kernel), **preparation})

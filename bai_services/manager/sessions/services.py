@@ -31,6 +31,7 @@ from ..accounts.callers import Callers
 from ..accounts.keypair_secrets import KeypairSecrets
 from ..accounts.projects import Projects
 from ..accounts.users import Users
+from ..cluster.pull_secrets import PullSecrets
 from ..context import ManagerContext
 from ..events import Events
 from ..metrics import Metrics
@@ -82,6 +83,7 @@ class SessionServices:
     setups: Setups
     launch: Launch
     kernels: Kernels
+    pull_secrets: PullSecrets
     logs: Logs
     stored_logs: StoredLogs
     lifetimes: Lifetimes
@@ -133,6 +135,7 @@ def session_services(
     plans = LaunchPlans(kernel_store, folders, secret_environ, replicas)
     resize_store = ResizeStore(database)
     kernel_resizes = KernelResizes(resize_store, store, lifecycle, scheduling.scheduler.wake, clock)
+    pull_secrets = PullSecrets(database, KeypairSecrets(settings.key))
     kernels = Kernels(
         kernel_store,
         store,
@@ -142,6 +145,7 @@ def session_services(
         kernel_resizes,
         clock,
         setups=setups,
+        pull_secrets=pull_secrets,
     )
     requests = Requests(
         request_store,
@@ -194,6 +198,7 @@ def session_services(
             store, kernel_store, plans, lifecycle, clock, setups=setups, replicas=replicas
         ),
         kernels=kernels,
+        pull_secrets=pull_secrets,
         logs=Logs(sessions),
         stored_logs=StoredLogs(
             StoredLogStore(database),

@@ -1,0 +1,273 @@
+"""Image registries: kinds, addresses, names of their images, and the states of a scan."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+from ..errors import InvalidRequest, InvalidTransition
+from ..user_input import shown
+from .model import canonical_image
+
+MAX_REGISTRIES = 100
+MAX_REPOSITORIES = 500
+MAX_PATTERNS = 32
+MAX_ENTRY_CHARACTERS = 255
+MAX_CERTIFICATE_CHARACTERS = 65_536
+MIN_RESCAN_SECONDS = 300
+MAX_RESCAN_SECONDS = 30 * 24 * 3600
+# Registry of image names without a registry, such as ``python:3.12``.
+DOCKER_HUB = "docker.io"
+DOCKER_HUB_API = "https://registry-1.docker.io"
+
+_DOCKER_HUB_HOSTS = frozenset({DOCKER_HUB, "index.docker.io", "registry-1.docker.io"})
+_URL = re.compile(r"https?://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?")
+_REPOSITORY = re.compile(
+    r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
+)
+
+
+class RegistryKind(StrEnum):
+    DOCKER = "docker"
+    HARBOR = "harbor"
+    GHCR = "ghcr"
+    GITLAB = "gitlab"
+    NGC = "ngc"
+    ECR = "ecr"
+
+
+@dataclass(frozen=True, slots=True)
+class KindFacts:
+    """What differs between the kinds of registries.
+
+    ``url``: the usual URL; "" if each installation has its own. ``username``: the user name that
+    every account has; "" if accounts have different ones. ``has_catalog``: whether a scan can list
+    the repositories; otherwise the registry object must name them.
+    """
+
+    url: str = ""
+    username: str = ""
+    has_catalog: bool = True
+
+
+KINDS: Mapping[RegistryKind, KindFacts] = {
+    RegistryKind.DOCKER: KindFacts(),
+    RegistryKind.HARBOR: KindFacts(),
+    RegistryKind.GHCR: KindFacts(url="https://ghcr.io", has_catalog=False),
+    RegistryKind.GITLAB: KindFacts(url="https://registry.gitlab.com", has_catalog=False),
+    RegistryKind.NGC: KindFacts(url="https://nvcr.io", username="$oauthtoken", has_catalog=False),
+    RegistryKind.ECR: KindFacts(username="AWS"),
+}
+
+
+class ScanStatus(StrEnum):
+    NEVER = "never"
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class ScanEvent(StrEnum):
+    REQUESTED = "requested"
+    BEGUN = "begun"
+    COMPLETED = "completed"
+    BROKEN = "broken"
+    CANCELLED = "cancelled"
+
+
+S, E = ScanStatus, ScanEvent
+
+OPEN_SCANS = frozenset({S.QUEUED, S.RUNNING})
+# Transitions that are not listed are illegal.
+TRANSITIONS: Mapping[tuple[ScanStatus, ScanEvent], ScanStatus] = {
+    **{(status, E.REQUESTED): S.QUEUED for status in set(ScanStatus) - OPEN_SCANS},
+    (S.QUEUED, E.BEGUN): S.RUNNING,
+    (S.RUNNING, E.BEGUN): S.RUNNING,  # again, after a restart of the manager
+    (S.RUNNING, E.COMPLETED): S.DONE,
+    (S.RUNNING, E.BROKEN): S.FAILED,
+    **{(status, E.CANCELLED): S.CANCELLED for status in OPEN_SCANS},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRegistry:
+    """A registry from which images are found and pulled; its password is never returned.
+
+    ``host`` is the part of image names that refers to the registry. ``repositories``: those to
+    scan; empty: all that the registry lists. ``patterns``: of ``repository:tag``; empty: all tags.
+    ``rescan_seconds``: time between the end of a scan and the next one; 0: no automatic scans.
+    ``activates_images``: whether images that a scan registers are active at once.
+    ``labelled_only``: whether scans ignore images without labels of the platform. ``is_global``:
+    whether every project may use the images; otherwise only those in ``allowed_projects`` (ids).
+
+    The fields ``scan_*`` describe the last scan. ``scan_tags``: number of tags that match;
+    ``scan_checked``: those that have been checked; ``scan_new``: registered images;
+    ``scan_changed``: registered images whose tag has another digest since this scan;
+    ``scan_skipped``: tags that were ignored or could not be read. ``scan_problem``: why the scan,
+    or a tag, failed.
+    """
+
+    id: str
+    created_at: datetime
+    name: str
+    kind: str
+    url: str
+    host: str
+    username: str
+    has_password: bool
+    ca_certificate: str
+    repositories: Sequence[str]
+    patterns: Sequence[str]
+    rescan_seconds: int
+    is_enabled: bool
+    activates_images: bool
+    labelled_only: bool
+    is_global: bool
+    allowed_projects: Sequence[str]
+    scan_status: str
+    scan_requested_by: str
+    scan_started_at: datetime | None
+    scan_ended_at: datetime | None
+    scan_tags: int
+    scan_checked: int
+    scan_new: int
+    scan_changed: int
+    scan_skipped: int
+    scan_problem: str
+
+
+def next_scan_status(status: ScanStatus, event: ScanEvent) -> ScanStatus:
+    """Return the status of a scan after ``event``.
+
+    Raises
+    ------
+    InvalidTransition
+        If the event is not valid in that status.
+    """
+    try:
+        return TRANSITIONS[status, event]
+    except KeyError:
+        raise InvalidTransition(
+            f"a scan that is {status} cannot be {event}", status=status, event=event
+        ) from None
+
+
+def is_scan_due(registry: ImageRegistry, now: datetime) -> bool:
+    """Return whether the interval has passed since the last scan of an enabled registry."""
+    if not registry.is_enabled or not registry.rescan_seconds:
+        return False
+    if registry.scan_status in OPEN_SCANS:
+        return False
+    ended = registry.scan_ended_at
+    return ended is None or now - ended >= timedelta(seconds=registry.rescan_seconds)
+
+
+def check_registry_url(url: str) -> tuple[str, str]:
+    """Return the URL and the host of a registry: scheme and host with an optional port.
+
+    Raises
+    ------
+    InvalidRequest
+        If the URL has another form.
+    """
+    text = url.strip().rstrip("/").lower()
+    if len(text) > MAX_ENTRY_CHARACTERS or not _URL.fullmatch(text):
+        raise InvalidRequest(
+            f"{shown(url)!r} is not the URL of a registry, such as https://registry.example.org; "
+            "it has no path, user name or query",
+            field="url",
+        )
+    host = text.partition("://")[2]
+    port = host.partition(":")[2]
+    if port and not 1 <= int(port) <= 65_535:
+        raise InvalidRequest(f"there is no port {port}", field="url")
+    return text, DOCKER_HUB if host in _DOCKER_HUB_HOSTS else host
+
+
+def api_url(url: str) -> str:
+    """Return the URL at which a registry offers the distribution protocol."""
+    is_docker_hub = urlsplit(url).netloc in _DOCKER_HUB_HOSTS
+    return DOCKER_HUB_API if is_docker_hub else url
+
+
+def check_repositories(repositories: Sequence[str], kind: RegistryKind) -> list[str]:
+    """Return the repositories of a registry object, sorted, without duplicates.
+
+    Raises
+    ------
+    InvalidRequest
+        If a name is malformed, or the kind has no list of repositories and none is given.
+    """
+    for name in repositories:
+        if len(name) > MAX_ENTRY_CHARACTERS or not _REPOSITORY.fullmatch(name):
+            raise InvalidRequest(
+                f"{shown(name)!r} is not a repository such as team/python", field="repositories"
+            )
+    if not repositories and not KINDS[kind].has_catalog:
+        raise InvalidRequest(
+            f"a registry of the kind {kind} does not list its repositories; name them",
+            field="repositories",
+        )
+    return sorted(set(repositories))
+
+
+def check_patterns(patterns: Sequence[str]) -> list[str]:
+    """Return patterns of ``repository:tag``; one without a colon gets ``:*``.
+
+    Raises
+    ------
+    InvalidRequest
+        If a pattern is empty, too long, or has a space or control character.
+    """
+    checked = []
+    for pattern in patterns:
+        is_readable = pattern.isprintable() and " " not in pattern
+        if not pattern or len(pattern) > MAX_ENTRY_CHARACTERS or not is_readable:
+            raise InvalidRequest(
+                f"{shown(pattern)!r} is not a pattern such as team/*:3.*", field="patterns"
+            )
+        checked.append(pattern if ":" in pattern else f"{pattern}:*")
+    return list(dict.fromkeys(checked))
+
+
+def matches(repository: str, tag: str, patterns: Sequence[str]) -> bool:
+    """Return whether a tag matches one of the patterns, or there are no patterns."""
+    reference = f"{repository}:{tag}"
+    return not patterns or any(fnmatch.fnmatchcase(reference, pattern) for pattern in patterns)
+
+
+def repository_may_match(repository: str, patterns: Sequence[str]) -> bool:
+    """Return whether a tag of the repository could match, so that its tags must be listed."""
+    names = [pattern.rpartition(":")[0] for pattern in patterns]
+    # A wildcard before the colon may also match a colon, so compare only the literal beginning.
+    starts = [re.split(r"[*?\[]", name, maxsplit=1)[0] for name in names]
+    return not patterns or any(repository.startswith(start) for start in starts)
+
+
+def registry_host(image: str) -> str:
+    """Return the host of the registry to which an image name refers."""
+    first, slash, _ = image.partition("/")
+    is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
+    host = first.lower()
+    return DOCKER_HUB if not is_host or host in _DOCKER_HUB_HOSTS else host
+
+
+def image_name(host: str, repository: str, tag: str) -> str:
+    """Return the name under which an image of a registry is registered.
+
+    Raises
+    ------
+    InvalidRequest
+        If the name is too long or malformed.
+    """
+    if host == DOCKER_HUB:
+        # Docker lists such images without host and without ``library/``.
+        return canonical_image(f"{repository.removeprefix('library/')}:{tag}")
+    return canonical_image(f"{host}/{repository}:{tag}")

@@ -1,0 +1,45 @@
+"""User names and passwords with which agents pull images."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from bai_services.core.cluster.registries import registry_host
+from bai_services.db.cluster.registries import PullSecret, RegistryStore
+from bai_services.db.database import Database
+
+from ..accounts.keypair_secrets import KeypairSecrets
+
+# Another manager may have changed a password, so the secrets are read again after this time.
+CACHE_TTL_SECONDS = 5.0
+
+
+class PullSecrets:
+    """Adds the credentials of an image's registry to work items of agents.
+
+    Agents pass them to the engine only. They are neither stored nor part of a session.
+    """
+
+    def __init__(self, database: Database, cipher: KeypairSecrets) -> None:
+        self._store = RegistryStore(database)
+        self._cipher = cipher
+        # Monotonic time of the last reading, and the secrets by host.
+        self._cached: tuple[float, Mapping[str, PullSecret]] | None = None
+
+    async def of_image(self, image: str) -> dict[str, dict[str, str]]:
+        """Return the field ``registry_auth`` of a work item; {} if the registry needs none."""
+        if not image:
+            return {}
+        if self._cached is None or time.monotonic() - self._cached[0] > CACHE_TTL_SECONDS:
+            found = {secret.host: secret for secret in await self._store.secrets()}
+            self._cached = time.monotonic(), found
+        secret = self._cached[1].get(registry_host(image))
+        if secret is None:
+            return {}
+        password = self._cipher.decrypt(secret.password_encrypted)
+        return {"registry_auth": {"username": secret.username, "password": password}}
+
+    def changed(self) -> None:
+        """Read the secrets again at the next use."""
+        self._cached = None
