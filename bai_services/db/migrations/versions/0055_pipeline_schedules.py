@@ -1,6 +1,6 @@
 """Schedules of pipelines, and why a run was created.
 
-Follows 0053; created 2026-11-27.
+Follows 0054; created 2026-11-27.
 """
 
 from __future__ import annotations

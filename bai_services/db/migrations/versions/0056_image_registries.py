@@ -1,6 +1,6 @@
 """Image registries, the projects that may use them, and the registry of each image.
 
-Follows 0053; created 2026-11-27.
+Follows 0055; created 2026-11-27.
 """
 
 from __future__ import annotations
