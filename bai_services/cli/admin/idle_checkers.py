@@ -154,7 +154,7 @@ async def decisions(
     "--reuse",
     default="1h",
     metavar="DURATION",
-    help="A stop was too early if the session was used again within this time. Default: 1h.",
+    help="A stop is wrong if the session was used again within this time. Default: 1h.",
 )
 @json_option
 @connected
@@ -195,7 +195,7 @@ def summary_of(result: Mapping[str, Any]) -> str:
     """Return the totals of a replay as text."""
     text = (
         f"{result['stopped']} of {result['judged']} sessions stopped, "
-        f"{result['stopped_wrongly']} of them too early (used again soon after); "
+        f"{result['stopped_wrongly']} of them wrongly (used again soon after); "
         f"{result['device_hours_freed']} of {result['judged_device_hours']} device hours freed"
     )
     return text if result["is_complete"] else f"{text}\nincomplete: too many sessions or samples"
