@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import secrets
 from collections.abc import Awaitable, Callable
@@ -312,7 +313,7 @@ class ResourceFactory:
 
 
 class ReusedResources(ResourceFactory):
-    """Resources that are created once and reused until ``clear`` is called."""
+    """Resources that are created once and reused until ``forget`` is called."""
 
     def __init__(self, api: Api, admin: Client, user: Client) -> None:
         super().__init__(api, admin, user)
@@ -321,10 +322,15 @@ class ReusedResources(ResourceFactory):
     async def fill(self, template: str) -> str:
         text = template
         for name in PLACEHOLDER.findall(template):
-            if name not in self._created or name == "fresh":
+            if name not in self._created or name in ("fresh", "upload"):
                 self._created[name] = await getattr(self, name)()
             text = text.replace(f"{{{name}}}", self._created[name])
         return text
 
-    def clear(self) -> None:
-        self._created.clear()
+    def forget(self, request: str, body: Any) -> None:
+        """Create the resources of a request again at their next use: the request changed them.
+
+        Other placeholders have resources of their own.
+        """
+        for name in PLACEHOLDER.findall(f"{request} {json.dumps(body)}"):
+            self._created.pop(name, None)

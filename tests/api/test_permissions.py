@@ -944,7 +944,7 @@ async def client_of(api: Api, role: str) -> Client:
 
 
 async def outcome_of(http: httpx.AsyncClient, factory: ReusedResources, row: Row) -> str:
-    """Send the request of a row and return its outcome; create new resources after a change."""
+    """Send the request of a row and return its outcome; do not reuse resources that it changed."""
     method, _, template = row.request.partition(" ")
     path, body = await factory.fill(template), await factory.fill_body(row.body)
     options: dict[str, Any] = {} if body is None else {"json": body}
@@ -952,7 +952,7 @@ async def outcome_of(http: httpx.AsyncClient, factory: ReusedResources, row: Row
     async with http.stream(method, path, **options) as response:
         if not response.is_error:
             if method not in ("GET", "HEAD"):
-                factory.clear()
+                factory.forget(row.request, row.body)
             return "ok"
         await response.aread()
     # The response to a HEAD request has no body.

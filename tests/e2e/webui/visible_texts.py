@@ -24,6 +24,8 @@ ANTD_LOCALES = (
     "@rc-component/picker/es/locale",
 )
 
+# The longest parts of a text that can be keys, such as ``sessions.stop``.
+WORD = re.compile(r"[\w./-]+")
 # A word, followed by at least two words in lower case: a part of a sentence, not a name.
 SENTENCE = re.compile(r"\b[A-Za-z]{2,}(?: [a-z']{2,}){2,}")
 # Product names and technical terms that are the same in every language.
@@ -127,7 +129,7 @@ class Language:
     name: str
     # Texts by their keys, such as ``sessions.stop``.
     texts: Mapping[str, str]
-    keys: re.Pattern[str]
+    keys: frozenset[str]
     english: frozenset[str]
 
     def __call__(self, key: str, **values: str) -> str:
@@ -145,7 +147,7 @@ class Language:
         found = []
         ours = set(self.texts.values())
         for text in dict.fromkeys(texts):
-            if self.keys.search(text):
+            if not self.keys.isdisjoint(WORD.findall(text)):
                 found.append(f"the key {text!r}")
             if self.name == "en" or any(re.search(pattern, text) for pattern in allowed):
                 continue
@@ -166,7 +168,8 @@ def _read(folder: Path) -> dict[str, str]:
 @cache
 def language(name: str) -> Language:
     english = {**_read(HUB / "en"), **_read(WEB_UI / "en")}
-    keys = "|".join(sorted(map(re.escape, english), key=len, reverse=True))
+    keys = frozenset(english)
+    assert all(map(WORD.fullmatch, keys)), "a key contains other characters"
     foreign = {text for text in english.values() if re.search("[a-z]{2}", text)}
     for folder in ANTD_LOCALES:
         source = (ANTD / folder / "en_US.js").read_text("utf-8")
@@ -174,7 +177,7 @@ def language(name: str) -> Language:
     return Language(
         name,
         {**_read(HUB / name), **_read(WEB_UI / name)},
-        re.compile(rf"(?<![\w./-])(?:{keys})(?![\w./-])"),
+        keys,
         frozenset(foreign - SAME_IN_EVERY_LANGUAGE),
     )
 
