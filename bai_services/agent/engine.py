@@ -49,7 +49,7 @@ class Engine(ABC):
 
     @abstractmethod
     async def prepare(self, task: Task, report_progress: ReportProgress) -> Prepared:
-        """Prepare a kernel's image and network before its start; return what the start needs.
+        """Prepare a kernel's image and network; return the data that its start requires.
 
         Idempotent.
 

@@ -1,4 +1,4 @@
-"""Requests through the gateway: what is passed on, and what is refused."""
+"""Forwarded and rejected requests of the gateway."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tests.testbed.wait import wait_until
 
 HOST = "localhost"
 START_SECONDS = 120
-ORDER = ("proxy", "hub", "manager", "gateway", "agent")
+START_ORDER = ("proxy", "hub", "manager", "gateway", "agent")
 
 
 def write_certificate(folder: Path, host: str = HOST, days: int = 30) -> tuple[Path, Path]:
@@ -93,7 +93,7 @@ def clean_environment() -> dict[str, str]:
     }
 
 
-def _file_system(unit: str) -> list[str]:
+def _sandbox_command(unit: str) -> list[str]:
     """Return a command prefix that hides the state folder, if the unit hides it."""
     hidden = re.search(r"^TemporaryFileSystem=(.*):ro$", unit, re.MULTILINE)
     if hidden is None:
@@ -131,10 +131,10 @@ class RunningInstallation:
         text = (self.folder / "systemd" / f"{name}.service").read_text()
         found = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)
         assert found is not None
-        return [*_file_system(text), *found[1].split()]
+        return [*_sandbox_command(text), *found[1].split()]
 
     def start(self) -> None:
-        for component in ORDER:
+        for component in START_ORDER:
             with open(self.state / f"{component}.log", "ab") as log:
                 self._processes[component] = subprocess.Popen(
                     self.exec_start(component),
@@ -164,14 +164,14 @@ class RunningInstallation:
 
     def logs(self) -> str:
         texts = []
-        for component in ORDER:
+        for component in START_ORDER:
             lines = (self.state / f"{component}.log").read_text(errors="replace").splitlines()
             texts.append("\n".join([f"--- {component}", *lines[-30:]]))
         return "\n".join(texts)
 
     def stop(self) -> None:
         """Stop the components as systemd does, then the sessions that they leave running."""
-        for component in reversed(ORDER):
+        for component in reversed(START_ORDER):
             if process := self._processes.pop(component, None):
                 process.terminate()
                 try:

@@ -1,1 +1,1 @@
-"""Endpoints of model serving, and what gateways read and report."""
+"""REST resources of model serving, for users and for gateways."""

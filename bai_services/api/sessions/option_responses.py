@@ -150,8 +150,8 @@ class GroupResource(ResponseModel):
 class SessionQuotas(ResponseModel):
     """Quotas of your scopes, and resources of the selected resource group.
 
-    ``mine``: resources of your sessions in the group. ``free`` in ``mine`` is the lower of two
-    amounts: what is free in the group, and what your quotas leave.
+    ``mine``: resources of your sessions in the group. ``free`` in ``mine`` is the smaller of
+    the free amount in the group and your remaining quota.
     """
 
     projects: list[str]

@@ -108,8 +108,8 @@ class SessionPreview(Explanation):
     ``problems``: why the session cannot be created; if there are any, the other fields are empty.
     ``existing_session``: id of the live session that the request would return instead of creating
     one. ``is_complete``: false if the start could not be computed. ``cost_per_hour``: cost of the
-    session in ``currency``; null if no slot has a price. ``budget_left``: what is left in the
-    budget of the project; null if it has none.
+    session in ``currency``; null if no slot has a price. ``budget_left``: remaining budget
+    of the project; null if the project has no budget.
     """
 
     problems: list[FieldProblem]

@@ -168,8 +168,8 @@ class GroupResource:
 class SessionQuotas:
     """Quotas of the caller's scopes, and resources of the selected resource group.
 
-    ``mine``: resources of the caller's sessions in the group. Here, ``free`` is the lower of what
-    is free in the group and what the caller's quotas leave.
+    ``mine``: resources of the caller's sessions in the group. Here, ``free`` is the smaller of the
+    free amount in the group and the remaining quota of the caller.
     """
 
     projects: Sequence[str]

@@ -1,4 +1,4 @@
-"""Budgets of projects: what a project may spend in a period, and what happens when it is spent.
+"""Budgets of projects: the amount for a period, and the action when it is spent.
 
 The amount spent so far is compared with the amount of the budget. Usage is charged as time passes,
 not in advance. With the mode ``block``, no session of the project starts once the whole amount is

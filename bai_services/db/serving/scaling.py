@@ -1,4 +1,4 @@
-"""Store of the loads that gateways have reported, and of what the scaling rules have set."""
+"""Store of the loads that gateways report, and of the decisions of scaling rules."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Store of resizes: the ledger and the requested size are updated in one transaction.
 
-During a resize, a session holds the larger amount of each slot. What it gains is allocated before
-its agent applies the size, and what it loses is released afterwards.
+During a resize, a session holds the larger amount of each slot. Additional amounts are allocated
+before its agent applies the size, and surplus amounts are released afterwards.
 """
 
 from __future__ import annotations

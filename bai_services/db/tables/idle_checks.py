@@ -36,7 +36,7 @@ idle_checker_bindings = sa.Table(
     sa.UniqueConstraint("checker_id", "scope", "scope_id"),
 )
 
-# The last result of each checker for each running session, and what users set for it.
+# The last result of each checker for each running session, and the settings of users for it.
 session_idle_checks = sa.Table(
     "session_idle_checks",
     metadata,

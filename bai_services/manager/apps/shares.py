@@ -189,9 +189,9 @@ class AppShares:
     ) -> AdmittedVisit:
         """Authorize a visitor of an app of the calling session; return a visit token.
 
-        ``facts`` contains ``session_id``, ``app``, ``client_ip``, and what the visitor presents: a
-        single-use entry token (``entry``) or a visit token (``visit``). ``is_signed_in`` returns
-        whether a Hub token is still valid.
+        ``facts`` contains ``session_id``, ``app``, ``client_ip``, and the credential of the
+        visitor: a single-use entry token (``entry``) or a visit token (``visit``).
+        ``is_signed_in`` returns whether a Hub token is still valid.
 
         Raises
         ------

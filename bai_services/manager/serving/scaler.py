@@ -174,7 +174,7 @@ def _is_first_replica_starting(state: EndpointState) -> bool:
 
 
 def _is_new(row: EndpointRow, decision: ScalingDecision) -> bool:
-    """Return whether the number, or the kind of its reason, differs from what is stored."""
+    """Return whether the number of replicas, or a code of its reason, has changed."""
     if decision.replicas != row.replicas or row.scaling_reason is None:
         return True
     return _codes(decision.reason.as_json()) != _codes(row.scaling_reason)

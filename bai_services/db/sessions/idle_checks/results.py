@@ -21,7 +21,7 @@ Key = tuple[str, str]  # session id, checker id
 
 @dataclass(frozen=True, slots=True)
 class StoredCheck:
-    """The result of a checker for a session, and what users set for it."""
+    """The result of a checker for a session, and the settings of users for it."""
 
     session_id: str
     checker_id: str

@@ -163,7 +163,7 @@ class IdleCheckStore:
         removed: Collection[Key],
         decisions: Sequence[Decision],
     ) -> None:
-        """Store results, delete others, and add decisions; keep what users set.
+        """Store results, delete others, and add decisions; keep the settings of users.
 
         For each checker and session, keep only the first decision, and the first decision of a dry
         run.

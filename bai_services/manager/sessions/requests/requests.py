@@ -472,9 +472,9 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where a session may run, and what it is charged to.
+    """The resource group of a session, the scopes that it is charged to, and placement options.
 
-    ``scopes`` are the ids of the domain, project, user and keypair that the session is charged to.
+    ``scopes``: ids of the domain, project, user and keypair.
     """
 
     group: GroupFacts

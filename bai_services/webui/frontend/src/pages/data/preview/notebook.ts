@@ -23,8 +23,8 @@ export interface NotebookCell {
 }
 
 /**
- * Counts of what the limits leave out. `characters` counts only what is cut off texts that are
- * shown in part, not the text of omitted cells and outputs.
+ * Numbers of omitted cells, outputs and characters. `characters` does not include the text of
+ * omitted cells and outputs.
  */
 export interface Omitted {
   cells: number;

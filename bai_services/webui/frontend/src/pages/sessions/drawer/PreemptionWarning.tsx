@@ -4,7 +4,7 @@ import { formatSeconds, formatTime, useNow } from '../../../components/time';
 import type { Session } from '../../../data/sessions/sessions';
 import { reasonText } from '../../../i18n/reasonText';
 
-/** When and why a running session is stopped to make room for another one, and what happens then. */
+/** When and why a running session is preempted, and whether it returns to the queue. */
 export function PreemptionWarning({ session }: { session: Session }) {
   const { preemption, status } = session;
   return preemption && status === 'RUNNING' ? <Warning preemption={preemption} /> : null;
