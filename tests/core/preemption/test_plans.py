@@ -25,6 +25,7 @@ from bai_services.core.scheduling.queue import (
 from ..queue.factories import (
     ANN,
     BOB,
+    CARL,
     NOW,
     agent,
     pending_session,
@@ -149,6 +150,21 @@ def test_shares_are_compared_as_they_are_after_the_existing_plans() -> None:
     queue = queue_of(waiting, sessions, options=options)
     assert len(queue.run(NOW).preemptions) == 2
     assert not queue.run(NOW + timedelta(seconds=1)).preemptions
+
+
+def test_victims_by_priority_reduce_the_share_of_their_user() -> None:
+    """Without ``lower`` and one other session, the user would have the smaller share."""
+    options = replace(ON, over_fair_share=True)
+    sessions = [
+        low("lower", cpu="2", priority=1),
+        low("v0", cpu="2"),
+        low("v1", cpu="2"),
+        replace(low("other", cpu="2"), scopes=(CARL,), is_preemptible=False),
+    ]
+    assert not queue_of([high(cpu="4", priority=5)], sessions, options=options).run(NOW).preemptions
+    sessions[0] = low("lower", cpu="2", is_preemptible=False)
+    queue = queue_of([high(cpu="2", priority=5)], sessions, options=options)
+    assert len(queue.run(NOW).preemptions) == 1
 
 
 def test_as_few_sessions_as_possible() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.caps import Scope
 from bai_services.core.scheduling.placement import (
     AgentState,
     Mode,
@@ -19,6 +21,7 @@ from bai_services.core.scheduling.placement import (
     Request,
 )
 from bai_services.core.scheduling.preemption.options import PreemptionOptions, VictimOrder
+from bai_services.core.scheduling.preemption.rules import Rule
 from bai_services.core.scheduling.queue import (
     Backfill,
     Changes,
@@ -30,7 +33,19 @@ from bai_services.core.scheduling.queue import (
     Snapshot,
 )
 
-from ..queue.factories import ANN, BOB, NOW, QUEUE_EXAMPLES, agent, slots
+from ..queue.factories import (
+    ANN,
+    BOB,
+    NOW,
+    QUEUE_EXAMPLES,
+    agent,
+    pending_session,
+    request,
+    running,
+    slots,
+    snapshot,
+    with_usage,
+)
 
 EXAMPLES = settings(
     max_examples=QUEUE_EXAMPLES,
@@ -219,6 +234,59 @@ def _check_reservation(
         held = [placement for p in result.preemptions for placement in p.plan.placements]
         reserved = waiting[reservation.session_id]
         assert fits(agents, [*ended, *freed], [*started, *held], reserved.request)
+
+
+@EXAMPLES
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([BOB, BOB, BOB, ANN]),
+            st.sampled_from([1, 2, 3]),
+            st.sampled_from([5, 5, 5, 1]),
+        ),
+        min_size=12,
+        max_size=16,
+    ),
+    st.lists(st.tuples(st.just(ANN), st.sampled_from([2, 3, 4])), min_size=2, max_size=6),
+    st.sampled_from(VictimOrder),
+)
+def test_users_of_victims_by_fair_share_keep_the_larger_share(
+    holding: list[tuple[Scope, int, int]],
+    waiting: list[tuple[Scope, int]],
+    order: VictimOrder,
+) -> None:
+    """The shares are compared after each plan, as if all earlier plans were carried out."""
+    cores, sessions = 16, []
+    held: Counter[Scope] = Counter()
+    host = agent("a", cpu=cores)
+    for number, (user, cpu, priority) in enumerate(holding):
+        if held.total() + cpu > cores:
+            break
+        held[user] += cpu
+        sessions.append(running(f"r{number}", user, "a", slots(cpu=str(cpu)), priority=priority))
+        host = with_usage(host, sessions[-1].slots)
+    pending = [
+        pending_session(number, user, request(cpu=str(cpu)), priority=5)
+        for number, (user, cpu) in enumerate(waiting)
+    ]
+    fair = PreemptionOptions(enabled=True, order=order, over_fair_share=True)
+    result = Queue(snapshot(pending, [host], running=sessions, group={"preemption": fair})).run(NOW)
+    victims = {session.id: session for session in sessions}
+    by_id = {session.id: session for session in pending}
+    for decision in result.decisions:
+        held[by_id[decision.session_id].scopes[0]] += cores_of(by_id[decision.session_id])
+    for preemption in result.preemptions:
+        by = by_id[preemption.session_id]
+        held[by.scopes[0]] += cores_of(by)
+        for key, _ in preemption.plan.victims:
+            held[victims[key].scopes[0]] -= victims[key].slots["cpu"] // 1000
+        for key, rule in preemption.plan.victims:
+            if rule is Rule.FAIR_SHARE:
+                assert held[victims[key].scopes[0]] >= held[by.scopes[0]]
+
+
+def cores_of(session: PendingSession) -> int:
+    return session.request.slots["cpu"] // 1000
 
 
 @EXAMPLES

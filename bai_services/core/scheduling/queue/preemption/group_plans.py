@@ -20,7 +20,7 @@ from ..order import Turns
 from ..releases import Releases, releases_of
 from ..reserve import later
 from ..shape import Shape
-from .victims import Victims, Wanted, find_victims
+from .victims import Search, Victims, Wanted, find_victims
 
 # Maximum number of shapes for which a pass searches for victims.
 MAX_SEARCHES = 8
@@ -252,27 +252,66 @@ class GroupPlans:
         if probe.fits(shape.handle):
             placer.recycle(probe)
             return None
-        wanted = Wanted(
-            shape.pending.request,
-            shape.handle,
-            _rank_of(shape),
-            kept,
-            self._over_share(shape) if options.over_fair_share else frozenset(),
-            below_priority,
-        )
-        search = find_victims(group_queue.preemptible(), probe, options, wanted, self._now)
+        search = self._fair_search(shape, probe, kept, below_priority)
         placer.recycle(probe)
         if search.next_at is not None:
             known = group_queue.next_plan_at
             group_queue.next_plan_at = min(known or search.next_at, search.next_at)
         return search.victims
 
-    def _over_share(self, shape: Shape) -> frozenset[str]:
+    def _fair_search(
+        self, shape: Shape, probe: Placer, kept: frozenset[str], below_priority: int | None
+    ) -> Search:
+        """Find victims that leave their users the larger shares, if fair share is their rule.
+
+        Victims by priority reduce the shares, too. They are known only after a search, so a second
+        search assumes that all sessions of lower priority end.
+        """
+        group_queue = self._group_queue
+        options = group_queue.state.preemption
+        search = Search()
+        for counts_lower in (False, True):
+            over_share: frozenset[str] = frozenset()
+            if options.over_fair_share:
+                over_share = self._over_share(shape, counts_lower)
+            wanted = Wanted(
+                shape.pending.request,
+                shape.handle,
+                _rank_of(shape),
+                kept,
+                over_share,
+                below_priority,
+            )
+            trial = probe.fork() if options.over_fair_share else probe
+            search = find_victims(group_queue.preemptible(), trial, options, wanted, self._now)
+            if trial is not probe:
+                probe.recycle(trial)
+            if search.victims is None or self._keeps_order(shape, search.victims):
+                break
+        return search
+
+    def _keeps_order(self, shape: Shape, victims: Victims) -> bool:
+        """Return whether the users of victims by fair share still have the larger shares."""
+        running = self._group_queue.running
+        shared = [running[key] for key, rule in victims.sessions if rule is Rule.FAIR_SHARE]
+        if not shared:
+            return True
+        after = self._shares_after_plans().copy()
+        after.add(shape.party[-1], shape.amounts)
+        for key, _ in victims.sessions:
+            victim = running[key]
+            user = fair_scopes(victim.scopes)[-1]
+            after.add(user, amounts_by_resource(victim.slots), -1)
+        own = after.of(shape.party[-1])
+        return all(after.of(fair_scopes(victim.scopes)[-1]) >= own for victim in shared)
+
+    def _over_share(self, shape: Shape, counts_lower: bool) -> frozenset[str]:
         """Return sessions of the same priority that may be preempted, because their users' shares
         exceed the pending session's user's share both before and after the preemption.
 
         The shares are those after the existing plans. Because the order is the same after the
-        preemption, a victim cannot in turn preempt the session for which it was stopped.
+        preemption, a victim cannot in turn preempt the session for which it was stopped. With
+        ``counts_lower``, all sessions that may be preempted by priority count as ended.
         """
         group_queue = self._group_queue
         options, shares = group_queue.state.preemption, self._shares_after_plans()
@@ -287,18 +326,22 @@ class GroupPlans:
         }
         if not any(share > own for share in users.values()):
             return frozenset()
+        rules = (Rule.PRIORITY, Rule.FAIR_SHARE) if counts_lower else (Rule.FAIR_SHARE,)
         left: dict[object, float] = {}
         found = set()
-        for session in _by_loss(group_queue.running.values(), options.order):
-            other = Rank(session.priority, session.job_priority, session.scopes)
-            if session.id in victims or rule_of(options, rank, other) is not Rule.FAIR_SHARE:
-                continue
-            user = _user_of(other)
-            share = left.get(user, shares.of(user))
-            share -= shares.fraction(amounts_by_resource(session.slots))
-            if share >= own:
-                left[user] = share
-                found.add(session.id)
+        for counted in rules:
+            for session in _by_loss(group_queue.running.values(), options.order):
+                other = Rank(session.priority, session.job_priority, session.scopes)
+                if session.id in victims or rule_of(options, rank, other) is not counted:
+                    continue
+                user = _user_of(other)
+                share = left.get(user, shares.of(user))
+                share -= shares.fraction(amounts_by_resource(session.slots))
+                if counted is Rule.PRIORITY:
+                    left[user] = share
+                elif share >= own:
+                    left[user] = share
+                    found.add(session.id)
         return frozenset(found)
 
     def _shares_after_plans(self) -> DominantShares:
