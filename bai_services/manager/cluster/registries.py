@@ -143,7 +143,7 @@ class ImageRegistries:
             projects = await self._project_ids(caller, changes["allowed_projects"])
         shown = {name: value for name, value in values.items() if name != "password_encrypted"}
         if projects is not None:
-            shown["allowed_projects"] = projects
+            shown["allowed_projects"] = list(changes["allowed_projects"])
         details = self._audit.changes(fields_of(found), shown)
         if "password" in changes:
             details["is_password_changed"] = True

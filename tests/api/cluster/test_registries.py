@@ -249,7 +249,9 @@ async def test_only_allowed_projects_are_offered_the_images(
     (project, *_) = (await user.get("/projects"))["items"]
     change = {"allowed_projects": [project["id"]]}
     changed = await admin.patch("/image-registries/lab", change)
-    assert changed["allowed_projects"] == [project["id"]]
+    assert changed["allowed_projects"] == [f"{project['domain']}/{project['name']}"]
+    # The names that the API returns are accepted, too.
+    await admin.patch("/image-registries/lab", {"allowed_projects": changed["allowed_projects"]})
     assert await is_offered()
     await admin.patch("/image-registries/lab", {"is_enabled": False})
     assert not await is_offered()
