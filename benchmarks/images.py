@@ -40,10 +40,12 @@ def main() -> int:
 
 
 def _fill(registry: TlsRegistry, tags: int) -> None:
+    stored: set[tuple[str, str]] = set()
     with registry.client() as client:
         for number in range(tags):
             labels = {"ai.backend.role": "COMPUTE", "number": str(number)}
-            push(client, f"team/image{number % REPOSITORIES}", [f"v{number}"], labels)
+            repository = f"team/image{number % REPOSITORIES}"
+            push(client, repository, [f"v{number}"], labels, stored=stored)
 
 
 async def _measure(registry: TlsRegistry, folder: Path, tags: int) -> dict[str, float]:
