@@ -64,7 +64,7 @@ function Scan({ registry }: { registry: Item }) {
   const status = String(registry['scan_status']);
   const label = t(`image-registries.status-${status}`, status);
   const [tags, checked] = [Number(registry['scan_tags']), Number(registry['scan_checked'])];
-  const problem = String(registry['scan_problem'] ?? '');
+  const problem = typeof registry['scan_problem'] === 'string' ? registry['scan_problem'] : '';
   return (
     <div style={{ minWidth: 160 }}>
       {label}
