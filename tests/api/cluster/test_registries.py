@@ -101,6 +101,8 @@ async def test_a_scan_registers_the_labelled_images_of_a_registry(
     assert image["size_bytes"] > 0
     assert image["min_slots"]["mem"] == "1g"
     assert image["is_active"] is False
+    listed = await admin.get("/image-registries", has_password="true", sort="-has_password")
+    assert [item["name"] for item in listed["items"]] == ["lab"]
     again = await scan(api, admin)
     assert (again["scan_new"], again["scan_changed"]) == (0, 0)
 
