@@ -21,7 +21,9 @@ from bai_services.agent.docker.calls import DockerCalls
 from bai_services.agent.docker.image_uses import ImageUses
 from bai_services.agent.docker.images import Images
 from bai_services.core import errors
+from bai_services.core.cluster.image_store import read_auth
 from tests.testbed.docker_engine import DockerEngine
+from tests.testbed.image_registry import PASSWORD, USERNAME, serving_registry
 from tests.testbed.ports import free_port
 from tests.testbed.wait import wait_until
 
@@ -160,3 +162,41 @@ async def test_an_image_that_is_used_during_the_eviction_is_kept(
         assert name in await Images(calls, uses).digests()
     finally:
         await asyncio.to_thread(docker_engine.run, "rmi", "--force", name)
+
+
+async def test_pull_secrets_reach_only_the_engine(
+    docker_engine: DockerEngine,
+    calls: DockerCalls,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    images = Images(calls, ImageUses(tmp_path / "uses.json", 0))
+    content = layer_of(b"content")
+    with serving_registry(tmp_path / "registry") as registry:
+        digest = registry.push("team/py", ["1"], {"a": "b"}, layer=content)
+        name = f"{registry.host}/team/py:1"
+        auth = read_auth({"registry_auth": {"username": USERNAME, "password": PASSWORD}})
+        assert PASSWORD not in repr(auth)
+        try:
+            with pytest.raises(errors.NotFound, match="cannot be pulled"):
+                await images.pull(name, "", lambda *_: None)
+            pulled = await images.pull(name, "", lambda *_: None, auth)
+            assert pulled["digest"] == pulled["registry_digest"] == digest
+            await asyncio.to_thread(docker_engine.run, "rmi", name)
+            # A session that needs the image pulls it in the same way.
+            await images.ensure(name, lambda *_: None, auth)
+            inspected = await asyncio.to_thread(docker_engine.run, "inspect", name)
+        finally:
+            await asyncio.to_thread(docker_engine.run, "rmi", "--force", name)
+    assert PASSWORD not in inspected + caplog.text
+    assert PASSWORD not in (tmp_path / "uses.json").read_text()
+
+
+def layer_of(content: bytes) -> bytes:
+    """Return a layer with one file, uncompressed."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        info = tarfile.TarInfo("data")
+        info.size = len(content)
+        tar.addfile(info, io.BytesIO(content))
+    return packed.getvalue()

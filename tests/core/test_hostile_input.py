@@ -41,6 +41,8 @@ from bai_services.core.cluster import (
     group_options,
     image_labels,
     joining,
+    manifests,
+    registries,
 )
 from bai_services.core.cluster import (
     model as cluster,
@@ -120,6 +122,43 @@ PERIOD = {
 # hostile text.
 PIPELINE = "version: 1\nname: a\ntasks:\n- name: b\n  command: c\n"
 PARSERS: dict[str, list[Parser]] = {
+    "cluster.manifests.has_platform_labels": [lambda t: manifests.has_platform_labels({t: t})],
+    "cluster.manifests.parse_challenge": [
+        manifests.parse_challenge,
+        lambda t: manifests.parse_challenge(f"Bearer realm={t}"),
+    ],
+    "cluster.manifests.parse_config": [
+        lambda t: manifests.parse_config({"architecture": t}),
+        lambda t: manifests.parse_config({"architecture": "amd64", "config": {"Labels": {t: t}}}),
+    ],
+    "cluster.manifests.parse_manifest": [
+        lambda t: manifests.parse_manifest({"config": {"digest": t}, "layers": []}),
+    ],
+    "cluster.manifests.parse_repositories": [
+        lambda t: manifests.parse_repositories({"repositories": [t]})
+    ],
+    "cluster.manifests.parse_tags": [lambda t: manifests.parse_tags({"tags": [t]})],
+    "cluster.manifests.parse_token": [lambda t: manifests.parse_token({"token": t})],
+    "cluster.registries.check_patterns": [lambda t: registries.check_patterns([t])],
+    "cluster.registries.check_registry_url": [
+        registries.check_registry_url,
+        lambda t: registries.check_registry_url(f"https://{t}"),
+    ],
+    "cluster.registries.check_repositories": [
+        lambda t: registries.check_repositories([t], registries.RegistryKind.DOCKER)
+    ],
+    "cluster.registries.image_name": [
+        lambda t: registries.image_name("registry.example.org", t, "1"),
+        lambda t: registries.image_name("docker.io", "py", t),
+    ],
+    "cluster.registries.matches": [
+        lambda t: registries.matches("a" * 200, "1", [t[:255]]),
+        lambda t: registries.matches(t[:255], t[:127], ["*a*a*a*a*a*b"]),
+    ],
+    "cluster.registries.registry_host": [registries.registry_host],
+    "cluster.registries.repository_may_match": [
+        lambda t: registries.repository_may_match("team/py", [t])
+    ],
     "apps.shares.check_addresses": [
         lambda t: app_shares.check_addresses(app_shares.Audience.PROJECT, [t])
     ],
@@ -508,6 +547,9 @@ NOT_FROM_USERS = {
     "notifications.events.session_preempted",
     "notifications.session_events.event_of",
     "notifications.webhooks.payload",
+    "cluster.image_store.read_auth",
+    "cluster.registries.api_url",
+    "cluster.registries.is_scan_due",
     # Ids, and names of existing users and folders, which were checked when they were created.
     "accounts.user_purges.anonymous_name",
     "accounts.user_purges.name_after_transfer",

@@ -84,11 +84,19 @@ def push(
     labels: Mapping[str, str],
     architectures: Sequence[str] = ("amd64",),
     layer: bytes = b"layer",
+    stored: set[tuple[str, str]] | None = None,
 ) -> str:
-    """Push an image through the distribution protocol; return the digest of its tags."""
+    """Push an image through the distribution protocol; return the digest of its tags.
+
+    ``stored``: repositories and digests of blobs that the registry has; new ones are added.
+    """
+    stored = set() if stored is None else stored
 
     def blob(content: bytes) -> dict[str, Any]:
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        if (repository, digest) in stored:
+            return {"digest": digest, "size": len(content)}
+        stored.add((repository, digest))
         started = client.post(f"/v2/{repository}/blobs/uploads/").raise_for_status()
         url = httpx.URL(started.headers["Location"]).copy_add_param("digest", digest)
         client.put(url, content=content).raise_for_status()

@@ -38,8 +38,8 @@ class RegistryChange(Body):
     ``repository:tag``, such as ``team/*:3.*``; empty: all tags. ``rescan_seconds``: time between
     scans, 0 for none. ``activates_images``: whether found images are active at once.
     ``labelled_only``: ignore images without labels of the platform. ``allowed_projects``: projects
-    (ids or names) that may use the images if ``is_global`` is false. An empty ``password`` removes
-    it.
+    (id, name or ``domain/name``) that may use the images if ``is_global`` is false. An empty
+    ``password`` removes it.
     """
 
     url: ShortText = ""

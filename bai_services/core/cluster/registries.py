@@ -105,7 +105,8 @@ class ImageRegistry:
     ``rescan_seconds``: time between the end of a scan and the next one; 0: no automatic scans.
     ``activates_images``: whether images that a scan registers are active at once.
     ``labelled_only``: whether scans ignore images without labels of the platform. ``is_global``:
-    whether every project may use the images; otherwise only those in ``allowed_projects`` (ids).
+    whether every project may use the images; otherwise only ``allowed_projects``, as
+    ``domain/name``.
 
     The fields ``scan_*`` describe the last scan. ``scan_tags``: number of tags that match;
     ``scan_checked``: those that have been checked; ``scan_new``: registered images;

@@ -30,6 +30,7 @@ from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..records import first_record, records
 from ..scheduling.caps import CHUNK
+from ..tables.accounts import projects
 from ..tables.cluster import image_registries, image_registry_projects, images
 
 _SPECIAL: Mapping[str, Any] = {"has_password": image_registries.c.password_encrypted != ""}
@@ -358,14 +359,19 @@ async def _with_projects(
 ) -> list[ImageRegistry]:
     keys = [registry.id for registry in registries]
     rows = await tx.execute(
-        sa.select(image_registry_projects)
+        sa.select(image_registry_projects.c.registry_id, projects.c.domain, projects.c.name)
+        .join_from(
+            image_registry_projects,
+            projects,
+            image_registry_projects.c.project_id == projects.c.id,
+        )
         .where(image_registry_projects.c.registry_id.in_(keys))
-        .order_by(image_registry_projects.c.project_id)
+        .order_by(projects.c.domain, projects.c.name)
     )
-    projects: dict[str, list[str]] = defaultdict(list)
-    for registry_id, project_id in rows:
-        projects[registry_id].append(project_id)
-    return [replace(found, allowed_projects=projects[found.id]) for found in registries]
+    allowed: dict[str, list[str]] = defaultdict(list)
+    for registry_id, domain, name in rows:
+        allowed[registry_id].append(f"{domain}/{name}")
+    return [replace(found, allowed_projects=allowed[found.id]) for found in registries]
 
 
 def _registry(**row: Any) -> ImageRegistry:

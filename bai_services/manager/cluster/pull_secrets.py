@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 
 from bai_services.core.cluster.registries import registry_host
+from bai_services.core.errors import Unavailable
 from bai_services.db.cluster.registries import PullSecret, RegistryStore
 from bai_services.db.database import Database
 
 from ..accounts.keypair_secrets import KeypairSecrets
+
+log = logging.getLogger(__name__)
 
 # Another manager may have changed a password, so the secrets are read again after this time.
 CACHE_TTL_SECONDS = 5.0
@@ -37,7 +41,12 @@ class PullSecrets:
         secret = self._cached[1].get(registry_host(image))
         if secret is None:
             return {}
-        password = self._cipher.decrypt(secret.password_encrypted)
+        try:
+            password = self._cipher.decrypt(secret.password_encrypted)
+        except Unavailable as error:
+            # The agent must receive its other work; the pull fails with the registry's reason.
+            log.error("the password of registry %s cannot be read: %s", secret.host, error)
+            return {}
         return {"registry_auth": {"username": secret.username, "password": password}}
 
     def changed(self) -> None:

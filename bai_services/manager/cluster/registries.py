@@ -43,6 +43,10 @@ _PLAIN_FIELDS = (
 )
 
 
+# A secret, and a long text; the audit log only says that they have changed.
+_NOT_IN_AUDIT = frozenset({"password_encrypted", "ca_certificate"})
+
+
 class ImageRegistries:
     """Passwords are stored encrypted, and no method returns them."""
 
@@ -141,12 +145,13 @@ class ImageRegistries:
         projects = None
         if "allowed_projects" in changes:
             projects = await self._project_ids(caller, changes["allowed_projects"])
-        shown = {name: value for name, value in values.items() if name != "password_encrypted"}
+        shown = {name: value for name, value in values.items() if name not in _NOT_IN_AUDIT}
         if projects is not None:
-            shown["allowed_projects"] = projects
+            shown["allowed_projects"] = list(changes["allowed_projects"])
         details = self._audit.changes(fields_of(found), shown)
-        if "password" in changes:
-            details["is_password_changed"] = True
+        for field in ("password", "ca_certificate"):
+            if field in changes:
+                details[f"is_{field}_changed"] = True
         entry = self._entry(caller, "update", found.name, **details)
         updated = await self._store.update(found.name, values, projects, entry)
         self._changed()

@@ -348,8 +348,8 @@ class RegistryClient:
     def _exchange(self, url: str, headers: Mapping[str, str], max_bytes: int) -> _Response:
         """Send one request, and read its response of at most ``max_bytes``."""
         origin = origin_of(url)
-        while True:
-            connection, is_reused = self._connection(url, origin)
+        for may_reuse in (True, False):
+            connection, is_reused = self._connection(url, origin, may_reuse=may_reuse)
             try:
                 with time_limit(connection.sock, self._request_seconds):
                     return self._on_connection(connection, url, headers, max_bytes, origin)
@@ -359,6 +359,7 @@ class RegistryClient:
                     raise RetryableError(problem_of(error)) from None
             except (OSError, http.client.HTTPException) as error:
                 raise RetryableError(problem_of(error)) from None
+        raise AssertionError("the second connection is not an idle one")
 
     def _on_connection(
         self,
@@ -394,12 +395,14 @@ class RegistryClient:
                 else:
                     connection.close()
 
-    def _connection(self, url: str, origin: _Origin) -> tuple[http.client.HTTPConnection, bool]:
+    def _connection(
+        self, url: str, origin: _Origin, *, may_reuse: bool
+    ) -> tuple[http.client.HTTPConnection, bool]:
         """Return a connection to an allowed address of the URL's host, and whether it was idle."""
         with self._lock:
             if self._cancelled.is_set():
                 raise SourceError("the scan was cancelled")
-            if self._idle[origin]:
+            if may_reuse and self._idle[origin]:
                 connection = self._idle[origin].pop()
                 self._open.add(connection)
                 return connection, True

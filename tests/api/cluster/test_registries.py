@@ -101,6 +101,8 @@ async def test_a_scan_registers_the_labelled_images_of_a_registry(
     assert image["size_bytes"] > 0
     assert image["min_slots"]["mem"] == "1g"
     assert image["is_active"] is False
+    listed = await admin.get("/image-registries", has_password="true", sort="-has_password")
+    assert [item["name"] for item in listed["items"]] == ["lab"]
     again = await scan(api, admin)
     assert (again["scan_new"], again["scan_changed"]) == (0, 0)
 
@@ -249,7 +251,9 @@ async def test_only_allowed_projects_are_offered_the_images(
     (project, *_) = (await user.get("/projects"))["items"]
     change = {"allowed_projects": [project["id"]]}
     changed = await admin.patch("/image-registries/lab", change)
-    assert changed["allowed_projects"] == [project["id"]]
+    assert changed["allowed_projects"] == [f"{project['domain']}/{project['name']}"]
+    # The names that the API returns are accepted, too.
+    await admin.patch("/image-registries/lab", {"allowed_projects": changed["allowed_projects"]})
     assert await is_offered()
     await admin.patch("/image-registries/lab", {"is_enabled": False})
     assert not await is_offered()

@@ -12,7 +12,7 @@ import pytest
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.manager.cluster import registry_client
 from bai_services.manager.cluster.registry_client import RegistryAccess, RegistryClient
-from bai_services.manager.imports.transfer import SourceError
+from bai_services.manager.imports.transfer import SourceError, shut_down
 from tests.testbed.fake_registry import BASIC, TOKEN, FakeRegistry, serve_fake_registry
 from tests.testbed.image_registry import PASSWORD, USERNAME, TlsRegistry, serving_registry
 from tests.testbed.ports import free_port
@@ -181,3 +181,12 @@ async def test_a_slow_registry_is_given_up_and_closing_ends_a_request(fake: Fake
     client.close()
     with pytest.raises(SourceError):
         await waiting
+
+
+async def test_a_connection_that_the_registry_has_closed_is_replaced(fake: FakeRegistry) -> None:
+    client = fake_client(fake)
+    await asyncio.to_thread(client.tags, [], [])
+    (connections,) = client._idle.values()  # noqa: SLF001
+    shut_down(connections[0].sock)
+    assert await asyncio.to_thread(client.tags, [], []) == [("team/py", "1")]
+    client.close()

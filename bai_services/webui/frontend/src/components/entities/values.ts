@@ -111,7 +111,9 @@ export function changedValues(fields: readonly Field[], item: Item, shown: Item)
       JSON.stringify(toControl(field, item[field.key]) ?? null) !==
       JSON.stringify(shown[field.key] ?? (field.kind === 'text' ? '' : null))
   );
-  const isKept = (field: Field) => field.kind === 'text' && !shown[field.key] && !item[field.key];
+  // An empty password is not sent: the stored one is never shown.
+  const isKept = (field: Field) =>
+    (field.kind === 'text' || field.kind === 'password') && !shown[field.key] && !item[field.key];
   return Object.fromEntries(
     changed
       .filter(field => !isKept(field))

@@ -9,6 +9,7 @@ import { ImageAgents } from './ImageAgents';
 import { partsOf } from './imageApps';
 import { PullImages } from './PullImages';
 import { PULLS } from './pulls';
+import { REGISTRIES } from './registries';
 
 const IMAGES: Entity = {
   name: 'images',
@@ -20,7 +21,7 @@ const IMAGES: Entity = {
     {
       key: 'registry',
       isOptional: true,
-      render: image => partsOf(String(image['name'])).registry || '–'
+      isSortable: true
     },
     { key: 'tag', isOptional: true, render: image => partsOf(String(image['name'])).tag || '–' },
     { key: 'architecture', isSortable: true },
@@ -40,7 +41,7 @@ const IMAGES: Entity = {
     { key: 'labels', isOptional: true },
     { key: 'created_at', isSortable: true, isOptional: true }
   ],
-  filters: [{ key: 'name__contains' }, { key: 'architecture' }],
+  filters: [{ key: 'name__contains' }, { key: 'registry' }, { key: 'architecture' }],
   fields: [
     { key: 'name', kind: 'text', isRequired: true },
     { key: 'architecture', kind: 'text', only: 'create' },
@@ -68,12 +69,14 @@ export function ImagesPage() {
     <EntityPage
       path="/images"
       title="pages.images"
-      entities={[IMAGES, PULLS]}
-      toolbar={() => (
-        <PullImages
-          onPulled={() => void navigate({ to: '/images', search: { tab: PULLS.name } })}
-        />
-      )}
+      entities={isWriter ? [IMAGES, PULLS, REGISTRIES] : [IMAGES, PULLS]}
+      toolbar={entity =>
+        entity !== REGISTRIES && (
+          <PullImages
+            onPulled={() => void navigate({ to: '/images', search: { tab: PULLS.name } })}
+          />
+        )
+      }
       details={(entity, image) =>
         entity === IMAGES && (
           <>
