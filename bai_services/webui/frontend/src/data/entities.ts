@@ -22,6 +22,7 @@ export type EntityPath =
   | '/image-pulls'
   | '/resource-groups'
   | '/agents'
+  | '/agent-invitations'
   | '/agent-summaries'
   | '/devices'
   | '/storage-hosts'
