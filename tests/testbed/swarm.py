@@ -124,7 +124,8 @@ def _remove_containers(engine: DockerEngine) -> None:
     # Otherwise, stopping the engine would take 10 s for each container.
     if containers := engine.run("ps", "--all", "--quiet").split():
         engine.run("rm", "--force", "--volumes", *containers)
-    engine.run("swarm", "leave", "--force")
+    if engine.run("info", "--format", "{{.Swarm.LocalNodeState}}") != "inactive":
+        engine.run("swarm", "leave", "--force")
 
 
 def _stop(process: subprocess.Popen[bytes], folder: Path) -> None:

@@ -23,6 +23,7 @@ export type EntityPath =
   | '/image-registries'
   | '/resource-groups'
   | '/agents'
+  | '/agent-invitations'
   | '/agent-summaries'
   | '/devices'
   | '/storage-hosts'

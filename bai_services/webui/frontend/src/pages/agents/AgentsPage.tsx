@@ -1,20 +1,31 @@
-import { Tabs } from 'antd';
+import { App, Tabs } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { EntityPage } from '../../components/entities/EntityPage';
 import type { Item } from '../../data/entities';
 import { AGENTS } from './agents';
 import { AgentSessions } from './AgentSessions';
 import { Devices } from './Devices';
+import { INVITATIONS } from './invitations';
+import { JoinCommand } from './JoinCommand';
 import { MachineLoad } from './MachineLoad';
 
-/** The machines that run sessions, with their load, devices and sessions. */
+/** The machines that run sessions, and invitations with which further machines join. */
 export function AgentsPage() {
+  const { t } = useTranslation();
+  const { modal } = App.useApp();
   return (
     <EntityPage
       path="/agents"
       title="pages.agents"
-      entities={[AGENTS]}
-      details={(_, agent) => <AgentDetails agent={agent} />}
+      entities={[AGENTS, INVITATIONS]}
+      details={(entity, agent) => entity === AGENTS && <AgentDetails agent={agent} />}
+      onCreated={(_, invitation) =>
+        void modal.success({
+          title: t('agent-invitations.created'),
+          width: 640,
+          content: <JoinCommand token={String(invitation['token'])} />
+        })
+      }
     />
   );
 }
