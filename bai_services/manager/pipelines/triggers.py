@@ -82,7 +82,7 @@ class PipelineTriggers:
         pipeline = await self._pipelines.find(caller, spec["pipeline"])
         authorizer.require(caller, "pipeline.write", target_of(pipeline))
         secret = secrets.token_urlsafe(SECRET_BYTES)
-        values = {
+        values: dict[str, Any] = {
             "id": str(uuid.uuid4()),
             "created_at": self._clock(),
             "pipeline_id": pipeline.id,
