@@ -785,7 +785,7 @@ TABLE = [
     Row("GET /pipeline-schedules", "ok ok ok ok ok ok ok 403 403"),
     Row(
         "POST /pipeline-schedules",
-        "403 403 404 ok 404 404 403 403 403",
+        "403 403 404 ok 404 404 404 403 403",
         {"pipeline": "{pipeline}", "name": "nightly", "start": "daily 02:00"},
     ),
     Row("GET /pipeline-schedules/{pipeline_schedule}", "ok ok 404 ok 404 404 404 403 403"),
@@ -798,7 +798,7 @@ TABLE = [
     Row("GET /pipeline-triggers", "ok ok ok ok ok ok ok 403 403"),
     Row(
         "POST /pipeline-triggers",
-        "403 403 404 ok 404 404 403 403 403",
+        "403 403 404 ok 404 404 404 403 403",
         {"pipeline": "{pipeline}", "name": "push"},
     ),
     Row("GET /pipeline-triggers/{pipeline_trigger}", "ok ok 404 ok 404 404 404 403 403"),
