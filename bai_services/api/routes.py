@@ -42,6 +42,7 @@ from .operations import announcements, component_settings, configuration, mainte
 from .pipelines import pipelines
 from .pipelines import runs as pipeline_runs
 from .pipelines import schedules as pipeline_schedules
+from .pipelines import triggers as pipeline_triggers
 from .scheduling import counter_audit, preemptions, reservations
 from .serving import chats, endpoints, gateways
 from .sessions import (
@@ -128,5 +129,6 @@ ROUTES: list[Route] = [
     *pipelines.ROUTES,
     *pipeline_runs.ROUTES,
     *pipeline_schedules.ROUTES,
+    *pipeline_triggers.ROUTES,
     *folder_imports.ROUTES,
 ]

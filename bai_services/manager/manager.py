@@ -6,6 +6,7 @@ from bai_services.core.coded_text import CodedText, TextTemplate
 from bai_services.db.database import Database
 from bai_services.db.sessions.store import SessionStore
 
+from .accounts.keypair_secrets import KeypairSecrets
 from .accounts.services import account_services
 from .accounts.sign_outs import SignOuts
 from .apps.session_apps import SessionApps
@@ -154,6 +155,7 @@ class Manager:
             lifecycle=self.lifecycle,
             callers=self.accounts.callers,
             lease=self.scheduling.lease,
+            encryption=KeypairSecrets(settings.key),
             require_writable=self.read_only.require_writable,
         )
         self.imports = import_services(

@@ -108,6 +108,10 @@ class ResourceFactory:
         body = {"pipeline": await self.pipeline(), "name": "nightly", "start": "daily 02:00"}
         return str((await self._user.post("/pipeline-schedules", body))["id"])
 
+    async def pipeline_trigger(self) -> str:
+        body = {"pipeline": await self.pipeline(), "name": "push"}
+        return str((await self._user.post("/pipeline-triggers", body))["id"])
+
     async def cancelled_run(self) -> str:
         key = await self.pipeline_run()
         await self._user.delete(f"/pipeline-runs/{key}")

@@ -87,6 +87,7 @@ CREATORS = {
     "pipelines": "pipeline",
     "pipeline-runs": "pipeline_run",
     "pipeline-schedules": "pipeline_schedule",
+    "pipeline-triggers": "pipeline_trigger",
     "folder-imports": "folder_import",
 }
 

@@ -810,7 +810,7 @@ TABLE = [
     Row("GET /pipeline-schedules", "ok ok ok ok ok ok ok 403 403"),
     Row(
         "POST /pipeline-schedules",
-        "403 403 404 ok 404 404 403 403 403",
+        "403 403 404 ok 404 404 404 403 403",
         {"pipeline": "{pipeline}", "name": "nightly", "start": "daily 02:00"},
     ),
     Row("GET /pipeline-schedules/{pipeline_schedule}", "ok ok 404 ok 404 404 404 403 403"),
@@ -820,6 +820,24 @@ TABLE = [
         {"is_paused": True},
     ),
     Row("DELETE /pipeline-schedules/{pipeline_schedule}", "ok ok 404 ok 404 404 404 403 403"),
+    Row("GET /pipeline-triggers", "ok ok ok ok ok ok ok 403 403"),
+    Row(
+        "POST /pipeline-triggers",
+        "403 403 404 ok 404 404 404 403 403",
+        {"pipeline": "{pipeline}", "name": "push"},
+    ),
+    Row("GET /pipeline-triggers/{pipeline_trigger}", "ok ok 404 ok 404 404 404 403 403"),
+    Row(
+        "PATCH /pipeline-triggers/{pipeline_trigger}",
+        "ok ok 404 ok 404 404 404 403 403",
+        {"is_enabled": False},
+    ),
+    Row(
+        "POST /pipeline-triggers/{pipeline_trigger}/secret",
+        "403 403 404 ok 404 404 404 403 403",
+        {},
+    ),
+    Row("DELETE /pipeline-triggers/{pipeline_trigger}", "ok ok 404 ok 404 404 404 403 403"),
     Row("GET /model-imports", "ok ok ok ok ok ok ok 403 403"),
     Row(
         "POST /model-imports",
@@ -886,6 +904,8 @@ OPEN = {
     ("post", "/auth/password"),
     ("post", "/auth/code"),
     ("post", "/auth/code/redeem"),
+    # Signed calls of other services.
+    ("post", "/pipeline-triggers/(?P<key>[^/]+)/calls"),
     # Signed-in browsers only, without a token or keypair.
     ("post", "/me/authenticator"),
     ("post", "/me/authenticator/registration"),

@@ -61,6 +61,7 @@ OWNED = {
     "pipeline",
     "pipeline_run",
     "pipeline_schedule",
+    "pipeline_trigger",
     "cancelled_run",
     "folder_import",
     "template",
@@ -87,6 +88,7 @@ LISTS = {
     "/pipelines",
     "/pipeline-runs",
     "/pipeline-schedules",
+    "/pipeline-triggers",
     "/folder-imports",
     "/session-dependencies",
     "/session-templates",
@@ -195,6 +197,7 @@ ALWAYS_REJECTED = {
     "POST /model-imports/{model_import}/retry",
     "PATCH /pipelines/{pipeline}",
     "POST /pipelines/{pipeline}/runs",
+    "POST /pipeline-triggers/{pipeline_trigger}/secret",
     "POST /pipeline-runs/{cancelled_run}/resumption",
     # There is no such task.
     "POST /pipeline-runs/{pipeline_run}/tasks/nothing/approval",

@@ -78,4 +78,24 @@ async def test_schedule_of_a_pipeline(bai: Bai, api: Api, tmp_path: Path) -> Non
     assert "next start: 20" in resumed.stdout + resumed.stderr
     assert "daily 02:00" in (await bai(*command, "list", by="user")).stdout
     assert (await bai(*command, "delete", "asks", "often", by="user")).code == 0
-    assert "no schedules" in (await bai(*command, "list", by="user")).stdout
+    assert "no schedules" in (await bai(*command, "list", by="user")).stderr
+
+
+async def test_trigger_of_a_pipeline(bai: Bai, api: Api, tmp_path: Path) -> None:
+    await api.world.manager.folders.start()
+    file = tmp_path / "asks.yaml"
+    file.write_text(DEFINITION)
+    assert (await bai("pipeline", "create", file, by="user")).code == 0
+    command = ("pipeline", "trigger")
+    made = await bai(*command, "create", "asks", "push", "--json", by="user")
+    renewed = await bai(*command, "renew-secret", "asks", "push", "--json", by="user")
+    assert renewed.document["secret"] != made.document["secret"]
+    disabled = await bai(*command, "disable", "asks", "push", "--json", by="user")
+    assert disabled.document["is_enabled"] is False
+    enabled = await bai(*command, "enable", "asks", "push", "--json", by="user")
+    assert enabled.document["is_enabled"] is True
+    assert "push" in (await bai(*command, "list", by="user")).stdout
+    wrong = await bai(*command, "delete", "asks", "pull", by="user")
+    assert "has no trigger pull" in wrong.stderr
+    assert (await bai(*command, "delete", "asks", "push", by="user")).code == 0
+    assert "no triggers" in (await bai(*command, "list", by="user")).stderr

@@ -58,6 +58,7 @@ from bai_services.core.notifications import timing
 from bai_services.core.operations.configuration import CHANGEABLE
 from bai_services.core.pipelines import parameters as pipeline_parameters
 from bai_services.core.pipelines import parsing as pipeline_parsing
+from bai_services.core.pipelines import triggers as pipeline_triggers
 from bai_services.core.pipelines.definition import (
     Operator,
     Parameter,
@@ -349,6 +350,10 @@ PARSERS: dict[str, list[Parser]] = {
         ssh_keys.parse_public_key,
         lambda t: ssh_keys.parse_public_key("ssh-rsa " + t),
     ],
+    "pipelines.triggers.check_call": [
+        lambda t: pipeline_triggers.check_call("s", t, "v1=0", b"", NOW),
+        lambda t: pipeline_triggers.check_call("s", "1893456000", t, b"", NOW),
+    ],
     "sessions.schedules.rules.parse_rule": [
         lambda t: parse_rule(t, "start"),
         lambda t: parse_rule(f"mon {t}", "start"),
@@ -500,6 +505,8 @@ NOT_FROM_USERS = {
     "pipelines.requests.session_id_of",
     "pipelines.states.Plan.of",
     "pipelines.states.observe",
+    # A signature that ``check_call`` has compared.
+    "pipelines.triggers.run_id_of",
     "bounded_yaml.BoundedLoader.compose_node",
     # The settings of the installation, which its administrator writes.
     "cluster.doctor.check_node",

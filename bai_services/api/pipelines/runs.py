@@ -37,7 +37,7 @@ class Answer(Body):
 
 class PipelineRun(ResponseModel):
     """``status``: waiting (for other runs of the pipeline), running, cancelling, succeeded, failed
-    or cancelled. ``cause``: the schedule that has created the run, empty for a user.
+    or cancelled. ``cause``: the schedule or trigger that has created the run, empty for a user.
     ``tasks_by_status``: number of task runs.
     """
 

@@ -29,6 +29,7 @@ from ..command import (
 )
 from ..sessions.live_output import follow_log
 from .schedules import schedule
+from .triggers import trigger
 
 _COLUMNS = ("name", "tasks", "version", "project", "last_run_status", "last_run_at", "id")
 _RUN_COLUMNS = (
@@ -62,6 +63,7 @@ def pipeline() -> None:
 
 
 pipeline.add_command(schedule)
+pipeline.add_command(trigger)
 
 
 @pipeline.command(epilog=example("bai pipeline create train.yaml"))

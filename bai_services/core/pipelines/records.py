@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -183,3 +183,46 @@ class PipelineSchedule:
     last_start_at: datetime | None
     last_run_id: str | None
     last_message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineTrigger:
+    """A trigger: signed requests of other services run its pipeline.
+
+    ``last_message`` says why the last call has created no run, "" if it has.
+    """
+
+    id: str
+    created_at: datetime
+    name: str
+    pipeline: str
+    pipeline_id: str
+    domain: str
+    project: str
+    owner: str
+    owner_id: str
+    is_enabled: bool
+    last_call_at: datetime | None
+    last_run_id: str | None
+    last_message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedPipelineTrigger(PipelineTrigger):
+    """A new trigger with the secret of its signatures; the secret is returned only once."""
+
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineTriggerSecret:
+    id: str
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineTriggerCall:
+    """The result of a call. ``is_new``: this call has created the run, not an equal one before."""
+
+    run: str
+    is_new: bool

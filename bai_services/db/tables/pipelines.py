@@ -1,4 +1,4 @@
-"""Pipelines, their versions, runs, task runs and schedules."""
+"""Pipelines, their versions, runs, task runs, schedules and triggers."""
 
 from __future__ import annotations
 
@@ -104,6 +104,22 @@ pipeline_schedules = sa.Table(
     # NULL: the schedule is paused, or has no further start.
     sa.Column("next_start_at", UtcDateTime, index=True),
     sa.Column("last_start_at", UtcDateTime),
+    sa.Column("last_run_id", sa.String(64)),
+    sa.Column("last_message", sa.Text, nullable=False),
+    sa.UniqueConstraint("pipeline_id", "name"),
+)
+
+pipeline_triggers = sa.Table(
+    "pipeline_triggers",
+    metadata,
+    identity(),
+    created_at(),
+    sa.Column("pipeline_id", sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("name", sa.String(64), nullable=False),
+    # The key of the signatures, encrypted with the manager's key.
+    sa.Column("secret_encrypted", sa.Text, nullable=False),
+    sa.Column("is_enabled", sa.Boolean, nullable=False),
+    sa.Column("last_call_at", UtcDateTime),
     sa.Column("last_run_id", sa.String(64)),
     sa.Column("last_message", sa.Text, nullable=False),
     sa.UniqueConstraint("pipeline_id", "name"),

@@ -9,8 +9,10 @@ from bai_services.core.accounts.roles import Role
 from bai_services.db.pipelines.definitions import PipelineStore
 from bai_services.db.pipelines.runs import PipelineRunStore
 from bai_services.db.pipelines.schedules import PipelineScheduleStore
+from bai_services.db.pipelines.triggers import PipelineTriggerStore
 
 from ..accounts.callers import Callers
+from ..accounts.keypair_secrets import KeypairSecrets
 from ..context import ManagerContext
 from ..folders.vfolders import VFolders
 from ..scheduling.lease import Lease
@@ -22,15 +24,17 @@ from .runner import PipelineRunner
 from .runs import PipelineRuns
 from .schedule_runner import PipelineScheduleRunner
 from .schedules import PipelineSchedules
+from .triggers import PipelineTriggers
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineServices:
-    """Pipelines, their runs and schedules, and the loops that run them."""
+    """Pipelines, their runs, schedules and triggers, and the loops that run them."""
 
     pipelines: Pipelines
     runs: PipelineRuns
     schedules: PipelineSchedules
+    triggers: PipelineTriggers
     runner: PipelineRunner
     schedule_runner: PipelineScheduleRunner
 
@@ -52,6 +56,7 @@ def pipeline_services(
     lifecycle: Lifecycle,
     callers: Callers,
     lease: Lease,
+    encryption: KeypairSecrets,
     require_writable: Callable[[Role], None],
 ) -> PipelineServices:
     """Build the services and pass them their dependencies."""
@@ -65,6 +70,15 @@ def pipeline_services(
         pipelines=pipelines,
         runs=runs,
         schedules=PipelineSchedules(context, schedules, pipelines),
+        triggers=PipelineTriggers(
+            context,
+            PipelineTriggerStore(context.database),
+            pipelines,
+            runs,
+            callers=callers,
+            encryption=encryption,
+            require_writable=require_writable,
+        ),
         runner=runner,
         schedule_runner=PipelineScheduleRunner(
             context, schedules, runs, callers, require_writable, lease=lease

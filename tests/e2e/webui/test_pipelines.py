@@ -81,3 +81,31 @@ async def test_pipeline_is_written_run_and_approved(
         assert "done" in log
     finally:
         rest.delete(f"/pipelines/{name}")
+
+
+async def test_schedule_and_trigger_are_created(
+    opened: Opener[Entities], rest: httpx.Client, tmp_path: Path
+) -> None:
+    name = f"pipe-{secrets.token_hex(3)}"
+    text = f"version: 1\nname: {name}\ntasks: [{{name: check, kind: approval}}]\n"
+    checked(rest.post("/pipelines", json={"definition": text}), 201)
+    try:
+        ui = await opened(Entities, "user2", "/pipelines?tab=schedules")
+        page = ui.page
+        await page.get_by_role("button", name="New schedule").click()
+        await ui.choose("Pipeline", name)
+        await ui.fill(Name="nightly", Start_at="daily 02:00")
+        await ui.save()
+        await ui.row("nightly").get_by_text("daily 02:00").wait_for()
+        (schedule,) = checked(rest.get(f"/pipeline-schedules?pipeline={name}"), 200)["items"]
+        assert (schedule["start"], len(schedule["next_starts"])) == ("daily 02:00", 5)
+        await page.get_by_role("tab", name="Triggers").click()
+        await page.get_by_role("button", name="New trigger").click()
+        await ui.choose("Pipeline", name)
+        await ui.fill(Name="push")
+        await ui.save()
+        await page.get_by_text("This secret is shown only once.").wait_for()
+        (trigger,) = checked(rest.get(f"/pipeline-triggers?pipeline={name}"), 200)["items"]
+        assert (trigger["name"], trigger["is_enabled"]) == ("push", True)
+    finally:
+        rest.delete(f"/pipelines/{name}")

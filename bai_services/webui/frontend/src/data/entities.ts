@@ -47,6 +47,7 @@ export type EntityPath =
   | '/pipelines'
   | '/pipeline-runs'
   | '/pipeline-schedules'
+  | '/pipeline-triggers'
   | '/folder-imports'
   | '/endpoints'
   | `/endpoints/${string}/replicas`

@@ -6,6 +6,7 @@ export type Pipeline = Schemas['Pipeline'];
 export type PipelineCheck = Schemas['PipelineCheck'];
 export type PipelineRun = Schemas['PipelineRun'];
 export type PipelineSchedule = Schemas['PipelineSchedule'];
+export type PipelineTrigger = Schemas['PipelineTrigger'];
 export type PipelineRunDetail = Schemas['PipelineRunDetail'];
 export type TaskRun = Schemas['PipelineTaskRun'];
 
@@ -98,5 +99,12 @@ export function useAnswerTask(key: string) {
         })
       ),
     onSettled: refresh
+  });
+}
+
+export function useRenewTriggerSecret() {
+  return useMutation({
+    mutationFn: (key: string) =>
+      unwrap(api.POST('/pipeline-triggers/{key}/secret', { ...at(key), body: {} }))
   });
 }

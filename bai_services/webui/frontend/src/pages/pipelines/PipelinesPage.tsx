@@ -1,5 +1,5 @@
 import { lazy } from 'react';
-import { Button, Tabs } from 'antd';
+import { App, Button, Tabs } from 'antd';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { EntityList } from '../../components/entities/EntityList';
@@ -11,6 +11,7 @@ import { PIPELINES, RUNS } from './entities';
 import { SCHEDULES } from './schedules';
 import { readPipelinesSearch } from './search';
 import { StartRun } from './StartRun';
+import { RenewSecret, TRIGGERS, TriggerSecret } from './triggers';
 
 const route = getRouteApi('/pipelines');
 const PipelineEditor = lazy(() =>
@@ -20,9 +21,10 @@ const RunDrawer = lazy(() =>
   loadScript(() => import('./RunDrawer')).then(module => ({ default: module.RunDrawer }))
 );
 
-/** Pipelines of the user, their runs and their schedules. */
+/** Pipelines of the user, their runs, schedules and triggers. */
 export function PipelinesPage() {
   const { t } = useTranslation();
+  const { modal } = App.useApp();
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const isReadOnly = useIsReadOnly();
@@ -46,6 +48,20 @@ export function PipelinesPage() {
       tools={entity === PIPELINES && newButton}
     />
   );
+  const triggers = (
+    <EntityList
+      entity={TRIGGERS}
+      search={search}
+      onSearch={changes => change({ ...changes })}
+      actions={item => <RenewSecret trigger={item} />}
+      onCreated={item =>
+        void modal.success({
+          title: t('pipeline-triggers.created'),
+          content: <TriggerSecret secret={String(item['secret'])} />
+        })
+      }
+    />
+  );
   const isEditing = search.form === 'new' || (search.form === 'edit' && Boolean(search.item));
   return (
     <>
@@ -57,7 +73,8 @@ export function PipelinesPage() {
         items={[
           { key: 'pipelines', label: t('pages.pipelines'), children: list(PIPELINES) },
           { key: 'runs', label: t('pipeline-runs.title'), children: list(RUNS) },
-          { key: 'schedules', label: t('pipeline-schedules.title'), children: list(SCHEDULES) }
+          { key: 'schedules', label: t('pipeline-schedules.title'), children: list(SCHEDULES) },
+          { key: 'triggers', label: t('pipeline-triggers.title'), children: triggers }
         ]}
       />
       <LazyDialog isOpen={isEditing}>

@@ -1,7 +1,7 @@
 import { readEntitySearch, type EntitySearch } from '../../components/entities/search';
 import { defined, textIn } from '../../components/list/listSearch';
 
-const TABS = ['runs', 'schedules'] as const;
+const TABS = ['runs', 'schedules', 'triggers'] as const;
 const FORMS = ['new', 'edit', 'start'] as const;
 
 /** State of the page in the URL, without default values; see `TABS`. */

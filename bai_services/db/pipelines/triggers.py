@@ -1,0 +1,160 @@
+"""Store of the triggers of pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from bai_services.core.accounts.roles import Role, Visibility
+from bai_services.core.audit import AuditEntry
+from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.pipelines.triggers import MAX_TRIGGERS_PER_PIPELINE
+
+from ..audit import record
+from ..database import Database
+from ..integrity import raise_on_violation
+from ..listing import Listing
+from ..records import first_record
+from ..tables.accounts import projects, users
+from ..tables.pipelines import pipeline_triggers, pipelines
+from .definitions import no_pipeline, visible_to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineTriggerRow:
+    """A trigger with its pipeline and owner."""
+
+    id: str
+    created_at: datetime
+    pipeline_id: str
+    name: str
+    secret_encrypted: str = field(repr=False)
+    is_enabled: bool
+    last_call_at: datetime | None
+    last_run_id: str | None
+    last_message: str
+    pipeline: str
+    project_id: str
+    project: str
+    domain: str
+    owner_id: str
+    owner: str
+    owner_role: Role
+
+
+_ROWS = (
+    sa.select(
+        *pipeline_triggers.columns,
+        pipelines.c.name.label("pipeline"),
+        pipelines.c.owner_id,
+        pipelines.c.project_id,
+        users.c.username.label("owner"),
+        users.c.role.label("owner_role"),
+        projects.c.domain,
+        projects.c.name.label("project"),
+    )
+    .join_from(pipeline_triggers, pipelines, pipeline_triggers.c.pipeline_id == pipelines.c.id)
+    .join(users, pipelines.c.owner_id == users.c.id)
+    .join(projects, pipelines.c.project_id == projects.c.id)
+)
+_LISTING = Listing(
+    columns={
+        **{
+            name: pipeline_triggers.c[name]
+            for name in (
+                "id", "created_at", "pipeline_id", "name", "is_enabled", "last_call_at",
+                "last_run_id", "last_message",
+            )
+        },
+        "pipeline": pipelines.c.name,
+        "owner_id": pipelines.c.owner_id,
+        "owner": users.c.username,
+        "project": projects.c.name,
+        "domain": projects.c.domain,
+    },
+    default_sort=("pipeline", "name", "id"),
+)  # fmt: skip
+
+
+class PipelineTriggerStore:
+    """Each public method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def page(self, query: ListQuery, visible: Visibility) -> Page[PipelineTriggerRow]:
+        async with self._db.read() as tx:
+            return await _LISTING.page(tx, visible_to(_ROWS, visible), query, _row)
+
+    async def find(self, key: str, visible: Visibility) -> PipelineTriggerRow:
+        """Return a visible trigger.
+
+        Raises
+        ------
+        NotFound
+            If no visible trigger has that id.
+        """
+        rows = visible_to(_ROWS, visible).where(pipeline_triggers.c.id == key)
+        async with self._db.read() as tx:
+            found = first_record(_row, await tx.execute(rows))
+        if found is None:
+            raise NotFound(f"there is no trigger {key!r}, or you may not see it", trigger=key)
+        return found
+
+    async def create(self, pipeline: str, values: Mapping[str, Any], audit: AuditEntry) -> None:
+        """Insert a trigger of a pipeline with the name ``pipeline``.
+
+        Raises
+        ------
+        AlreadyExists
+            If the pipeline has a trigger with that name.
+        QuotaExceeded
+            If the pipeline has too many triggers.
+        NotFound
+            If the pipeline no longer exists.
+        """
+        pipeline_id = values["pipeline_id"]
+        async with self._db.write() as tx:
+            locked = await tx.scalar(
+                sa.select(pipelines.c.id).where(pipelines.c.id == pipeline_id).with_for_update()
+            )
+            if locked is None:
+                raise no_pipeline(pipeline)
+            count = await tx.scalar(
+                sa.select(sa.func.count())
+                .select_from(pipeline_triggers)
+                .where(pipeline_triggers.c.pipeline_id == pipeline_id)
+            )
+            if int(count or 0) >= MAX_TRIGGERS_PER_PIPELINE:
+                raise QuotaExceeded(
+                    f"pipeline {pipeline} has {MAX_TRIGGERS_PER_PIPELINE} triggers; delete some",
+                    limit=MAX_TRIGGERS_PER_PIPELINE,
+                )
+            name = values["name"]
+            taken = AlreadyExists(f"the pipeline has a trigger {name!r} already", name=name)
+            with raise_on_violation(taken):
+                await tx.execute(pipeline_triggers.insert().values(values))
+            await record(tx, audit)
+
+    async def update(self, key: str, changes: Mapping[str, Any], audit: AuditEntry | None) -> None:
+        """Change a trigger; a call changes it without an entry in the audit log."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.update(pipeline_triggers).where(pipeline_triggers.c.id == key).values(**changes)
+            )
+            if audit is not None:
+                await record(tx, audit)
+
+    async def delete(self, key: str, audit: AuditEntry) -> None:
+        async with self._db.write() as tx:
+            await tx.execute(sa.delete(pipeline_triggers).where(pipeline_triggers.c.id == key))
+            await record(tx, audit)
+
+
+def _row(*, owner_role: str, **columns: Any) -> PipelineTriggerRow:
+    return PipelineTriggerRow(owner_role=Role(owner_role), **columns)
