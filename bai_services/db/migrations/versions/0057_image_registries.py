@@ -1,6 +1,6 @@
 """Image registries, the projects that may use them, and the registry of each image.
 
-Follows 0055; created 2026-11-27.
+Follows 0056; created 2026-11-27.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0056"
-down_revision = "0055"
+revision = "0057"
+down_revision = "0056"
 
 _DOCKER_HUB = "docker.io"
 
