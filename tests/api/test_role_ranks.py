@@ -197,6 +197,9 @@ ALWAYS_REJECTED = {
     "POST /model-imports/{model_import}/retry",
     "PATCH /pipelines/{pipeline}",
     "POST /pipelines/{pipeline}/runs",
+    # Only the owner of a pipeline creates schedules and triggers.
+    "POST /pipeline-schedules",
+    "POST /pipeline-triggers",
     "POST /pipeline-triggers/{pipeline_trigger}/secret",
     "POST /pipeline-runs/{cancelled_run}/resumption",
     # There is no such task.
