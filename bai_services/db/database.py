@@ -29,6 +29,9 @@ CONNECTIONS = 8
 PING_AFTER_SECONDS = 1.0
 # Prepared statements per connection. The code uses more statements than the driver's default, 100.
 MAX_PREPARED_STATEMENTS = 500
+# PostgreSQL ends a transaction whose client sends nothing for this time: the locks of a suspended
+# manager must not block the one that takes over.
+IDLE_TRANSACTION_SECONDS = 20
 
 # PostgreSQL's error codes of transactions that can be repeated: serialization failure, deadlock.
 _CONFLICT_STATES = {"40001", "40P01"}
@@ -138,8 +141,12 @@ def _postgres(url: sa.URL, isolation_level: str = "READ COMMITTED") -> AsyncEngi
     )
 
     @sa.event.listens_for(engine.sync_engine, "connect")
-    def set_prepared_max(connection: Any, record: Any) -> None:
+    def configure(connection: Any, record: Any) -> None:
         connection.driver_connection.prepared_max = MAX_PREPARED_STATEMENTS
+        cursor = connection.cursor()
+        cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_TRANSACTION_SECONDS}s'")
+        cursor.close()
+        connection.commit()
 
     @sa.event.listens_for(engine.sync_engine, "checkin")
     def record_use(connection: object, record: Any) -> None:

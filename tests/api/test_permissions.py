@@ -424,7 +424,10 @@ TABLE = [
     ),
     Row("POST /image-registries/{image_registry}/scan", "ok 403 403 403 403 403 403 403 403"),
     # No scan is running.
-    Row("DELETE /image-registries/{image_registry}/scan", "409 403 403 403 403 403 403 403 403"),
+    Row(
+        "DELETE /image-registries/{image_registry}/scan",
+        "invalid-transition 403 403 403 403 403 403 403 403",
+    ),
     Row("DELETE /image-registries/{image_registry}", "ok 403 403 403 403 403 403 403 403"),
     Row("GET /images", "ok ok ok ok ok ok ok 403 403"),
     Row("POST /images", "ok 403 403 403 403 403 403 403 403", {"name": "test/{fresh}:1"}),

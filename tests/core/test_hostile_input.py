@@ -529,7 +529,7 @@ NOT_FROM_USERS = {
     "tags.joined",
     "tags.separated",
     "models.cards.fitting",
-    "models.cards.holds",
+    "models.cards.satisfies",
     "models.cards.resources_text",
     "models.cards.smallest",
     "models.imports.definition_of",

@@ -60,6 +60,28 @@ async def test_connection_closed_shortly_after_use_fails_once(
     assert await asyncio.gather(*(select_one(database) for _ in range(4))) == [1] * 4
 
 
+async def test_locks_of_a_suspended_writer_do_not_block_others(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "IDLE_TRANSACTION_SECONDS", 1)
+    suspended, other = Database(postgres_url), Database(postgres_url)
+    change = sa.text("UPDATE things SET id = id + 1")
+    try:
+        async with other.write() as tx:
+            await tx.execute(sa.text("CREATE TABLE things (id int)"))
+            await tx.execute(sa.text("INSERT INTO things VALUES (1)"))
+        with pytest.raises(Unavailable):
+            async with suspended.write() as tx:
+                await tx.execute(change)
+                async with asyncio.timeout(30), other.write() as beside:
+                    await beside.execute(change)
+        async with other.read() as tx:
+            assert await tx.scalar(sa.text("SELECT id FROM things")) == 2
+    finally:
+        await suspended.close()
+        await other.close()
+
+
 async def test_reads_do_not_see_uncommitted_writes(database: Database) -> None:
     async with database.write() as tx:
         await tx.execute(sa.text("CREATE TABLE things (id int)"))

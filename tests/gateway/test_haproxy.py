@@ -323,7 +323,11 @@ async def test_lines_of_commands_are_limited_in_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("bed")  # it skips the test without HAProxy
 async def test_ipv6_address() -> None:
-    settings = Settings("/p", "", pools=1, slots=1, threads=1, queue_seconds=1, max_connections=9)
+    # HAProxy accepts only descriptors below a limit that grows with max_connections; the number of
+    # the listening socket depends on the other files that the test process has opened.
+    settings = Settings(
+        "/p", "", pools=1, slots=1, threads=1, queue_seconds=1, max_connections=1000
+    )
     process = HaproxyProcess(settings, "::1", 0)
     await process.start()
     _, writer = await asyncio.open_connection("::1", process.port)

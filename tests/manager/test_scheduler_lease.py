@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -66,10 +66,17 @@ async def create_sessions(world: World, *names: str) -> None:
         await world.sessions.enqueue(new, world.advance())
 
 
+@pytest.fixture
+async def shared_world(database_url: str) -> AsyncIterator[World]:
+    made = await make_world(database_url)
+    yield made
+    await made.close()
+
+
 async def test_suspended_manager_loses_its_lease_and_stops_scheduling(
-    database_url: str, tmp_path: Path
+    database_url: str, shared_world: World, tmp_path: Path
 ) -> None:
-    world = await make_world(database_url)
+    world = shared_world
     # No agent runs in this test. Heartbeats in the future prevent the status LOST.
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     await world.write(sa.update(agents).values(last_heartbeat_at=tomorrow))
@@ -121,4 +128,3 @@ async def test_suspended_manager_loses_its_lease_and_stops_scheduling(
     for row in await world.sessions.in_status(*Status):
         events = [step.event for step in await world.sessions.history(row.id)]
         assert events.count("placed") == 1, (row.name, events)
-    await world.close()

@@ -124,6 +124,7 @@ class LogFileHandler(LogHandler):
         "Download a session's output as a file",
         tag=_TAG,
         is_file=True,
+        media_types=("text/plain",),
         is_for_sessions=True,
         parameters=_PARAMETERS,
     )
