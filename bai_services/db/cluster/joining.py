@@ -86,6 +86,13 @@ class AgentJoinStore:
                 raise NotFound("there is no such invitation")
             await record(tx, audit)
 
+    async def require_invitation(self, invitation_hash: str) -> None:
+        """Raise ``Forbidden`` if the invitation is unknown."""
+        select = sa.select(agent_invitations.c.id)
+        async with self._db.read() as tx:
+            if not await tx.scalar(select.where(agent_invitations.c.token_hash == invitation_hash)):
+                raise _unusable()
+
     async def join(
         self, invitation_hash: str, new: NewCredential, now: datetime, audit: AuditEntry
     ) -> AgentMembership:

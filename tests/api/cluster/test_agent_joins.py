@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from bai_services.client import Client
-from bai_services.core.errors import Conflict, Forbidden, InUse, InvalidRequest, NotSignedIn
+from bai_services.core.errors import (
+    Conflict,
+    Forbidden,
+    InUse,
+    InvalidRequest,
+    NotSignedIn,
+    Unavailable,
+)
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -77,6 +84,17 @@ async def test_expired_deleted_and_unknown_invitations_are_refused(api: Api) -> 
         await join(api, await invite(api), "node-1", new_credential(), resource_group="gpu")
     with pytest.raises(InvalidRequest, match="32 random bytes"):
         await join(api, await invite(api), "node-1", "short")
+
+
+async def test_unknown_invitations_cause_no_calls_of_the_swarm(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = await invite(api)
+    monkeypatch.setattr(api.world.manager.cluster.swarm, "_host", "tcp://127.0.0.1:1")
+    with pytest.raises(Forbidden):
+        await join(api, "unknown", "node-1", new_credential())
+    with pytest.raises(Unavailable, match="BAI_SWARM_HOST"):
+        await join(api, token, "node-1", new_credential())
 
 
 async def test_known_id_and_other_engine_are_refused(api: Api) -> None:
