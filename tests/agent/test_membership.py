@@ -109,6 +109,10 @@ async def test_join_is_completed_after_an_interruption(api: Api, machine: Machin
     for file in (machine.places.record, machine.places.environment, machine.places.unit):
         file.unlink()
     await machine.join("--token", token)
+    places = machine.places
+    assert all(file.exists() for file in (places.record, places.environment, places.unit))
+    (invitation,) = (await (await api.client("admin")).get("/agent-invitations"))["items"]
+    assert invitation["used_at"] is not None
 
 
 async def test_used_expired_and_foreign_tokens_are_refused(

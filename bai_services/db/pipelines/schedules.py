@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
-from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
+from bai_services.core.errors import NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.pipelines.definition import Value
 from bai_services.core.pipelines.schedules import MAX_SCHEDULES_PER_PIPELINE, CatchUp, Timing
@@ -19,11 +19,10 @@ from bai_services.core.pipelines.schedules import MAX_SCHEDULES_PER_PIPELINE, Ca
 from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation, update_version
-from ..listing import Listing
 from ..records import first_record, records
-from ..tables.accounts import projects, users
-from ..tables.pipelines import pipeline_schedules, pipelines
-from .definitions import no_pipeline, visible_to
+from ..tables.pipelines import pipeline_schedules
+from .attached import insert_with_limit, listing_with_pipeline, name_taken, select_with_pipeline
+from .definitions import visible_to
 
 # Due schedules that one step reads; the next step reads the others.
 BATCH = 100
@@ -62,37 +61,13 @@ class PipelineScheduleRow:
         return Timing(self.start, self.every_minutes, self.time_zone, self.anchor_at)
 
 
-_ROWS = (
-    sa.select(
-        *pipeline_schedules.columns,
-        pipelines.c.name.label("pipeline"),
-        pipelines.c.owner_id,
-        pipelines.c.project_id,
-        users.c.username.label("owner"),
-        users.c.role.label("owner_role"),
-        projects.c.domain,
-        projects.c.name.label("project"),
-    )
-    .join_from(pipeline_schedules, pipelines, pipeline_schedules.c.pipeline_id == pipelines.c.id)
-    .join(users, pipelines.c.owner_id == users.c.id)
-    .join(projects, pipelines.c.project_id == projects.c.id)
-)
-_LISTING = Listing(
-    columns={
-        **{
-            name: pipeline_schedules.c[name]
-            for name in (
-                "id", "created_at", "pipeline_id", "name", "start", "every_minutes", "time_zone",
-                "catch_up", "is_paused", "last_start_at", "last_run_id", "last_message",
-            )
-        },
-        "pipeline": pipelines.c.name,
-        "owner_id": pipelines.c.owner_id,
-        "owner": users.c.username,
-        "project": projects.c.name,
-        "domain": projects.c.domain,
-    },
-    default_sort=("pipeline", "name", "id"),
+_ROWS = select_with_pipeline(pipeline_schedules)
+_LISTING = listing_with_pipeline(
+    pipeline_schedules,
+    (
+        "id", "created_at", "pipeline_id", "name", "start", "every_minutes", "time_zone",
+        "catch_up", "is_paused", "last_start_at", "last_run_id", "last_message",
+    ),
 )  # fmt: skip
 
 
@@ -133,25 +108,15 @@ class PipelineScheduleStore:
         NotFound
             If the pipeline no longer exists.
         """
-        pipeline_id = values["pipeline_id"]
         async with self._db.write() as tx:
-            locked = await tx.scalar(
-                sa.select(pipelines.c.id).where(pipelines.c.id == pipeline_id).with_for_update()
+            await insert_with_limit(
+                tx,
+                pipeline_schedules,
+                pipeline,
+                values,
+                kind="schedule",
+                limit=MAX_SCHEDULES_PER_PIPELINE,
             )
-            if locked is None:
-                raise no_pipeline(pipeline)
-            count = await tx.scalar(
-                sa.select(sa.func.count())
-                .select_from(pipeline_schedules)
-                .where(pipeline_schedules.c.pipeline_id == pipeline_id)
-            )
-            if int(count or 0) >= MAX_SCHEDULES_PER_PIPELINE:
-                raise QuotaExceeded(
-                    f"pipeline {pipeline} has {MAX_SCHEDULES_PER_PIPELINE} schedules; delete some",
-                    limit=MAX_SCHEDULES_PER_PIPELINE,
-                )
-            with raise_on_violation(_taken(values["name"])):
-                await tx.execute(pipeline_schedules.insert().values(values))
             await record(tx, audit)
 
     async def update(
@@ -167,7 +132,7 @@ class PipelineScheduleStore:
             If the pipeline has another schedule with the new name.
         """
         async with self._db.write() as tx:
-            with raise_on_violation(_taken(changes.get("name", row.name))):
+            with raise_on_violation(name_taken("schedule", changes.get("name", row.name))):
                 await update_version(tx, pipeline_schedules, row.id, version, changes)
             await record(tx, audit)
 
@@ -218,7 +183,3 @@ class PipelineScheduleStore:
 
 def _row(*, catch_up: str, owner_role: str, **columns: Any) -> PipelineScheduleRow:
     return PipelineScheduleRow(catch_up=CatchUp(catch_up), owner_role=Role(owner_role), **columns)
-
-
-def _taken(name: str) -> AlreadyExists:
-    return AlreadyExists(f"the pipeline has a schedule {name!r} already", name=name)

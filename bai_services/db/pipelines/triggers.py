@@ -11,18 +11,16 @@ import sqlalchemy as sa
 
 from bai_services.core.accounts.roles import Role, Visibility
 from bai_services.core.audit import AuditEntry
-from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
+from bai_services.core.errors import NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.pipelines.triggers import MAX_TRIGGERS_PER_PIPELINE
 
 from ..audit import record
 from ..database import Database
-from ..integrity import raise_on_violation
-from ..listing import Listing
 from ..records import first_record
-from ..tables.accounts import projects, users
-from ..tables.pipelines import pipeline_triggers, pipelines
-from .definitions import no_pipeline, visible_to
+from ..tables.pipelines import pipeline_triggers
+from .attached import insert_with_limit, listing_with_pipeline, select_with_pipeline
+from .definitions import visible_to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,37 +45,13 @@ class PipelineTriggerRow:
     owner_role: Role
 
 
-_ROWS = (
-    sa.select(
-        *pipeline_triggers.columns,
-        pipelines.c.name.label("pipeline"),
-        pipelines.c.owner_id,
-        pipelines.c.project_id,
-        users.c.username.label("owner"),
-        users.c.role.label("owner_role"),
-        projects.c.domain,
-        projects.c.name.label("project"),
-    )
-    .join_from(pipeline_triggers, pipelines, pipeline_triggers.c.pipeline_id == pipelines.c.id)
-    .join(users, pipelines.c.owner_id == users.c.id)
-    .join(projects, pipelines.c.project_id == projects.c.id)
-)
-_LISTING = Listing(
-    columns={
-        **{
-            name: pipeline_triggers.c[name]
-            for name in (
-                "id", "created_at", "pipeline_id", "name", "is_enabled", "last_call_at",
-                "last_run_id", "last_message",
-            )
-        },
-        "pipeline": pipelines.c.name,
-        "owner_id": pipelines.c.owner_id,
-        "owner": users.c.username,
-        "project": projects.c.name,
-        "domain": projects.c.domain,
-    },
-    default_sort=("pipeline", "name", "id"),
+_ROWS = select_with_pipeline(pipeline_triggers)
+_LISTING = listing_with_pipeline(
+    pipeline_triggers,
+    (
+        "id", "created_at", "pipeline_id", "name", "is_enabled", "last_call_at",
+        "last_run_id", "last_message",
+    ),
 )  # fmt: skip
 
 
@@ -118,27 +92,15 @@ class PipelineTriggerStore:
         NotFound
             If the pipeline no longer exists.
         """
-        pipeline_id = values["pipeline_id"]
         async with self._db.write() as tx:
-            locked = await tx.scalar(
-                sa.select(pipelines.c.id).where(pipelines.c.id == pipeline_id).with_for_update()
+            await insert_with_limit(
+                tx,
+                pipeline_triggers,
+                pipeline,
+                values,
+                kind="trigger",
+                limit=MAX_TRIGGERS_PER_PIPELINE,
             )
-            if locked is None:
-                raise no_pipeline(pipeline)
-            count = await tx.scalar(
-                sa.select(sa.func.count())
-                .select_from(pipeline_triggers)
-                .where(pipeline_triggers.c.pipeline_id == pipeline_id)
-            )
-            if int(count or 0) >= MAX_TRIGGERS_PER_PIPELINE:
-                raise QuotaExceeded(
-                    f"pipeline {pipeline} has {MAX_TRIGGERS_PER_PIPELINE} triggers; delete some",
-                    limit=MAX_TRIGGERS_PER_PIPELINE,
-                )
-            name = values["name"]
-            taken = AlreadyExists(f"the pipeline has a trigger {name!r} already", name=name)
-            with raise_on_violation(taken):
-                await tx.execute(pipeline_triggers.insert().values(values))
             await record(tx, audit)
 
     async def update(self, key: str, changes: Mapping[str, Any], audit: AuditEntry | None) -> None:
