@@ -93,6 +93,16 @@ class ForEach:
 
 
 @dataclass(frozen=True, slots=True)
+class Cache:
+    """The outputs of a task are taken from an earlier run if nothing has changed on which they
+    depend: ``files`` of the pipeline's folder, and ``parameters``; None means all parameters.
+    """
+
+    files: Sequence[str] = ()
+    parameters: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """``settings`` are fields of the session request that replace the defaults of the pipeline.
 
@@ -117,6 +127,7 @@ class Task:
     timeout_seconds: int | None = None
     continue_on_failure: bool = False
     skip: bool = False
+    cache: Cache | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +165,7 @@ def parameters_from_json(stored: Sequence[Mapping[str, Any]]) -> tuple[Parameter
 
 def _task(stored: Mapping[str, Any]) -> Task:
     condition, for_each = stored["condition"], stored["for_each"]
+    cache = stored.get("cache")  # not in definitions that were stored before 0.2
     if condition is not None:
         condition = Condition(
             condition["parameter"], Operator(condition["operator"]), condition["value"]
@@ -165,5 +177,6 @@ def _task(stored: Mapping[str, Any]) -> Task:
             "run_if": RunIf(stored["run_if"]),
             "condition": condition,
             "for_each": None if for_each is None else ForEach(**for_each),
+            "cache": None if cache is None else Cache(**cache),
         }
     )

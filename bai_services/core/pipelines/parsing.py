@@ -35,6 +35,7 @@ from .definition import (
     MAX_TASKS,
     MAX_VALUE,
     VERSION,
+    Cache,
     Condition,
     ForEach,
     Operator,
@@ -280,6 +281,7 @@ def _task(section: Section, parameters: dict[str, Parameter]) -> Task:
         timeout_seconds=_seconds(section, "timeout", None, 1, MAX_TIMEOUT_SECONDS),
         continue_on_failure=section.take_bool("continue_on_failure"),
         skip=section.take_bool("skip"),
+        cache=_cache(section, parameters),
     )
     section.finish()
     _check_kind(task, section.line, command_line)
@@ -303,12 +305,29 @@ def _check_kind(task: Task, line: int, command_line: int) -> None:
             )
     if task.kind in (TaskKind.CONDITION, TaskKind.APPROVAL):
         runs = task.for_each or task.settings or task.inputs or task.outputs or task.retries
-        if runs or task.timeout_seconds:
+        if runs or task.timeout_seconds or task.cache:
             raise _problem(
                 line,
                 f"task {task.name} of kind {task.kind} has no session, so it can have neither its "
-                "settings nor for_each, inputs, outputs, retries or timeout",
+                "settings nor for_each, inputs, outputs, retries, timeout or cache",
             )
+    if task.cache is not None and not task.outputs:
+        raise _problem(line, f"task {task.name} has a cache, so it needs outputs")
+
+
+def _cache(section: Section, parameters: dict[str, Parameter]) -> Cache | None:
+    """Take ``cache``: true or false, or a map of what the outputs depend on."""
+    if "cache" not in section.nodes or isinstance(section.nodes["cache"][1], yaml.ScalarNode):
+        return Cache() if section.take_bool("cache") else None
+    inner = section.take_section("cache")
+    assert inner is not None
+    line, is_given = inner.line_of("parameters"), "parameters" in inner.nodes
+    names = tuple(dict.fromkeys(_texts(inner, "parameters", MAX_PARAMETERS)))
+    for name in names:
+        _known(line, name, parameters)
+    files = _paths(inner, "files")
+    inner.finish()
+    return Cache(files, names if is_given else None)
 
 
 def _notebook(section: Section) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 
 from ..folders.vfolders import Permission
 from ..sessions.lifecycle import SessionType
-from .definition import Task, TaskKind, Value
+from .caching import lookup, storing
+from .definition import Cache, Task, TaskKind, Value
 from .parameters import items_of, variable
 from .states import Plan, TaskRun
 
@@ -57,7 +58,7 @@ def session_request(plan: Plan, run: TaskRun, context: RunContext) -> dict[str, 
         "type": SessionType.BATCH,
         "mounts": [folder, *{**shared, **own}.values()],
         "environ": {**settings["environ"], **_environ(plan, task, run, context)},
-        "startup_command": _command(plan, task, run),
+        "startup_command": _command(plan, task, run, settings["environ"]),
         "batch_timeout": task.timeout_seconds,
     }
 
@@ -77,15 +78,31 @@ def _environ(plan: Plan, task: Task, run: TaskRun, context: RunContext) -> dict[
     return environ | {f"{PARAMETER_PREFIX}{name.upper()}": variable(v) for name, v in parameters}
 
 
-def _command(plan: Plan, task: Task, run: TaskRun) -> str:
+def _command(plan: Plan, task: Task, run: TaskRun, environ: Mapping[str, str]) -> str:
     """Return the shell script of a task: it checks inputs before the command and outputs after."""
     command = task.command if task.kind is TaskKind.COMMAND else _papermill(plan, task, run)
     lines = ['mkdir -p -- "$PIPELINE_DIRECTORY" && cd -- "$PIPELINE_DIRECTORY" || exit 1']
     lines += [_check("input", path) for path in task.inputs]
+    if task.cache is not None:
+        values = {"environ": dict(environ), **_cached_values(plan, task, task.cache, run)}
+        lines.append(lookup(task, task.cache, values, MOUNT_PATH))
     # A subshell: an exit in the command must not skip the check of the outputs.
     lines.append(f"(\n{command}\n) || exit $?")
     lines += [_check("output", path) for path in task.outputs]
+    if task.cache is not None:
+        items = items_of(task, plan.parameters) or ()
+        lines.append(storing(task, len(items)))
     return "\n".join(lines)
+
+
+def _cached_values(plan: Plan, task: Task, cache: Cache, run: TaskRun) -> dict[str, Any]:
+    """Return what a cached command gets: parameters, and its value of ``for_each``."""
+    names = plan.parameters if cache.parameters is None else cache.parameters
+    items = items_of(task, plan.parameters)
+    return {
+        "parameters": {name: plan.parameters[name] for name in names},
+        "item": None if items is None else items[run.index],
+    }
 
 
 def _check(kind: str, path: str) -> str:

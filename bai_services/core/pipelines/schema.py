@@ -90,6 +90,21 @@ _TASK = _object(
         "timeout": _DURATION,
         "continue_on_failure": {"type": "boolean"},
         "skip": {"type": "boolean"},
+        "cache": {
+            "anyOf": [
+                {"type": "boolean"},
+                _object(
+                    {
+                        "files": _TEXTS,
+                        "parameters": {
+                            "type": "array",
+                            "items": _TEXT,
+                            "maxItems": MAX_PARAMETERS,
+                        },
+                    }
+                ),
+            ]
+        },
     },
     "name",
 )

@@ -56,8 +56,8 @@ class KernelState:
 class LaunchFacts:
     """Data for a launch plan that the session's row does not contain.
 
-    These are the agent of the main kernel, the labels of the image, and the owner's role and
-    container uid and gid.
+    These are the agent of the main kernel, the labels and the digest of the image, and the owner's
+    role and container uid and gid.
     """
 
     agent_id: str
@@ -65,6 +65,7 @@ class LaunchFacts:
     engine: str
     endpoint: str
     image_labels: Mapping[str, Any]
+    image_digest: str
     uid: int | None
     gid: int | None
     role: str
@@ -97,6 +98,7 @@ _LAUNCH_FACTS = (
         agents.c.engine,
         agents.c.endpoint,
         images.c.labels.label("image_labels"),
+        images.c.digest.label("image_digest"),
         users.c.container_uid.label("uid"),
         users.c.container_gid.label("gid"),
         users.c.role,
@@ -302,7 +304,8 @@ class KernelStore:
             row = found.mappings().one_or_none()
         if row is None:
             return None
-        return LaunchFacts(**{**row, "image_labels": row["image_labels"] or {}})
+        labels, digest = row["image_labels"] or {}, row["image_digest"] or ""
+        return LaunchFacts(**{**row, "image_labels": labels, "image_digest": digest})
 
     async def mark_launched(self, session_id: str, at: datetime) -> bool:
         """Record that the launch plan was issued; return False if the status does not allow it."""

@@ -66,6 +66,7 @@ tasks:
   retry_delay: 1min
   timeout: 2h
   continue_on_failure: true
+  cache: {files: [train.py], parameters: [epochs]}
   environ: {MODE: slow}
   resources: {mem: 2g}
   mounts: [data]
@@ -136,6 +137,19 @@ def test_schema_has_the_keys_of_the_parser() -> None:
         ("version: 1\nname: a\ntasks:\n- name: b\n  command: x\n  retries: 21", 6, "retries"),
         ("version: 1\nname: a\ntasks:\n- name: b\n  command: x\n  outputs: [../x]", 6, "'..'"),
         ("version: 1\nname: a\ntasks:\n- name: b\n  command: x\n  kind: magic", 6, "one of"),
+        ("version: 1\nname: a\ntasks:\n- {name: b, command: x, cache: true}", 4, "needs outputs"),
+        (
+            "version: 1\nname: a\ntasks:\n- name: b\n  command: x\n  outputs: [y]\n"
+            "  cache: {parameters: [c]}",
+            7,
+            "no parameter 'c'",
+        ),
+        (
+            "version: 1\nname: a\ntasks:\n- name: b\n  command: x\n  outputs: [y]\n"
+            "  cache: {files: [/etc]}",
+            7,
+            "relative",
+        ),
         (
             "version: 1\nname: a\ntasks:\n- name: b\n  command: x\n  for_each: {parameter: p}",
             6,
