@@ -14,5 +14,5 @@ def utcnow() -> datetime:
 
 
 def monotonic_of(clock: Clock) -> Callable[[], float]:
-    """Return the monotonic clock that belongs to a clock: a clock of a test is its own one."""
+    """Return the monotonic time source for a clock; a test's clock is also its time source."""
     return time.monotonic if clock is utcnow else lambda: clock().timestamp()

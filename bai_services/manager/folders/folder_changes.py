@@ -70,7 +70,7 @@ class FolderChanges:
                 try:
                     await self._publish(row, FILES)
                 except Exception:
-                    # Clients refresh at the next change.
+                    # Ignore the error: clients refresh at the next change.
                     log.exception("the users of folder %s cannot be notified", row.id)
 
     async def _publish(self, row: VfolderRow, kind: str) -> None:

@@ -28,7 +28,7 @@ T = TypeVar("T")
 TICK_SECONDS = 30.0
 REPORT_SECONDS = 2.0
 MAX_CONCURRENT = 8
-# Slow imports of a few users must not delay those of others.
+# Slow imports of a few users must not delay the imports of others.
 MAX_CONCURRENT_PER_USER = 2
 _MAX_PROBLEM = 500
 
@@ -52,7 +52,7 @@ Row = TypeVar("Row", bound=AnyImport)
 class ImportLoop(ABC, Generic[Row]):
     """Runs imports while this manager holds the lease; after a restart, it runs open ones again."""
 
-    # Columns that are set at the end of an import.
+    # Columns to set at the end of an import.
     at_end: Mapping[str, Any] = {}
 
     def __init__(
@@ -76,7 +76,7 @@ class ImportLoop(ABC, Generic[Row]):
         self._threads.start()
 
     async def stop(self) -> None:
-        """Interrupt running imports; the next start continues them."""
+        """Interrupt running imports; the next start resumes them."""
         await self._loop.stop()
         running = list(self._running.values())
         for task, transfer in running:
@@ -149,8 +149,8 @@ class ImportLoop(ABC, Generic[Row]):
             await self._store.apply(row.id, event, self._clock(), changes)
 
     async def _report(self, import_id: str, transfer: Transfer) -> None:
-        """Store the progress regularly; stop an import that was cancelled, or that another manager
-        continues.
+        """Store the progress regularly; stop the import if it was cancelled or another manager runs
+        it.
         """
         while True:
             await asyncio.sleep(REPORT_SECONDS)

@@ -9,7 +9,7 @@ import aiosmtplib
 
 from ..settings import MailServer
 
-# Timeout of a single command, and of a whole delivery.
+# Timeouts of a single command and of a whole delivery.
 COMMAND_TIMEOUT_SECONDS = 20.0
 TOTAL_TIMEOUT_SECONDS = 60.0
 _MAX_REPLY_CHARACTERS = 160

@@ -47,11 +47,11 @@ T = TypeVar("T")
 HEAD_SECONDS = 120.0
 # Time limit of one file.
 MAX_FILE_SECONDS = 24 * 3600.0
-# A server that sends less, as a mean over the window, must not occupy an import for hours.
+# Minimum mean rate over the window: a slower server must not occupy an import for hours.
 MIN_BYTES_PER_SECOND = 32 * 1024
 RATE_WINDOW_SECONDS = 300.0
 MAX_REDIRECTS = 5
-# Maximum number of consecutive attempts that fail without receiving a byte.
+# Maximum number of consecutive attempts without a received byte.
 MAX_ATTEMPTS = 5
 FIRST_DELAY_SECONDS = 1.0
 MAX_DELAY_SECONDS = 30.0
