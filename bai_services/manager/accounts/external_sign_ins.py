@@ -226,7 +226,7 @@ class ExternalSignIns:
             return None
         issuers = {one.issuer for one in await self._identities.of(found.account.id)}
         if user.issuer in issuers:
-            # # The account has another identity of the issuer, or a concurrent request linked this
+            # The account has another identity of the issuer, or a concurrent request linked this
             # one.
             return await self._identities.account_of(user.issuer, user.subject)
         return found.account

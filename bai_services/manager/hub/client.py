@@ -246,7 +246,7 @@ class Hub:
     async def _delete_tokens(
         self, user: str, is_selected: Callable[[Mapping[str, Any]], bool]
     ) -> None:
-        # # A token can create another token before it is deleted, so list until none is selected.
+        # A token can create another token before it is deleted, so list until none is selected.
         for _ in range(MAX_REVOCATION_ROUNDS):
             try:
                 page = await self.call("GET", f"{_user(user)}/tokens")

@@ -148,7 +148,7 @@ class ImportRunner(ImportLoop[ImportRow]):
             except Exception:
                 await host.discard(writer)
                 raise
-            # # When the manager stops, the thread may still be writing: the next start removes the
+            # When the manager stops, the thread may still be writing: the next start removes the
             # file.
             space.use(size)
         transfer.file_complete(size)

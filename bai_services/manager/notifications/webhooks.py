@@ -212,7 +212,7 @@ class Webhooks:
 
 
 def _shared(caller: Caller) -> Visibility | None:
-    """Return which webhooks of administrators the caller may read; None if none."""
+    """Return which webhooks of administrators the caller may read; None: no webhooks."""
     if reach(caller.role, "webhook.read") is Reach.NONE:
         return None
     return authorizer.visibility(caller, "webhook.read")

@@ -33,7 +33,7 @@ class JitWarmup:
     """Compiles the scheduler's code in the background, and lets callers wait for it.
 
     Compilation takes half a minute after an installation; loading the cached code takes one or two
-    seconds. A caller that did not wait would compile the code again and block all requests.
+    seconds. Without waiting, a caller would compile the code again and block all requests.
     """
 
     def __init__(self) -> None:

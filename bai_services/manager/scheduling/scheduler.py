@@ -258,8 +258,8 @@ class Scheduler:
     async def _refreshed_queue(self) -> Queue:
         """Apply the changes in the database to the queue; return it."""
         created = await self._new_sessions()
-        # Sessions that this manager has not created come from another manager. That manager may
-        # also have changed agents, without notifying this manager.
+        # Unknown sessions were created by another manager, which may also have changed agents
+        # without notifying this manager.
         is_changed_elsewhere = bool(created) and not self._touched
         is_old = time.monotonic() - self._read_at > FULL_READ_INTERVAL_SECONDS
         # Changes from now on belong to the next pass.

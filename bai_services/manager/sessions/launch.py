@@ -413,7 +413,7 @@ def _session_environ(row: SessionRow, kernel_id: str, facts: LaunchFacts) -> dic
         "BAI_OWNER": row.owner,
         "BAI_DOMAIN": row.domain,
         "BAI_RESTART_COUNT": str(row.restart_count),
-        # The writable folders that were requested: apps store persistent data there by default.
+        # The requested writable folders: apps store persistent data there by default.
         # The paths are separated by colons, which mount paths cannot contain.
         "BAI_FOLDERS": ":".join(
             mount["path"]

@@ -25,12 +25,12 @@ DrainReplica = Callable[[str, CodedText], Awaitable[ReplicaDrain | None]]
 
 
 async def no_replica(session_id: str, reason: CodedText) -> ReplicaDrain | None:
-    """Drain nothing: there are no endpoints."""
+    """Return None: there are no endpoints."""
     return None
 
 
 class PlannedStops:
-    """Stops running sessions, and lets the replicas of endpoints finish their requests first.
+    """Stops running sessions; replicas of endpoints finish their requests first.
 
     Every loop that stops running sessions by a rule uses this class, except preemption, which
     prepares its victims for the stop.

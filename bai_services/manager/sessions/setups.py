@@ -196,7 +196,7 @@ class SessionSetups:
             check_mounts(setup.dotfiles, mount_paths)
 
     async def mask(self, session_id: str, *texts: str) -> list[str]:
-        """Return the texts with the secrets of a session masked."""
+        """Mask the secrets of a session in texts; return the masked texts."""
         encrypted = await self._store.secrets_of(session_id) if any(texts) else None
         if encrypted is None:
             return list(texts)

@@ -99,7 +99,7 @@ class Folders(Protocol):
 
 
 class DotfileCheck(Protocol):
-    """Implemented by ``manager/sessions/setups.py``."""
+    """Interface that ``manager/sessions/setups.py`` implements."""
 
     async def check_mounts(
         self, owner_id: str, project_id: str, mount_paths: Sequence[str]
@@ -242,8 +242,8 @@ class Requests:
         )
         await self._check_subpaths(group.name, mounts)
         session_id = session_id or str(uuid.uuid4())
-        # An auto-mounted folder may collide with a dotfile: an error would block every session of
-        # the owner.
+        # Collisions of auto-mounted folders with dotfiles are ignored: an error would block all
+        # sessions of the owner.
         paths = [mount.path for mount in mounts if not mount.is_auto]
         await cache.get_or_read(
             ("dotfiles", owner.id, project.id, *paths),
