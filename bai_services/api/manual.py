@@ -1,6 +1,7 @@
-"""The manual: the built documentation, served by the hub itself.
+"""The manual: the built documentation, served by the manager.
 
-Nothing is loaded from other hosts. It needs no sign-in, because all users get the same content.
+Its pages load nothing from other hosts, and need no sign-in, because all users get the same
+content.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .sessions.page import PageHandler
 # `make docs` writes this directory, and the wheel contains it.
 DIRECTORY = Path(__file__).parents[1] / "manual"
 FIRST_PAGE = "index.html"
-# Maximum number of pages in memory; the manual has about 30, with 2 MB in all.
+# Maximum number of pages in memory; the manual has about 30 pages with 2 MB in total.
 CACHED_PAGES = 100
 _INLINE_SCRIPT = re.compile(r"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
@@ -42,7 +43,7 @@ class ManualPageHandler(PageHandler):
         self.finish(page)
 
     def _render_missing(self) -> None:
-        # Unlike the manual, this page contains the XSRF token: reject requests by scripts.
+        # Unlike the manual's pages, this page contains the XSRF token: reject requests by scripts.
         super().prepare()
         self.set_status(404)
         self.render_page(

@@ -43,7 +43,7 @@ class AccessLog:
         route = self._paths.get(type(handler), "other")
         method = request.method or ""
         if method not in RequestHandler.SUPPORTED_METHODS:
-            # Any client can send any word, and each value of a label needs memory.
+            # Clients can send arbitrary methods, and each value of a label needs memory.
             method = "other"
         self._metrics.requests.labels(method, route, str(status)).inc()
         if not isinstance(handler, APIHandler) or handler.is_timed:

@@ -126,7 +126,7 @@ class PolicyReport(ResponseModel):
 
 
 class CountedGap(ResponseModel):
-    """Something that the replay cannot know; ``count`` sessions, agents or quotas are affected."""
+    """A fact missing in the replayed data; ``count`` sessions, agents or quotas are affected."""
 
     kind: str
     count: int

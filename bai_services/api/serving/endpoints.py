@@ -31,8 +31,8 @@ class ScheduledBounds(ResponseModel):
 
 
 class ScalingRule(ResponseModel):
-    """The number of replicas follows the load. ``measure``: requests (those that run and wait in
-    all gateways), cpu, metric-total, metric-mean or query.
+    """The number of replicas follows the load. ``measure``: requests (running and waiting requests
+    in all gateways), cpu, metric-total, metric-mean or query.
     """
 
     min_replicas: int
@@ -49,8 +49,8 @@ class ScalingRule(ResponseModel):
 
 
 class Endpoint(ResponseModel):
-    """``url``: at the own host name of the endpoint if there is a domain for them, else its path on
-    this installation. ``status``: ready, deploying, scaling, paused, failed or stopping.
+    """``url``: the endpoint's own host name if the installation has a domain for endpoints, else a
+    path. ``status``: ready, deploying, scaling, paused, failed or stopping.
     ``problem``: the last problem of the target revision. ``weights``: shares of the requests by
     revision. ``scaling``: the rule that sets ``replicas``; null: a fixed number.
     """
@@ -211,8 +211,9 @@ class Argument(ResponseModel):
 
 
 class Variant(ResponseModel):
-    """``metrics``: names of its metrics by meaning. ``metrics_path``: "" if scaling rules cannot
-    read them. ``metrics_port``: 0: that of the requests. ``is_tested``: false if the variant has
+    """``metrics``: names of the metrics by meaning. ``metrics_path``: "" if scaling rules cannot
+    read the metrics. ``metrics_port``: 0: the port of the requests. ``is_tested``: false if the
+    variant has
     not been run with bai-hub.
     """
 
