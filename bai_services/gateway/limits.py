@@ -10,7 +10,7 @@ MAX_PIPELINED = 16
 # Maximum bytes of a body that are buffered while no replica is connected; then reading from the
 # client pauses.
 MAX_HELD_BYTES = 64 * 1024
-# The same for all requests of an endpoint together; further requests are then refused.
+# The same limit for all requests of an endpoint together; further requests are refused.
 MAX_ENDPOINT_HELD_BYTES = 64 * 1024 * 1024
 # Bytes that are buffered for a slow reader before reading from the other side pauses.
 WRITE_BUFFER_BYTES = 256 * 1024
@@ -21,8 +21,8 @@ IDLE_SECONDS = 75.0
 # A body may take this time, and one second more for each BODY_BYTES_PER_SECOND received.
 BODY_SECONDS = 60.0
 BODY_BYTES_PER_SECOND = 1000
-# A client that has read less than STALLED_BYTES in this time, although more waits for it, loses its
-# connection: it would keep a place at a replica.
+# The connection of a client is closed if the client has read less than STALLED_BYTES in this time
+# although more is available: it would occupy a replica.
 STALLED_SECONDS = 60.0
 STALLED_BYTES = 60_000
 # A websocket without any byte for this time is closed.

@@ -15,7 +15,7 @@ from .measures import LATENCY_BOUNDS, Requests
 from .routes import Endpoint
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# Endpoints with their own labels; the others are added up under "other".
+# Maximum number of endpoints with their own labels; the others are summed under "other".
 MAX_ENDPOINTS = 1000
 OTHER = "other"
 

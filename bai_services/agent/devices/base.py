@@ -117,7 +117,8 @@ class Finding:
 
     family: str
     title: str
-    # What the code was tested with: a real ``device``, a ``stand-in`` (a fake), or ``no`` device.
+    # The device used to test the code: a real ``device``, a ``stand-in`` (a fake), or ``no``
+    # device.
     tried: str
     found: int
     # Reason why no devices, or fewer than expected, were found.

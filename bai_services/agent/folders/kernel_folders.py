@@ -38,7 +38,7 @@ class KernelFolder:
     session_id: str
     kernel_id: str
     hostname: str = MAIN_HOST
-    # Only the home is left, because the session will run again.
+    # Only the home remains, because the session will run again.
     is_kept: bool = False
 
     @property

@@ -215,8 +215,8 @@ class Unpacking:
         Raises
         ------
         InvalidRequest
-            If it is not such an archive, exceeds a limit, contains a forbidden member, or contains
-            a path both as a file and as a directory.
+            If the file is not a tar or zip archive, exceeds a limit, contains a forbidden member,
+            or contains a path both as a file and as a directory.
         Conflict
             If a directory, link or special file exists at the path of a file, or if something other
             than a directory exists at the path of a directory.
