@@ -13,7 +13,7 @@ interface FieldProps {
 
 export const idOf = (name: string) => `launch-${name}`;
 
-/** A labelled control of the launcher, with its help text and the problem of its value. */
+/** A labeled control of the launcher, with its help text and the problem of its value. */
 export function Field({ name, label, help, children }: FieldProps) {
   const { preview } = useLauncher();
   const problem = problemOf(preview, name);

@@ -1,4 +1,4 @@
-/** What the form of a new model contains. */
+/** Values of the form of a new model. */
 export interface PublishValues {
   project?: string;
   /** Id of an existing folder. */
@@ -61,7 +61,7 @@ const FIELDS: readonly string[] = [
   'label'
 ];
 
-/** The field of the form that a problem of the definition is about; undefined if it is unknown. */
+/** The form field of a problem in the definition; undefined if it is unknown. */
 export function fieldOfProblem(problem: string): keyof PublishValues | undefined {
   const field = /^model-definition\.yaml(?:, line \d+)?: (\w+)/.exec(problem)?.[1] ?? '';
   const other = { min_resource: 'cpu', start_command: 'command', port: 'port', the: 'port' }[field];

@@ -40,7 +40,7 @@ export function ScalingForm({ endpoint, onClose }: ScalingFormProps) {
   const required = [{ required: true, message: t('entities.required') }];
   const label = (key: string) => t(`endpoint-scaling.${key}`);
   const setMeasure = (chosen: Measure) => {
-    // The target has another unit.
+    // With another measure, the target has another unit.
     form.setFieldValue('target', targetOf(chosen));
     form.setFieldValue('utilization_percent', utilizationOf(chosen));
     form.setFieldValue(
