@@ -124,8 +124,8 @@ class Processes:
     def _alive(self, kernel_id: str, known: set[psutil.Process]) -> list[psutil.Process]:
         """Return the living processes of a kernel, and add them to ``known``.
 
-        ``known`` also keeps processes that cleared their environment and whose parent has ended:
-        nothing else identifies their kernel.
+        ``known`` also keeps processes with a cleared environment and an ended parent: nothing else
+        identifies their kernel.
         """
         for tree in self.trees():
             if tree.kernel_id == kernel_id:

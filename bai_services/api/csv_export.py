@@ -97,7 +97,7 @@ async def _write_pages(
         page = await page_of(query)
         handler.set_header("Content-Type", f"{media_type}; charset=utf-8")
         handler.write(text + lines_of(page.items))
-        # Back-pressure: read the next page only when this one has been written to the socket.
+        # Back-pressure: read the next page only when this page has been written to the socket.
         await handler.flush()
         if len(page.items) < MAX_LIMIT:
             await handler.finish()

@@ -94,7 +94,7 @@ def first_page_of(handler: RequestHandler) -> str:
 
 # No part of a path starts with a dot, and no part contains a percent sign (an escaped slash).
 _FILES = r"/manual/(searchindex\.js|(?:_static|_images|_downloads)(?:/[\w-][\w.-]*)+)"
-# Routes below the service's base URL. The path of a page has no dot except that of its suffix.
+# Routes below the service's base URL. The only dot in the path of a page is in its suffix.
 PAGES: list[tuple[Any, ...]] = [
     (r"/manual/?", ManualIndexHandler),
     (r"/manual/((?:[\w-]+/)*[\w-]+\.html)", ManualPageHandler),

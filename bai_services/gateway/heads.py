@@ -108,7 +108,7 @@ def response_head(status: int, headers: Headers, own: Iterable[bytes]) -> bytes:
 
 
 class Refusal(Exception):
-    """A request that the gateway answers itself, with a JSON object like those of the manager."""
+    """A refused request, with an error response in the JSON format of the manager."""
 
     def __init__(
         self, status: HTTPStatus, code: str, message: str, retry_after: float | None = None

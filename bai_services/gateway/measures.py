@@ -111,7 +111,7 @@ class Measures:
         return taken
 
     def totals_of(self, endpoints: Iterable[str]) -> dict[str, Requests]:
-        """Return the requests of endpoints since the start, and forget all other endpoints."""
+        """Return the requests of endpoints since the start, and discard all other endpoints."""
         kept = set(endpoints)
         self.totals = {key: each for key, each in self.totals.items() if key in kept}
         current = {}

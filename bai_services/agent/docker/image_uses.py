@@ -1,4 +1,4 @@
-"""Times at which bai-hub last used the images of this machine, for the eviction of unused ones."""
+"""Times at which bai-hub last used the images of this machine, for evicting unused images."""
 
 from __future__ import annotations
 

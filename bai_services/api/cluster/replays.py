@@ -25,7 +25,7 @@ class TriedPolicy(Body):
 
 
 class NewReplay(Body):
-    """``until``: now, if omitted. The current policy is always replayed, too."""
+    """``until``: now, if omitted. The current policy is always included."""
 
     since: AwareDatetime
     until: AwareDatetime | None = None

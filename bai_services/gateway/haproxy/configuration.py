@@ -317,7 +317,7 @@ def _refusal(message: str) -> str:
 
 
 def _one_of(headers: frozenset[bytes]) -> str:
-    """Return a regular expression of header names, without those that HAProxy writes itself."""
+    """Return a regular expression for header names, except headers that HAProxy writes itself."""
     return f"^({'|'.join(sorted(name.decode() for name in headers - _OWN))})$"
 
 

@@ -370,7 +370,7 @@ class OneTimeCodes:
 def _qr_code(text: str) -> str:
     """Return a QR code as SVG, for a page or as the source of an image."""
     svg = io.BytesIO()
-    # White under the code, so that it can be read on dark pages, too.
+    # White background, so that the code is also readable on dark pages.
     segno.make(text, error="m", micro=False).save(
         svg, kind="svg", xmldecl=False, nl=False, light="#fff", omitsize=True
     )

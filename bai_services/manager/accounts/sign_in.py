@@ -65,7 +65,7 @@ NO_FACTOR = SecondFactor()
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    """An account whose password, and one-time code if needed, are correct."""
+    """An account after the check of its password and, if needed, its one-time code."""
 
     account: Account
     password_hash: str | None = field(repr=False)

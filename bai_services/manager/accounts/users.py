@@ -133,8 +133,8 @@ class Users:
         """Update an account.
 
         A user who is deactivated or moved to another domain is signed out, and all sessions of
-        this user are stopped. The folders of a moved user move, too, and users of the old domain
-        lose access to these folders. A new password, or the exclusion of an allowed address,
+        this user are stopped. The folders of a moved user also move, and users of the old domain
+        lose access to them. A new password, or the exclusion of an allowed address,
         revokes the user's tokens.
 
         Raises

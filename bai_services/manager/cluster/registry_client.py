@@ -408,7 +408,7 @@ class RegistryClient:
                 self._open.add(connection)
                 return connection, True
         scheme, host, port = origin
-        # Connect to the address that was checked: a second lookup could return another one.
+        # Connect to the checked address: a second lookup could return a different address.
         addresses = allowed_addresses(url, self._targets, self._lookup, "scans of images")
         try:
             connected = connect(addresses, port, self._request_seconds)

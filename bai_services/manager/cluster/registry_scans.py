@@ -48,7 +48,7 @@ MAX_PROBLEM_CHARACTERS = 500
 
 
 class RegistryScans:
-    """Runs scans while this manager holds the lease; after a restart, it runs open ones again."""
+    """Runs scans while this manager holds the lease; after a restart, repeats unfinished scans."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class RegistryScans:
         await asyncio.gather(*self._running.values())
 
     async def step(self) -> None:
-        """Queue the scans that are due, and begin the queued ones."""
+        """Queue due scans, and begin queued scans."""
         if await self._lease.hold() is None:
             return
         try:

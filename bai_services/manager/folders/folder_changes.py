@@ -21,7 +21,7 @@ COALESCE_SECONDS = 0.5
 class FolderChanges:
     """Publishes events to all users of a folder: owner, grantees and members of its project.
 
-    Administrators who may see the folder receive them, too.
+    Administrators who may see the folder also receive them.
     """
 
     def __init__(self, context: ManagerContext) -> None:

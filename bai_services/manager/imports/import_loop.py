@@ -50,7 +50,7 @@ Row = TypeVar("Row", bound=AnyImport)
 
 
 class ImportLoop(ABC, Generic[Row]):
-    """Runs imports while this manager holds the lease; after a restart, it runs open ones again."""
+    """Runs imports while this manager holds the lease; after a restart, repeats unfinished ones."""
 
     # Columns to set at the end of an import.
     at_end: Mapping[str, Any] = {}
@@ -89,7 +89,7 @@ class ImportLoop(ABC, Generic[Row]):
         self._loop.wake()
 
     async def step(self) -> None:
-        """Begin the oldest imports that do not run yet, and delete old ones."""
+        """Begin the oldest queued imports, and delete old import records."""
         if await self._lease.hold() is None:
             return
         for row in await self.open():

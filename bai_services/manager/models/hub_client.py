@@ -62,7 +62,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The last response of a chain of redirects; ``etag`` and ``size`` are those of the file."""
+    """The last response of a chain of redirects, with the ``etag`` and ``size`` of the file."""
 
     response: http.client.HTTPResponse
     start: int
@@ -271,7 +271,7 @@ class HubClient:
         else:
             connection = http.client.HTTPConnection(host, port)
         connection.auto_open = 0
-        # Connect to the address that was checked: a second lookup could return another one.
+        # Connect to the checked address: a second lookup could return a different address.
         connected = connect(allowed, port)
         if scheme == "https":
             try:

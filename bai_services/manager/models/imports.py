@@ -212,7 +212,7 @@ class Imports:
             return project
         page = await self._projects.page(caller, ListQuery(limit=2, filters={"type": STORE}))
         if not page.items:
-            raise NotFound("you are a member of no model store; ask an administrator")
+            raise NotFound("you are not a member of a model store; ask an administrator")
         if len(page.items) > 1:
             raise InvalidRequest(
                 "there are several model stores; choose a project", field="project"

@@ -62,7 +62,7 @@ class Configuration:
         self._settings = settings
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[SettingState]:
-        """Return the settings; those that can be changed come first."""
+        """Return the settings, changeable settings first."""
         authorizer.require(caller, "configuration.read")
         stored = {override.variable: override for override in await self._store.all()}
         states = [self._state(each, stored.get(each.variable)) for each in SETTINGS]

@@ -222,7 +222,7 @@ class PipelineRunner:
     async def _create_sessions(
         self, plan: Plan, stepped: SteppedRun, due: DueRun, now: datetime
     ) -> Refused:
-        """Create the missing sessions of queued task runs; return the messages of refused ones."""
+        """Create the missing sessions of queued task runs; return the messages of refusals."""
         row = stepped.run
         missing = [
             task.run

@@ -358,7 +358,7 @@ class EndpointRunner:
             self._unavailable_to.add(row.owner_id)
             return Phase.STARTING
         except (QuotaExceeded, InsufficientResources) as error:
-            # Not the fault of the revision: the other replicas continue to serve.
+            # The revision is not the cause: the other replicas continue to serve.
             await self._store.postpone(row, replica, _refused(error).as_json(), now)
             return Phase.STOPPING
         except BaiError as error:

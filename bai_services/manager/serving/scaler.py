@@ -33,7 +33,7 @@ from bai_services.db.serving.scaling import NewLoad, NewScaling, ScalingStore
 
 from .loads import EndpointLoads, load_or_reason
 
-# After a refused replica, a rule does not ask for more replicas for this time.
+# After a refused replica, a rule does not increase the number of replicas for this time.
 REFUSED_FOR = timedelta(minutes=1)
 _SAMPLES = Resolution(LOAD_INTERVAL_SECONDS, LOADS_KEPT_FOR)
 

@@ -53,7 +53,7 @@ TICK_SECONDS = 1.0
 CHECK_SECONDS = 0.9
 MAX_CONCURRENT = 64
 MAX_PER_OWNER = 4
-# Maximum time between the creation of a trial and that of its session, in one request.
+# Maximum time from the creation of a trial to the creation of its session, in one request.
 CREATION_SECONDS = 60
 # The runner of a replica names the ports on which its processes listen.
 EXPLAIN_HEADER, LISTENING_HEADER = "X-Bai-Explain", "X-Bai-Listening"
@@ -162,7 +162,7 @@ class Trials:
         return await self._store.find("" if "\0" in key else key, caller.user_id or "")
 
     async def step(self) -> None:
-        """Observe every trial, and end the sessions of those that have ended."""
+        """Observe every trial, and end the sessions of ended trials."""
         if await self._lease.hold() is None:
             return
         now = self._clock()

@@ -163,7 +163,7 @@ class LaunchPlans:
     def _own_environ(self, row: SessionRow, injection: Injection) -> dict[str, str]:
         """Return the variables that the session requested.
 
-        If the agent has written the secret ones to the setup file, they are left out: everyone who
+        Secret variables are left out if the agent has written them to the setup file: everyone who
         may inspect a container can read its environment.
         """
         environ = self._secret_environ.decrypt(row.environ)
@@ -194,7 +194,8 @@ class Launch:
         self._clock = clock
 
     async def launch(self, caller: Caller, session_id: str, user: str, server: str) -> LaunchPlan:
-        """Return the launch plan of a PREPARED session, or of a RUNNING one whose server crashed.
+        """Return the launch plan of a PREPARED session, or of a RUNNING session with a crashed
+        server.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Session setups: manage those of users and projects, and combine them for a session."""
+"""Session setups of users and projects: manage them, and combine them for a session."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Setups:
         self._audit = context.audit
 
     async def get(self, caller: Caller, project: str | None = None) -> Setup:
-        """Return a setup without the values of secrets; members may read that of a project."""
+        """Return a setup without the values of secrets; members may read the setup of a project."""
         if project is None:
             owner = _own(caller, "setup.read")
         else:

@@ -62,7 +62,7 @@ class StoredLogs:
         await self._loop.stop()
 
     async def search(self, caller: Caller, text: str, after: str = "") -> LogSearch:
-        """Return the ended sessions of the caller whose logs contain a text, the newest first.
+        """Search the logs of the caller's ended sessions for a text, the newest first.
 
         A search is limited in logs, hits and seconds. To continue it, pass ``after`` of its result.
 

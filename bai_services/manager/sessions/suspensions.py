@@ -233,7 +233,7 @@ class Suspensions:
         self._loop.wake()
 
     async def step(self) -> None:
-        """Pass notices; stop, requeue or end sessions whose time has come."""
+        """Pass notices, and stop, requeue or end the sessions that are due."""
         preparing = {one.session_id: one for one in await self._store.preparing()}
         for session_id in preparing.keys() & self._waiters.keys():
             # A session that has reported waits for its next notice.

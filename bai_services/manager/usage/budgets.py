@@ -32,7 +32,7 @@ _LIMITS = frozenset({"amount", "warn_percents", "period", "starts_at", "ends_at"
 
 
 class Budgets:
-    """Manages budgets. Domain admins set those of their projects; members may read them.
+    """Manages budgets. Domain admins set the budgets of their projects; members may read them.
 
     ``key`` is the id or name of a project.
     """

@@ -55,7 +55,7 @@ class Job:
 
     ``revision``: branch, tag or commit, "" for the default branch. ``addresses``: the only
     addresses of the host that git may use, as ``HOST:PORT:ADDRESS,…``; "" if the URL contains one.
-    ``ca_file``: certificates of trusted authorities, "" for those of the system.
+    ``ca_file``: certificates of trusted authorities; "": the system's certificates.
     """
 
     url: str

@@ -54,7 +54,7 @@ _EXTENSIONS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX)
 _BROKEN = (
     *(tarfile.TarError, EOFError, zlib.error, lzma.LZMAError),
     *(ValueError, OverflowError, IndexError, RecursionError),
-    *(zipfile.BadZipFile, NotImplementedError),  # the latter: an unknown compression
+    *(zipfile.BadZipFile, NotImplementedError),  # NotImplementedError: an unknown compression
 )
 _ZIP_HEADS = (b"PK\x03\x04", b"PK\x05\x06")
 

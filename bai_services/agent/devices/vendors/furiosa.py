@@ -52,7 +52,7 @@ class FuriosaNpus(TableDevices):
 
 @dataclass(frozen=True, slots=True)
 class PeCounters:
-    """Cycle counters of a processing element (PE): all cycles, and busy ones."""
+    """Cycle counters of a processing element (PE): all cycles and busy cycles."""
 
     cycles: int
     busy_cycles: int
@@ -143,7 +143,7 @@ def counters_of(card: Any) -> dict[int, PeCounters]:
 
 
 def memory_of(card: Any) -> list[MemoryBlock]:
-    """Return the card's memory blocks: exclusive and shared ones."""
+    """Return the card's exclusive and shared memory blocks."""
     utilization = call_chain(card, "memory_utilization")
     blocks: list[Any] = []
     for kind in ("dram", "dram_shared"):

@@ -1,4 +1,4 @@
-"""Judge running sessions by their idle checkers, and stop those that are idle for too long."""
+"""Judge running sessions by their idle checkers, and stop sessions that are idle too long."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class _Results:
 
 @dataclass(slots=True)
 class _Stops:
-    """Ids of the sessions that a step has stopped, and of those that it must not stop."""
+    """Ids of the sessions that a step has stopped, and of sessions that it must not stop."""
 
     stopped: set[str] = field(default_factory=set)
     declined: list[str] = field(default_factory=list)

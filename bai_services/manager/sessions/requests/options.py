@@ -341,7 +341,7 @@ def preopen_limits() -> PreopenLimits:
 
 
 def _usable(images: Sequence[ImageFacts], facts: AdmissionFacts) -> list[ImageFacts]:
-    """Return the images that users may choose and whose architecture an agent has.
+    """Return the images that users may choose and that an agent's architecture can run.
 
     If there are no agents, include images of every architecture.
     """

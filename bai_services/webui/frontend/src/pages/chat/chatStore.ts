@@ -37,7 +37,7 @@ export interface ChatState {
   isSynced: boolean;
   /** Why the last change is not stored. */
   saveError: Error | undefined;
-  /** Whether another page had changed the chat, so that this one was stored as a new chat. */
+  /** Whether another page changed the chat, so that the open chat was stored as a new one. */
   isCopy: boolean;
 }
 

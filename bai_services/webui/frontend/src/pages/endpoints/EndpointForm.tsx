@@ -29,7 +29,7 @@ import { RolloutFields } from './fields/RolloutFields';
 import { RunFields } from './fields/RunFields';
 
 const WIDTH = 640;
-// Shows the label and the message of a field, too.
+// Also makes the label and the message of a field visible.
 const CENTER = { block: 'center' } as const;
 
 interface EndpointFormProps {

@@ -3,7 +3,7 @@ import type { ReactNode } from 'react';
 import { problemOf, useLauncher } from './launcherContext';
 
 interface FieldProps {
-  /** Field of the request, such as `mounts.0.path`, whose problem is shown at this control. */
+  /** Field of the request, such as `mounts.0.path`; its problem is shown at this control. */
   name: string;
   label: ReactNode;
   help?: ReactNode;

@@ -20,7 +20,7 @@ export interface PublishValues {
   readme?: string;
 }
 
-/** A filled-in value as YAML; undefined if it is empty. JSON values are YAML values, too. */
+/** A filled-in value as YAML; undefined if it is empty. Every JSON value is a YAML value. */
 function yamlOf(value: unknown): string | undefined {
   const plain = typeof value === 'string' ? value.trim() : value;
   const isEmpty =

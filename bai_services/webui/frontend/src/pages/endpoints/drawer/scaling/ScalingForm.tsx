@@ -119,7 +119,7 @@ export function ScalingForm({ endpoint, onClose }: ScalingFormProps) {
   );
 }
 
-/** The name of a metric; those that are known for the runtime variant are suggested. */
+/** The name of a metric, with suggestions for the runtime variant. */
 function MetricField({ endpoint }: { endpoint: Endpoint }) {
   const { t } = useTranslation();
   const { data: revisions } = useQuery(revisionsQuery(endpoint.id));
