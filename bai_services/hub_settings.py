@@ -52,7 +52,7 @@ def prepare_sqlite(path: Path) -> str:
 
 def _commit_without_fsync(connection: object, record: object) -> None:
     # With a write-ahead log, a killed process loses no commits. A power failure can lose the last
-    # commits, so the Hub may not know the sessions that were started just before.
+    # commits, and with them the most recently started sessions.
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA synchronous=NORMAL")
 

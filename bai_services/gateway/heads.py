@@ -31,9 +31,9 @@ OF_PROXIES = b"x-forwarded-"
 # Cookies of a replica would become cookies of the Hub's host.
 NOT_FOR_CLIENTS = HOP_BY_HOP | {
     b"set-cookie", b"set-cookie2", b"content-length", b"authorization",
-    # Browsers apply these to the whole host: they send reports about the Hub's addresses to a
-    # server that the replica names, delete the Hub's cookies, let a script of the replica handle
-    # the Hub's pages, or use another server or only HTTPS.
+    # Browsers apply these headers to the whole host. They would send reports about the Hub's
+    # addresses to a server of the replica's choice, delete the Hub's cookies, let a script of the
+    # replica handle the Hub's pages, or use another server or only HTTPS.
     b"nel", b"report-to", b"reporting-endpoints", b"clear-site-data", b"service-worker-allowed",
     b"alt-svc", b"strict-transport-security", b"public-key-pins", b"expect-ct", b"accept-ch",
     b"critical-ch", b"origin-agent-cluster", b"set-login", b"secure-session-registration",

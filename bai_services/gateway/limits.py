@@ -29,7 +29,7 @@ STALLED_BYTES = 60_000
 WEBSOCKET_IDLE_SECONDS = 3600.0
 CONNECT_SECONDS = 5.0
 # Connections to replicas are reused for this time. Servers close idle connections after 5 s or
-# more, and a request on a connection that closes at this moment would be lost.
+# more, and a request on a closing connection would be lost.
 REUSE_SECONDS = 2.0
 MAX_IDLE_CONNECTIONS = 64  # for each replica
 MAX_ATTEMPTS = 3

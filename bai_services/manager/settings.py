@@ -78,7 +78,7 @@ class Settings:
     password_rounds: int = 3
     # Days after which a password must be changed at the next sign-in; 0: never.
     password_max_age_days: int = 0
-    # Days after which a session that is still suspended ends, and its home is deleted.
+    # Days after which a suspended session ends and its home is deleted.
     suspended_days: int = 30
     # Whether users sign in with one-time codes, by domain.
     one_time_codes: CodeRules = CodeRules()

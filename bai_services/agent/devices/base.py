@@ -67,9 +67,7 @@ class GrantedDevice:
 
 @dataclass(frozen=True, slots=True)
 class DeviceGrant:
-    """Record of the amount of a device, in thousandths, that is granted to a kernel until the
-    kernel is removed.
-    """
+    """Record of the amount of a device, in thousandths, granted to a kernel until its removal."""
 
     kernel_id: str
     device_id: str

@@ -128,9 +128,9 @@ class SignIns:
         Raises
         ------
         SignInRefused
-            If the name or the password is wrong; the text is the same for both. It is also raised,
-            with a reason, for a correct password if the account is not accepted, or if its one-time
-            code is missing or wrong.
+            If the name or the password is wrong; the text is the same for both. With a correct
+            password, the error has a reason: the account is not accepted, or its one-time code is
+            missing or wrong.
         SignInBlocked
             If there were too many failures with that name (existing or not) or from that address,
             or if too many attempts from that address are in progress.

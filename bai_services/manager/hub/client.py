@@ -66,8 +66,8 @@ class HubToken:
 class Hub:
     """Calls the Hub with the manager's service token.
 
-    Unless a method says otherwise, it raises ``Unavailable`` if the Hub cannot be reached, is
-    starting, fails or rejects the token, and ``NotFound`` if the user or server does not exist.
+    By default, methods raise ``Unavailable`` if the Hub cannot be reached, is starting, fails or
+    rejects the token. They raise ``NotFound`` if the user or server does not exist.
     ``server`` is a server name in the Hub; the default server has the empty name.
     """
 

@@ -1,7 +1,7 @@
 """Health checks of replicas that are not serving yet.
 
-Gateways check the serving replicas. A replica appears in their routing table only after it has
-passed a check of the manager, so a rollout does not depend on a running gateway.
+Gateways check the serving replicas. The routing table contains a replica only after a passed check
+of the manager, so a rollout does not depend on a running gateway.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ RESEND_AFTER = timedelta(seconds=5)
 # After a status change of a session, missing and ended kernels are ignored for this time: the agent
 # may have sent the heartbeat before the kernel started. The end of a batch command is not ignored.
 MIN_AGE = timedelta(seconds=15)
-# If the session of a reported kernel is ending, has ended, is unknown or is on another agent, the
-# manager requests the removal of the kernel after this time. Normally, the Hub removes it earlier.
+# Time until the removal of a reported kernel is requested if its session is ending, has ended, is
+# unknown or is on another agent. Normally, the Hub removes it earlier.
 REMOVAL_GRACE = timedelta(seconds=20)
 MAX_MISSED_HEARTBEATS = 2
 MAX_REASON_CHARACTERS = 500
@@ -400,7 +400,7 @@ class Kernels:
             )
         else:
             # ``code`` is None if the kernel is missing from the heartbeat, if only its folder
-            # remains (without a stored exit code), or if its exit code could not be read.
+            # without an exit code remains, or if the exit code could not be read.
             reason = (
                 TextTemplate.CONTAINER_DISAPPEARED.text()
                 if code is None

@@ -335,8 +335,8 @@ def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str | CodedText, 
     if end.exit_code == 0:
         return Event.EXITED, _text_of(end), Result.SUCCESS
     if row.cluster_size > 1:
-        # EXITED instead of FAILED, so that the session becomes TERMINATED with the same reason as
-        # if the agent reports this end first (``Kernels._end_kernel_group``).
+        # EXITED instead of FAILED: the status and reason must be the same as if the agent reports
+        # this end first (``Kernels._end_kernel_group``).
         return Event.EXITED, kernel_end_text(MAIN_HOST, end.text, end.exit_code), Result.FAILURE
     return Event.FAILED, _text_of(end), Result.FAILURE
 

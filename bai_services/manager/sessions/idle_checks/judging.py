@@ -78,8 +78,8 @@ class IdleJudging:
     """Judges every ``TICK_SECONDS`` while this manager holds the lease.
 
     The arrays with the samples are built again after a start, a takeover of the lease and a change
-    of the clock. A session is stopped only if this manager has shown its end for at least the time
-    of the final warning, measured by the monotonic clock.
+    of the clock. A session is stopped only if its end was shown for at least the time of the final
+    warning, by the monotonic clock of this manager.
     """
 
     def __init__(

@@ -170,9 +170,9 @@ class Requests:
     ) -> list[NewSession]:
         """Return the sessions to create for several requests.
 
-        The sessions may depend on each other by name. Raises the same errors as ``resolve``. If
-        there are several requests, and one of them is invalid by itself, the message contains the
-        number (from 1) and the name, if any, of the first such request. ``session_id`` can be given
+        The sessions may depend on each other by name. Raises the same errors as ``resolve``. If one
+        of several requests is invalid by itself, the message contains the number (from 1) and the
+        name of the first invalid request. ``session_id`` can be given
         only with a single request; it becomes the id of the session.
         """
         cache = _RequestCache()
