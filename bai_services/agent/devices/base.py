@@ -79,7 +79,7 @@ class DeviceGrant:
 
 @dataclass(frozen=True, slots=True)
 class DeviceInjection:
-    """What a device kind adds to a kernel, as part of the kernel's injection.
+    """Additions of a device kind to the injection of a kernel.
 
     ``device_nodes`` and ``device_requests`` have the format of the engine.
     """

@@ -37,8 +37,9 @@ class MaintenanceChange(Body):
 
 
 class NewMaintenance(Body):
-    """``mode``: no-starts (no session starts in the period), drain (in addition, no session starts
-    whose run time could extend into the period), read-only (as no-starts, and users can change
+    """``mode``: no-starts (no session starts in the period), drain (in addition, sessions that
+    could still run in the period do not start before it), read-only (as no-starts, and users can
+    change
     nothing).
     """
 

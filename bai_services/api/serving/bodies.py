@@ -119,7 +119,7 @@ class ScheduledBounds(Body):
 class ScalingRule(Body):
     """Sets the number of replicas according to the load of the endpoint.
 
-    ``measure``: ``requests`` (requests that run and wait in all gateways), ``cpu`` (used share of
+    ``measure``: ``requests`` (running and waiting requests in all gateways), ``cpu`` (used share of
     the requested CPU cores in percent), ``metric-total`` or ``metric-mean`` (the sum or the mean
     over the replicas of ``metric``, a Prometheus metric of the runtime), or ``query`` (the result
     of the Prometheus query ``query``). A replica should have a load of ``target`` times

@@ -449,7 +449,7 @@ class DefinitionCheckHandler(APIHandler):
 def _given(body: bodies.NewEndpoint | bodies.NewRevision | bodies.NewTrial) -> dict[str, Any]:
     """Return the given fields; fields that are null count as not given, except in a rollout.
 
-    There, null removes the limit that the former revision has.
+    In a rollout, null removes the limit of the former revision.
     """
     given = body.model_dump(exclude_unset=True, exclude_none=True)
     settings = given.get("settings") or {}

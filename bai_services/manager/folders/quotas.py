@@ -225,7 +225,7 @@ class Quotas:
         host, scope = space.key
         if space.row.unmanaged_path is not None or self._enforces(host):
             return None
-        # Read only this host, because reading another host that does not respond would take long.
+        # Read only this host, because another host may not respond.
         await self._open_uploads.read_host(host)
         found = await self._store.get(host, scope)
         return None if found is None or found.limit_bytes == UNLIMITED else found

@@ -34,7 +34,7 @@ _MAX_PROBLEM = 500
 
 
 class AnyImport(Protocol):
-    """The fields that the rows of every table of imports have."""
+    """Fields that the rows of all import tables have in common."""
 
     @property
     def id(self) -> str: ...

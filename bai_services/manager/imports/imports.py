@@ -74,7 +74,7 @@ class FolderImports:
         return _record(await self._find(caller, key), caller)
 
     def preview(self, caller: Caller, spec: Mapping[str, Any]) -> ImportPreview:
-        """Return what an import would fetch, without connecting to another host."""
+        """Return a preview of an import, without connecting to another host."""
         authorizer.require(caller, "folder-import.create")
         source = check_source(spec, self._targets)
         return ImportPreview(

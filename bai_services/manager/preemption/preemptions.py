@@ -38,8 +38,8 @@ _CLEANUP_INTERVAL_SECONDS = 3600.0
 class Preemptions:
     """Carries out the plans that scheduling passes make.
 
-    A plan and everything that it needs are in the database, and each step checks the statuses of
-    the sessions again. Therefore another manager can continue a plan after any step.
+    The database contains complete plans, and each step checks the statuses of the sessions again.
+    Therefore another manager can continue a plan after any step.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Preemptions:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[ListedPreemption]:
-        """Return the preemptions of the last 30 days that concern sessions in the caller's reach.
+        """Return the preemptions of the last 30 days that involve sessions visible to the caller.
 
         The names of other sessions are omitted.
         """

@@ -31,7 +31,7 @@ from .queue_snapshot import QueueSnapshot
 from .wait_states import WaitStates
 
 TICK_SECONDS = 1.0
-# Interval of full reads, which also find changes of which this manager was not notified.
+# Interval of full reads, which also find changes without a notification to this manager.
 FULL_READ_INTERVAL_SECONDS = 60.0
 # Maximum number of changes for an incremental read; with more, a full read is as fast.
 MAX_INCREMENTAL_CHANGES = 2_000

@@ -513,7 +513,7 @@ class Endpoints:
         }
 
     def _shown(self, caller: Caller, row: EndpointRow) -> Endpoint:
-        """Return an endpoint as the caller may read it."""
+        """Return an endpoint without the details that the caller may not read."""
         if _is_brief(caller, row):
             row = replace(row, problem=brief(row.problem))
         if row.scaling is not None and not reaches(caller, "endpoint.manage", target(row)):

@@ -20,7 +20,7 @@ from .metric_readings import MetricReadings
 
 # Interval at which the CPU usage of all replicas is read.
 CPU_INTERVAL_SECONDS = 5.0
-# Usage is stored as means of 15 s, up to 15 s after their end.
+# Usage is stored as 15 s means, up to 15 s after the end of each interval.
 _CPU_PERIOD = timedelta(seconds=3 * FINE.interval_seconds)
 # CPU amounts are integers in thousandths of a core.
 _CORE = 1000
@@ -97,7 +97,7 @@ class EndpointLoads:
         return TextTemplate.SCALING_NO_METRIC.text(metric=name) if load is None else load
 
     async def _read_cpu(self, states: Sequence[EndpointState], now: datetime) -> None:
-        """Read the CPU usage of the ready replicas, if it is time."""
+        """Read the CPU usage of the ready replicas, if a read is due."""
         at = self._monotonic()
         if self._cpu_at is not None and 0 <= at - self._cpu_at < CPU_INTERVAL_SECONDS:
             return

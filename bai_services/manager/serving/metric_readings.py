@@ -116,7 +116,7 @@ class MetricReadings:
         return result.value if now - result.answered_at <= FRESH_SECONDS else result.problem
 
     def keep(self, ids: Collection[str]) -> None:
-        """Forget replicas and endpoints other than these."""
+        """Discard the readings of all other replicas and endpoints."""
         self._series = {key: each for key, each in self._series.items() if key in ids}
         self._results = {key: each for key, each in self._results.items() if key in ids}
 

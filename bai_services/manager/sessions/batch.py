@@ -11,12 +11,13 @@ from bai_services.core.sessions.lifecycle import SessionType, Status
 from bai_services.db.sessions.kernels import KernelState
 from bai_services.db.sessions.rows import SessionKernels, SessionRow
 
-# The container of a batch session runs this instead of a Jupyter server: it responds to the Hub and
-# runs the session's command. Isolated mode (-I) keeps Python from importing modules of the home
+# Command of the container of a batch session: instead of a Jupyter server, it runs a module that
+# responds to the Hub and runs the session's command. Isolated mode (-I) keeps Python from importing
+# modules of the home
 # folder in place of library modules.
 RUNNER = ("python3", "-I", "-m", "bai_labext.batch")
 _WITH_COMMAND = (SessionType.BATCH, SessionType.INFERENCE)
-# The container of a replica runs its server and this, which forwards the gateway's requests to it.
+# Command of the container of a replica: it runs the server and forwards the gateway's requests.
 REPLICA_RUNNER = ("python3", "-I", "-m", "bai_labext.replica")
 
 

@@ -60,7 +60,7 @@ class IdleReplays:
         period_seconds: int,
         reuse_seconds: int,
     ) -> Replay:
-        """Return what a utilization checker would have stopped in a period that ends now.
+        """Return the sessions that a utilization checker would have stopped in a period until now.
 
         ``key`` is the id or name of a checker; ``changes`` overrides its settings. If ``key`` is
         None, the settings are ``changes`` and the defaults. A stop is wrong if the
