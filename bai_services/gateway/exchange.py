@@ -291,7 +291,7 @@ class Exchange:
             return
         if self._connection is not None:
             if endpoint is not None and not self.is_response_begun:
-                # The time limit of the replica restarts while the body arrives.
+                # Restart the time limit of the replica while the body arrives.
                 self.deadline = time.monotonic() + endpoint.route.request_seconds
             self._connection.write(self._framed(piece))
             return
@@ -569,7 +569,7 @@ class Exchange:
     # Ends
 
     def refuse(self, refusal: Refusal) -> None:
-        """Answer with an error; a response that has begun is cut off instead."""
+        """Respond with an error; if a response has begun, close the connection instead."""
         if self._is_over:
             return
         if self.is_response_begun:

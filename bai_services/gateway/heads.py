@@ -137,7 +137,7 @@ class Refusal(Exception):
         }
 
     def grpc_response(self, *, closes: bool) -> bytes:
-        """Return the response to a request of gRPC, whose clients read only status and message."""
+        """Return the response to a gRPC request; gRPC clients read only status and message."""
         lines = [
             "HTTP/1.1 200 OK",
             "Content-Type: application/grpc",

@@ -2,8 +2,8 @@
 
 # Bytes of a request's line and headers; also of the head of a response.
 MAX_HEAD_BYTES = 64 * 1024
-# Bytes of chunk extensions and trailers between two pieces of a body, or after it. Their memory is
-# bounded by this limit, which is larger than one read from the connection.
+# Bytes of chunk extensions and trailers between two pieces of a body, or after it. This bounds
+# their memory; the limit is larger than one read from the connection.
 MAX_READ_BYTES = 512 * 1024
 # Requests that a client may send before the response to the first (HTTP pipelining).
 MAX_PIPELINED = 16

@@ -1,7 +1,7 @@
 """Metrics of the gateway in the Prometheus text format.
 
-Labels have only values that the manager has chosen: names of existing endpoints. The counters of an
-endpoint are forgotten when it is deleted.
+Labels have only values that the manager has chosen: names of existing endpoints. The counters of a
+deleted endpoint are discarded.
 """
 
 from __future__ import annotations

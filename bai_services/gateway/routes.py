@@ -294,7 +294,7 @@ class Endpoint:
             self.queue.popleft().start(replica)
 
     def sweep(self, now: float) -> None:
-        """Refuse requests that have waited too long, and end those of expired tokens."""
+        """Refuse requests that have waited too long, and end requests with expired tokens."""
         while self.queue and self.queue[0].queued_at + self.route.queue_seconds <= now:
             self.queue.popleft().refuse(
                 busy(f"no replica was free within {self.route.queue_seconds} s")

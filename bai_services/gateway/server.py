@@ -39,7 +39,7 @@ class GatewayServer:
     connections: set[ClientConnection] = field(default_factory=set)
     on_drained: Callable[[], None] = lambda: None
     on_waiting: Callable[[], None] = lambda: None
-    # Whether all connections are those of HAProxy, which names the client's address in a header.
+    # Whether all connections come from HAProxy, which sends the client's address in a header.
     is_behind_haproxy: bool = False
     _server: asyncio.Server | None = None
     _port: int = 0
@@ -105,7 +105,7 @@ class GatewayServer:
         self.on_drained()
 
     def waits_for_replica(self) -> None:
-        """Report soon that a request waits for an endpoint without replicas."""
+        """Send a report soon, because a request waits for an endpoint without replicas."""
         self.on_waiting()
 
     def sweep(self, now: float) -> None:

@@ -26,8 +26,8 @@ _TAG = "models"
 
 class ModelCard(ResponseModel):
     """``id``: the id of the model's folder. ``is_latest``: no model of the project with the same
-    name has a higher version. ``size_bytes``: null before the first count. ``problem``: why
-    its definition is not valid. ``is_fitting``: whether your quotas and the largest agent permit a
+    name has a higher version. ``size_bytes``: null before the first count. ``problem``: why its
+    definition is not valid. ``is_fitting``: whether your quotas and the largest agent permit a
     replica; null: you can create no session.
     """
 

@@ -39,8 +39,7 @@ class MaintenanceChange(Body):
 class NewMaintenance(Body):
     """``mode``: no-starts (no session starts in the period), drain (in addition, sessions that
     could still run in the period do not start before it), read-only (as no-starts, and users can
-    change
-    nothing).
+    change nothing).
     """
 
     scope: Literal["all", "group", "agent"] = "all"

@@ -88,8 +88,8 @@ class Settings(Body):
     ``command``: for a shell; the server must listen on the port ``$BAI_SERVICE_PORT`` of 127.0.0.1.
     ``model_folder``: mounted at ``/home/work/model``; ``$BAI_MODEL_PATH`` is the path of the model
     in it. ``protocol``: of the server; grpc needs gateways with HAProxy; the health check then uses
-    the standard health service, with its path as service name. Missing fields are taken
-    from the definition, then from the variant.
+    the standard health service, with its path as service name. Missing fields are taken from the
+    definition, then from the variant.
     """
 
     variant: NameText | None = None

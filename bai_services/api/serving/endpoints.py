@@ -213,8 +213,7 @@ class Argument(ResponseModel):
 class Variant(ResponseModel):
     """``metrics``: names of the metrics by meaning. ``metrics_path``: "" if scaling rules cannot
     read the metrics. ``metrics_port``: 0: the port of the requests. ``is_tested``: false if the
-    variant has
-    not been run with bai-hub.
+    variant has not been run with bai-hub.
     """
 
     name: str

@@ -36,8 +36,7 @@ class BudgetChange(Body):
     spent. Usage is charged as time passes, so running sessions can spend more.
     ``stop_after_minutes``: with ``block``, time from the spending of the amount to the stop of
     running sessions; null: they continue. ``period``: each ``month`` in ``time_zone``, or
-    ``fixed``: from
-    ``starts_at`` to ``ends_at``.
+    ``fixed``: from ``starts_at`` to ``ends_at``.
     """
 
     version: Count | None = None

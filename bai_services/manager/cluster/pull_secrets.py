@@ -32,9 +32,7 @@ class PullSecrets:
         self._cached: tuple[float, Mapping[str, PullSecret]] | None = None
 
     async def of_image(self, image: str) -> dict[str, dict[str, str]]:
-        """Return the field ``registry_auth`` of a work item; {} if the registry needs no
-        credentials.
-        """
+        """Return the field ``registry_auth`` of a work item; {} without credentials."""
         if not image:
             return {}
         if self._cached is None or time.monotonic() - self._cached[0] > CACHE_TTL_SECONDS:

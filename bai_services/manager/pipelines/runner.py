@@ -1,9 +1,8 @@
 """Run pipelines: start tasks when their dependencies have ended, and create their sessions.
 
 A task run is stored before its session is created, and the id of the session is derived from the
-run,
-the task and the attempt. Therefore a manager that is killed at any point neither loses a task run
-nor creates a second session for it.
+run, the task and the attempt. Therefore a manager that is killed at any point neither loses a task
+run nor creates a second session for it.
 """
 
 from __future__ import annotations

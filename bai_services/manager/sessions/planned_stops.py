@@ -46,8 +46,7 @@ class PlannedStops:
         """Stop a session if it is still running, or begin to drain its replica.
 
         Return whether this call stopped or drained it. The loop of endpoints ends a draining
-        replica, so
-        that further calls have no effect.
+        replica, so that further calls have no effect.
         """
         drain = await self._drain_replica(session_id, reason)
         if drain is not None:

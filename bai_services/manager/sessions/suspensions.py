@@ -145,8 +145,7 @@ class Suspensions:
         """Make a running session save its state until ``deadline``, without stopping it.
 
         Use it in code that stops the session itself, for example preemption. The call returns at
-        once;
-        ``prepared`` returns whether the session has reported. If a preparation is already in
+        once; ``prepared`` returns whether the session has reported. If a preparation is already in
         progress, it continues.
         """
         row = await self._rows.find(session_id)

@@ -63,9 +63,9 @@ class IdleReplays:
         """Return the sessions that a utilization checker would have stopped in a period until now.
 
         ``key`` is the id or name of a checker; ``changes`` overrides its settings. If ``key`` is
-        None, the settings are ``changes`` and the defaults. A stop is wrong if the
-        session was used again within ``reuse_seconds``. The replay ignores bindings, pressure,
-        keep-alives and exclusions.
+        None, the settings are ``changes`` and the defaults. A stop is wrong if the session was used
+        again within ``reuse_seconds``. The replay ignores bindings, pressure, keep-alives and
+        exclusions.
 
         Raises
         ------

@@ -172,8 +172,8 @@ class Requests:
 
         The sessions may depend on each other by name. Raises the same errors as ``resolve``. If one
         of several requests is invalid by itself, the message contains the number (from 1) and the
-        name of the first invalid request. ``session_id`` can be given
-        only with a single request; it becomes the id of the session.
+        name of the first invalid request. ``session_id`` can be given only with a single request;
+        it becomes the id of the session.
         """
         cache = _RequestCache()
         sessions: list[NewSession] = []
