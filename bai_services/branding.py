@@ -1,4 +1,4 @@
-"""The brand that the web UI and the Hub's pages show: name, colour and logo."""
+"""The brand that the web UI and the Hub's pages show: name, color and logo."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT_NAME = "bai-hub"
-# White text on this colour has a contrast of 6.2 : 1.
+# White text on this color has a contrast of 6.2 : 1.
 DEFAULT_COLOR = "#0958d9"
 MAX_NAME_LENGTH = 40
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}")
@@ -17,7 +17,7 @@ _LOGO_TYPES = frozenset({".svg", ".png", ".jpg", ".jpeg", ".webp"})
 
 @dataclass(frozen=True, slots=True)
 class Brand:
-    """Name, colour of buttons and links as #rrggbb, and image file of the logo.
+    """Name, color of buttons and links as #rrggbb, and image file of the logo.
 
     If ``logo`` is None, pages show the name instead.
     """
@@ -28,7 +28,7 @@ class Brand:
 
     @property
     def dark_color(self) -> str:
-        """The colour of a button under the pointer: 85 % of each component."""
+        """The color of a button under the pointer: 85 % of each component."""
         components = bytes.fromhex(self.color[1:])
         return "#" + bytes(component * 85 // 100 for component in components).hex()
 

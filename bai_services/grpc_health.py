@@ -29,8 +29,8 @@ _SERVING = b"\x08\x01"
 
 
 class GrpcHealth(StrEnum):
-    """``unimplemented``: the server has no health service. ``no-service``: the service whose health
-    was asked for does not exist. ``no-grpc``: the answer is not one of gRPC.
+    """``unimplemented``: the server has no health service. ``no-service``: the requested service
+    does not exist. ``no-grpc``: the response is not gRPC.
     """
 
     SERVING = "serving"
@@ -41,12 +41,12 @@ class GrpcHealth(StrEnum):
 
     @property
     def is_healthy(self) -> bool:
-        """A server without a health service is healthy as soon as it answers."""
+        """Whether the server is healthy; a server without a health service is if it answers."""
         return self in (GrpcHealth.SERVING, GrpcHealth.UNIMPLEMENTED)
 
 
 def service_of(path: str) -> str:
-    """Return the service that the path of a health check names; "" stands for the whole server.
+    """Return the service name in the path of a health check; "" stands for the whole server.
 
     >>> service_of("/"), service_of("/package.Service")
     ('', 'package.Service')
@@ -55,7 +55,7 @@ def service_of(path: str) -> str:
 
 
 async def check(host: str, port: int, secret: str, path: str, timeout_seconds: float) -> GrpcHealth:
-    """Ask the server of a replica for its health; ``path`` is that of the health check.
+    """Check the health of a replica's server; ``path`` is the path of the health check.
 
     Raises
     ------

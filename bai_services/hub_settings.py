@@ -26,7 +26,7 @@ MANAGER_ROLE: Mapping[str, Any] = {
     ],
 }
 
-# The gateway handles requests of strangers, so it gets none of the other variables and secrets.
+# The gateway handles untrusted requests, so it gets only these variables and no other secrets.
 _FOR_GATEWAY = (
     "BAI_GATEWAY_", "BAI_MANAGER_URL", "BAI_METRICS_TOKEN_FILE", "BAI_TRUSTED_PROXIES", "HOME",
     "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_",
@@ -52,7 +52,7 @@ def prepare_sqlite(path: Path) -> str:
 
 def _commit_without_fsync(connection: object, record: object) -> None:
     # With a write-ahead log, a killed process loses no commits. A power failure can lose the last
-    # commits, so the Hub may not know the sessions that were started just before.
+    # commits, and with them the most recently started sessions.
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA synchronous=NORMAL")
 
@@ -68,7 +68,7 @@ def configure_pages_and_sessions(c: Any, brand: Brand) -> None:
     # event loop responsive.
     c.JupyterHub.concurrent_spawn_limit = 50
     c.JupyterHub.active_server_limit = 0
-    # A token that a user has forgotten must not stay valid for ever.
+    # Forgotten tokens of users must expire.
     c.JupyterHub.token_expires_in_max_seconds = 365 * 24 * 3600
     c.JupyterHub.template_paths = [
         str(Path(path) / "templates")

@@ -68,7 +68,7 @@ def _setting(
         is_variable = given == _given(configurable, environment, name)
         origin = SettingOrigin.ENVIRONMENT if is_variable else SettingOrigin.FILE
     else:
-        # A default that is computed comes from an environment variable, or is a fixed value.
+        # A computed default comes from an environment variable, or is a fixed value.
         is_variable = value != default and str(value) in _variables()
         origin = SettingOrigin.ENVIRONMENT if is_variable else SettingOrigin.DEFAULT
         default = default if is_variable else value

@@ -32,8 +32,8 @@ class TrustedProxies:
 
     A proxy on this machine may connect from any address of the machine: for a connection to a
     container, Docker replaces the source address by the address of its bridge. A container cannot
-    forge such an address, because the kernel drops packets from outside that have an address of
-    this machine as their source.
+    forge such an address: the kernel drops packets from outside with a source address of this
+    machine.
     """
 
     networks: tuple[Network, ...] = ()

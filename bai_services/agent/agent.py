@@ -86,7 +86,7 @@ class Agent:
         self._is_registered = asyncio.Event()
         # Whether the manager has this agent's settings.
         self._has_reported_settings = False
-        # Cached slow facts: time of the last reading, machine facts, digests of images by name.
+        # Cached slow facts: time of the last read, machine facts, digests of images by name.
         self._slow_facts_cache: tuple[float, Mapping[str, Any], Mapping[str, str]] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -32,7 +32,7 @@ from bai_services.docker_clients import DockerClients, EngineUnavailable
 from bai_services.system.bounded_calls import BoundedCalls
 
 CHECK = "check"  # kind of the work item
-# Time of all checks together; a check that takes longer is reported and abandoned.
+# Time limit for all checks together; a check that takes longer is reported and abandoned.
 TIMEOUT_SECONDS = 6.0
 CALL_TIMEOUT_SECONDS = 4.0
 MIN_DOCKER = (20, 10)
@@ -51,7 +51,7 @@ Check = Callable[[], Iterable[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """What to check besides this machine; empty before it joins.
+    """What to check in addition to this machine; empty before the machine joins.
 
     ``peers``: addresses of the nodes of the Swarm. ``marker``: name and content of a file
     that the manager has written to each storage host.
@@ -84,7 +84,7 @@ class EngineState:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """``engine_id`` and ``node_id`` identify the engine and the node of the Swarm; "" if none."""
+    """``engine_id`` and ``node_id`` identify the engine and its Swarm node; "" if there is none."""
 
     findings: Sequence[Finding]
     engine_id: str = ""
@@ -297,7 +297,7 @@ def check_swarm(engine: EngineState) -> Iterable[Finding]:
 def check_manager(url: str) -> Iterable[Finding]:
     """Check that the manager responds, that the connection is encrypted, and the clocks."""
     began = time.time()
-    # Proxies of the environment are for external hosts.
+    # Ignore the environment's proxies, which are for external hosts.
     handlers = (
         [urllib.request.ProxyHandler(dict(CLEAR_PROXY))]
         if is_local(urlsplit(url).hostname or "")
@@ -351,7 +351,7 @@ def clock_skew(date: str, began: float, ended: float) -> Iterable[Finding]:
 
 
 def check_clock() -> Iterable[Finding]:
-    """Check that the clock is synchronized, where systemd knows it."""
+    """Check that the clock is synchronized, on machines with systemd."""
     words = ["timedatectl", "show", "--property=NTPSynchronized", "--value"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=CALL_TIMEOUT_SECONDS)
@@ -395,7 +395,7 @@ def check_certificates(url: str, engine: EngineState | None) -> Iterable[Finding
             certificate = x509.load_pem_x509_certificate(content)
         except (OSError, ValueError):
             return
-        # The node renews it by itself, so only the end is a problem.
+        # The node renews its certificate automatically, so report only an expired one.
         if certificate.not_valid_after_utc <= now:
             yield _validity("swarm certificate", certificate, now, "the node's")
         else:

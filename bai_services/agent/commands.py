@@ -1,4 +1,4 @@
-"""Commands of `bai-agent` besides the agent itself: join, leave, check, run."""
+"""Subcommands of `bai-agent`: join, leave, check, run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read_join(arguments: Sequence[str]) -> tuple[JoinOptions, Places]:
     Raises
     ------
     InvalidRequest
-        If one is invalid, or the token file cannot be read.
+        If an option is invalid, or the token file cannot be read.
     """
     parser = _parser("join", "Make this machine a node of a bai-hub installation.")
     parser.add_argument(

@@ -112,7 +112,7 @@ class Engine(ABC):
         report_progress: ReportProgress,
         auth: RegistryAuth | None = None,
     ) -> Mapping[str, Any]:
-        """Pull an image, with ``digest`` exactly that version; return its ``digest``,
+        """Pull an image; a ``digest`` selects exactly that version. Return its ``digest``,
         ``registry_digest`` (of the tag in the registry now) and ``size_bytes``.
 
         Raises

@@ -22,7 +22,7 @@ REPORT_INTERVAL_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class PullTask:
-    """A pull; if ``digest`` is not empty, of exactly that version of the image."""
+    """A pull of an image; a ``digest`` selects exactly that version of the image."""
 
     id: str
     image: str

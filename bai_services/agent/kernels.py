@@ -22,7 +22,7 @@ class Kernel:
     """A kernel on this machine.
 
     ``exit_code`` is None while the kernel runs, or if the exit code is unknown. ``is_kept``: only
-    the home is left, because the session will run again.
+    the home remains, because the session will run again.
     """
 
     kernel_id: str

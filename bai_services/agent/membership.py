@@ -41,7 +41,7 @@ SYSTEMCTL_TIMEOUT_SECONDS = 90.0
 SWARM_TIMEOUT_SECONDS = 25.0
 POLL_SECONDS = 0.5
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
-# These characters have a meaning in units of systemd.
+# These characters have a special meaning in systemd units.
 _UNSAFE = re.compile(r"[\s:%$\"'\\]")
 
 Tell = Callable[[str], None]
@@ -74,7 +74,7 @@ class Places:
 
     @property
     def record(self) -> Path:
-        """The file with which ``leave`` finds what ``join`` has done."""
+        """The file in which ``join`` records its changes for ``leave``."""
         return self.state / "joined.json"
 
     @property
@@ -88,7 +88,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What ``join`` has done on this machine."""
+    """The changes of ``join`` on this machine."""
 
     url: str
     agent_id: str
@@ -98,12 +98,12 @@ class Joined:
 
 
 def manager_url(text: str) -> str:
-    """Return the manager's URL for the URL of a hub, or for that of a manager itself.
+    """Return the manager's URL for the URL of a hub or of a manager.
 
     Raises
     ------
     InvalidRequest
-        If it is not a URL.
+        If the text is not a URL.
     """
     url = text.rstrip("/")
     if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", url):
@@ -209,14 +209,14 @@ async def leave(places: Places, timeout_seconds: float, *, forces: bool, tell: T
     places.unit.unlink(missing_ok=True)
     if has_systemd(places):
         _systemctl("daemon-reload")
-    # The record last: an interrupted call can be repeated.
+    # Remove the record last, so that an interrupted call can be repeated.
     for file in (places.environment, places.credential, places.record):
         file.unlink(missing_ok=True)
     tell(f"{record.agent_id} has left {record.url}")
 
 
 def read_record(places: Places) -> Joined | None:
-    """Return what ``join`` has done; None if this machine has not joined."""
+    """Return the record of ``join``; None if this machine has not joined."""
     try:
         return Joined(**json.loads(places.record.read_text()))
     except FileNotFoundError:
@@ -280,7 +280,7 @@ def join_swarm(host: str, swarm: Mapping[str, Any], advertise: str) -> bool:
 
 
 def leave_swarm(host: str) -> bool:
-    """Leave the Swarm; return False if the engine is in none, or does not respond."""
+    """Leave the Swarm; return False if the engine is in no Swarm or does not respond."""
     try:
         if _engine(host).swarm.get("LocalNodeState") == "inactive":
             return False
@@ -315,7 +315,7 @@ async def _admission(
         "resource_group": options.resource_group,
         "engine": options.engine.value,
     }
-    # The route needs no credential, and one that is not known yet would be refused.
+    # The route needs no credential; an unregistered credential would be refused.
     async with ServiceClient(options.url, Token("")) as client:
         answer = await client.post("/agent-joins", body)
         return answer
@@ -363,7 +363,7 @@ def _report(findings: Any, tell: Tell) -> None:
     Raises
     ------
     Conflict
-        If one is an error.
+        If a finding is an error.
     """
     for finding in findings:
         tell(_line(finding))
@@ -407,7 +407,7 @@ def _write_environment(places: Places, options: JoinOptions, group: str) -> None
     if options.ca_file:
         computed["SSL_CERT_FILE"] = options.ca_file
     kept = read_environment(places.state) if places.environment.exists() else {}
-    # Simulated devices are for trying bai-hub.
+    # Simulated devices are only for trying out bai-hub.
     variables = {"BAI_AGENT_SIMULATED_GPUS": "0", **kept, **computed}
     lines = ["# Settings of the agent, written by bai-agent join. You may add further variables."]
     lines += [f"{name}={value}" for name, value in variables.items()]

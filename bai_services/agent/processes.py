@@ -73,7 +73,7 @@ class Processes:
     def usage(self, tree: ProcessTree) -> dict[str, Any]:
         """Return a kernel's current usage; ``cpu_cores`` is the mean since the previous call.
 
-        Values that are unknown are missing: 0 would count as idle.
+        Unknown values are left out: 0 would count as idle.
         """
         totals: dict[str, float] = defaultdict(float)
         for pid in tree.pids:
@@ -124,8 +124,8 @@ class Processes:
     def _alive(self, kernel_id: str, known: set[psutil.Process]) -> list[psutil.Process]:
         """Return the living processes of a kernel, and add them to ``known``.
 
-        ``known`` also keeps processes that cleared their environment and whose parent has ended:
-        nothing else identifies their kernel.
+        ``known`` also keeps processes with a cleared environment and an ended parent: nothing else
+        identifies their kernel.
         """
         for tree in self.trees():
             if tree.kernel_id == kernel_id:
@@ -233,13 +233,13 @@ def _descendants(pids: set[int], children: Mapping[int, list[int]]) -> set[int]:
 
 
 def _usage_of(pid: int) -> dict[str, float]:
-    """Return the usage of one process, as far as it can be read."""
+    """Return the readable part of the usage of one process."""
     usage: dict[str, float] = {}
     try:
         process = psutil.Process(pid)
         with process.oneshot():
             times = process.cpu_times()
-            # A process has the CPU seconds of its children that have ended.
+            # The CPU seconds of a process include those of its ended children.
             ended = times.children_user + times.children_system
             usage["cpu_seconds"] = times.user + times.system + ended
             usage["threads"] = process.num_threads()

@@ -209,7 +209,7 @@ class WorkExecutor:
         return {}
 
     async def _clear(self, task: Task) -> None:
-        """Remove what is left of a kernel, except its folder."""
+        """Remove the remains of a kernel, except its folder."""
         await self._watchdog.detach_session(task.session_id)
         await self._engine.remove(task)
         await self._devices.release(self._grants.remove(task.kernel_id))

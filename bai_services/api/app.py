@@ -63,7 +63,7 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
         prefix=prefix,
         web_ui=web_ui,
         # Apps of sessions have the same origin as the manager; without HttpOnly, their scripts
-        # could read the XSRF token. The HTML of the manager's own pages contains the token.
+        # could read the XSRF token. The manager's pages get the token in their HTML.
         xsrf_cookie_kwargs={"httponly": True},
         **settings,
     )

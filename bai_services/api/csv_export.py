@@ -19,7 +19,7 @@ from bai_services.core.listing import MAX_LIMIT, ListQuery
 from bai_services.core.user_input import shown
 
 # Spreadsheets run cells that begin with these signs as formulas. In Chinese, Japanese and Korean
-# locales, they accept the full-width signs, too; the last one is the minus sign U+2212.
+# locales, they also accept the full-width signs; the last sign is the minus sign U+2212.
 FORMULA_SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20\u2212"
 # Spreadsheets skip blanks and invisible characters before a formula, and some start a new cell at a
 # control character.
@@ -35,7 +35,7 @@ _SEPARATOR = re.compile(r"[;\x00-\x1f]")
 # Without this mark, spreadsheets use the encoding of the system instead of UTF-8.
 BYTE_ORDER_MARK = "\ufeff"
 MAX_FILENAME_LENGTH = 255
-# Each page costs more than the one before, because the database skips the rows before it.
+# Each page costs more than the previous page, because the database skips all earlier rows.
 MAX_EXPORTED_ROWS = 200_000
 _FILENAME = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f-\x9f]+")
 _NOT_PLAIN = re.compile(r'[^ -~]|["%]')
@@ -97,7 +97,7 @@ async def _write_pages(
         page = await page_of(query)
         handler.set_header("Content-Type", f"{media_type}; charset=utf-8")
         handler.write(text + lines_of(page.items))
-        # Back-pressure: read the next page only when this one has been written to the socket.
+        # Back-pressure: read the next page only when this page has been written to the socket.
         await handler.flush()
         if len(page.items) < MAX_LIMIT:
             await handler.finish()
@@ -125,7 +125,7 @@ def content_disposition(filename: str) -> str:
             "without slashes, backslashes and control characters",
             field="filename",
         )
-    # The name in ASCII is for clients that do not know RFC 8187.
+    # The ASCII name is for clients without support for RFC 8187.
     plain = _NOT_PLAIN.sub("_", filename)
     encoded = quote(filename, safe="", errors="replace")
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}"

@@ -13,8 +13,8 @@ from bai_services.manager.events import Change
 from .base import APIHandler, operation
 from .streams import AccessChanged, cancel_on_access_change
 
-# Interval of keepalive events. If the manager is killed, the proxy keeps the client's connection
-# open, so a client considers the stream broken when it has received nothing for longer than this.
+# Interval of keepalive events. Clients consider the stream broken after a longer silence, because
+# the proxy keeps the connection open if the manager is killed.
 KEEPALIVE_SECONDS = 10.0
 
 

@@ -97,8 +97,8 @@ class CodedText(ResponseModel):
     """A text as a code with values, so that a client can show it in the user's language.
 
     A newer manager may have more codes, so show the English text next to this object if ``code`` is
-    unknown. A value whose name ends in ``_at`` is a time, and a value whose name ends in
-    ``_seconds`` is a duration. ``parts``: texts inside this text.
+    unknown. Values with names ending in ``_at`` are times, in ``_seconds`` durations. ``parts``:
+    texts inside this text.
     """
 
     code: str

@@ -1,6 +1,7 @@
-"""The manual: the built documentation, served by the hub itself.
+"""The manual: the built documentation, served by the manager.
 
-Nothing is loaded from other hosts. It needs no sign-in, because all users get the same content.
+Its pages load nothing from other hosts, and need no sign-in, because all users get the same
+content.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .sessions.page import PageHandler
 # `make docs` writes this directory, and the wheel contains it.
 DIRECTORY = Path(__file__).parents[1] / "manual"
 FIRST_PAGE = "index.html"
-# Maximum number of pages in memory; the manual has about 30, with 2 MB in all.
+# Maximum number of pages in memory; the manual has about 30 pages with 2 MB in total.
 CACHED_PAGES = 100
 _INLINE_SCRIPT = re.compile(r"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
@@ -42,7 +43,7 @@ class ManualPageHandler(PageHandler):
         self.finish(page)
 
     def _render_missing(self) -> None:
-        # Unlike the manual, this page contains the XSRF token: reject requests by scripts.
+        # Unlike the manual's pages, this page contains the XSRF token: reject requests by scripts.
         super().prepare()
         self.set_status(404)
         self.render_page(
@@ -93,7 +94,7 @@ def first_page_of(handler: RequestHandler) -> str:
 
 # No part of a path starts with a dot, and no part contains a percent sign (an escaped slash).
 _FILES = r"/manual/(searchindex\.js|(?:_static|_images|_downloads)(?:/[\w-][\w.-]*)+)"
-# Routes below the service's base URL. The path of a page has no dot except that of its suffix.
+# Routes below the service's base URL. The only dot in the path of a page is in its suffix.
 PAGES: list[tuple[Any, ...]] = [
     (r"/manual/?", ManualIndexHandler),
     (r"/manual/((?:[\w-]+/)*[\w-]+\.html)", ManualPageHandler),

@@ -43,12 +43,12 @@ class AccessLog:
         route = self._paths.get(type(handler), "other")
         method = request.method or ""
         if method not in RequestHandler.SUPPORTED_METHODS:
-            # Any client can send any word, and each value of a label needs memory.
+            # Clients can send arbitrary methods, and each value of a label needs memory.
             method = "other"
         self._metrics.requests.labels(method, route, str(status)).inc()
         if not isinstance(handler, APIHandler) or handler.is_timed:
             self._metrics.request_seconds.labels(method, route).observe(request.request_time())
-        # In the handlers of pages, ``caller`` is a method; in those of the API, an attribute.
+        # ``caller`` is a method in page handlers, and an attribute in API handlers.
         attribute = getattr(handler, "caller", None)
         caller = attribute if isinstance(attribute, Caller) else None
         caller_name = "-" if caller is None else caller.username or caller.role

@@ -34,9 +34,9 @@ from .server import GatewayServer
 
 log = logging.getLogger("bai_services.gateway")
 
-# Time for the report that a stopping gateway sends.
+# Time limit for the last report of a stopping gateway.
 LAST_REPORT_SECONDS = 5.0
-# Open files for everything but the connections of clients and their replicas.
+# Open files in addition to the connections of clients and replicas.
 OTHER_FILES = 500
 
 # Maps a trait to the environment variable that sets it.
@@ -162,7 +162,7 @@ class GatewayApp(Application):
             level=int(str(self.log_level)),
             format="[%(levelname).1s %(asctime)s %(name)s] %(message)s",
         )
-        # Requests leave no reference cycles, so frequent garbage collection finds nothing.
+        # Requests create no reference cycles, so frequent garbage collections would find nothing.
         gc.freeze()
         gc.set_threshold(50_000, 50, 50)
         uvloop.run(self.run())
@@ -276,7 +276,7 @@ async def run_gateway(
     try:
         done, _ = await asyncio.wait([waiter, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in done - {waiter}:
-            # A bug: the process ends, and its supervisor restarts it.
+            # A failed task is a bug: the process ends, and its supervisor restarts it.
             task.result()
         if haproxy is not None:
             for task in tasks[:2]:
@@ -295,9 +295,9 @@ async def run_gateway(
 
 
 def raise_open_files(max_connections: int) -> int:
-    """Raise this process's limit of open files; return how many connections of clients it permits.
+    """Raise this process's limit of open files; return the resulting maximum of client connections.
 
-    Each client needs two files. Without free ones, no replica could be reached.
+    Each client needs two files. Without free files, no replica could be reached.
     """
     wanted = 2 * max_connections + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -27,13 +27,13 @@ from .limits import (
     WRITE_BUFFER_BYTES,
 )
 
-# After an early response, the rest of the body is read and dropped for this time: closing at once
-# would reset the connection before the client has read the response.
+# After an early response, the rest of the body is read and dropped for this time: an immediate
+# close would reset the connection before the client has read the response.
 LINGER_SECONDS = 5.0
 
 
 class Server(Gateway, Protocol):
-    """What connections need of the process."""
+    """Interface of the process for connections."""
 
     connections: set[ClientConnection]
     max_connections: int
@@ -45,7 +45,7 @@ class Server(Gateway, Protocol):
 
 
 class ClientConnection(asyncio.Protocol):
-    """Holds at most one running request; requests sent early wait."""
+    """Runs one request at a time; requests that are sent early wait."""
 
     def __init__(self, server: Server) -> None:
         self.address = ""
@@ -84,7 +84,7 @@ class ClientConnection(asyncio.Protocol):
             return
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         peer = transport.get_extra_info("peername")
-        # A Unix socket has no address.
+        # A peer on a Unix socket has no address.
         self._peer = peer[0] if isinstance(peer, tuple) else ""
         self.address = self._peer_address = self._server.client_address(self._peer, "")
         self._server.connections.add(self)
@@ -121,7 +121,7 @@ class ClientConnection(asyncio.Protocol):
             self._upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             if data.startswith(PREFACE) and self._running is None:
-                # Its deadline is that of a head of HTTP/1.1.
+                # The deadline for the head of an HTTP/1.1 request applies.
                 self._http_2 = Http2Refusal(no_grpc())
                 self._refuse_http_2(data)
                 return
@@ -136,7 +136,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _upgrade(self, rest: bytes) -> None:
         # The parser stops after a request to change the protocol. Only websockets are forwarded;
-        # any other request is answered as if it had not asked for it, and is the last one.
+        # for other protocols the change is ignored, and the request is the last on this connection.
         self._is_raw = True
         if rest and self._running is not None:
             self._running.request_raw(rest)
@@ -181,10 +181,10 @@ class ClientConnection(asyncio.Protocol):
             if not self._reads():
                 self.abort()
             else:
-                # A slow client, but it reads the end of the response.
+                # The client is slow, but still reads the end of the response.
                 self._unread_before, self._deadline = self.unread_bytes, now + STALLED_SECONDS
         elif now >= self._stalled_at and self._reads():
-            # A slow client, but it reads.
+            # The client is slow, but still reads.
             self._unread_before, self._stalled_at = self.unread_bytes, now + STALLED_SECONDS
         elif now >= self._stalled_at:
             self.abort()
@@ -194,7 +194,7 @@ class ClientConnection(asyncio.Protocol):
             self._running.expire()
 
     def _reads(self) -> bool:
-        """Return whether the client has read enough since the last check, and more waits for it."""
+        """Return whether the client has read enough since the last check, and has more to read."""
         unread = self.unread_bytes
         return unread > 0 and self._unread_before - unread >= STALLED_BYTES
 
@@ -216,7 +216,7 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._reject(HTTPStatus.REQUEST_TIMEOUT, _too_slow().message)
 
-    # What exchanges call
+    # Methods for exchanges
 
     def write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -244,7 +244,7 @@ class ClientConnection(asyncio.Protocol):
                 self._deadline = self._body_since + BODY_SECONDS
 
     def finished(self, *, keeps_open: bool) -> None:
-        """The response to the running request has been written."""
+        """Continue with the next request after a response, or close unless ``keeps_open``."""
         self._running = None
         if not keeps_open or self._is_raw:
             self._close()
@@ -287,9 +287,9 @@ class ClientConnection(asyncio.Protocol):
         transport.close()
 
     def _reject(self, status: HTTPStatus, message: str) -> None:
-        """Answer bytes that are no complete request."""
+        """Reject bytes that are not a complete request."""
         if self._is_closing:
-            # They follow a request that was refused before its body had arrived.
+            # The bytes follow a request that was refused before its body arrived.
             return
         running = self._running
         if running is not None:

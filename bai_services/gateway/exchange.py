@@ -1,4 +1,4 @@
-"""One request: from its head through queue and replica to the end of the response."""
+"""Processing of one request: its head, queue, replica and response."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Request:
         self.headers = headers
         self.version = version
         self.keeps_open = True
-        # Of repeated headers, the last one; the parser has refused repeated lengths.
+        # The last one of repeated headers; the parser rejects repeated lengths.
         self._by_name = {name.lower(): value for name, value in headers}
         length = self._by_name.get(b"content-length")
         self.content_length = None if length is None else int(length)
@@ -87,7 +87,7 @@ class Request:
 
 
 class Gateway(Protocol):
-    """What requests need of the process."""
+    """Interface of the process for requests."""
 
     routes: Routes
     measures: Measures
@@ -103,8 +103,8 @@ class Gateway(Protocol):
 class Exchange:
     """State of one request. The client connection calls `begin`, `request_*` and `client_lost`.
 
-    Nothing is sent to a replica before its connection is open, so until then another replica can
-    get the request. Afterwards it is never repeated.
+    Nothing is sent before the connection to the replica is open, so until then the request can go
+    to another replica. Afterwards it is never repeated.
     """
 
     __slots__ = (
@@ -213,7 +213,7 @@ class Exchange:
                 HTTPStatus.NOT_IMPLEMENTED, "invalid-request", "the only transfer coding is chunked"
             )
         if request.is_websocket and (request.content_length or request.is_chunked):
-            # The replica would read it as another request.
+            # The replica would read the body as another request.
             raise Refusal(
                 HTTPStatus.BAD_REQUEST,
                 "invalid-request",
@@ -256,7 +256,7 @@ class Exchange:
         self._schedule()
 
     def _check_grpc(self, token: Token | None) -> None:
-        """Refuse a request for a server of gRPC that HAProxy will never forward."""
+        """Refuse a request for a gRPC server that HAProxy never forwards."""
         if not self._request.is_grpc:
             reason = "the endpoint serves gRPC: requests need HTTP/2 and application/grpc"
         elif not self._gateway.is_behind_haproxy:
@@ -271,7 +271,7 @@ class Exchange:
         """Forward the request to a replica, or add it to the queue."""
         endpoint = self.endpoint
         assert endpoint is not None
-        # Requests that wait already come first.
+        # Waiting requests come first.
         replica = None if endpoint.queue else endpoint.choose(self.prefix)
         if replica is not None:
             self.start(replica)
@@ -291,7 +291,7 @@ class Exchange:
             return
         if self._connection is not None:
             if endpoint is not None and not self.is_response_begun:
-                # The replica is not late while the body arrives.
+                # Restart the time limit of the replica while the body arrives.
                 self.deadline = time.monotonic() + endpoint.route.request_seconds
             self._connection.write(self._framed(piece))
             return
@@ -310,12 +310,12 @@ class Exchange:
         """Schedule a request that waited for the beginning of its prompt, if it has arrived."""
         if not self._is_waiting_for_prefix or self.endpoint is None:
             return
-        # Reading from the client stops at this limit, so the rest of the body would never arrive.
+        # Reading from the client pauses at this limit, so do not wait for the rest of the body.
         is_complete = self._is_body_complete or self._held > MAX_HELD_BYTES
         if not is_complete and self._held < self._searched_at:
             return
-        # Each search reads all pieces. If it is repeated only when their size has doubled, the cost
-        # remains linear in the size of the body.
+        # Each search reads all pieces. Repeating it only when their size has doubled keeps the cost
+        # linear in the size of the body.
         self._searched_at = 2 * self._held
         characters = self.endpoint.route.prefix_characters
         prefix = prompt_prefix(b"".join(self._body), characters, is_complete=is_complete)
@@ -331,8 +331,8 @@ class Exchange:
     def request_raw(self, data: bytes) -> None:
         """Forward bytes of a websocket; keep them until the replica has accepted it.
 
-        Bytes after a request for another protocol are dropped: it is forwarded without that
-        protocol, and the replica would read them as another request.
+        Bytes after a request for another protocol are dropped: the request is forwarded without the
+        change of protocol, and the replica would read the bytes as another request.
         """
         if not self._request.is_websocket:
             return
@@ -357,13 +357,13 @@ class Exchange:
         return True
 
     def _release(self) -> None:
-        """Drop the kept bytes, which were sent or are no longer needed."""
+        """Drop the kept bytes, which were sent or are not needed."""
         if self.endpoint is not None:
             self.endpoint.held_bytes -= self._held
         self._held, self._body = 0, []
 
     def client_lost(self) -> None:
-        """Stop the work for a client that has gone."""
+        """Stop the request of a client that has disconnected."""
         self._end(is_reusable=False)
 
     def pause_response(self) -> None:
@@ -374,11 +374,11 @@ class Exchange:
         if self._connection is not None:
             self._connection.resume_reading()
             if self.endpoint is not None and not self._is_tunnel:
-                # Reading from the replica was paused, so the replica was not late.
+                # Restart the time limit: the gateway had paused reading from the replica.
                 self.deadline = time.monotonic() + self.endpoint.route.request_seconds
 
     def expire(self) -> None:
-        """The replica has sent nothing for too long."""
+        """End the request, because the replica has sent nothing within the time limit."""
         if self._is_tunnel or self.is_response_begun:
             self._abort()
             return
@@ -395,8 +395,8 @@ class Exchange:
         """Send the request to a replica, over an open connection if there is one."""
         assert self.endpoint is not None
         if replica.route.protocol is ReplicaProtocol.GRPC:
-            # Only HAProxy can forward it: the client has to send it again. Later, because the end
-            # of this request would start the next one that waits within this call.
+            # Only HAProxy can forward the request, so the client must send it again. Refuse it
+            # later: its end within this call would start the next waiting request.
             refusal = busy("a replica is ready: send the request again")
             asyncio.get_running_loop().call_soon(self.refuse, refusal)
             return
@@ -427,8 +427,8 @@ class Exchange:
         self._send(connection)
 
     def _retry(self, replica: Replica) -> None:
-        """Look for another replica; nothing was sent to this one."""
-        # The next successful health check makes it ready again.
+        """Select another replica; nothing was sent to ``replica``."""
+        # The next successful health check makes the replica ready again.
         replica.is_ready = False
         self._leave_replica()
         self._attempts += 1
@@ -472,7 +472,7 @@ class Exchange:
     def _framed(self, piece: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(piece), piece) if self._request.is_chunked else piece
 
-    # The response, called by the connection to the replica
+    # Response: methods for the connection to the replica
 
     def response_head(self, status: int, headers: Headers) -> None:
         request, endpoint = self._request, self.endpoint
@@ -484,7 +484,7 @@ class Exchange:
         self._count(is_error=status >= 500)
         self.deadline = time.monotonic() + endpoint.route.request_seconds
         if not self._is_body_complete:
-            # The rest of the body has no reader; the connection cannot be used again.
+            # Nothing reads the rest of the body, so the connection cannot be reused.
             request.keeps_open = False
         length, content_type, is_encoded, is_framed = _facts(headers)
         self._ends_with_connection = not is_framed
@@ -569,7 +569,7 @@ class Exchange:
     # Ends
 
     def refuse(self, refusal: Refusal) -> None:
-        """Answer with an error; a response that has begun is cut off instead."""
+        """Respond with an error; if a response has begun, close the connection instead."""
         if self._is_over:
             return
         if self.is_response_begun:
@@ -675,7 +675,7 @@ _WITH_USAGE = frozenset({b"application/json", b"text/event-stream"})
 
 
 def _facts(headers: Headers) -> tuple[int | None, bytes, bool, bool]:
-    """Return length, media type, whether the body is compressed, and whether its end is marked."""
+    """Return length, media type, whether the body is compressed, and whether it has an end mark."""
     length: int | None = None
     content_type, is_encoded, is_chunked = b"", False, False
     for name, value in headers:

@@ -1,4 +1,4 @@
-"""Heads of requests and responses: which headers are forwarded, and which are not."""
+"""Heads of requests and responses: which headers are forwarded or removed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 Headers = list[tuple[bytes, bytes]]
 
-# They concern only one connection (RFC 9110, 7.6.1), or are written by the gateway itself.
+# Headers of a single connection (RFC 9110, 7.6.1), or written by the gateway itself.
 HOP_BY_HOP = frozenset(
     {
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
@@ -19,32 +19,32 @@ HOP_BY_HOP = frozenset(
 )  # fmt: skip
 # The address of the client's connection to HAProxy, which passes requests on to the gateway.
 PEER_HEADER = b"x-bai-peer"
-# The token and the Hub's cookies, which a browser sends with each request, are not for replicas.
+# Replicas must not get the token and the Hub's cookies, which browsers send with each request.
 NOT_FOR_REPLICAS = HOP_BY_HOP | {
     b"authorization", b"cookie", b"content-length", b"expect", b"forwarded", b"x-real-ip",
     PEER_HEADER,
-    # Only the manager may ask the relay of a replica for these.
+    # Only the manager may send these headers to the relay of a replica.
     b"x-bai-explain", b"x-bai-metrics",
 }  # fmt: skip
 # Replicas trust these headers of proxies, for example X-Forwarded-User.
 OF_PROXIES = b"x-forwarded-"
-# Cookies of a replica would be cookies of the Hub's host.
+# Cookies of a replica would become cookies of the Hub's host.
 NOT_FOR_CLIENTS = HOP_BY_HOP | {
     b"set-cookie", b"set-cookie2", b"content-length", b"authorization",
-    # Browsers apply these to the whole host: they send reports about the Hub's addresses to a
-    # server that the replica names, delete the Hub's cookies, let a script of the replica handle
-    # the Hub's pages, or use another server or only HTTPS.
+    # Browsers apply these headers to the whole host. They would send reports about the Hub's
+    # addresses to a server of the replica's choice, delete the Hub's cookies, let a script of the
+    # replica handle the Hub's pages, or use another server or only HTTPS.
     b"nel", b"report-to", b"reporting-endpoints", b"clear-site-data", b"service-worker-allowed",
     b"alt-svc", b"strict-transport-security", b"public-key-pins", b"expect-ct", b"accept-ch",
     b"critical-ch", b"origin-agent-cluster", b"set-login", b"secure-session-registration",
     b"sec-session-registration", b"use-as-dictionary",
-    # Browsers would ask for a password of the Hub's host. Replicas never receive one.
+    # Browsers would ask for a password of the Hub's host, which replicas never receive.
     b"www-authenticate",
     # Reverse proxies in front of the Hub would respond with another address or one of their files.
     b"x-accel-redirect", b"x-accel-buffering", b"x-accel-charset", b"x-accel-expires",
     b"x-accel-limit-rate", b"x-sendfile", b"x-lighttpd-send-file", b"x-reproxy-url",
 }  # fmt: skip
-# Pages of a replica have the Hub's host. In this sandbox they cannot act for the user there.
+# Pages of a replica have the Hub's host; this sandbox prevents them from acting as the user.
 SAFETY = (
     b"Content-Security-Policy: sandbox allow-scripts allow-forms allow-popups allow-downloads\r\n"
     b"X-Content-Type-Options: nosniff\r\n"
@@ -108,7 +108,7 @@ def response_head(status: int, headers: Headers, own: Iterable[bytes]) -> bytes:
 
 
 class Refusal(Exception):
-    """A request that the gateway answers itself, with a JSON object like those of the manager."""
+    """A refused request, with an error response in the JSON format of the manager."""
 
     def __init__(
         self, status: HTTPStatus, code: str, message: str, retry_after: float | None = None
@@ -137,7 +137,7 @@ class Refusal(Exception):
         }
 
     def grpc_response(self, *, closes: bool) -> bytes:
-        """Return the response to a request of gRPC, whose clients read only status and message."""
+        """Return the response to a gRPC request; gRPC clients read only status and message."""
         lines = [
             "HTTP/1.1 200 OK",
             "Content-Type: application/grpc",

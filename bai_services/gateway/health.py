@@ -16,7 +16,7 @@ from bai_services.core.serving.gateway_records import Protocol
 
 from .routes import Endpoint, Replica, Routes
 
-# A replica that is not ready is checked often: requests may wait for it.
+# Short interval for replicas that are not ready: requests may wait for them.
 UNREADY_SECONDS = 0.25
 READY_SECONDS = 5.0
 TIMEOUT_SECONDS = 4.0
@@ -45,8 +45,8 @@ class HealthChecks:
         self._wake.set()
 
     async def run(self) -> None:
-        # No limit: each replica has at most one check. Otherwise replicas that do not answer could
-        # keep the checks of other endpoints waiting until they fail.
+        # No limit is needed, because each replica has at most one check. With a limit, unresponsive
+        # replicas could delay the checks of other endpoints until these fail.
         connector = TCPConnector(limit=0, force_close=True)
         async with ClientSession(connector=connector, cookie_jar=DummyCookieJar()) as session:
             self._session = session

@@ -1,4 +1,4 @@
-"""Answers of the built-in engine to connections of HTTP/2, which only HAProxy serves."""
+"""Refusal of HTTP/2 connections by the built-in engine; only HAProxy serves HTTP/2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from h2.exceptions import ProtocolError
 from .heads import Refusal, is_grpc
 from .limits import MAX_HEAD_BYTES
 
-# A connection of HTTP/2 begins with these bytes.
+# An HTTP/2 connection begins with these bytes.
 PREFACE = b"PRI * HTTP/2.0\r\n"
 
 

@@ -2,15 +2,15 @@
 
 # Bytes of a request's line and headers; also of the head of a response.
 MAX_HEAD_BYTES = 64 * 1024
-# Bytes of chunk extensions and trailers between two pieces of a body, or after it. Their memory is
-# bounded by this limit, which is larger than one read from the connection.
+# Bytes of chunk extensions and trailers between two pieces of a body, or after it. This bounds
+# their memory; the limit is larger than one read from the connection.
 MAX_READ_BYTES = 512 * 1024
 # Requests that a client may send before the response to the first (HTTP pipelining).
 MAX_PIPELINED = 16
 # Maximum bytes of a body that are buffered while no replica is connected; then reading from the
 # client pauses.
 MAX_HELD_BYTES = 64 * 1024
-# The same for all requests of an endpoint together; further requests are then refused.
+# The same limit for all requests of an endpoint together; further requests are refused.
 MAX_ENDPOINT_HELD_BYTES = 64 * 1024 * 1024
 # Bytes that are buffered for a slow reader before reading from the other side pauses.
 WRITE_BUFFER_BYTES = 256 * 1024
@@ -21,15 +21,15 @@ IDLE_SECONDS = 75.0
 # A body may take this time, and one second more for each BODY_BYTES_PER_SECOND received.
 BODY_SECONDS = 60.0
 BODY_BYTES_PER_SECOND = 1000
-# A client that has read less than STALLED_BYTES in this time, although more waits for it, loses its
-# connection: it would keep a place at a replica.
+# The connection of a client is closed if the client has read less than STALLED_BYTES in this time
+# although more is available: it would occupy a replica.
 STALLED_SECONDS = 60.0
 STALLED_BYTES = 60_000
 # A websocket without any byte for this time is closed.
 WEBSOCKET_IDLE_SECONDS = 3600.0
 CONNECT_SECONDS = 5.0
 # Connections to replicas are reused for this time. Servers close idle connections after 5 s or
-# more, and a request on a connection that closes at this moment would be lost.
+# more, and a request on a closing connection would be lost.
 REUSE_SECONDS = 2.0
 MAX_IDLE_CONNECTIONS = 64  # for each replica
 MAX_ATTEMPTS = 3

@@ -22,7 +22,7 @@ from .routes import Load, Routes
 log = logging.getLogger("bai_services.gateway")
 
 WAIT_SECONDS = 25
-# Added to the manager's waiting time, so that its answer arrives before the call ends.
+# Added to the manager's waiting time, so that the response arrives before the call times out.
 ANSWER_SECONDS = 10
 FIRST_RETRY_SECONDS = 0.25
 MAX_RETRY_SECONDS = 3.0
@@ -115,7 +115,7 @@ class Reports:
             except BaiError as error:
                 log.warning("report: %s", error)
             quiet = QUIET_SECONDS / BUSY_SECONDS
-            # Requests may begin at any time, so the load is checked every second.
+            # Check the load every second, because requests may begin at any time.
             while quiet > 0 and not self._is_busy():
                 quiet -= 1
                 if await self._woken(BUSY_SECONDS):
@@ -128,7 +128,7 @@ class Reports:
         if self._unsent is not None:
             await self._send_unsent()
         if self._loads_version != self._routes.version:
-            # An endpoint may have a new scaling rule.
+            # The new table may contain a new scaling rule.
             self._loads_version = self._routes.version
             self._forget_loads()
         self._unsent = self.document(secrets.token_hex(16))

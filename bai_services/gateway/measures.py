@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-# Upper bounds of the classes of latency, in milliseconds. The last one contains everything.
+# Upper bounds of the latency buckets, in milliseconds; the last bucket contains everything.
 LATENCY_BOUNDS = (
     5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 3_600_000,
 )  # fmt: skip
 
-# The manager accepts no larger number in a report.
+# Maximum number that the manager accepts in a report.
 MAX_COUNT = 2**31 - 1
 
 
@@ -85,8 +85,8 @@ class Measures:
         *,
         failed: int,
     ) -> None:
-        """Count requests of which only the mean time is known; ``failed`` are the errors of the
-        revision itself.
+        """Count requests with a known mean time only; ``failed`` are the errors of the revision
+        itself.
         """
         self._of(endpoint).add(count, errors, seconds)
         if revision:
@@ -99,8 +99,8 @@ class Measures:
         if (use := self.tokens.get(token)) is None:
             use = self.tokens[token] = TokenUse()
         use.requests += count
-        # The numbers come from replicas: without the bound, one replica could make every report of
-        # this gateway invalid.
+        # Replicas report these numbers: without the bound, one replica could invalidate all reports
+        # of this gateway.
         use.input_tokens = min(MAX_COUNT, use.input_tokens + tokens[0])
         use.output_tokens = min(MAX_COUNT, use.output_tokens + tokens[1])
 
@@ -111,7 +111,7 @@ class Measures:
         return taken
 
     def totals_of(self, endpoints: Iterable[str]) -> dict[str, Requests]:
-        """Return the requests of endpoints since the start, and forget all other endpoints."""
+        """Return the requests of endpoints since the start, and discard all other endpoints."""
         kept = set(endpoints)
         self.totals = {key: each for key, each in self.totals.items() if key in kept}
         current = {}

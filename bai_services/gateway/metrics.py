@@ -1,7 +1,7 @@
 """Metrics of the gateway in the Prometheus text format.
 
-Labels have only values that the manager has chosen: names of existing endpoints. The counters of an
-endpoint are forgotten when it is deleted.
+Labels have only values that the manager has chosen: names of existing endpoints. The counters of a
+deleted endpoint are discarded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .measures import LATENCY_BOUNDS, Requests
 from .routes import Endpoint
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# Endpoints with their own labels; the others are added up under "other".
+# Maximum number of endpoints with their own labels; the others are summed under "other".
 MAX_ENDPOINTS = 1000
 OTHER = "other"
 

@@ -28,14 +28,14 @@ class ResponseSink(Protocol):
         """Send everything that the parser has passed on since the last call."""
 
     def response_lost(self, *, is_broken: bool) -> None:
-        """Called when the connection ends before the response."""
+        """Handle the end of the connection before the end of the response."""
 
     def pause_request(self) -> None: ...
     def resume_request(self) -> None: ...
 
 
 class ReplicaConnection(asyncio.Protocol):
-    """Passes each response on as it arrives; unread bytes are bounded by pauses of the reading."""
+    """Passes each response on as it arrives; pauses reading to bound the unread bytes."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -80,8 +80,8 @@ class ReplicaConnection(asyncio.Protocol):
         idle.append(self)
 
     def _has_unsent_bytes(self) -> bool:
-        # The replica has answered without reading the whole body. The transport has asked for a
-        # pause already, and would not ask the next request, whose body would fill the memory.
+        # The replica responded before reading the whole body. The transport would not pause the
+        # next request, because writing is already paused, so its body could fill the memory.
         return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
     def is_reusable(self, now: float) -> bool:
@@ -92,7 +92,7 @@ class ReplicaConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def close(self) -> None:
-        """End the connection at once; the sink is not called any more."""
+        """Close the connection at once; the sink is no longer called."""
         self._sink = None
         if self._transport is not None:
             self._transport.abort()
@@ -117,7 +117,7 @@ class ReplicaConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         sink = self._sink
         if sink is None:
-            # Bytes without a request: the connection cannot be used any more.
+            # Bytes arrived without a request, so the connection cannot be reused.
             self._is_broken = True
             self.close()
             return
@@ -136,8 +136,8 @@ class ReplicaConnection(asyncio.Protocol):
         except httptools.HttpParserError:
             self._is_broken = True
         if self._is_complete:
-            # Only now, when it is known whether other bytes follow: the next request may start at
-            # once, and would get them as its response.
+            # Finish only after checking for further bytes: the next request may start at once and
+            # would receive them as its response.
             self._finish()
             return
         if self._is_in_head and not self._is_upgraded:
@@ -168,7 +168,7 @@ class ReplicaConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._headers, self._head_bytes, self._is_in_head = [], 0, True
-        # Bytes after the response.
+        # There are bytes after the response.
         self._is_broken |= self._is_complete
 
     def on_header(self, name: bytes, value: bytes) -> None:

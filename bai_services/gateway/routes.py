@@ -40,7 +40,7 @@ class RunningRequest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Requests of an endpoint that run, and that wait for a replica."""
+    """Numbers of an endpoint's running requests and of requests that wait for a replica."""
 
     in_flight: int = 0
     queued: int = 0
@@ -161,10 +161,11 @@ class Endpoint:
         self.anonymous: set[RunningRequest] = set()
         self.in_flight = 0
         self.held_bytes = 0  # of bodies, for requests without a replica
-        # What HAProxy has, if it is in front of the gateway.
+        # Requests in HAProxy, if it is in front of the gateway.
         self.elsewhere = Load()
-        # Replicas that are no longer in the table, but still have requests. One that returns
-        # (it failed health checks for a while) is drained only when these have ended, too.
+        # Replicas that are no longer in the table, but still have requests. If such a replica
+        # returns after failed health checks, it counts as drained only when these requests have
+        # also ended.
         self._leaving: dict[str, Replica] = {}
         self._turns = WeightedTurns()
         self._turn = 0
@@ -194,7 +195,7 @@ class Endpoint:
         self._refuse_all(token.running, _unauthorized("the token is no longer valid"))
 
     def _refuse_all(self, requests: Iterable[RunningRequest], refusal: Refusal) -> None:
-        """Cut requests off; those that wait must not start when the others end."""
+        """Refuse all requests; waiting requests must not start when running ones end."""
         ended = set(requests)
         if not ended:
             return
@@ -247,7 +248,7 @@ class Endpoint:
         digest = digest_of(text)
         token = self.tokens.get(digest)
         if token is None or not hmac.compare_digest(token.route.digest, digest):
-            # Clients of a public endpoint may send any text: libraries require an API key.
+            # Clients of a public endpoint may send any token, because libraries require an API key.
             if self.route.is_public:
                 return None
             raise _unauthorized("the token is not valid for this endpoint")
@@ -288,12 +289,12 @@ class Endpoint:
         self.queue.append(request)
 
     def dispatch(self) -> None:
-        """Start waiting requests while there are replicas for them."""
+        """Start waiting requests while replicas are available."""
         while self.queue and (replica := self.choose(self.queue[0].prefix)) is not None:
             self.queue.popleft().start(replica)
 
     def sweep(self, now: float) -> None:
-        """Refuse requests that have waited too long, and end those of expired tokens."""
+        """Refuse requests that have waited too long, and end requests with expired tokens."""
         while self.queue and self.queue[0].queued_at + self.route.queue_seconds <= now:
             self.queue.popleft().refuse(
                 busy(f"no replica was free within {self.route.queue_seconds} s")

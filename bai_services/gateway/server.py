@@ -1,4 +1,4 @@
-"""The process: connections of clients, time limits, and the list of drained replicas."""
+"""The gateway server: connections of clients, time limits, and drained replicas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .routes import Routes
 
 log = logging.getLogger("bai_services.gateway")
 
-# Listening sockets queue this many connections.
+# Maximum number of queued connections of a listening socket.
 BACKLOG = 2048
 
 
@@ -39,7 +39,7 @@ class GatewayServer:
     connections: set[ClientConnection] = field(default_factory=set)
     on_drained: Callable[[], None] = lambda: None
     on_waiting: Callable[[], None] = lambda: None
-    # Whether all connections are those of HAProxy, which names the client's address in a header.
+    # Whether all connections come from HAProxy, which sends the client's address in a header.
     is_behind_haproxy: bool = False
     _server: asyncio.Server | None = None
     _port: int = 0
@@ -70,7 +70,7 @@ class GatewayServer:
         if self._server is not None:
             self._server.close()
         deadline = time.monotonic() + grace_seconds
-        # A list, because closed connections leave the set.
+        # Iterate over a list, because closed connections are removed from the set.
         while any([connection.drain() for connection in tuple(self.connections)]):
             if time.monotonic() >= deadline:
                 break
@@ -105,7 +105,7 @@ class GatewayServer:
         self.on_drained()
 
     def waits_for_replica(self) -> None:
-        """Note that a request waits for an endpoint without any replica."""
+        """Send a report soon, because a request waits for an endpoint without replicas."""
         self.on_waiting()
 
     def sweep(self, now: float) -> None:
@@ -125,5 +125,5 @@ class GatewayServer:
             try:
                 self.sweep(time.monotonic())
             except Exception:
-                # Without the sweeps, no time limit would apply.
+                # Continue: without the sweeps, no time limit would apply.
                 log.exception("time limits could not be applied")

@@ -129,7 +129,8 @@ def _dump(installation: Installation, name: str, stage: Path) -> None:
         contextlib.closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as database,
         contextlib.closing(sqlite3.connect(copy)) as target,
     ):
-        # In one step: with several, each write of the running hub would restart the copy.
+        # Copy in one step: with several steps, each write of the running hub would restart the
+        # copy.
         database.backup(target, pages=-1)
     with open(copy, "rb") as plain, gzip.open(f"{copy}.gz", "wb", compresslevel=3) as packed:
         shutil.copyfileobj(plain, packed, CHUNK_BYTES)
@@ -153,7 +154,7 @@ def _append_folder(archive: Path, name: str, root: Path) -> None:
     """Append the folders of a storage host, with owners, modes, access lists and attributes."""
     words = ["tar", "--append", f"--file={archive}", "--acls", "--xattrs", "--xattrs-include=*"]
     words += ["--numeric-owner", "--sparse", f"--transform=flags=rh;s,^\\.,folders/{name},"]
-    # A file that a session changes while it is read is stored as it was read (exit code 1).
+    # If a session changes a file during the read, tar stores the bytes read (exit code 1).
     _run([*words, f"--directory={root}", "."], None, accepted=(0, 1))
 
 
@@ -173,7 +174,7 @@ def _run(
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a backup is restored; None: as in the backup."""
+    """Destination of a restore; None: as in the backup."""
 
     folder: Path
     state: str | None = None
@@ -210,7 +211,7 @@ def restore(source: Path, destination: Destination) -> Summary:
     for host in installation.storage_hosts():
         if host.name in manifest["folders"]:
             _extract_folder(source, host.name, Path(host.path))
-    # Last, so that a restore that fails leaves no installation that can start.
+    # Write the settings last, so that an installation cannot start after a failed restore.
     (destination.folder / FILE_NAME).write_text(render(installation), encoding="utf-8")
     write_files(installation, destination.folder, overwrite=False)
     create_secrets(installation)
@@ -267,7 +268,7 @@ def _check_destination(
     if any((home / name).exists() for name in SQLITE_NAMES.values()):
         raise Conflict(f"{home} contains databases; restore to another state folder")
     if (home / "secrets").is_dir() and any((home / "secrets").iterdir()):
-        # Without its key, the installation that uses them could not read its own database.
+        # The existing installation could not read its database without its key.
         raise Conflict(f"{home / 'secrets'} contains secrets; restore to another state folder")
     for host in installation.storage_hosts():
         path = Path(host.path)

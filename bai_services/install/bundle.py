@@ -28,7 +28,7 @@ _PIP_SECONDS = 3600
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Facts of a written bundle; ``folder`` is its only entry at the top."""
+    """Facts of a written bundle; ``folder`` is its only top-level entry."""
 
     folder: str
     wheels: int

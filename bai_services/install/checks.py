@@ -32,7 +32,7 @@ from .setup import generated_files, outdated_files
 
 OLDEST_POSTGRES = 13
 MIN_FREE_BYTES = 2**30
-# A clock before this date is wrong: this version did not exist then.
+# An earlier date means a wrong clock: this version did not exist then.
 EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 TIMEOUT_SECONDS = 10
 
@@ -144,7 +144,7 @@ def _names(certificate: x509.Certificate, host: str) -> Iterator[Finding]:
 
 
 def _ports(installation: Installation) -> Iterator[Finding]:
-    """Check that each port is free, or that something listens on all of them: the hub runs."""
+    """Check that all ports are free, or that all are in use by the running hub."""
     ports = {
         "public port": installation.proxy_port,
         "hub": installation.ports.hub,

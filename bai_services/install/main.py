@@ -59,7 +59,7 @@ class Group(click.Group):
 
 
 def _readable(error: Exception) -> Exception:
-    """Return an error of a database as one that names its reason."""
+    """Return a database error converted to an error with its reason."""
     from sqlalchemy.exc import DBAPIError
 
     if not isinstance(error, DBAPIError):
@@ -205,7 +205,7 @@ def init(folder: Path, **options: Any) -> None:
 
 
 def _wanted(folder: Path, options: dict[str, Any], asks: bool) -> Installation | None:
-    """Return the settings of the options and answers; None if bai-hub.toml has them."""
+    """Return the settings from options and answers; None if bai-hub.toml contains them."""
     names = (
         "host", "bind", "port", "tls", "certificate", "certificate_key", "acme_email", "database",
         "hub_database", "database_password_file", "engine", "image", "storage", "state", "user",
@@ -271,7 +271,7 @@ class Password(Enum):
 
 
 def _first_admin(folder: Path, options: dict[str, Any], asks: bool) -> tuple[Any, Password]:
-    """Return the first administrator, None if the options name none; and the password's origin."""
+    """Return the first administrator (None: not given), and the origin of the password."""
     from .folder import read_password
     from .setup import FirstAdmin, store_password
 
@@ -398,8 +398,8 @@ def restore_command(
 ) -> None:
     """Restore a backup to an empty folder, state folder and databases, also on another machine.
 
-    Verifies checksums first. Does not overwrite anything. The old installation must not run any
-    more if both use the same host name.
+    Verifies checksums first. Does not overwrite anything. The old installation must be stopped if
+    both use the same host name.
 
     \b
     Example:

@@ -137,7 +137,7 @@ async def create_database(
         if admin is None or await find_superadmin(manager, caller) is not None:
             return False
         await ensure_prerequisites(manager, caller, admin.domain)
-        # Before the administrator, so that the next init completes an interrupted one.
+        # Create them before the administrator, so that the next init completes an interrupted one.
         await _create_defaults(manager, caller, installation, admin.domain)
         await create_first_admin(manager, asdict(admin))
         return True

@@ -1,4 +1,4 @@
-"""`bai-hub upgrade --check`: what a start of this version would change."""
+"""`bai-hub upgrade --check`: the changes that a start of this version would make."""
 
 from __future__ import annotations
 

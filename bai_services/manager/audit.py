@@ -17,9 +17,9 @@ from bai_services.db.database import Database
 from .accounts import authorizer
 from .clock import Clock
 
-# A repeated access of a caller to the same object within this time has no new entry.
+# Repeated accesses of a caller to the same object within this time are not recorded.
 ACCESS_INTERVAL = timedelta(minutes=10)
-# Maximum number of recent accesses that are remembered.
+# Maximum number of recent accesses kept in memory.
 MAX_RECENT_ACCESSES = 10_000
 
 

@@ -91,7 +91,7 @@ class AuditChain:
         Raises
         ------
         Conflict
-            If the entry at ``after`` does not exist, or no longer exists.
+            If there is no entry at ``after``, for example because it was removed.
         """
         authorizer.require(caller, "audit.verify")
         state, stray, unchained = await self._store.outside()

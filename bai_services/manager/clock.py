@@ -14,5 +14,5 @@ def utcnow() -> datetime:
 
 
 def monotonic_of(clock: Clock) -> Callable[[], float]:
-    """Return the monotonic clock that belongs to a clock: a clock of a test is its own one."""
+    """Return the monotonic clock; for a clock that a test replaces, derive it from that clock."""
     return time.monotonic if clock is utcnow else lambda: clock().timestamp()

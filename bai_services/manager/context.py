@@ -17,7 +17,7 @@ from .operations.read_only import ReadOnlyPeriods
 class ManagerContext:
     """``capacity_changed`` wakes the scheduler. ``sign_outs_due`` wakes the sign-out loops.
 
-    ``read_only`` has the periods in which users can change nothing.
+    ``read_only`` contains the periods of read-only maintenance.
     """
 
     database: Database

@@ -31,7 +31,7 @@ class SessionCounts:
     """Numbers of sessions; more than 1,000 are counted as 1,001.
 
     ``interactive`` and ``batch`` count running sessions. ``pending`` includes sessions that are
-    placed, but not starting yet.
+    placed, but have not begun to start.
     """
 
     interactive: int

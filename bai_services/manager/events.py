@@ -89,7 +89,7 @@ class Subscription:
         if self.session_id is not None:
             return
         if self._user_id is not None and self._user_id in user_ids:
-            # The listener may read this change, whatever the role of the folder's owner is.
+            # The listener may read this change regardless of the role of the folder's owner.
             self._append(replace(change, owner_id=self._user_id))
         elif self.matches(change):
             self._append(change)

@@ -64,7 +64,7 @@ Rows = Iterable[tuple[Sequence[str], Any]]
 
 
 class MetricsEndpoint:
-    """Returns all metrics as text. Labels are names of things that administrators create."""
+    """Returns all metrics as text. Label values are names of objects that administrators create."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class MetricsEndpoint:
             families += state_families(facts, self._clock())
         registry = CollectorRegistry()
         registry.register(_Families(families))
-        # A large cluster has tens of thousands of lines.
+        # Run in a thread: a large cluster has tens of thousands of lines.
         state = await asyncio.to_thread(generate_latest, registry)
         return generate_latest(self._metrics.registry) + state
 
@@ -159,7 +159,7 @@ def state_families(facts: MetricsFacts, now: datetime) -> Families:
 
 
 def _session_families(facts: MetricsFacts, now: datetime) -> Families:
-    # A status without sessions has the value 0 and an empty group, so that sums always exist.
+    # A status without sessions gets the value 0 and an empty group, so that sums always exist.
     empty = {(status, "", ""): 0 for status in LIVE}
     yield _family(
         "bai_sessions",
@@ -203,7 +203,7 @@ def _agent_families(agents: Sequence[AgentFacts], now: datetime) -> Families:
         ["agent"],
         [((a.id,), max(0.0, (now - a.last_heartbeat_at).total_seconds())) for a in agents],
     )
-    # The load of an agent that is lost is not known.
+    # The load of a lost agent is unknown.
     alive = [agent for agent in agents if agent.status == AgentStatus.ALIVE]
     for name, metric, text in _LOAD:
         rows = (((agent.id,), _measured(agent.facts, "load", name)) for agent in alive)

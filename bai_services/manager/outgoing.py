@@ -17,7 +17,7 @@ from .sessions.callback_calls import Lookup
 
 # Timeout of connecting, and of receiving the next bytes.
 TIMEOUT_SECONDS = 60.0
-# A name with more addresses must not delay other connections.
+# Maximum number of addresses to try, so that one name cannot delay other connections.
 MAX_ADDRESSES = 4
 
 

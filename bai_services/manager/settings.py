@@ -22,7 +22,7 @@ class StorageHostSettings:
 
 @dataclass(frozen=True, slots=True)
 class MailServer:
-    """The mail server (SMTP) that accepts our mails.
+    """The mail server (SMTP) for outgoing mails.
 
     ``security``: ``starttls``, ``tls`` (from the first byte) or ``none``. ``sender``: address in
     the header From. Without ``user``, the server needs no sign-in.
@@ -56,7 +56,7 @@ class Settings:
     hub_token: str = field(repr=False)
     agent_token: str = field(repr=False)
     gateway_token: str = field(repr=False)
-    # With this token, Prometheus reads the metrics; empty: it needs a monitor's token.
+    # Token with which Prometheus reads the metrics; empty: Prometheus needs a monitor's token.
     metrics_token: str = field(default="", repr=False, kw_only=True)
     key: bytes = field(repr=False)  # Fernet key that encrypts secrets in the database
     hub_api_url: str = ""
@@ -78,14 +78,14 @@ class Settings:
     password_rounds: int = 3
     # Days after which a password must be changed at the next sign-in; 0: never.
     password_max_age_days: int = 0
-    # Days after which a session that is still suspended ends, and its home is deleted.
+    # Days after which a suspended session ends and its home is deleted.
     suspended_days: int = 30
     # Whether users sign in with one-time codes, by domain.
     one_time_codes: CodeRules = CodeRules()
     # The first storage host is the default. If empty, the only host is ``local`` at
     # ``storage_root``.
     storage_hosts: tuple[StorageHostSettings, ...] = ()
-    # None: bai-hub sends no mails.
+    # If None, bai-hub sends no mails.
     mail: MailServer | None = None
     # Docker URL of a manager of the nodes' Swarm; empty: the installation has no Swarm.
     swarm_host: str = ""
@@ -93,7 +93,7 @@ class Settings:
     shows_agents: bool = False
     # Whether the web UI masks names and e-mail addresses of users.
     masks_users: bool = False
-    # Whether users are offered images that no agent of the resource group has yet.
+    # Whether forms offer images that no agent of the resource group has yet.
     shows_absent_images: bool = True
     # Days until a folder in the trash is purged automatically; 0: never.
     trash_days: int = 30
@@ -109,9 +109,9 @@ class Settings:
     # write larger files.
     max_file_bytes: int = 16 * 2**30
     # URL of the Prometheus server for queries in scaling rules; empty: none. Owners of endpoints
-    # can query everything that it stores.
+    # can query all its data.
     prometheus_url: str = field(default="", repr=False)  # may contain a password
-    # Domain of the endpoints' own host names at the gateway; empty: they have none.
+    # Domain of the endpoints' host names at the gateway; empty: endpoints have no host names.
     gateway_domain: str = ""
     # Addresses that callbacks of sessions may reach.
     callback_targets: AllowedTargets = AllowedTargets()

@@ -94,7 +94,7 @@ def open_with_kernel(root: int, parts: Sequence[str], flags: int) -> int:
 
 
 def open_walking(root: int, parts: Sequence[str], flags: int) -> int:
-    """Do the same as ``open_with_kernel``, but raise ELOOP for every link on the path."""
+    """Open ``parts`` like ``open_with_kernel``, but raise ELOOP for every link on the path."""
     here = os.dup(root)
     try:
         for part in parts[:-1]:

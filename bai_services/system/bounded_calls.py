@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class BoundedCalls(Generic[T]):
-    """Runs named calls, each in a daemon thread: a call that hangs delays no exit of the process.
+    """Runs named calls in daemon threads, so that a hanging call does not delay the exit.
 
-    A call that hangs keeps its thread. It is not started again before it ends, so the number of
-    threads is bounded by the number of names.
+    A hanging call keeps its thread. The call is not started again before it ends, so the number of
+    threads is at most the number of names.
     """
 
     def __init__(self) -> None:

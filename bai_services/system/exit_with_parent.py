@@ -2,8 +2,8 @@
 
     python -m bai_services.system.exit_with_parent MODULE [ARGUMENT …]
 
-When the parent ends, even by kill -9, this process sends itself SIGTERM, which frees its ports for
-a successor.
+When the parent ends, even by kill -9, this process sends itself SIGTERM. This frees its ports for a
+successor.
 """
 
 from __future__ import annotations

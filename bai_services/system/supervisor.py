@@ -16,7 +16,7 @@ import time
 
 CHECK_SECONDS = 0.25
 # The supervisor gives up if the module exits within QUICK_SECONDS of its start, or if it is killed
-# within that time MAX_QUICK_EXITS times in a row.
+# within that time MAX_QUICK_EXITS consecutive times.
 QUICK_SECONDS = 5.0
 MAX_QUICK_EXITS = 3
 STOP_SECONDS = 20.0

@@ -71,7 +71,7 @@ class Stream(asyncio.Protocol):
         self._has_finished = True
         self._endpoint.link.streams.finish(self.number)
         self._endpoint.wake()
-        # Half-close: the socket stays open until the other direction ends, too.
+        # Half-close: the socket stays open until the other direction also ends.
         return not self._has_peer_finished
 
     def connection_lost(self, error: Exception | None) -> None:

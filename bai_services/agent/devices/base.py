@@ -67,9 +67,7 @@ class GrantedDevice:
 
 @dataclass(frozen=True, slots=True)
 class DeviceGrant:
-    """Record of the amount of a device, in thousandths, that is granted to a kernel until the
-    kernel is removed.
-    """
+    """Record of the amount of a device, in thousandths, granted to a kernel until its removal."""
 
     kernel_id: str
     device_id: str
@@ -81,7 +79,7 @@ class DeviceGrant:
 
 @dataclass(frozen=True, slots=True)
 class DeviceInjection:
-    """What a device kind adds to a kernel, as part of the kernel's injection.
+    """Additions of a device kind to the injection of a kernel.
 
     ``device_nodes`` and ``device_requests`` have the format of the engine.
     """
@@ -117,7 +115,8 @@ class Finding:
 
     family: str
     title: str
-    # What the code was tested with: a real ``device``, a ``stand-in`` (a fake), or ``no`` device.
+    # The device used to test the code: a real ``device``, a ``stand-in`` (a fake), or ``no``
+    # device.
     tried: str
     found: int
     # Reason why no devices, or fewer than expected, were found.

@@ -154,7 +154,7 @@ class Watchdog:
         return None if device is None else device.family
 
     def _current_sessions(self) -> list[tuple[str, WatchedSession]]:
-        """Return the sessions that now have devices with known memory; forget all others."""
+        """Return the sessions that now have devices with known memory; discard all others."""
         self._sessions = {
             session_id: self._sessions.get(session_id) or WatchedSession()
             for session_id in sorted(self._grants.sessions())

@@ -132,7 +132,7 @@ class TableDevices(DeviceKind):
         return nodes
 
     def find_devices(self) -> list[FoundDevice]:
-        """Search for the devices of the row and return those that are present now.
+        """Search for the devices of the row; return the devices that are present now.
 
         Raises
         ------

@@ -12,7 +12,7 @@ NANOSECONDS = 1_000_000_000
 class Meter:
     """Computes usage from samples of Docker's statistics.
 
-    Values that are unknown are missing: 0 would count as idle. ``cpu_cores`` needs two samples.
+    Unknown values are left out: 0 would count as idle. ``cpu_cores`` needs two samples.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Meter:
         if networks := stats.get("networks"):
             for name in ("rx_bytes", "tx_bytes"):
                 usage[f"net_{name}"] = sum(int(n.get(name) or 0) for n in networks.values())
-        # Some kernels do not measure this; then the list is empty, as before the first access.
+        # The list is empty before the first access, and on kernels that do not measure block I/O.
         if entries := (stats.get("blkio_stats") or {}).get("io_service_bytes_recursive"):
             for name in ("read", "write"):
                 usage[f"io_{name}_bytes"] = _blocks(entries, name)

@@ -1,4 +1,4 @@
-"""Times at which bai-hub last used the images of this machine, for the eviction of unused ones."""
+"""Times at which bai-hub last used the images of this machine, for evicting unused images."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ImageUses:
             temporary.write_text(json.dumps(self._times))
             temporary.replace(self._path)
         except OSError as error:
-            # The times are still in memory; only a restart loses them.
+            # Continue: the times are still in memory and are lost only at a restart.
             log.warning("the times of the last use of images cannot be stored: %s", error.strerror)
 
 

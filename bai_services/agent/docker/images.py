@@ -181,8 +181,8 @@ class Images:
     def _remover(self, image_id: str, chosen_at: float) -> Callable[[docker.APIClient], list[str]]:
         """Return a call that removes an image with its names.
 
-        An image that a container uses, or that was used after ``chosen_at``, is kept: a session may
-        be about to start.
+        Images in use by a container, or used after ``chosen_at``, are kept: a session may be about
+        to start.
         """
 
         def remove(client: docker.APIClient) -> list[str]:

@@ -56,7 +56,7 @@ def network_name(user: str, agent_id: str) -> str:
 
 
 def free_subnets(pool: Network, prefix_length: int, used: Iterable[Network]) -> Iterator[Network]:
-    """Yield the subnets of the pool that do not overlap with used ones, lowest first."""
+    """Yield the subnets of the pool that do not overlap with ``used``, lowest first."""
     taken = [network for network in used if network.overlaps(pool)]
     for subnet in pool.subnets(new_prefix=prefix_length):
         if not any(subnet.overlaps(network) for network in taken):
@@ -64,7 +64,7 @@ def free_subnets(pool: Network, prefix_length: int, used: Iterable[Network]) -> 
 
 
 def read_pool(text: str, prefix_length: int) -> Network:
-    """Return the network pool that a setting describes; ``prefix_length`` is that of its subnets.
+    """Parse the setting of the network pool; ``prefix_length`` is the length of subnet prefixes.
 
     Raises
     ------
@@ -132,7 +132,7 @@ class Networks:
             If the session spans several machines and this one is not in a Docker Swarm, or for the
             reasons of ``ensure``.
         InvalidRequest
-            If the name is not that of a network of a cluster session.
+            If the name is not valid for the network of a cluster session.
         """
         name = cluster.network
         if not name.startswith(CLUSTER_PREFIX):

@@ -100,7 +100,7 @@ class DiskWatch:
         self._usages: dict[str, DiskUsage] = {}
 
     def set_kernels(self, kernels: Iterable[Kernel]) -> None:
-        """Set the kernels to measure: the running ones among ``kernels``."""
+        """Set the kernels to measure: the running kernels in ``kernels``."""
         self._running = {k.kernel_id: k for k in kernels if k.is_running}
         self._usages = {key: u for key, u in self._usages.items() if key in self._running}
 

@@ -38,7 +38,7 @@ class KernelFolder:
     session_id: str
     kernel_id: str
     hostname: str = MAIN_HOST
-    # Only the home is left, because the session will run again.
+    # Only the home remains, because the session will run again.
     is_kept: bool = False
 
     @property
@@ -71,9 +71,9 @@ class Folders:
     def create(self, task: Task, uid: int | None, gid: int | None) -> Path:
         """Create the folder of a kernel and return its home; idempotent.
 
-        If ``uid`` and ``gid`` are given, they become the owner of the home. If this process is not
-        allowed to change owners, the home becomes writable for every user instead, but only the
-        user of this process can enter the folder that contains it.
+        If ``uid`` and ``gid`` are given, they become the owner of the home. If this process may not
+        change owners, the home becomes writable for every user. Only the user of this process can
+        enter the parent folder.
 
         Raises
         ------

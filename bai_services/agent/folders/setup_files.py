@@ -42,8 +42,8 @@ def write_dotfiles(
 def write_setup_file(path: Path, setup: SessionSetup, uid: int | None, gid: int | None) -> None:
     """Write the variables and scripts of a session; only its user can read the file.
 
-    If this process may not change the owner, every user can read the file, but only the user of
-    this process can enter the folder that contains it.
+    If this process may not change the owner, every user can read the file. Only the user of this
+    process can enter the parent folder.
     """
     content = setup.to_json()
     data = {"variables": content["variables"], "scripts": content["scripts"]}

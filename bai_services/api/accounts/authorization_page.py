@@ -1,7 +1,7 @@
 """Base class of the pages on which a signed-in user authorizes a program to act as that user.
 
-The program puts a challenge into the URL and receives a code, which can only be redeemed with the
-verifier that the program keeps secret (PKCE, RFC 7636).
+The program puts a challenge into the URL and receives a code. Redeeming the code requires the
+verifier, which the program keeps secret (PKCE, RFC 7636).
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class OwnIdentities(Identities):
 
 
 class PasswordAgain(Body):
-    """The password of a signed-in user; ``code`` if the account has an authenticator."""
+    """The password of a signed-in user, with a ``code`` if the account has an authenticator."""
 
     password: Secret
     client_ip: NameText = ""

@@ -31,13 +31,13 @@ class CodeBody(Body):
 
 
 class Begin(Body):
-    """``password`` of the account, if it has one."""
+    """``password``: the account's password; empty if the account has none."""
 
     password: Secret = SecretStr("")
 
 
 class Confirmation(Body):
-    """``registration`` of the new secret, and a one-time code of it."""
+    """``registration`` of the new secret, and a one-time code from the authenticator."""
 
     registration: Sealed
     code: Code
@@ -61,7 +61,7 @@ class OneTimeCodeState(ResponseModel):
 
 
 class CodeRegistration(ResponseModel):
-    """A new secret as text, URI and QR code (SVG). It is stored when it is confirmed."""
+    """A new secret as text, URI and QR code (SVG). Its confirmation stores it."""
 
     secret: str
     uri: str

@@ -26,8 +26,8 @@ from bai_services.trusted_proxies import TrustedProxies
 # cached, so a deactivation takes effect immediately.
 TOKEN_CACHE_SECONDS = 3
 TOKEN_CACHE_SIZE = 10_000
-# For at most this time after the last accepted request of a browser, responses to the browser
-# contain the reason if the account is refused.
+# Maximum time after a browser's last accepted request in which responses contain the reason why the
+# account is refused.
 BROWSER_CACHE_SECONDS = 24 * 3600
 BROWSER_CACHE_SIZE = 10_000
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -15,7 +15,7 @@ from bai_services.i18n.catalogue import pick_language
 from ..base import APIHandler, operation
 from ..fields import Body, Description, FullName, Line, NameText, ResponseModel
 
-# Not 0: session containers never run as root.
+# 0 is not allowed: session containers never run as root.
 PosixId = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Password = Annotated[SecretStr, Field(max_length=1024)]
 
@@ -93,9 +93,9 @@ class CreatedUser(User):
 
 
 class UserPurge(Body):
-    """What happens to the user's folders, and to the user's shared folders.
+    """What to do with the user's folders and shared folders.
 
-    ``new_owner``: user who gets the transferred folders; default: the caller.
+    ``new_owner``: user who receives the transferred folders; default: the caller.
     """
 
     folders: Literal["transfer", "delete"] = "transfer"

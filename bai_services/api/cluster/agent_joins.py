@@ -46,9 +46,8 @@ class CreatedAgentInvitation(AgentInvitation):
 
 class NewAgent(Body):
     """``token``: the token of an invitation. ``credential``: `bai-agent-` and 32 random bytes in
-    URL-safe base64, which the machine has generated. ``resource_group``: "" for that of the
-    invitation. ``engine``: null for that of the resource group; the request is refused if it is
-    another one.
+    URL-safe base64, which the machine has generated. ``resource_group``: "" for the invitation's
+    group. ``engine``: null for the resource group's engine; other engines are refused.
     """
 
     token: Secret

@@ -54,7 +54,7 @@ class Agent(ResponseModel):
 
 
 class AgentSummary(ResponseModel):
-    """What users may know about an agent."""
+    """The facts about an agent that users may read."""
 
     id: str
     status: str
@@ -127,7 +127,7 @@ class Heartbeat(_AgentBody):
     images: Annotated[list[ShortText], Field(max_length=10_000)] = []
     # The agent is shutting down normally.
     is_leaving: bool = False
-    # null: as in an earlier heartbeat.
+    # null: unchanged since an earlier heartbeat.
     settings: ReportedSettings | None = None
 
     def to_heartbeat(self) -> AgentHeartbeat:

@@ -14,8 +14,8 @@ from ..fields import ResponseModel
 class Device(ResponseModel):
     """``capacity`` and ``used`` are decimal numbers; "1" is the whole device.
 
-    ``share_in_force``: the share that all sessions on the device must have, if the device requires
-    equal shares and is in use; otherwise null.
+    ``share_in_force``: the required share of all sessions on a device in use that requires equal
+    shares; otherwise null.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""`/image-pulls` and `/images/{key}/agents`: pull images to agents; which agents have an image."""
+"""`/image-pulls` and `/images/{key}/agents`: pull images to agents; list agents with an image."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NewPulls(Body):
 
 
 class CreatedPulls(ResponseModel):
-    """``count``: number of pulls; agents that have an image already are left out."""
+    """``count``: number of pulls; agents that already have an image are left out."""
 
     count: int
 

@@ -34,12 +34,13 @@ RescanSeconds = (
 
 
 class RegistryChange(Body):
-    """``repositories``: those to scan; empty: all that the registry lists. ``patterns``: of
-    ``repository:tag``, such as ``team/*:3.*``; empty: all tags. ``rescan_seconds``: time between
-    scans, 0 for none. ``activates_images``: whether found images are active at once.
+    """``repositories``: repositories to scan; empty: all in the registry's catalog. ``patterns``:
+    patterns for ``repository:tag``, such as ``team/*:3.*``; empty: all tags. ``rescan_seconds``:
+    time between scans; 0: no repeated scans. ``activates_images``: whether found images are active
+    at once.
     ``labelled_only``: ignore images without labels of the platform. ``allowed_projects``: projects
     (id, name or ``domain/name``) that may use the images if ``is_global`` is false. An empty
-    ``password`` removes it.
+    ``password`` removes the password.
     """
 
     url: ShortText = ""
@@ -73,9 +74,9 @@ class ImageRegistry(ResponseModel):
     """``host``: the beginning of the images' names. The password is never returned.
 
     ``scan_status``: never, queued, running, done, failed or cancelled. ``scan_tags``: matching tags
-    of the last scan; ``scan_checked``: checked ones; ``scan_new``: registered images;
-    ``scan_changed``: images whose tag has another digest since this scan; ``scan_skipped``: tags
-    that were ignored or could not be read. ``scan_problem``: why the scan, or a tag, failed.
+    of the last scan; ``scan_checked``: checked tags; ``scan_new``: registered images;
+    ``scan_changed``: images with a new digest; ``scan_skipped``: tags that were ignored or could
+    not be read. ``scan_problem``: why the scan, or a tag, failed.
     """
 
     id: str

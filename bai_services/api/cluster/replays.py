@@ -25,7 +25,7 @@ class TriedPolicy(Body):
 
 
 class NewReplay(Body):
-    """``until``: now, if omitted. The current policy is always replayed, too."""
+    """``until``: now, if omitted. The current policy is always included."""
 
     since: AwareDatetime
     until: AwareDatetime | None = None
@@ -126,7 +126,7 @@ class PolicyReport(ResponseModel):
 
 
 class CountedGap(ResponseModel):
-    """Something that the replay cannot know; ``count`` sessions, agents or quotas are affected."""
+    """A fact missing in the replayed data; ``count`` sessions, agents or quotas are affected."""
 
     kind: str
     count: int

@@ -58,9 +58,9 @@ class ResourceGroup(ResponseModel):
 
 
 class GroupLink(ResponseModel):
-    """Permission of an account to use a group.
+    """Permission to use a group.
 
-    ``kind``: domain, project, user or keypair. ``target``: its id, ``name``: its name.
+    ``kind``: domain, project, user or keypair, with the id ``target`` and the name ``name``.
     """
 
     kind: str
@@ -102,7 +102,7 @@ class ScheduledSession(ResponseModel):
     If you may not see the session, ``session`` and ``reason_coded`` are null and ``reason`` is
     empty. ``position`` and ``priority`` are null for a running session. ``kernels`` is empty for a
     pending session without a reservation. ``certainty`` (known, estimated, rough, unknown)
-    is that of the end of a running session or of the start of a pending one. ``standing``: the
+    refers to the end of a running session or to the start of a pending session. ``standing``: the
     ascending sort key of drf and fair-share among sessions of one priority.
     """
 

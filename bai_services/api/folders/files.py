@@ -39,8 +39,8 @@ _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 # Minimum size at which sendfile() is faster than reading and writing.
 SENDFILE_MIN_BYTES = 4 * 2**20
-# Read and discard up to this much of a rejected body. Otherwise a client that sends the whole body
-# before it reads the response would get a broken connection instead of the error.
+# Maximum bytes of a rejected body to read and discard. Otherwise, clients that read the response
+# only after sending the whole body would get a broken connection instead of the error.
 MAX_DISCARDED_BYTES = 64 * 2**20
 
 

@@ -55,8 +55,8 @@ class NewFolderImport(ImportSource):
 
 
 class ImportPreview(ResponseModel):
-    """What an import would fetch; nothing has been fetched. ``folder``: default name of the new
-    folder. ``max_bytes``: maximum size of an import.
+    """What an import would fetch, without fetching it. ``folder``: default name of the new folder.
+    ``max_bytes``: maximum size of an import.
     """
 
     kind: str
@@ -71,8 +71,8 @@ class ImportPreview(ResponseModel):
 class FolderImport(ResponseModel):
     """``kind``: git, archive or file. ``status``: queued, running, done, failed or cancelled.
     ``open_path``: path below the address of a session with the folder. ``skipped``: numbers of
-    ``links`` and ``submodules`` that were not imported, and of files of Git LFS (``lfs``) whose
-    content was not.
+    ``links`` and ``submodules`` that were not imported, and of Git LFS files (``lfs``) without
+    their content.
     """
 
     id: str

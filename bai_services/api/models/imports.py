@@ -21,8 +21,8 @@ _TAG = "models"
 
 class NewModelImport(Body):
     """``repository``: name of a model at the hub, with ``revision`` (default: main) and
-    ``patterns`` that select files, such as ``*.safetensors``. ``url``: one file instead, with its
-    ``sha256`` if it is known. ``project``: the model store; default is the only one. ``folder``:
+    ``patterns`` that select files, such as ``*.safetensors``. ``url``: a single file instead, with
+    its ``sha256`` if known. ``project``: the model store; default is the only one. ``folder``:
     name of the new folder.
     """
 

@@ -25,9 +25,9 @@ _TAG = "models"
 
 
 class ModelCard(ResponseModel):
-    """``id``: the id of the model's folder. ``is_latest``: it has the highest version of the models
-    of its project with the same name. ``size_bytes``: null before the first count. ``problem``: why
-    its definition is not valid. ``is_fitting``: whether your quotas and the largest agent permit a
+    """``id``: the id of the model's folder. ``is_latest``: no model of the project with the same
+    name has a higher version. ``size_bytes``: null before the first count. ``problem``: why its
+    definition is not valid. ``is_fitting``: whether your quotas and the largest agent permit a
     replica; null: you can create no session.
     """
 
@@ -84,7 +84,8 @@ class ModelClone(Body):
 class Deployment(Body):
     """Everything is optional. ``name``: the default is derived from the name of the folder.
     ``variant``: default is ``custom``, the definition. Without ``preset`` and ``resources``, the
-    smallest preset that holds the minimum resources of the model is used, or else these resources.
+    smallest preset with at least the model's minimum resources is used, or else the minimum
+    resources.
     """
 
     name: NameText | None = None

@@ -31,7 +31,7 @@ LevelName = Literal["info", "warning", "critical"]
 
 class AnnouncementChange(Body):
     """``text`` is Markdown. ``ends_at`` null: no end. ``version``: the version that you have read;
-    a newer one is a conflict.
+    if there is a newer one, you get a conflict.
     """
 
     version: Count | None = None

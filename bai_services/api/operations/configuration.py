@@ -25,8 +25,9 @@ class SettingValue(Body):
 
 
 class SettingState(ResponseModel):
-    """``value``: in force; null for secrets. ``stored``: set in the database; in force after a
-    restart of the manager (``needs_restart``). ``origin``: default, environment or database.
+    """``value``: the value in force; null for secrets. ``stored``: the value in the database, which
+    takes effect after a restart of the manager (``needs_restart``). ``origin``: default,
+    environment or database.
     """
 
     name: str

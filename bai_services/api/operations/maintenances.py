@@ -26,8 +26,8 @@ ReasonText = Annotated[
 
 
 class MaintenanceChange(Body):
-    """``ends_at`` null: no end. ``version``: the version that you have read; a newer one is a
-    conflict.
+    """``ends_at`` null: no end. ``version``: the version that you have read; if there is a newer
+    one, you get a conflict.
     """
 
     version: Count | None = None
@@ -37,8 +37,9 @@ class MaintenanceChange(Body):
 
 
 class NewMaintenance(Body):
-    """``mode``: no-starts (no session starts in the period), drain (in addition, no session whose
-    maximum run time reaches into it), read-only (as no-starts, and users can change nothing).
+    """``mode``: no-starts (no session starts in the period), drain (in addition, sessions that
+    could still run in the period do not start before it), read-only (as no-starts, and users can
+    change nothing).
     """
 
     scope: Literal["all", "group", "agent"] = "all"

@@ -43,7 +43,7 @@ class SystemInfo(ResponseModel):
 
 class SystemHandler(APIHandler):
     @operation(
-        "Read versions, licences, health, database size and numbers of sessions and agents",
+        "Read versions, licenses, health, database size and numbers of sessions and agents",
         tag="health",
         returns=SystemInfo,
         is_expensive=True,

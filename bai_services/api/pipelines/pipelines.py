@@ -42,7 +42,7 @@ class Definition(Body):
 
 
 class PipelineParameter(ResponseModel):
-    """``type``: text, integer, number, boolean or list. ``default``: null if a run must set it."""
+    """``type``: text, integer, number, boolean or list. ``default``: null if runs must set it."""
 
     name: str
     type: str

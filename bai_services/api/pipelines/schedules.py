@@ -26,9 +26,9 @@ class PipelineScheduleChange(Body):
     """``version``: the version that you have read; if there is a newer one, you get a conflict.
 
     Either ``start``, a rule such as mon-fri 08:00 or a cron expression (0 8 * * 1-5) in
-    ``time_zone``, or ``every_minutes``, an interval that begins with the change. ``catch_up``, if
-    starts were missed because no manager ran: ``skip`` them, run once for the ``last``, or run for
-    ``all`` of them.
+    ``time_zone``, or ``every_minutes``, an interval that begins with the change. ``catch_up``: what
+    to do about starts missed while no manager ran: ``skip`` them, run once for the ``last``, or run
+    for ``all``.
     """
 
     version: Count | None = None
@@ -55,7 +55,7 @@ class NewPipelineSchedule(Body):
 
 
 class PipelineSchedule(ResponseModel):
-    """``next_starts``: empty if the schedule is paused. ``last_message``: why the last start has
+    """``next_starts``: empty if the schedule is paused. ``last_message``: why the last start
     created no run.
     """
 

@@ -29,7 +29,7 @@ class PipelineTriggerChange(Body):
 
 
 class PipelineTrigger(ResponseModel):
-    """``last_message``: why the last call has created no run."""
+    """``last_message``: why the last call created no run."""
 
     id: str
     created_at: datetime
@@ -58,7 +58,7 @@ class PipelineTriggerSecret(ResponseModel):
 
 
 class PipelineTriggerCall(ResponseModel):
-    """``run``: id of the run. ``is_new``: false for a call that is repeated."""
+    """``run``: id of the run. ``is_new``: false for a repeated call."""
 
     run: str
     is_new: bool

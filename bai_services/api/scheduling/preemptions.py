@@ -16,7 +16,7 @@ _TAG = "resource groups"
 class PreemptedSession(ResponseModel):
     """``rule``: priority, job-priority or fair-share.
 
-    ``stopped_at``: when its stop was requested; null if it was not, or not yet.
+    ``stopped_at``: when the stop was requested; null if no stop was requested yet.
     """
 
     session_id: str

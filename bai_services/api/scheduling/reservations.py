@@ -42,7 +42,7 @@ NoteText = Annotated[
 class NewReservation(Body):
     """``nodes``: number of agents. ``resources``: minimum capacity of each agent; the whole agent
     is reserved. ``users``: members of the project who may use it; all members if empty.
-    ``grace_seconds``: an unused reservation expires this long after its start.
+    ``grace_seconds``: time after the start when an unused reservation expires.
     """
 
     name: NameText
@@ -64,10 +64,10 @@ class ReservationChange(Body):
 
 
 class Reservation(ResponseModel):
-    """``state``: requested (waits for the approval of an administrator, and holds nothing yet),
-    approved, rejected, cancelled or expired (because it was not used). ``agents``: those that are
-    reserved, or would be if it were approved now. ``used_at``: when a session was first found to
-    use it.
+    """``state``: requested (waits for approval by an administrator, and reserves nothing yet),
+    approved, rejected, cancelled or expired (because it was not used). ``agents``: the reserved
+    agents; for a requested reservation, those that an approval would reserve now. ``used_at``: when
+    its first use by a session was detected.
     """
 
     id: str

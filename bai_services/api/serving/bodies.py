@@ -17,7 +17,7 @@ from ..sessions.bodies import MAX_MOUNTS, MAX_VARIABLES
 MAX_COMMAND = 16 * 1024
 MAX_DEFINITION = 64 * 1024
 MAX_NETWORKS = 16
-# Each waiting request is a connection of the gateway, which all endpoints share.
+# Each waiting request occupies a connection of the gateway, shared by all endpoints.
 MAX_QUEUE = 10_000
 MAX_REPORTED = 10_000
 
@@ -45,9 +45,9 @@ class Rollout(Body):
     makes blue-green and canary rollouts wait for a promotion. ``max_failures``: failed replicas
     after which the previous revision is restored. ``max_error_percent``: the same for failed
     requests (status 5xx or no response) of the new revision; ``max_p99_ms``: the same for the 99th
-    percentile of its latency. ``min_requests``: requests of the new revision that these checks
-    need, and after which an automatic canary that is checked is promoted. ``min_seconds``: how long
-    an automatic canary is observed, from its first request.
+    percentile of its latency. ``min_requests``: minimum requests of the new revision for these
+    checks; a checked automatic canary is promoted after them. ``min_seconds``: how long an
+    automatic canary is observed, from its first request.
     """
 
     strategy: Literal["rolling", "blue-green", "canary"] = "rolling"
@@ -87,9 +87,9 @@ class Settings(Body):
 
     ``command``: for a shell; the server must listen on the port ``$BAI_SERVICE_PORT`` of 127.0.0.1.
     ``model_folder``: mounted at ``/home/work/model``; ``$BAI_MODEL_PATH`` is the path of the model
-    in it. ``protocol``: of the server; grpc needs gateways with HAProxy, and the health check then
-    asks the standard health service for the service that its path names. Missing fields are taken
-    from the definition, then from the variant.
+    in it. ``protocol``: of the server; grpc needs gateways with HAProxy; the health check then uses
+    the standard health service, with its path as service name. Missing fields are taken from the
+    definition, then from the variant.
     """
 
     variant: NameText | None = None
@@ -117,9 +117,9 @@ class ScheduledBounds(Body):
 
 
 class ScalingRule(Body):
-    """Sets the number of replicas by the load of the endpoint.
+    """Sets the number of replicas according to the load of the endpoint.
 
-    ``measure``: ``requests`` (requests that run and wait in all gateways), ``cpu`` (used share of
+    ``measure``: ``requests`` (running and waiting requests in all gateways), ``cpu`` (used share of
     the requested CPU cores in percent), ``metric-total`` or ``metric-mean`` (the sum or the mean
     over the replicas of ``metric``, a Prometheus metric of the runtime), or ``query`` (the result
     of the Prometheus query ``query``). A replica should have a load of ``target`` times
@@ -147,7 +147,7 @@ class EndpointLimits(Body):
 
     ``replicas``: a fixed number, which ends autoscaling. ``scaling``: a rule instead.
     ``max_queue``: requests that wait for a replica. ``queue_seconds``: how long they wait.
-    ``request_seconds``: limit for the time to the first byte of a response, and between two parts.
+    ``request_seconds``: limit for the time to the first byte of a response, and between two chunks.
     ``prefix_characters``: requests whose prompts begin with the same characters go to the same
     replica, which can reuse its KV cache; 0: the replica with the fewest requests is chosen.
     ``tags``: short labels to filter lists of endpoints.
@@ -167,7 +167,7 @@ class EndpointLimits(Body):
 
 class NewEndpoint(EndpointLimits):
     """``definition``: text of a ``model-definition.yaml``, for the variant ``custom``.
-    ``definition_file``: its path in the model folder instead; the folder's
+    ``definition_file``: instead, the path of the file in the model folder; the folder's
     ``deployment-config.yaml``, or else its ``service-definition.toml``, then sets the image and the
     resources that are not given.
     """

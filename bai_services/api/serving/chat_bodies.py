@@ -52,7 +52,7 @@ class ChatMessage(Body):
 
 
 class ChatParameters(Body):
-    """Parameters of the requests; those that are null are not sent."""
+    """Parameters of the requests; null parameters are not sent."""
 
     max_tokens: int | None = Field(default=None, ge=1, le=1_000_000)
     temperature: float | None = Field(default=None, ge=0, le=2)

@@ -31,8 +31,8 @@ class ScheduledBounds(ResponseModel):
 
 
 class ScalingRule(ResponseModel):
-    """The number of replicas follows the load. ``measure``: requests (those that run and wait in
-    all gateways), cpu, metric-total, metric-mean or query.
+    """The number of replicas follows the load. ``measure``: requests (running and waiting requests
+    in all gateways), cpu, metric-total, metric-mean or query.
     """
 
     min_replicas: int
@@ -49,8 +49,8 @@ class ScalingRule(ResponseModel):
 
 
 class Endpoint(ResponseModel):
-    """``url``: at the own host name of the endpoint if there is a domain for them, else its path on
-    this installation. ``status``: ready, deploying, scaling, paused, failed or stopping.
+    """``url``: the endpoint's own host name if the installation has a domain for endpoints, else a
+    path. ``status``: ready, deploying, scaling, paused, failed or stopping.
     ``problem``: the last problem of the target revision. ``weights``: shares of the requests by
     revision. ``scaling``: the rule that sets ``replicas``; null: a fixed number.
     """
@@ -211,9 +211,9 @@ class Argument(ResponseModel):
 
 
 class Variant(ResponseModel):
-    """``metrics``: names of its metrics by meaning. ``metrics_path``: "" if scaling rules cannot
-    read them. ``metrics_port``: 0: that of the requests. ``is_tested``: false if the variant has
-    not been run with bai-hub.
+    """``metrics``: names of the metrics by meaning. ``metrics_path``: "" if scaling rules cannot
+    read the metrics. ``metrics_port``: 0: the port of the requests. ``is_tested``: false if the
+    variant has not been run with bai-hub.
     """
 
     name: str
@@ -448,7 +448,7 @@ class DefinitionCheckHandler(APIHandler):
 def _given(body: bodies.NewEndpoint | bodies.NewRevision | bodies.NewTrial) -> dict[str, Any]:
     """Return the given fields; fields that are null count as not given, except in a rollout.
 
-    There, null removes the limit that the former revision has.
+    In a rollout, null removes the limit of the former revision.
     """
     given = body.model_dump(exclude_unset=True, exclude_none=True)
     settings = given.get("settings") or {}

@@ -1,4 +1,4 @@
-"""`/gateway/routes`, `/gateway/reports`: what gateways read and report."""
+"""`/gateway/routes`, `/gateway/reports`: routing tables for gateways, and their reports."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class IdleCheckerFields(IdleCheckerSettings):
 
 
 class IdleCheckerChange(IdleCheckerFields):
-    """``version``: the version that you have read; a newer one is a conflict."""
+    """``version``: the version that you have read; if there is a newer one, you get a conflict."""
 
     version: Count | None = None
 
@@ -134,7 +134,7 @@ class IdleDecision(ResponseModel):
 
 
 class IdleReplayRequest(IdleCheckerSettings):
-    """``checker``: a checker, whose settings are replaced by those in the request.
+    """``checker``: a checker; settings in the request override the checker's settings.
 
     ``reuse_seconds``: a stop is wrong (a false positive) if the session was used again within this
     time.

@@ -1,4 +1,4 @@
-"""Responses with what a new session may request: options and quotas."""
+"""Responses with the options and quotas for a new session."""
 
 from __future__ import annotations
 

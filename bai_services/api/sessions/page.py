@@ -65,8 +65,8 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
         self.set_header("Cache-Control", "no-store")
         self.set_header("Content-Security-Policy", "frame-ancestors 'none'")
         self.set_header("Referrer-Policy", "same-origin")
-        # An app of a session has the same origin, but must not read or use a page of the manager
-        # in a window that it has opened.
+        # Apps of sessions have the same origin. They must not access a page of the manager in a
+        # window that they have opened.
         self.set_header("Cross-Origin-Opener-Policy", "noopener-allow-popups")
         self.clear_header("Server")
 

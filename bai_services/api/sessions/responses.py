@@ -127,7 +127,7 @@ class SessionIdleCheck(ResponseModel):
 
     ``status``: not-checked (activity is unknown), active, idle (the end approaches) or excluded.
     ``ends_at``: when the checker stops the session unless it is used; a dry run stops nothing.
-    ``warning_seconds``: the latest warning whose time has come, in seconds before the end.
+    ``warning_seconds``: the latest due warning, in seconds before the end.
     """
 
     checker_id: str

@@ -30,8 +30,8 @@ class ScheduleChange(Body):
 
     ``start``, ``stop``: rules, that is days and times (mon-fri 08:00, daily 09:30,14:00) or cron
     expressions (0 8 * * 1-5), in ``time_zone``. ``stop`` null: the schedule stops no sessions.
-    ``catch_up_minutes``: how late a missed start may still happen. ``overlap``, if the last session
-    is still live: ``skip`` the start, or ``restart``: stop that session first.
+    ``catch_up_minutes``: maximum delay of a missed start. ``overlap``, if the last session is still
+    live: ``skip`` the start, or ``restart``: stop that session first.
     """
 
     version: Count | None = None
@@ -99,7 +99,7 @@ class SessionSchedule(ResponseModel):
 
 class ScheduleRun(ResponseModel):
     """``status``: due, started, skipped (see ``reason``), stopped (by the schedule) or ended
-    (before the stop).
+    (before the scheduled stop).
     """
 
     id: str

@@ -358,7 +358,7 @@ async def finish_creation(handler: APIHandler, content: T, is_new: bool) -> T | 
 
 
 def read_seconds(field: str, text: str) -> float:
-    """Return the number of seconds in the query parameter ``field``, whose value is ``text``.
+    """Parse ``text``, the value of the query parameter ``field``, as a number of seconds.
 
     Raises
     ------

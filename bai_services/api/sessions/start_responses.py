@@ -37,7 +37,7 @@ class Explanation(ResponseModel):
 
 
 class PendingExplanation(Explanation):
-    """If ``is_complete`` is false, ``checks`` are the reasons that were stored last."""
+    """If ``is_complete`` is false, ``checks`` contains the last stored reasons."""
 
     session_id: str
     name: str
@@ -54,7 +54,7 @@ class FieldProblem(ResponseModel):
 
 
 class PreviewedSession(ResponseModel):
-    """A session as it would be created, defaults included.
+    """A session as it would be created, including defaults.
 
     ``requested``: for each kernel. ``total``: for all kernels together.
     """

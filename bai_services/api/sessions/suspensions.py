@@ -29,7 +29,7 @@ _Entries = Annotated[list[_Entry], Field(max_length=MAX_REPORT_ENTRIES)]
 
 class SuspensionRequest(Body):
     """``seconds``: time to save the session before it is stopped. The stop is earlier if everything
-    is saved. ``requeue``: the session comes back as soon as its resources are free.
+    is saved. ``requeue``: the session returns to the queue, and starts when its resources are free.
     ``keep_variables``: save the variables of notebook kernels.
     """
 
@@ -39,8 +39,8 @@ class SuspensionRequest(Body):
 
 
 class SessionReport(Body):
-    """What a session has saved before its stop. ``hook_exit_code``: null if there is no hook or it
-    did not end in time.
+    """What a session has saved before its stop. ``hook_exit_code``: null if there is no hook, or
+    the hook did not end in time.
     """
 
     saved_documents: _Entries = []

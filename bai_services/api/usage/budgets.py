@@ -1,4 +1,4 @@
-"""`/budgets`: what projects may spend, and how much of it is spent."""
+"""`/budgets`: the budgets of projects, and their spent amounts."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class BudgetChange(Body):
 
     ``mode``: ``warn`` only, or ``block``: no session of the project starts once the amount is
     spent. Usage is charged as time passes, so running sessions can spend more.
-    ``stop_after_minutes``: with ``block``, stop running sessions this long after the amount was
-    spent; null: they continue. ``period``: each ``month`` in ``time_zone``, or ``fixed``: from
-    ``starts_at`` to ``ends_at``.
+    ``stop_after_minutes``: with ``block``, time from the spending of the amount to the stop of
+    running sessions; null: they continue. ``period``: each ``month`` in ``time_zone``, or
+    ``fixed``: from ``starts_at`` to ``ends_at``.
     """
 
     version: Count | None = None

@@ -30,9 +30,9 @@ class UsageRow(ResponseModel):
     """Usage of one slot by one group in one interval.
 
     The amounts are in cores, GiB, devices or sessions, times seconds. ``measured_seconds``: the
-    part of ``allocated_seconds`` whose utilization is known. ``used_seconds``: that part, weighted
-    with the utilization. ``wasted_seconds``: its idle part, with a utilization below 5 %. Both are
-    null if nothing was measured. ``waited_seconds``: time in the queue, only for the slot
+    part of ``allocated_seconds`` with known utilization. ``used_seconds``: the measured part,
+    weighted with the utilization. ``wasted_seconds``: the idle part, with a utilization below 5 %.
+    Both are null if nothing was measured. ``waited_seconds``: time in the queue, only for the slot
     *sessions*. ``energy_joules`` is null if no device reported its power, ``cost`` if the slot has
     no price.
     """
@@ -52,7 +52,7 @@ class UsageRow(ResponseModel):
 
 
 class UsageReport(ResponseModel):
-    """Oldest interval first, then the group with the largest usage in the whole period first.
+    """``rows`` are sorted by interval, then by the usage of the group in the whole period.
 
     ``measured_until``: the utilization of later usage is not counted yet. ``groups``: number of
     groups with usage, which is larger than the number of groups in ``rows`` if ``limit`` is

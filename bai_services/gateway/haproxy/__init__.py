@@ -1,1 +1,1 @@
-"""HAProxy in front of the gateway: answers what it can decide itself, and forwards the rest."""
+"""HAProxy in front of the gateway: forwards requests to replicas, and the rest to the gateway."""

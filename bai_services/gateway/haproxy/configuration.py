@@ -26,14 +26,14 @@ from ..limits import (
 
 # Each map is an empty file; its entries exist only in HAProxy's memory.
 MAPS = ("trusted", "tokens", "pools", "secrets", "limits")
-# Shares of revisions are multiples of one hundredth.
+# Shares of revisions are multiples of 1/100.
 SHARES = 100
 # Value of a token that the gateway itself checks.
 UNDECIDED = "undecided"
-# Value of an endpoint whose pool is chosen by share: the pools have the keys NAME/:0 to NAME/:99.
-# No client can send such a name: those in paths contain no slash, those in host names no colon.
+# Value of an endpoint with several pools, chosen by share; their keys are NAME/:0 to NAME/:99.
+# Clients cannot send such a name: names in paths contain no slash, names in host names no colon.
 BY_SHARE = "by-share"
-# Owner of requests without a token: this and the id of the endpoint.
+# Owner of requests without a token: this prefix and the id of the endpoint.
 ANONYMOUS = "anonymous:"
 # Value of a network of other trusted proxies: the gateway evaluates their X-Forwarded-For.
 NAMED_PROXY = "named"
@@ -43,7 +43,7 @@ _GRPC = " proto h2 send-proxy-v2 proxy-v2-options unique-id"
 _OWN = frozenset(
     {b"connection", b"content-length", b"expect", b"te", b"transfer-encoding", b"upgrade"}
 )
-# Room for rewritten headers.
+# Buffer space for rewritten headers.
 _REWRITE_BYTES = 8192
 _STICK_ENTRIES = 100_000
 _RETRY_AFTER = " hdr Retry-After 5"
@@ -70,7 +70,7 @@ def pool_name(number: int) -> str:
 
 
 def grpc_name(pool: str) -> str:
-    """Return the backend that has the replicas of the pool instead if they speak gRPC."""
+    """Return the name of the pool's backend for replicas with gRPC."""
     return f"{pool}_grpc"
 
 
@@ -154,7 +154,7 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
     lines = [
         f"bind fd@{listening}",
         "unique-id-format %[var(txn.secret)]",
-        # HAProxy has no time limit for bodies, so a replica gets only those that have arrived.
+        # HAProxy has no time limit for bodies, so replicas get only requests with complete bodies.
         f"http-request wait-for-body time {_ms(BODY_SECONDS)} "
         f"if {{ req.hdr_val(content-length) 1:{MAX_HEAD_BYTES} }}",
         _set("length req.hdr_val(content-length)"),
@@ -168,7 +168,7 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         _set(f"proxy var(txn.client),map_ip({trusted})"),
         *_names(settings.domain, prefix),
         _set("digest http_auth_bearer,sha2(256),hex"),
-        # 8 digits of IPv4, 32 of IPv6.
+        # 8 hex digits for IPv4, 32 for IPv6.
         _set("digits var(txn.client),hex,length"),
         _format(
             "key",
@@ -194,7 +194,7 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         f"acl is_proxy var(txn.proxy) -m str {NAMED_PROXY}",
         "acl is_unusual method CONNECT TRACE",
         "acl is_unusual req.fhdr(transfer-encoding) -m found",
-        # Conditions on a header hold if one of its lines fulfils them.
+        # A condition on a header holds if any of its lines matches.
         "acl is_unusual req.fhdr_cnt(connection) gt 1",
         "acl is_unusual req.fhdr_cnt(upgrade) gt 1",
         "acl is_path url -m beg /",
@@ -213,19 +213,19 @@ def _frontend(settings: Settings, folder: Path, listening: int) -> str:
         "acl is_valid var(txn.expires),sub(txn.now) gt 0",
         "use_backend gateway_closing if HTTP_1.0",
         "use_backend gateway if !has_pool or !has_token or is_undecided or is_proxy or is_unusual",
-        # In HTTP/2, HAProxy itself makes a URL of path and host name.
+        # In HTTP/2, HAProxy builds the URL from path and host name.
         "use_backend gateway if !is_path !is_http_2",
         "use_backend gateway if has_connection !is_plain_connection",
         "use_backend gateway if has_upgrade !is_websocket or has_upgrade has_length",
         "use_backend gateway if !has_no_end !is_valid",
-        # The gateway itself refuses other requests to servers of gRPC.
+        # The gateway refuses other requests to gRPC servers.
         "use_backend gateway if has_grpc_pool !is_grpc or has_grpc_pool !is_http_2",
         "use_backend gateway if has_length is_too_large",
         "use_backend %[var(txn.pool)] if has_grpc_pool",
         # The gateway limits bodies of unknown length by counting their bytes.
         "use_backend gateway if !has_length !is_bodiless",
         "use_backend gateway if has_length is_incomplete",
-        # Any request of HTTP/2 may have a body without a length.
+        # Any HTTP/2 request may have a body without a length.
         "use_backend gateway if is_http_2 !has_length",
         "use_backend %[var(txn.pool)]",
         "default_backend gateway",
@@ -317,7 +317,7 @@ def _refusal(message: str) -> str:
 
 
 def _one_of(headers: frozenset[bytes]) -> str:
-    """Return a regular expression of header names, without those that HAProxy writes itself."""
+    """Return a regular expression for header names, except headers that HAProxy writes itself."""
     return f"^({'|'.join(sorted(name.decode() for name in headers - _OWN))})$"
 
 

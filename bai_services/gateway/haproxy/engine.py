@@ -22,7 +22,7 @@ from .wanted import Server, Wanted, changes_of_map, changes_of_server, owners
 log = logging.getLogger("bai_services.gateway")
 
 POLL_SECONDS = 0.5
-# While a replica is drained, or requests wait.
+# Poll interval while a replica is draining or requests wait.
 BUSY_POLL_SECONDS = 0.1
 
 
@@ -36,7 +36,7 @@ class Haproxy:
         self._slots = Slots.create(settings.pools, settings.slots)
         self._counters = Counters()
         self._wake = asyncio.Event()
-        # The process whose state is in `_maps` and `_servers`; 0: none, so all of it must be sent.
+        # Number of the process whose state is in `_maps` and `_servers`; 0: send the whole state.
         self._starts = 0
         self._counted_starts = 0
         self._maps: dict[str, dict[str, str]] = {}
@@ -160,7 +160,7 @@ class Haproxy:
         return {**own, **{str(network): NAMED_PROXY for network in proxies.networks}}
 
     async def _end_requests(self, ended: set[str]) -> None:
-        """End the running requests of tokens that are not valid, and of endpoints not public."""
+        """End the running requests of tokens and endpoints that no longer permit them."""
         streams = await self._runtime.table("streams", "data.conn_cur gt 0")
         clients = {
             client for owner, client in (key.split("@", 1) for key, _ in streams) if owner in ended
@@ -168,7 +168,7 @@ class Haproxy:
         if not clients:
             return
         sessions = [name for name, client in await self._runtime.sessions() if client in clients]
-        # One of them may have ended by itself.
+        # A session may already have ended.
         for name in sessions:
             await self._runtime.ask(f"shutdown session {name}")
 
@@ -219,7 +219,7 @@ class Haproxy:
         replica = slot.replica
         if replica is None:
             return
-        # Any server of a pool without a ready one may get the requests that wait.
+        # In a pool without a ready server, any server may get the waiting requests.
         running = 0 if pool.has_ready_slot else waiting
         for name in (pool.name, grpc_name(pool.name)):
             row = rows.get((name, slot.name), {})
@@ -227,7 +227,7 @@ class Haproxy:
             if name != pool.backend:
                 continue
             if self._counters.failed_connections(name, slot.name, row) and slot.is_ready:
-                # As when the gateway itself cannot connect: the next health check decides.
+                # The next health check decides, as after a failed connection of the gateway itself.
                 replica.is_ready = False
                 self.wake()
         if slot.is_ready:

@@ -68,10 +68,11 @@ class HaproxyProcess:
         Raises
         ------
         Unavailable
-            If it does not start.
+            If HAProxy does not start.
         """
         number = self._listening.fileno()
-        # When this process is killed, the kernel kills HAProxy, which would serve outdated routes.
+        # If this process is killed, the kernel must kill HAProxy, which would serve outdated
+        # routes.
         self._process = process = await asyncio.create_subprocess_exec(
             "setpriv", "--pdeathsig=KILL", self._program, "-db", "-q", "-f", str(self._file),
             pass_fds=(number,), stdin=asyncio.subprocess.DEVNULL,

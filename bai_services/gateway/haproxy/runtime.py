@@ -49,7 +49,7 @@ class Runtime:
         return answer
 
     async def change(self, commands: Iterable[str]) -> None:
-        """Run commands whose output is empty, or one of ``_SUCCESSES``, if they succeed.
+        """Run commands; on success, their output is empty or one of ``_SUCCESSES``.
 
         Raises
         ------
@@ -77,7 +77,7 @@ class Runtime:
 
 
 def _rows(text: str) -> list[Mapping[str, str]]:
-    """Return the rows of a table whose first line has the names of the columns.
+    """Return the rows of a table; the first line of the text has the names of the columns.
 
     Texts in quotes, such as the agents' answers to health checks, may contain commas and line ends.
     """

@@ -50,7 +50,7 @@ class Pool:
 
     @property
     def backend(self) -> str:
-        """Return the backend of HAProxy that has the replicas."""
+        """Return HAProxy's backend with the replicas."""
         return grpc_name(self.name) if self.protocol is Protocol.GRPC else self.name
 
     def is_unused(self) -> bool:
@@ -72,7 +72,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class _Tokens:
-    """Entries of the tokens of an endpoint, which are correct before the time ``until``."""
+    """Entries of the tokens of an endpoint, valid before the time ``until``."""
 
     route: EndpointRoute
     until: float
@@ -93,7 +93,7 @@ class Slots:
 
     pools: list[Pool]
     by_key: dict[PoolKey, Pool] = field(default_factory=dict)
-    # By endpoint: there may be many entries, and they are needed several times per second.
+    # Cached by endpoint: many entries may be needed several times per second.
     _tokens: dict[str, _Tokens] = field(default_factory=dict)
 
     @classmethod
@@ -154,7 +154,7 @@ class Slots:
         }
 
     def _release(self, endpoints: list[Endpoint]) -> None:
-        """Free the slots of replicas that get no more requests and have none."""
+        """Free the slots of replicas that get no more requests and have no running requests."""
         usable = {
             id(replica)
             for endpoint in endpoints
@@ -241,7 +241,7 @@ def ready_groups(endpoint: Endpoint) -> dict[PoolKey, list[Replica]]:
 
 
 def _weights(endpoint: Endpoint, groups: Mapping[PoolKey, list[Replica]]) -> list[float]:
-    """Return the weight of each group: its share of the weight of its revision, by replicas."""
+    """Return the weight of each group: the revision's weight times its share of the replicas."""
     replicas: dict[str, int] = defaultdict(int)
     for (_, revision, _), members in groups.items():
         replicas[revision] += len(members)

@@ -14,7 +14,7 @@ from .configuration import ANONYMOUS, SHARES, UNDECIDED
 
 State = Literal["ready", "drain", "maint"]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-# Texts that need no quotes in a command for HAProxy.
+# Texts that need no quotes in HAProxy commands.
 _WORD = re.compile(r"[A-Za-z0-9._~:/+=-]*")
 
 
@@ -44,7 +44,7 @@ class Wanted:
 
 
 def token_entries(endpoint: EndpointRoute, now: float) -> Iterator[tuple[str, str]]:
-    """Yield keys and values of the map of tokens; the longest key that fits a request applies.
+    """Yield keys and values of the map of tokens; the longest matching key applies to a request.
 
     Keys are NAME/DIGEST/DIGITS:ADDRESS, where ADDRESS is the beginning of an address in hex. Values
     are EXPIRES/OWNER, or `UNDECIDED`. The owner is the id of the token, or `ANONYMOUS`.
@@ -144,7 +144,7 @@ def is_address(host: str) -> bool:
         ipaddress.ip_address(host)
     except ValueError:
         return False
-    # An IPv6 address may end with the name of a network interface, which is any text.
+    # An IPv6 address may end with the name of a network interface, which is arbitrary text.
     return is_word(host)
 
 

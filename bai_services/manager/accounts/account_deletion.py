@@ -12,7 +12,7 @@ from .users import Users
 
 
 class AccountDeletions:
-    """Deletes accounts for the Hub, for users who are signed in there."""
+    """Deletes the accounts of users who are signed in at the Hub."""
 
     def __init__(self, context: ManagerContext, sign_ins: SignIns, users: Users) -> None:
         self._read_only = context.read_only

@@ -173,7 +173,7 @@ class Callers:
         return account
 
     async def _active_account(self, username: str) -> Account:
-        """Return the account, whatever addresses it may sign in from."""
+        """Return the account without a check of its allowed addresses."""
         account = await self._account(username)
         denial = refusal(account, None)
         if denial is not None:
@@ -195,7 +195,7 @@ class Callers:
 
 
 class Refusal(NamedTuple):
-    """Why an account is not accepted: a code for programs and a text for users."""
+    """The reason why an account is not accepted: a code for programs and a text for users."""
 
     reason: str
     text: str

@@ -86,7 +86,7 @@ class ExternalSignIns:
     ) -> VerifiedAccount:
         """Return the account of an identity.
 
-        If there is none, link or create an account, as far as the rules allow that.
+        If no account has the identity, link or create one, if the rules allow it.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class ExternalSignIns:
         checked = CheckedFactor()
         if not rules.skips_code:
             checked = await self._check_code(account, user, client_ip, factor)
-        # After the check of the code: an identity without the code must not change the account.
+        # Link only after the check of the code: a sign-in without it must not change the account.
         if not is_linked and not checked.needs_registration:
             await self._link_by_email(account, user, client_ip)
         await self._audit.add(self._entry(account, user, client_ip))
@@ -128,7 +128,7 @@ class ExternalSignIns:
         )
 
     async def redeem(self, caller: Caller, token_hash: str, expires_at: datetime) -> None:
-        """Record the use of a signed token of another site, which the Hub has verified.
+        """Record the use of another site's signed token, which the Hub has verified.
 
         Raises
         ------
@@ -173,7 +173,7 @@ class ExternalSignIns:
         Raises
         ------
         AlreadyExists
-            If the identity is linked to an account, or the user has another one of the issuer.
+            If the identity is already linked, or the user has another identity of the issuer.
         """
         account = await self._account_at_hub(caller, username)
         self._read_only.require_writable(account.role)
@@ -226,7 +226,8 @@ class ExternalSignIns:
             return None
         issuers = {one.issuer for one in await self._identities.of(found.account.id)}
         if user.issuer in issuers:
-            # The account has another identity, or a concurrent request has linked this one.
+            # The account has another identity of the issuer, or a concurrent request linked this
+            # one.
             return await self._identities.account_of(user.issuer, user.subject)
         return found.account
 
@@ -235,7 +236,7 @@ class ExternalSignIns:
         try:
             await self._add(account, user, client_ip)
         except AlreadyExists:
-            # A concurrent request has linked this identity, or another one.
+            # A concurrent request has linked this identity, or another identity of the issuer.
             found = await self._identities.account_of(user.issuer, user.subject)
             if found is None or found.id != account.id:
                 await self._refuse(None, user, client_ip, NOT_LINKED, "no account is linked to it")

@@ -55,7 +55,8 @@ class Keypairs:
     async def callback_secret(self, caller: Caller, access_key: str) -> dict[str, str]:
         """Return the secret that signs the callbacks of a keypair's sessions.
 
-        Only the keypair's owner may read it. It derives from the secret key and grants no access.
+        Only the keypair's owner may read it. It is derived from the secret key and grants no
+        access.
         """
         found = await self.get(caller, access_key)
         if found.user_id != caller.user_id:

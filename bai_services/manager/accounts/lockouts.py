@@ -238,7 +238,7 @@ def canonical(name: str) -> str:
 def network_of(client_ip: str) -> str:
     """Return the network that counts as one client: an IPv4 address or an IPv6 /64.
 
-    Return an empty text if ``client_ip`` is not an IP address.
+    Return an empty string if ``client_ip`` is not an IP address.
     """
     try:
         address = ipaddress.ip_address(client_ip)

@@ -97,7 +97,7 @@ class OneTimeCodes:
         self._audit = context.audit
         self._lockouts = lockouts
         self._key = key
-        # A separate key: a text that another part of the manager encrypts is no valid proof.
+        # A separate key, so that text encrypted elsewhere in the manager is not a valid proof.
         derived = hmac.new(key, b"one-time-codes", hashlib.sha256).digest()
         self._fernet = Fernet(base64.urlsafe_b64encode(derived))
         self._rules = rules
@@ -116,7 +116,7 @@ class OneTimeCodes:
         )
 
     async def begin(self, caller: Caller) -> CodeRegistration:
-        """Return a new secret, which is stored when ``confirm`` receives a code of it.
+        """Return a new secret; ``confirm`` stores it after a correct code.
 
         The caller's password must have been checked (``SignIns.confirm_signed_in``).
 
@@ -352,7 +352,7 @@ class OneTimeCodes:
         return self._fernet.encrypt_at_time(text.encode(), at).decode()
 
     def _decrypt(self, purpose: str, text: str, seconds: int) -> dict[str, str] | None:
-        """Return the content that ``_encrypt`` has encrypted for a purpose, None if invalid."""
+        """Decrypt a text that ``_encrypt`` returned for the same purpose; None if invalid."""
         at = int(self._clock().timestamp())
         try:
             content: dict[str, str] = json.loads(
@@ -368,9 +368,9 @@ class OneTimeCodes:
 
 
 def _qr_code(text: str) -> str:
-    """Return a QR code as SVG, which can be part of a page or the source of an image."""
+    """Return a QR code as SVG, for a page or as the source of an image."""
     svg = io.BytesIO()
-    # White under the code, so that it can be read on dark pages, too.
+    # White background, so that the code is also readable on dark pages.
     segno.make(text, error="m", micro=False).save(
         svg, kind="svg", xmldecl=False, nl=False, light="#fff", omitsize=True
     )

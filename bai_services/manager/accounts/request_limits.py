@@ -32,7 +32,7 @@ class RequestLimits:
         self._key = subject_key
 
     async def count(self, kind: str, client_ip: str, now: datetime, name: str = "") -> bool:
-        """Count a request; return whether the limit for the name permits it.
+        """Count a request; return whether the limit for the name permits the request.
 
         Raises
         ------

@@ -65,7 +65,7 @@ NO_FACTOR = SecondFactor()
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    """An account whose password, and one-time code if needed, are correct."""
+    """An account after the check of its password and, if needed, its one-time code."""
 
     account: Account
     password_hash: str | None = field(repr=False)
@@ -128,9 +128,9 @@ class SignIns:
         Raises
         ------
         SignInRefused
-            If the name or the password is wrong; the text is the same for both. It is also raised,
-            with a reason, for a correct password if the account is not accepted, or if its one-time
-            code is missing or wrong.
+            If the name or the password is wrong; the text is the same for both. With a correct
+            password, the error has a reason: the account is not accepted, or its one-time code is
+            missing or wrong.
         SignInBlocked
             If there were too many failures with that name (existing or not) or from that address,
             or if too many attempts from that address are in progress.
@@ -269,7 +269,7 @@ class SignIns:
         )
         hashed = await self.passwords.hash(new)
         kind: Revocation = "all" if revokes_tokens else "sign-ins"
-        # If the password has changed since then, for example by an administrator, keep the new one.
+        # If the password has changed since the check, for example by an administrator, keep it.
         if not await self._users.set_password(
             account.id, hashed, self._clock(), entry, kind, found.password_hash
         ):
@@ -292,7 +292,7 @@ class SignIns:
     def create_code(self, caller: Caller, challenge: str, token: str) -> dict[str, str]:
         """Return a one-time code with which the CLI can sign in as the caller (PKCE, S256).
 
-        The code is valid for two minutes and one use, and only with the verifier whose SHA-256 is
+        The code is valid for two minutes and one use, and requires the verifier with the SHA-256
         ``challenge``. It also becomes invalid when ``token``, the Hub token of the browser's
         sign-in, is revoked.
         """
@@ -355,7 +355,7 @@ class SignIns:
         typed_name = canonical(name)[: MAX_NAME_CHARACTERS + 1]
         now = self._clock()
         client = network_of(client_ip)
-        # Check before the attempt is counted that the queue of password checks has a free place.
+        # Before counting the attempt, check that the queue of password checks has a free place.
         # The place is released before the delay; ``verify_attempt`` reserves one again.
         with self.passwords.attempt(client):
             candidate = await self._find_account(typed_name, password)
@@ -403,7 +403,7 @@ class SignIns:
             )
         else:
             entry = self._denial_entry(account, client_ip, action, denial)
-        # The address of a rejected account does not become known.
+        # The address of a rejected account is not stored as known.
         has_old_password = not await self.lockouts.record_success(
             attempt,
             account.password_changed_at,

@@ -50,7 +50,7 @@ AWAITS_APPROVAL = "waits for the approval of an administrator"
 
 
 class SignUps:
-    """Creates accounts for the Hub, for users on its pages."""
+    """Creates accounts for users who sign up on the Hub's pages."""
 
     def __init__(
         self,
@@ -140,9 +140,10 @@ class SignUps:
     async def verify(
         self, caller: Caller, token: str, password: str, rules: SignUpRules, client_ip: str
     ) -> NextStep:
-        """Create the account of a sign-up whose user has got the mail and knows the password.
+        """Create the account of a sign-up, after the user has opened the link and typed the
+        password.
 
-        ``rules`` are the current ones; they may have changed since the sign-up.
+        ``rules`` are the current rules; they may have changed since the sign-up.
 
         Raises
         ------
@@ -207,7 +208,7 @@ class SignUps:
             "full_name": sign_up.full_name,
             "password_hash": sign_up.password_hash,
             "password_changed_at": now,
-            # Never another role: administrators are appointed by superadmins only.
+            # Always the role user: only superadmins appoint administrators.
             "role": Role.USER,
             "domain": sign_up.domain,
             "status": "inactive" if sign_up.needs_approval else "active",

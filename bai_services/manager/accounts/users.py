@@ -133,8 +133,8 @@ class Users:
         """Update an account.
 
         A user who is deactivated or moved to another domain is signed out, and all sessions of
-        this user are stopped. The folders of a moved user move, too, and users of the old domain
-        lose access to these folders. A new password, or the exclusion of an allowed address,
+        this user are stopped. The folders of a moved user also move, and users of the old domain
+        lose access to them. A new password, or the exclusion of an allowed address,
         revokes the user's tokens.
 
         Raises
@@ -281,7 +281,7 @@ class Users:
             self._events.publish_to_users(user_ids, change)
 
     def _excludes_allowed_address(self, user: User, values: Mapping[str, Any]) -> bool:
-        """Return whether the user may no longer sign in from an address that was allowed."""
+        """Return whether ``values`` exclude an address from which the user may sign in now."""
         allowed = values.get("allowed_client_ip", user.allowed_client_ip)
         return client_networks.excludes_addresses(user.allowed_client_ip, allowed)
 

@@ -264,7 +264,7 @@ class AppShares:
         """Raise ``NotFound`` if the share does not admit the user now.
 
         The policy of the session's owner and the client address are checked. Unless the share is
-        public, the user's account, domain and project memberships are checked, too.
+        public, the user's account, domain and project memberships are also checked.
         """
         refused = _no_such_share()
         try:

@@ -79,7 +79,7 @@ class AgentCapacity:
     def free(self, slot: str, limit: int, smallest: Request) -> int:
         """Return the largest amount of a slot, at most ``limit``, for one session now.
 
-        Only agents that can run the request ``smallest``, which has no devices, count. The result
+        Only agents that can run ``smallest``, a request without devices, are counted. The result
         can be less than ``limit`` although more is free, because a device may accept only some
         shares.
         """

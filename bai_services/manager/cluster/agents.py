@@ -57,7 +57,7 @@ class AgentWork(Protocol):
 
 
 class WorkReports(Protocol):
-    """Implemented by ``ImagePulls`` and ``ClusterDoctor``."""
+    """Interface to work items and their reports; see ``ImagePulls`` and ``ClusterDoctor``."""
 
     async def report(self, agent_id: str, report: Mapping[str, Any]) -> None: ...
 

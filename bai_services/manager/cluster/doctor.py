@@ -51,11 +51,11 @@ from .joining import storage_paths
 from .swarm import Swarm, SwarmNode
 
 CHECK = "check"
-# Together less than 10 s, also if every node hangs.
+# The sum is below 10 s, even if every node hangs.
 PREPARATION_SECONDS = 1.5
 REPORT_SECONDS = 7.0
 POLL_SECONDS = 0.1
-# Another manager may have requested a check, so the open ones are read again after this time.
+# Open checks are read again after this time, because another manager may request a check.
 CACHE_TTL_SECONDS = 2.0
 EXPIRY = timedelta(seconds=30)
 MAX_NODES = 1000
@@ -149,7 +149,7 @@ class ClusterDoctor:
         self._open = None
 
     async def _prepare(self, marker: str) -> list[Finding]:
-        """Write the marker to each storage host, with which agents recognize the file system."""
+        """Write a marker to each storage host; agents use it to recognize the file system."""
         calls = {one.name: partial(_write_marker, Path(one.path), marker) for one in self._storage}
         results = await asyncio.to_thread(self._calls.run, calls, PREPARATION_SECONDS)
         findings = []
@@ -177,7 +177,7 @@ class ClusterDoctor:
             return error("swarm", text, "start Docker, and check BAI_SWARM_HOST")
 
     async def _wait(self, check_id: str, count: int) -> Mapping[str, Mapping[str, Any]]:
-        """Return the reports of agents by their ids, after all have come or the time is over."""
+        """Return the reports by agent id, when all have arrived or the time limit is reached."""
         deadline = time.monotonic() + self.report_seconds
         while True:
             reports = await self._store.results(check_id)
@@ -188,8 +188,8 @@ class ClusterDoctor:
     async def _reach_engines(self, agents: Sequence[AgentRow]) -> Mapping[str, str | None]:
         """Return the id of the engine at each endpoint; None if it does not respond.
 
-        "" for an engine on TCP, of which the manager has no client certificate: it accepts
-        connections.
+        "" for an engine on TCP that accepts connections, but for which the manager has no client
+        certificate.
         """
         endpoints = {agent.endpoint for agent in agents if agent.engine == EngineName.DOCKER}
         calls = {endpoint: partial(_engine_id, endpoint) for endpoint in endpoints}

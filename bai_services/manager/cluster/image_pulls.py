@@ -32,7 +32,7 @@ MAX_IMAGES = 100
 MAX_MESSAGE_CHARACTERS = 500
 MAX_DIGEST_CHARACTERS = 128
 RETENTION = timedelta(days=7)
-# Another manager may have created pulls, so the open ones are read again after this time.
+# Open pulls are read again after this time, because another manager may create pulls.
 CACHE_TTL_SECONDS = 5.0
 
 
@@ -110,7 +110,7 @@ class ImagePulls:
         return len(wanted)
 
     async def cancel(self, caller: Caller, pull_id: str) -> None:
-        """Cancel a pull; its agent stops it at its next report of progress."""
+        """Cancel a pull; the agent stops it when it next reports progress."""
         authorizer.require(caller, "image-pull.write")
         values = {"status": PullStatus.CANCELLED, "changed_at": self._clock()}
         entry = self._audit.entry(caller, "image-pull.cancel", pull_id)

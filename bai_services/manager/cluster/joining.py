@@ -35,13 +35,13 @@ from .swarm import Swarm
 
 __all__ = ["AgentJoins", "JoinTerms", "require_own"]
 
-# A revoked credential is accepted by another manager for this time.
+# Other managers may accept a revoked credential for this time.
 CACHE_TTL_SECONDS = 10.0
 MAX_CACHED = 10_000
 
 
 class AgentJoins:
-    """Invitations and credentials; a token is returned once, and only its hash is stored."""
+    """Manages invitations and credentials; a token is returned once, and only its hash stored."""
 
     def __init__(self, context: ManagerContext, settings: Settings, swarm: Swarm) -> None:
         self._store = AgentJoinStore(context.database)
@@ -49,7 +49,7 @@ class AgentJoins:
         self._audit = context.audit
         self._settings = settings
         self._swarm = swarm
-        # Hash of a credential -> agent, and the monotonic time until which this is valid.
+        # By the hash of a credential: its agent, and the monotonic time when the entry expires.
         self._agents: dict[str, tuple[float, str]] = {}
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[AgentInvitation]:
@@ -143,11 +143,11 @@ class AgentJoins:
         return agent_id
 
     def forget(self, agent_id: str) -> None:
-        """Accept the credential of a deleted agent no longer."""
+        """Remove the credential of a deleted agent from the cache."""
         self._agents = {key: each for key, each in self._agents.items() if each[1] != agent_id}
 
     async def membership(self, caller: Caller, agent_id: str) -> AgentJoin:
-        """Return how an agent has joined, with the information to join the Swarm again."""
+        """Return how an agent joined, with the information for joining the Swarm again."""
         require_own(caller, agent_id)
         joined = await self._store.membership(agent_id)
         return AgentJoin(

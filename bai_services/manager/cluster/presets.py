@@ -141,8 +141,8 @@ def _validated_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_shared_memory(size: int | None, slots: Mapping[str, int]) -> None:
-    """Raise ``InvalidRequest`` if the shared memory would use up the whole memory, of which it is a
-    part. ``size`` and the memory slot are in bytes.
+    """Raise ``InvalidRequest`` unless the shared memory is smaller than the memory, which includes
+    it. ``size`` and the memory slot are in bytes.
     """
     memory = slots.get(MEM)
     if size is not None and memory is not None and size >= memory:

@@ -15,7 +15,7 @@ from ..accounts.keypair_secrets import KeypairSecrets
 
 log = logging.getLogger(__name__)
 
-# Another manager may have changed a password, so the secrets are read again after this time.
+# Secrets are read again after this time, because another manager may change a password.
 CACHE_TTL_SECONDS = 5.0
 
 
@@ -28,11 +28,11 @@ class PullSecrets:
     def __init__(self, database: Database, cipher: KeypairSecrets) -> None:
         self._store = RegistryStore(database)
         self._cipher = cipher
-        # Monotonic time of the last reading, and the secrets by host.
+        # Monotonic time of the last read, and the secrets by host.
         self._cached: tuple[float, Mapping[str, PullSecret]] | None = None
 
     async def of_image(self, image: str) -> dict[str, dict[str, str]]:
-        """Return the field ``registry_auth`` of a work item; {} if the registry needs none."""
+        """Return the field ``registry_auth`` of a work item; {} without credentials."""
         if not image:
             return {}
         if self._cached is None or time.monotonic() - self._cached[0] > CACHE_TTL_SECONDS:

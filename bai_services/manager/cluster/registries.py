@@ -43,12 +43,12 @@ _PLAIN_FIELDS = (
 )
 
 
-# A secret, and a long text; the audit log only says that they have changed.
+# A secret and a long text: the audit log records only that they have changed.
 _NOT_IN_AUDIT = frozenset({"password_encrypted", "ca_certificate"})
 
 
 class ImageRegistries:
-    """Passwords are stored encrypted, and no method returns them."""
+    """Manages registries. Passwords are stored encrypted, and no method returns them."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class ImageRegistries:
     async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> ImageRegistry:
         """Change a registry; without ``password``, it keeps its password.
 
-        A new URL with another host needs the password again: the old one belongs to the old host.
+        A URL with another host requires the password again: it belongs to the previous host.
         """
         authorizer.require(caller, "image-registry.write")
         found = await self._store.find(name)
@@ -232,7 +232,7 @@ def _check_password(url: str, has_password: bool) -> None:
 
 
 def _checked_certificate(text: str) -> str:
-    """Return a certificate in PEM, or "" for none.
+    """Return a certificate in PEM; "" for an empty text.
 
     Raises
     ------

@@ -88,7 +88,7 @@ class RegistryAccess:
 
 @dataclass(frozen=True, slots=True)
 class FoundImage:
-    """An image of a registry. ``digest``: what the tag refers to, also for several platforms."""
+    """An image of a registry. ``digest`` is that of the tag's manifest or image index."""
 
     name: str
     architecture: str
@@ -151,7 +151,7 @@ class RegistryClient:
     def tags(self, repositories: Sequence[str], patterns: Sequence[str]) -> list[tuple[str, str]]:
         """Return the pairs (repository, tag) that match, at most ``MAX_TAGS``.
 
-        Without ``repositories``, those of the registry's catalog.
+        Without ``repositories``, all repositories of the registry's catalog are searched.
 
         Raises
         ------
@@ -247,7 +247,7 @@ class RegistryClient:
     def _get(
         self, target: str, scope: str, max_bytes: int, accept: str = "application/json, */*"
     ) -> _Response:
-        """Request a path of the registry, with credentials if it asks for them.
+        """Request a path of the registry, with credentials if the registry requires them.
 
         Raises
         ------
@@ -313,7 +313,8 @@ class RegistryClient:
         return f"Basic {base64.b64encode(pair).decode()}"
 
     def _authenticate(self, response: _Response, scope: str, sent: Mapping[str, str]) -> bool:
-        """Prepare credentials as the registry asks; return False if there are none but ``sent``."""
+        """Prepare the required credentials; return False if only those in ``sent`` are
+        available."""
         challenge = _parsed(parse_challenge, response.headers.get("WWW-Authenticate") or "")
         if challenge.scheme == "basic":
             self._is_basic = bool(self._access.password)
@@ -342,7 +343,7 @@ class RegistryClient:
                 "check the user name and the password"
             )
         token, seconds = _parsed(parse_token, _json(response.body))
-        # A token may be used at least for the request for which it was issued.
+        # A token with a short lifetime must be usable for at least the current request.
         return token, time.monotonic() + max(seconds, 2 * TOKEN_RESERVE_SECONDS)
 
     def _exchange(self, url: str, headers: Mapping[str, str], max_bytes: int) -> _Response:
@@ -407,7 +408,7 @@ class RegistryClient:
                 self._open.add(connection)
                 return connection, True
         scheme, host, port = origin
-        # Connect to the address that was checked: a second lookup could return another one.
+        # Connect to the checked address: a second lookup could return a different address.
         addresses = allowed_addresses(url, self._targets, self._lookup, "scans of images")
         try:
             connected = connect(addresses, port, self._request_seconds)

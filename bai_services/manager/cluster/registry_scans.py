@@ -37,18 +37,18 @@ T = TypeVar("T")
 TICK_SECONDS = 30.0
 WATCH_SECONDS = 1.0
 MAX_CONCURRENT_SCANS = 2
-# Requests of one scan at the same time.
+# Maximum number of concurrent requests of one scan.
 MAX_CONCURRENT_REQUESTS = 8
 MAX_SCAN_SECONDS = 30 * 60.0
-# Tags in one transaction.
+# Maximum number of tags in one transaction.
 BATCH_SIZE = 32
-# A registry that fails for so many tags in a row is considered down.
+# A registry is considered down after this number of consecutive failed tags.
 MAX_FAILURES_IN_A_ROW = 2 * BATCH_SIZE
 MAX_PROBLEM_CHARACTERS = 500
 
 
 class RegistryScans:
-    """Runs scans while this manager holds the lease; after a restart, it runs open ones again."""
+    """Runs scans while this manager holds the lease; after a restart, repeats unfinished scans."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class RegistryScans:
         self._threads.start()
 
     async def stop(self) -> None:
-        """Interrupt running scans; the next start begins them again."""
+        """Interrupt running scans; the next start restarts them."""
         await self._loop.stop()
         running = list(self._running.values())
         for task in running:
@@ -95,7 +95,7 @@ class RegistryScans:
         await asyncio.gather(*self._running.values())
 
     async def step(self) -> None:
-        """Queue the scans that are due, and begin the queued ones."""
+        """Queue due scans, and begin queued scans."""
         if await self._lease.hold() is None:
             return
         try:
@@ -105,7 +105,7 @@ class RegistryScans:
         now = self._clock()
         for registry in await self._store.all():
             if is_scan_due(registry, now):
-                with suppress(InvalidTransition, NotFound):  # requested or deleted meanwhile
+                with suppress(InvalidTransition, NotFound):  # concurrently requested or deleted
                     await self._store.request_scan(registry.name, "", now)
         for row in await self._store.open_scans():
             if len(self._running) >= MAX_CONCURRENT_SCANS:
@@ -144,7 +144,7 @@ class RegistryScans:
             "scan_ended_at": self._clock(),
             "scan_problem": problem[:MAX_PROBLEM_CHARACTERS],
         }
-        with suppress(InvalidTransition, NotFound):  # cancelled meanwhile
+        with suppress(InvalidTransition, NotFound):  # concurrently cancelled
             await self._store.apply(row.registry.name, row.scan_id, event, changes)
 
     async def _watched(self, scan: _Scan, row: ScanRow) -> None:
@@ -198,7 +198,7 @@ class _Scan:
         self._row = row
         self._blocking = blocking
         self._clock = clock
-        self._failures = 0  # in a row
+        self._failures = 0  # consecutive failures
 
     async def run(self) -> None:
         registry = self._row.registry

@@ -82,7 +82,7 @@ class Replays:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """A replay and its comparison, which is None unless the replay is done."""
+    """A replay and its comparison; ``comparison`` is None unless the replay is done."""
 
     replay: Replay
     comparison: Comparison | None
@@ -156,7 +156,7 @@ class GroupReplays:
         InUse
             If the caller already runs a replay.
         RateLimited
-            If other users run as many replays as this manager allows.
+            If other users already run the maximum number of replays.
         """
         authorizer.require(caller, "replay.create")
         resource_group = await self._groups.get(caller, group)

@@ -55,7 +55,7 @@ class ScheduledSession:
     ``session`` is None, and ``reason`` empty, if the caller may not see the session. ``position``
     and ``priority`` are None for a running session. ``kernels`` is empty for a pending session
     without a reservation. ``starts_at`` and ``ends_at`` are None if unknown. ``certainty``
-    is that of the end of a running session or of the start of a pending one. ``standing`` is the
+    refers to the end of a running session or to the start of a pending session. ``standing`` is the
     ascending sort key of drf and fair-share among the pending sessions of one priority; it is
     empty for running sessions, and under other orders.
     """
@@ -190,7 +190,7 @@ class Schedules:
         )
 
     async def _visible(self, caller: Caller, ids: Sequence[str]) -> Mapping[str, SessionName]:
-        """Return those of the sessions ``ids`` that the caller may see, by id."""
+        """Return the sessions in ``ids`` that the caller may see, by id."""
         if not ids:
             return {}
         query = ListQuery(limit=len(ids), filters={"id__in": ",".join(ids)})

@@ -1,4 +1,4 @@
-"""Calls of a manager of the Docker Swarm that the nodes of the installation form."""
+"""Client for a manager of the installation's Docker Swarm."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ class VFolderAccess:
 
         The caller's own folder takes precedence over others of the same name: otherwise another
         user could redirect the caller's operations by sharing a folder. Next come folders that are
-        shared with the caller or belong to one of the caller's projects, and last those visible
-        only through the caller's role. Two folders at the same level are ambiguous.
+        shared with the caller or belong to the caller's projects. Folders visible only through the
+        caller's role come last. Two folders at the same level are ambiguous.
 
         Raises
         ------

@@ -201,7 +201,7 @@ class Files:
         """Unpack a completely received archive, if the caller is still allowed to write.
 
         The size of its content is reserved in ``space`` before a file becomes visible.
-        ``max_bytes``: maximum size of its content, if it is less than that of every archive.
+        ``max_bytes``: maximum size of the content, if lower than the general limit for archives.
         """
         await self.check_writable(caller, row)
 

@@ -21,7 +21,7 @@ COALESCE_SECONDS = 0.5
 class FolderChanges:
     """Publishes events to all users of a folder: owner, grantees and members of its project.
 
-    Administrators who may see the folder receive them, too.
+    Administrators who may see the folder also receive them.
     """
 
     def __init__(self, context: ManagerContext) -> None:
@@ -70,7 +70,7 @@ class FolderChanges:
                 try:
                     await self._publish(row, FILES)
                 except Exception:
-                    # Clients refresh at the next change.
+                    # Ignore the error: clients refresh at the next change.
                     log.exception("the users of folder %s cannot be notified", row.id)
 
     async def _publish(self, row: VfolderRow, kind: str) -> None:

@@ -133,7 +133,7 @@ class Grants:
 
 
 async def find_user_of_domain(store: GrantStore, row: VfolderRow, key: str) -> Any:
-    """Return a user of the folder's domain, who need not be active."""
+    """Return an active or inactive user of the folder's domain."""
     user = None if "\0" in key else await store.find_user(key, row.domain)
     if user is None:
         # Do not reveal whether another domain has such a user.

@@ -24,7 +24,7 @@ from .storage_hosts import StorageHosts
 
 
 class Invitations:
-    """Manage invitations."""
+    """Creates, lists and answers invitations to folders."""
 
     def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
         self._store = InvitationStore(context.database)
@@ -178,7 +178,7 @@ class Invitations:
     async def _find(
         self, caller: Caller, invitation_id: str
     ) -> tuple[Invitation, VfolderRow | None]:
-        """Return an invitation and its folder, which is None if the caller may not see the folder.
+        """Return an invitation and its folder (None: the caller may not see the folder).
 
         Raises
         ------

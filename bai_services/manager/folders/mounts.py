@@ -243,8 +243,8 @@ def _choose(
 ) -> VfolderRow | None:
     by_id = [row for row in rows if row.id == key]
     named = [row for row in rows if row.name == key]
-    # The owner's folder takes precedence; see VFolderAccess.find. Those of model stores come last:
-    # a new model must not change what the requests of sessions mean.
+    # The owner's folder takes precedence; see VFolderAccess.find. Folders of model stores come
+    # last: a new model must not change the result of earlier requests.
     own = [row for row in named if row.owner_id == owner_id]
     best = by_id or own or [row for row in named if row.project_id in (None, project_id)] or named
     if len(best) > 1:

@@ -39,7 +39,7 @@ class OpenUploads:
         self._now = now
         self._known: dict[str, _OpenUpload] = {}
         self._read_hosts: set[str] = set()
-        # By host: a host that does not respond must not delay uploads to the others.
+        # One lock per host: a host that does not respond must not delay uploads to other hosts.
         self._read_locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def read(self) -> None:

@@ -189,7 +189,7 @@ class Quotas:
                 return None if found is None else max(found.limit_bytes - self._used(found), 0)
 
     async def extend(self, space: Reservation, size_bytes: int, more_bytes: int) -> None:
-        """Do the work of ``Reservation.require``."""
+        """Implement ``Reservation.require``."""
         async with self._usage_locks[space.key]:
             found = await self._limited(space)
             # No await from here on: the check and the change must be one step.
@@ -225,7 +225,7 @@ class Quotas:
         host, scope = space.key
         if space.row.unmanaged_path is not None or self._enforces(host):
             return None
-        # Read only this host, because reading another host that does not respond would take long.
+        # Read only this host, because another host may not respond.
         await self._open_uploads.read_host(host)
         found = await self._store.get(host, scope)
         return None if found is None or found.limit_bytes == UNLIMITED else found
@@ -337,7 +337,7 @@ class Quotas:
 
     async def _read_counter(self, row: QuotaScopeRow) -> None:
         now = self._clock()
-        # Half of the maximum, because the next check follows only after ``TICK_SECONDS``.
+        # Half of the maximum, because the next check is ``TICK_SECONDS`` later.
         if row.counted_at is not None and (now - row.counted_at).total_seconds() < (
             MAX_COUNTER_AGE_SECONDS / 2
         ):

@@ -181,7 +181,7 @@ class StorageHosts:
         await asyncio.gather(*(host.probe() for host in self.all()))
         for host in self.available():
             if host.name not in self._cleanups:
-                # In the background, because a mount may stop responding.
+                # Run in the background, because a mount may stop responding.
                 task = asyncio.create_task(
                     self._clean_up(host, is_start), name=f"clean up {host.name}"
                 )

@@ -141,7 +141,7 @@ class Uploads:
         offset: int,
         checksum: tuple[str, bytes] | None,
     ) -> UploadChunk:
-        """Resume an upload at its current offset.
+        """Open the next chunk of an upload at its current offset.
 
         Raises
         ------

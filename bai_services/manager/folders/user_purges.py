@@ -1,4 +1,4 @@
-"""Purge of users: their folders are deleted or transferred, and their accounts become anonymous.
+"""Purge of users: delete or transfer their folders, and make their accounts anonymous.
 
 A purge that is interrupted can be repeated: it continues with the remaining folders.
 """

@@ -315,7 +315,7 @@ class VFolders:
         row = await self._find_managed(caller, key, IN_TRASH)
         await self._hosts.require(caller, row.host, "delete-vfolder", row.project_id)
         entry = self._entry(caller, "vfolder.restore", row)
-        # Only a clone whose files are not all copied has a ``source_id``.
+        # Only an incomplete clone has a ``source_id``.
         event = VfolderEvent.RESTORED
         if row.source_id is not None:
             event = VfolderEvent.RESTORED_INCOMPLETE

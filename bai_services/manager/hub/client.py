@@ -66,8 +66,8 @@ class HubToken:
 class Hub:
     """Calls the Hub with the manager's service token.
 
-    Unless a method says otherwise, it raises ``Unavailable`` if the Hub cannot be reached, is
-    starting, fails or rejects the token, and ``NotFound`` if the user or server does not exist.
+    By default, methods raise ``Unavailable`` if the Hub cannot be reached, is starting, fails or
+    rejects the token. They raise ``NotFound`` if the user or server does not exist.
     ``server`` is a server name in the Hub; the default server has the empty name.
     """
 
@@ -246,8 +246,7 @@ class Hub:
     async def _delete_tokens(
         self, user: str, is_selected: Callable[[Mapping[str, Any]], bool]
     ) -> None:
-        # A token can create another token before it is deleted, so list again until no selected
-        # token is left.
+        # A token can create another token before it is deleted, so list until none is selected.
         for _ in range(MAX_REVOCATION_ROUNDS):
             try:
                 page = await self.call("GET", f"{_user(user)}/tokens")

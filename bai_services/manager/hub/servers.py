@@ -153,8 +153,8 @@ class HubServers:
             is_active = bool(model.get("ready") or model.get("pending"))
             if not is_active and (not row.hub_server or await self._is_live(row)):
                 return True
-            # The Hub cancels the session of a server that it removes, so the server of a session
-            # that continues later stays.
+            # Keep the server of a session that will continue: removing a server in the Hub cancels
+            # its session.
             removes = status in ENDED or not await self._sessions.is_suspending(row.id)
             # Pass the session id: a newer session may have started the same server since the model
             # was read.

@@ -39,7 +39,7 @@ _STARTABLE = (Status.PREPARED, Status.RUNNING)
 
 
 class Starter:
-    """Runs one start task per PREPARED session; a restarted manager begins them again.
+    """Runs one start task per PREPARED session; a restarted manager restarts the tasks.
 
     The reconciler also begins a start task for a RUNNING session whose server the Hub has lost.
     Only the manager that holds the lease starts servers, so that no server is started twice.
@@ -130,7 +130,7 @@ class Starter:
             wakeup.set()
 
     async def _start_server(self, row: SessionRow) -> None:
-        """Call the Hub until the server is ready or no longer needed, or has failed too often."""
+        """Call the Hub until the server is ready, is no longer needed, or failed too often."""
         if await self._lease.hold() is None:
             return
         if not self._servers.hub.is_known:
@@ -141,7 +141,7 @@ class Starter:
         is_ready = await self._wait_until_ready(row) if row.started_by == "hub" else False
         reason: str | CodedText = TextTemplate.NOT_STARTED_BY_HUB.text()
         failures = 0
-        # Without that wait, ``row`` is still current and is not read again.
+        # If there was no wait, ``row`` is current and is not read again.
         is_fresh = row.started_by != "hub"
         while not is_ready and failures < MAX_FAILURES and (is_fresh or await self._is_needed(row)):
             is_fresh = False

@@ -28,13 +28,13 @@ T = TypeVar("T")
 TICK_SECONDS = 30.0
 REPORT_SECONDS = 2.0
 MAX_CONCURRENT = 8
-# Slow imports of a few users must not delay those of others.
+# Slow imports of a few users must not delay the imports of others.
 MAX_CONCURRENT_PER_USER = 2
 _MAX_PROBLEM = 500
 
 
 class AnyImport(Protocol):
-    """The fields that the rows of every table of imports have."""
+    """Fields that the rows of all import tables have in common."""
 
     @property
     def id(self) -> str: ...
@@ -50,9 +50,9 @@ Row = TypeVar("Row", bound=AnyImport)
 
 
 class ImportLoop(ABC, Generic[Row]):
-    """Runs imports while this manager holds the lease; after a restart, it runs open ones again."""
+    """Runs imports while this manager holds the lease; after a restart, repeats unfinished ones."""
 
-    # Columns that are set at the end of an import.
+    # Columns to set at the end of an import.
     at_end: Mapping[str, Any] = {}
 
     def __init__(
@@ -76,7 +76,7 @@ class ImportLoop(ABC, Generic[Row]):
         self._threads.start()
 
     async def stop(self) -> None:
-        """Interrupt running imports; the next start continues them."""
+        """Interrupt running imports; the next start resumes them."""
         await self._loop.stop()
         running = list(self._running.values())
         for task, transfer in running:
@@ -89,7 +89,7 @@ class ImportLoop(ABC, Generic[Row]):
         self._loop.wake()
 
     async def step(self) -> None:
-        """Begin the oldest imports that do not run yet, and delete old ones."""
+        """Begin the oldest queued imports, and delete old import records."""
         if await self._lease.hold() is None:
             return
         for row in await self.open():
@@ -149,8 +149,8 @@ class ImportLoop(ABC, Generic[Row]):
             await self._store.apply(row.id, event, self._clock(), changes)
 
     async def _report(self, import_id: str, transfer: Transfer) -> None:
-        """Store the progress regularly; stop an import that was cancelled, or that another manager
-        continues.
+        """Store the progress regularly; stop the import if it was cancelled or another manager runs
+        it.
         """
         while True:
             await asyncio.sleep(REPORT_SECONDS)

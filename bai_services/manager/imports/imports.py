@@ -31,7 +31,7 @@ from ..context import ManagerContext
 from ..folders.files import Files
 from ..folders.vfolders import VFolders
 
-# Attempts to find an unused name for a new folder.
+# Maximum number of attempts to find an unused name for a new folder.
 MAX_NAMES = 20
 
 
@@ -74,7 +74,7 @@ class FolderImports:
         return _record(await self._find(caller, key), caller)
 
     def preview(self, caller: Caller, spec: Mapping[str, Any]) -> ImportPreview:
-        """Return what an import would fetch, without connecting to another host."""
+        """Return a preview of an import, without connecting to another host."""
         authorizer.require(caller, "folder-import.create")
         source = check_source(spec, self._targets)
         return ImportPreview(
@@ -186,7 +186,7 @@ class FolderImports:
         """Create a folder. Without a requested name, append a number if the default is in use."""
         given = spec.get("folder") or ""
         if given.startswith("."):
-            # Such folders are mounted into the home of every session.
+            # Folders with a leading dot are mounted into the home of every session.
             raise InvalidRequest("the name of the folder must not begin with a dot", field="folder")
         base = check_name(given or source.name)
         names = [base] if given else [base, *(f"{base}_{n}" for n in range(2, MAX_NAMES + 1))]

@@ -191,7 +191,7 @@ class FolderImportRunner(ImportLoop[FolderImportRow]):
 
 
 def _pinned(url: str, addresses: Sequence[str]) -> str:
-    """Return the addresses that git uses for the host of a URL; "" if the URL contains one."""
+    """Return the addresses that git uses for a URL's host; "" if the host is an address."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parse_address(host) is not None:

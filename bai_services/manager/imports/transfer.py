@@ -42,7 +42,7 @@ class Transfer:
 
     @contextlib.contextmanager
     def using(self, connected: socket.socket) -> Iterator[None]:
-        """Shut a connection down when the import is cancelled: its thread may wait for it.
+        """Shut a connection down when the import is cancelled, because a thread may wait for data.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class Transfer:
             raise Conflict("the import was cancelled")
 
     def wait(self, seconds: float) -> None:
-        """Wait, but at most until the import is cancelled."""
+        """Wait until the time is over or the import is cancelled."""
         self._cancelled.wait(seconds)
         self.check()
 
@@ -75,7 +75,7 @@ class Transfer:
 
 
 def shut_down(connected: socket.socket) -> None:
-    """End the calls of other threads that wait for a connection."""
+    """Unblock other threads that wait for data of a connection."""
     with contextlib.suppress(OSError):
-        # ``SSLSocket.shutdown`` would make the next read a ``ValueError``.
+        # After ``SSLSocket.shutdown``, the next read would raise ``ValueError``.
         socket.socket.shutdown(connected, socket.SHUT_RDWR)

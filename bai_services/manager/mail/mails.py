@@ -135,11 +135,11 @@ class Mails:
             return
         due = await self._store.due(self._clock(), MAX_MAILS_PER_STEP)
         for mail in due:
-            # A delivery can take a minute, in which another manager can take over the lease.
+            # During a delivery, which can take a minute, another manager can acquire the lease.
             if await self._hold_lease() is None:
                 return
             if not await self._process(self._server, mail):
-                # The mail server cannot be used: do not wait for a timeout with each mail.
+                # The mail server cannot be used: avoid a timeout for each mail.
                 return
         if len(due) == MAX_MAILS_PER_STEP:
             self.wake()

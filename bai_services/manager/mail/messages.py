@@ -42,7 +42,7 @@ def message_of(
         f"mail.{kind}_subject", brand=brand, title=values.get("title", "")
     )
     message["Date"] = mail.created_at
-    # The same for each attempt, so that mail programs recognize a mail that arrives twice.
+    # The same id for each attempt, so that mail programs recognize a duplicate.
     message["Message-ID"] = f"<{mail.id}@{sender.domain}>"
     message["Auto-Submitted"] = "auto-generated"
     texts = {

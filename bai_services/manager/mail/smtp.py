@@ -9,7 +9,7 @@ import aiosmtplib
 
 from ..settings import MailServer
 
-# Timeout of a single command, and of a whole delivery.
+# Timeouts of a single command and of a whole delivery.
 COMMAND_TIMEOUT_SECONDS = 20.0
 TOTAL_TIMEOUT_SECONDS = 60.0
 _MAX_REPLY_CHARACTERS = 160
@@ -22,7 +22,7 @@ class SendFailed(Exception):
 
     ``is_final``: the message is invalid or was rejected, so a retry would fail as well.
     ``is_of_message``: this message is the cause. Otherwise the server or its settings may be the
-    cause, and other messages may fail, too.
+    cause, and other messages may also fail.
     """
 
     def __init__(self, text: str, *, is_final: bool = False, is_of_message: bool = False) -> None:

@@ -47,11 +47,11 @@ T = TypeVar("T")
 HEAD_SECONDS = 120.0
 # Time limit of one file.
 MAX_FILE_SECONDS = 24 * 3600.0
-# A server that sends less, as a mean over the window, must not occupy an import for hours.
+# Minimum mean rate over the window: a slower server must not occupy an import for hours.
 MIN_BYTES_PER_SECOND = 32 * 1024
 RATE_WINDOW_SECONDS = 300.0
 MAX_REDIRECTS = 5
-# Maximum number of consecutive attempts that fail without receiving a byte.
+# Maximum number of consecutive attempts without a received byte.
 MAX_ATTEMPTS = 5
 FIRST_DELAY_SECONDS = 1.0
 MAX_DELAY_SECONDS = 30.0
@@ -62,7 +62,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The last response of a chain of redirects; ``etag`` and ``size`` are those of the file."""
+    """The last response of a chain of redirects, with the ``etag`` and ``size`` of the file."""
 
     response: http.client.HTTPResponse
     start: int
@@ -271,7 +271,7 @@ class HubClient:
         else:
             connection = http.client.HTTPConnection(host, port)
         connection.auto_open = 0
-        # Connect to the address that was checked: a second lookup could return another one.
+        # Connect to the checked address: a second lookup could return a different address.
         connected = connect(allowed, port)
         if scheme == "https":
             try:

@@ -94,7 +94,7 @@ class ImportRunner(ImportLoop[ImportRow]):
                     limit_bytes=self._max_bytes,
                 )
             return "", {}, [(row.source, RemoteFile(path, size, row.sha256))]
-        # A continued import uses the commit with which it has begun.
+        # A resumed import uses the commit with which it began.
         revision = row.commit_id or row.revision
         info = await self.blocking(client.info, row.source, revision, transfer)
         files = await asyncio.to_thread(chosen_files, info.files, row.patterns, self._max_bytes)
@@ -148,7 +148,8 @@ class ImportRunner(ImportLoop[ImportRow]):
             except Exception:
                 await host.discard(writer)
                 raise
-            # When the manager stops, the thread may still write: the next start removes the file.
+            # When the manager stops, the thread may still be writing: the next start removes the
+            # file.
             space.use(size)
         transfer.file_complete(size)
         self._changes.files_changed(folder)

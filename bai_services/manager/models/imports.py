@@ -28,8 +28,8 @@ from ..folders.vfolders import VFolders
 
 
 class Imports:
-    """Imports of models. An administrator's import begins at once. A member's import waits for the
-    approval of an administrator, unless the project policy permits it.
+    """Manages imports of models. An administrator's import begins at once. A member's import waits
+    for approval by an administrator, unless the project policy permits it.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Imports:
             caller, "model-import.approve", Target(project.domain, project.id, owner)
         )
         if not is_approved and await self._store.allows_member_imports(project.id):
-            # The project policy replaces the approval by a domain admin.
+            # The project policy permits the import without approval by a domain admin.
             approver, is_approved = replace(caller, role=Role.ADMIN, domain=project.domain), True
         # Check before the folder is created; otherwise it would remain in the trash of the store.
         await self._store.check_count(owner.id)
@@ -145,7 +145,7 @@ class Imports:
         row = await self._find(caller, key)
         authorizer.require(caller, "model-import.approve", _target(row))
         if row.status is ImportStatus.QUEUED:
-            return _record(row, caller)  # it is approved already
+            return _record(row, caller)  # already approved
         if row.status is not ImportStatus.REQUESTED:
             raise Conflict(f"the import is {row.status}; it needs no approval")
         folder_id = await self._create_folder(caller, row.project_id, row.folder)
@@ -179,16 +179,16 @@ class Imports:
         return await self.get(caller, key)
 
     async def retry(self, caller: Caller, key: str) -> ModelImport:
-        """Begin a failed import again; it continues with the first file that is not complete.
+        """Restart a failed import; it resumes with the first incomplete file.
 
         Raises
         ------
         Conflict
-            If its folder was removed.
+            If the folder was removed.
         InvalidTransition
             If the import has not failed.
         QuotaExceeded
-            If its owner has too many imports that have not ended.
+            If the owner has too many imports that have not ended.
         """
         row = await self._find(caller, key)
         authorizer.require(caller, "model-import.retry", _target(row))
@@ -212,7 +212,7 @@ class Imports:
             return project
         page = await self._projects.page(caller, ListQuery(limit=2, filters={"type": STORE}))
         if not page.items:
-            raise NotFound("you are a member of no model store; ask an administrator")
+            raise NotFound("you are not a member of a model store; ask an administrator")
         if len(page.items) > 1:
             raise InvalidRequest(
                 "there are several model stores; choose a project", field="project"

@@ -35,7 +35,7 @@ _CUSTOM = "custom"
 
 
 class Models:
-    """The models of the stores that a caller may see; ``key`` is the id or name of a folder.
+    """Manages the models of the stores visible to the caller; ``key`` is a folder's id or name.
 
     A store is a project of type model-store. Its members and administrators see its models.
     """
@@ -67,7 +67,7 @@ class Models:
         """Return a page of the visible models.
 
         ``project``: the project whose quotas apply; default: the project of a new session.
-        ``is_fitting``: only models of which the quotas permit (True) or forbid (False) a replica.
+        ``is_fitting``: only models for which the quotas permit (True) or forbid (False) a replica.
         """
         visible = authorizer.visibility(caller, "model.read")
         maxima = await self._maxima(caller, project)
@@ -96,7 +96,7 @@ class Models:
         return await self.page(caller, replace(query, filters={**query.filters, **same}))
 
     async def refresh(self, caller: Caller, key: str) -> ModelCard:
-        """Read the card of a folder again, also of one that has no card yet."""
+        """Read the card of a folder again, or create its first card."""
         visible = authorizer.visibility(caller, "model.read")
         found = await self._store.folders_named(_checked(key), visible)
         if not found:
@@ -117,8 +117,8 @@ class Models:
     async def deploy(self, caller: Caller, key: str, spec: Mapping[str, Any]) -> Endpoint:
         """Create an endpoint that serves a model with the settings of its definition.
 
-        Without a preset and resources, the smallest preset that holds the minimum resources of the
-        model is used, or else these resources.
+        Without a preset and resources, the smallest preset with at least the model's minimum
+        resources is used; if no preset is large enough, the minimum resources are used.
 
         Raises
         ------
@@ -180,7 +180,7 @@ class Models:
         needs = needs_of(row)
         query = ListQuery(limit=MAX_LIMIT, sort=("name",))
         page = await self._presets.page(caller, query, spec.get("project"), group)
-        # One that can start now, if any.
+        # Prefer a preset with which the replica can start now.
         for offers in ([each for each in page.items if each.allocatable], page.items):
             preset = smallest([(each, each.resource_slots) for each in offers], needs)
             if preset is not None:
@@ -207,7 +207,7 @@ class Models:
         return found[0]
 
     async def _maxima(self, caller: Caller, project: str | None) -> ResourceSlots | None:
-        """Return the maximum resources of a session of the caller; None if none can be created."""
+        """Return the maximum resources of a session; None if the caller can create no session."""
         try:
             authorizer.require(caller, "session.create")
             found = await self._options.start_facts(caller, project, None, SessionType.INFERENCE)

@@ -92,7 +92,7 @@ class CardRefresher:
                 if is_counted or folder.etag is None:
                     await self._count(folder.id)
             except (BaiError, OSError) as error:
-                # The next scan retries it.
+                # The next scan retries the refresh.
                 log.warning("the card of folder %s cannot be refreshed: %s", folder.id, error)
 
     async def refresh(self, folder: StoreFolder, *, is_forced: bool = False) -> None:
@@ -134,14 +134,14 @@ class CardRefresher:
         await self._store.put(row.id, etag, replace(content, title=title), self._clock())
 
     async def _count(self, folder_id: str) -> None:
-        """Compute the size of a folder, which the card shows."""
+        """Compute the size of a folder for its card."""
         for row in await self._folders.by_id(folder_id):
             with suppress(TimeoutError):  # the count continues in the background
                 async with asyncio.timeout(COUNT_TIMEOUT_SECONDS):
                     await self._quotas.usage(row, is_fresh=False)
 
     async def definition(self, folder_id: str) -> str | None:
-        """Return the current definition of a ready folder, None if it has none."""
+        """Return the current model definition in a ready folder; None if it has no definition."""
         for row in await self._folders.by_id(folder_id):
             host, location = self._hosts.get(row.host), location_of(row)
             entry = await _entry(host, location, (FILE_NAME,))
@@ -150,7 +150,7 @@ class CardRefresher:
 
 
 async def _entry(host: StorageHost, location: Location, names: Sequence[str]) -> Entry | None:
-    """Return the first of the files that exists; links are not followed."""
+    """Return the first existing file of ``names``; links are not followed."""
     for name in names:
         with suppress(NotFound):
             entry = await host.entry(location, name)

@@ -60,8 +60,8 @@ class WebhookCalls:
 class WebhookDeliveries:
     """A loop that starts due deliveries as tasks; only the holder of the lease delivers.
 
-    A delivery remains pending until its result is stored. If the manager is killed before, the call
-    is repeated with the same delivery id.
+    A delivery remains pending until its result is stored. If the manager is killed before that, the
+    call is repeated with the same delivery id.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class WebhookDeliveries:
         except Unavailable as error:
             log.error("result of webhook %s could not be stored: %s", delivery.target.id, error)
         except Exception:
-            # Counted like other failures: it must not block the deliveries behind this one.
+            # Count it like other failures, so that later deliveries are not blocked.
             log.exception("webhook %s", delivery.target.id)
             text = "internal error; see the log of the manager"
             await self._store.mark_failed(delivery, text, self._clock(), is_final=False)

@@ -29,7 +29,7 @@ _EVENT_FIELDS = ("name", "is_urgent", "is_for_administrators")
 
 
 class Inbox:
-    """Users read their own notifications and change their own settings."""
+    """Reads the caller's notifications, and reads and changes the caller's settings."""
 
     def __init__(self, context: ManagerContext, mails: Mails) -> None:
         self._store = InboxStore(context.database)

@@ -26,7 +26,7 @@ from .mails import NotificationMails
 TICK_SECONDS = 5.0
 CONDITIONS_INTERVAL = timedelta(seconds=30)
 CLEANUP_INTERVAL = timedelta(hours=1)
-# A transaction that has written to the status history is committed within this time.
+# Maximum time until a transaction that wrote to the status history is committed.
 SETTLED_AFTER = timedelta(seconds=30)
 
 
@@ -34,8 +34,8 @@ class Outbox:
     """A loop of the manager that holds the lease.
 
     Each step raises the events of status changes and of conditions, creates the notifications and
-    deliveries of new events, and puts due mails into the queue. Each of these is one transaction,
-    so a killed manager loses and repeats nothing.
+    deliveries of new events, and puts due mails into the queue. Each of these actions is one
+    transaction, so a killed manager loses and repeats nothing.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Outbox:
             self._cleaned_at = now
 
     async def observe(self) -> None:
-        """Raise events for the conditions that have begun to hold."""
+        """Raise events for conditions that have become true."""
         now = self._clock()
         conditions = await self._observations.conditions(now)
         conditions += self._host_conditions()
@@ -108,7 +108,7 @@ class Outbox:
         await self._events.update_conditions(conditions, now)
 
     def _host_conditions(self) -> list[Condition]:
-        """Return the conditions of storage hosts; one is unreachable after two observations."""
+        """Return storage host conditions; a host is unreachable after two failed observations."""
         before, self._gone = self._gone, set()
         found = []
         for host in self._hosts.all():

@@ -20,7 +20,7 @@ def text_of(text: CodedText, language: str, zone: ZoneInfo) -> str:
     chosen = _known(language)
     found = str(local)
     if chosen != DEFAULT:
-        # Another manager, with a newer version, may have stored a text that is not known here.
+        # A manager with a newer version may have stored a text that this version does not contain.
         with suppress(KeyError):
             found = local.format(translator(chosen).area("reasons"))
     return " ".join(found.split())

@@ -43,7 +43,7 @@ _RESUMED = {"suspended_at": None, "failures": 0, "failing_since": None, "last_er
 
 
 class Webhooks:
-    """Users manage their own webhooks; administrators also manage those of their scope.
+    """Manages webhooks: users their own, administrators also the webhooks of their scope.
 
     No user sees the webhooks of another user, because their URLs are private.
     """
@@ -212,7 +212,7 @@ class Webhooks:
 
 
 def _shared(caller: Caller) -> Visibility | None:
-    """Return which webhooks of administrators the caller may read; None if none."""
+    """Return which webhooks of administrators the caller may read; None: no webhooks."""
     if reach(caller.role, "webhook.read") is Reach.NONE:
         return None
     return authorizer.visibility(caller, "webhook.read")

@@ -32,8 +32,8 @@ _CURRENT_FIELDS = ("id", "title", "level", "is_dismissed")
 
 
 class Announcements:
-    """Superadmins write announcements for any audience, domain admins for their domain and its
-    projects.
+    """Manages announcements. Superadmins write them for any audience, domain admins for their
+    domain and its projects.
     """
 
     def __init__(self, context: ManagerContext, domains: Domains, projects: Projects) -> None:
@@ -57,7 +57,7 @@ class Announcements:
         return found
 
     async def current(self, caller: Caller, query: ListQuery) -> Page[CurrentAnnouncement]:
-        """Return the announcements for the caller whose period includes the current time."""
+        """Return the current announcements for the caller."""
         authorizer.require(caller, "announcement.read-current")
         addressed = await self._addressed(caller)
         return page_of(addressed, query, _CURRENT_FIELDS)

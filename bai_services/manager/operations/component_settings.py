@@ -14,7 +14,7 @@ from ..context import ManagerContext
 
 
 class ComponentSettings:
-    """Superadmins and monitors read them; the heartbeats of agents contain those of the agents."""
+    """Returns them to superadmins and monitors; agents report their settings in heartbeats."""
 
     def __init__(self, context: ManagerContext) -> None:
         self._store = ComponentSettingStore(context.database)

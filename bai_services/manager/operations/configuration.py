@@ -47,13 +47,13 @@ async def with_overrides(settings: Settings, database: Database) -> Settings:
         try:
             values[definition.field] = definition.parse(override.value)
         except InvalidRequest as error:
-            # Another version accepted the value. The manager must start nevertheless.
+            # Another version accepted the value; an invalid value must not prevent the start.
             log.error("a setting in the database is ignored: %s", error.message)
     return replace(settings, overridden=frozenset(values), **values)
 
 
 class Configuration:
-    """Superadmins set values; monitors read them."""
+    """Reads and sets values in the database; superadmins may set them, monitors may read them."""
 
     def __init__(self, context: ManagerContext, settings: Settings) -> None:
         self._store = ConfigurationStore(context.database)
@@ -62,14 +62,14 @@ class Configuration:
         self._settings = settings
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[SettingState]:
-        """Return the settings; those that can be changed come first."""
+        """Return the settings, changeable settings first."""
         authorizer.require(caller, "configuration.read")
         stored = {override.variable: override for override in await self._store.all()}
         states = [self._state(each, stored.get(each.variable)) for each in SETTINGS]
         return page_of(states, query, _FILTERS)
 
     async def set(self, caller: Caller, variable: str, text: str) -> SettingState:
-        """Set a value in the database; it is in force after a restart.
+        """Set a value in the database; it takes effect after a restart.
 
         Raises
         ------

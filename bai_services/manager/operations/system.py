@@ -1,4 +1,4 @@
-"""Facts about the installation: versions, licences, health, database, and numbers of objects."""
+"""Facts about the installation: versions, licenses, health, database, and numbers of objects."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ..clock import Clock
 from ..health import HealthCheck
 
 _LICENCE_CLASSIFIER = "License :: "
-# Packages whose builds contain JavaScript, and the lists of its licences.
+# Packages whose builds contain JavaScript, and the lists of its licenses.
 _LICENCE_LISTS = (
     ("bai_services", "webui/dist/third-party-licenses.json"),
     ("bai_labext", "labextension/static/third-party-licenses.json"),
 )
-# Some packages have the whole text of the licence in the field ``License``.
+# Some packages have the whole text of the license in the field ``License``.
 _MAX_LICENCE_CHARS = 100
 
 

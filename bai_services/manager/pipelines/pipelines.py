@@ -42,7 +42,8 @@ _ID_CHARACTERS = 8
 
 
 class Pipelines:
-    """Only the owner defines a pipeline, because its tasks run with the owner's permissions.
+    """Manages pipelines. Only the owner may define a pipeline: its tasks have the owner's
+    permissions.
     Administrators may delete it.
 
     ``key`` is an id, or the name of a pipeline of the caller.
@@ -56,7 +57,7 @@ class Pipelines:
         self._folders = folders
         self._clock = context.clock
         self._audit = context.audit
-        # The scheduler uses the same threads: definitions must not occupy all of them.
+        # The scheduler uses the same threads: parsing definitions must not occupy all of them.
         self._parser = asyncio.Semaphore(1)
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Pipeline]:

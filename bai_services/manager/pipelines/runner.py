@@ -1,8 +1,8 @@
-"""Run pipelines: start the tasks whose needs have ended, and create their sessions.
+"""Run pipelines: start tasks when their dependencies have ended, and create their sessions.
 
-A task run is stored before its session is created, and the id of the session follows from the run,
-the task and the attempt. Therefore a manager that is killed at any point neither loses a task run
-nor creates a second session for it.
+A task run is stored before its session is created, and the id of the session is derived from the
+run, the task and the attempt. Therefore a manager that is killed at any point neither loses a task
+run nor creates a second session for it.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from ..scheduling.lease import Lease
 from ..sessions.sessions import Sessions
 
 TICK_SECONDS = 1.0
-# Interval at which changes are processed that a killed manager has missed.
+# Interval of processing the changes that a killed manager has missed.
 RECONCILE_SECONDS = 5.0
 _FULL_CHECK_SECONDS = 60.0
 _CLEANUP_INTERVAL_SECONDS = 3600.0
-# The pause after a quota or a maintenance has prevented the creation of a session.
+# Pause after a quota or a maintenance has prevented the creation of a session.
 POSTPONED_PAUSE = timedelta(seconds=5)
-# A pass ends after this time: the next one also serves runs that have changed meanwhile.
+# Maximum duration of a pass; the next pass includes runs that have changed since.
 MAX_PASS_SECONDS = 1.0
-# Runs and task runs of one transaction: it blocks other writers.
+# Maximum runs and task runs of one transaction, because it blocks other writers.
 MAX_RUNS_PER_STEP = 20
 MAX_TASKS_PER_STEP = 2000
-# Sessions of one run that are created in a step: other runs must not wait long.
+# Maximum number of sessions of one run created in a step: other runs must not wait long.
 MAX_SESSIONS_PER_STEP = 20
-# How often a step starts more tasks of a run after sessions were refused, for the same reason.
+# Maximum number of times that a step starts more tasks of a run after sessions were refused.
 MAX_ROUNDS_PER_STEP = 10
-# Definitions in memory: each may need several MiB.
+# Maximum number of definitions in memory: each may need several MiB.
 MAX_DEFINITIONS = 32
 _MAX_MESSAGE = 500
 
@@ -91,11 +91,11 @@ class PipelineRunner:
         self._clock = context.clock
         self._lease = lease
         self._monotonic = monotonic
-        # By pipeline and version, the last used ones at the end; they never change.
+        # Definitions by pipeline and version, least recently used first; they never change.
         self._definitions: dict[tuple[str, int], PipelineDefinition] = {}
         self._changed_sessions: set[str] = set()
         self._queue: FairQueue[DueRun] = FairQueue()
-        # Runs that are processed again, and not before which time.
+        # Runs to process again, with the earliest time.
         self._postponed: dict[str, tuple[datetime, DueRun]] = {}
         self._last: dict[str, float] = {}
         self._loop = Loop("pipelines", self.step, TICK_SECONDS)
@@ -114,13 +114,13 @@ class PipelineRunner:
         self._loop.wake()
 
     def session_changed(self, row: SessionRow) -> None:
-        """Run the next step now if the session may be that of a task run."""
+        """Run the next step now if the session may belong to a task run."""
         if row.type == SessionType.BATCH and (row.status is Status.RUNNING or row.status in ENDED):
             self._changed_sessions.add(row.id)
             self._loop.wake()
 
     async def step(self) -> None:
-        """Process the runs that have changed, as many as ``MAX_PASS_SECONDS`` allow."""
+        """Process changed runs for at most ``MAX_PASS_SECONDS``."""
         if await self._lease.hold() is None:
             self._changed_sessions.clear()
             return
@@ -152,8 +152,8 @@ class PipelineRunner:
             self._queue.add(run)
 
     async def _process(self, runs: Sequence[DueRun], now: datetime) -> None:
-        """Process runs in common transactions; if that fails, each one for itself, because the
-        other runs must not wait for the one that causes it.
+        """Process runs in common transactions. After a failure, process each run separately, so
+        that one failing run does not delay the others.
         """
         try:
             await self._step(runs, now)
@@ -170,7 +170,7 @@ class PipelineRunner:
             self._postponed[runs[0].id] = (now + POSTPONED_PAUSE, runs[0])
 
     def _is_time(self, what: str, seconds: float) -> bool:
-        """Return whether a regular action is due, and assume that it is done now."""
+        """Return whether a regular action is due; if so, record it as done now."""
         now, last = self._monotonic(), self._last.get(what)
         if last is not None and now - last < seconds:
             return False
@@ -182,7 +182,7 @@ class PipelineRunner:
         definitions = {}
         for run in runs:
             definition = await self._definition(run)
-            if definition is not None:  # else the run was deleted meanwhile
+            if definition is not None:  # else the run was deleted
                 definitions[run.id] = definition
         plans: dict[str, Plan] = {}
         refused: dict[str, Refused] = {}
@@ -199,7 +199,7 @@ class PipelineRunner:
             for run_id, found in stepped.items():
                 if of_run := await self._create_sessions(plans[run_id], found, due[run_id], now):
                     refused[run_id] = of_run
-            # A refused session fails its task run, which may start others.
+            # A refused session fails its task run, and the failure may start other tasks.
             open_ids = list(refused)
             if not open_ids:
                 return
@@ -221,7 +221,7 @@ class PipelineRunner:
     async def _create_sessions(
         self, plan: Plan, stepped: SteppedRun, due: DueRun, now: datetime
     ) -> Refused:
-        """Create the missing sessions of queued task runs; return the messages of refused ones."""
+        """Create the missing sessions of queued task runs; return the messages of refusals."""
         row = stepped.run
         missing = [
             task.run
@@ -261,7 +261,7 @@ class PipelineRunner:
 def _decision(
     plan: Plan, row: RunRow, tasks: Sequence[TaskRow], refused: Refused, now: datetime
 ) -> Decision:
-    """Return what changes in a run."""
+    """Return the changes of a run."""
     runs: dict[tuple[str, int], TaskRun] = {}
     is_cancelling = row.status is RunStatus.CANCELLING
     for task in tasks:
@@ -283,7 +283,7 @@ def _observed(
     *,
     is_cancelling: bool,
 ) -> TaskRun:
-    """Return a task run after what has happened to its session."""
+    """Return a task run, updated from the state of its session."""
     run, task = row.run, plan.tasks[row.task]
     message = refused.get((run.task, run.index, run.attempt))
     if message is not None and row.session_status is None:

@@ -37,7 +37,7 @@ from .pipelines import Pipelines, target_of
 
 
 class PipelineRuns:
-    """Only the owner of a pipeline runs it. Administrators may cancel runs and answer approvals."""
+    """Manages runs. Only owners create them; administrators may cancel and answer approvals."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class PipelineRuns:
         return (await self.get(caller, key)).run
 
     async def resume(self, caller: Caller, key: str) -> PipelineRun:
-        """Run the tasks of an ended run that have not succeeded, and all after them, again.
+        """Repeat the tasks of an ended run that have not succeeded, and all tasks after them.
 
         Raises
         ------

@@ -1,6 +1,6 @@
 """Create the runs of schedules of pipelines.
 
-The id of a run follows from its schedule and start, and the next start is stored after the run.
+The id of a run is derived from its schedule and start, and the next start is stored after the run.
 Therefore a manager that is killed at any point neither loses a start nor creates a second run.
 """
 

@@ -24,13 +24,13 @@ from ..accounts import authorizer
 from ..context import ManagerContext
 from .pipelines import Pipelines, target_of
 
-# A change of one of these fields computes the next start again; a new rhythm begins now.
+# After a change of one of these fields, the next start is computed from the current time.
 _RHYTHM = frozenset({"start", "every_minutes", "time_zone"})
 _NULLABLE = frozenset({"start", "every_minutes"})
 
 
 class PipelineSchedules:
-    """Only the owner of a pipeline defines its schedules; administrators may pause and delete them.
+    """Manages schedules. Only a pipeline's owner defines them; administrators may pause and delete.
 
     ``key`` is the id of a schedule.
     """
@@ -98,7 +98,7 @@ class PipelineSchedules:
     async def update(
         self, caller: Caller, key: str, changes: Mapping[str, Any]
     ) -> PipelineSchedule:
-        """Change a schedule; ``version`` is the version that the caller has read, if given.
+        """Change a schedule; if ``version`` is given, it must be the current version.
 
         Raises
         ------

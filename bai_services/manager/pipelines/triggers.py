@@ -34,7 +34,8 @@ _MAX_MESSAGE = 500
 
 
 class PipelineTriggers:
-    """Only the owner of a pipeline creates triggers; administrators may disable and delete them.
+    """Manages triggers. Only a pipeline's owner creates them; administrators may disable and
+    delete.
 
     ``key`` is the id of a trigger.
     """
@@ -59,7 +60,7 @@ class PipelineTriggers:
         self._require_writable = require_writable
         self._clock = context.clock
         self._audit = context.audit
-        # Checked for unknown triggers: the time of a call must not show whether a trigger exists.
+        # Used for unknown triggers: the response time must not reveal whether a trigger exists.
         self._other_secret = secrets.token_urlsafe(SECRET_BYTES)
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[PipelineTrigger]:

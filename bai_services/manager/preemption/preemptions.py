@@ -38,8 +38,8 @@ _CLEANUP_INTERVAL_SECONDS = 3600.0
 class Preemptions:
     """Carries out the plans that scheduling passes make.
 
-    A plan and everything that it needs are in the database, and each step checks the statuses of
-    the sessions again. Therefore another manager can continue a plan after any step.
+    The database contains complete plans, and each step checks the statuses of the sessions again.
+    Therefore another manager can continue a plan after any step.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Preemptions:
         # Called when the plan ends and the session still runs.
         self.cancel_stop: CancelStop = no_cancellation
         self._preparing: dict[str, asyncio.Task[None]] = {}
-        # No preparation begins for a plan that is being dropped.
+        # While a plan is being dropped, no preparation of its victims begins.
         self._turn = asyncio.Lock()
         self._cleaned_at = -_CLEANUP_INTERVAL_SECONDS
         self._loop = Loop("preemption", self.step, TICK_SECONDS)
@@ -81,9 +81,9 @@ class Preemptions:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[ListedPreemption]:
-        """Return the preemptions of the last 30 days that concern sessions in the caller's reach.
+        """Return the preemptions of the last 30 days that involve sessions visible to the caller.
 
-        Other sessions are not named.
+        The names of other sessions are omitted.
         """
         return await self._store.page(query, authorizer.visibility(caller, "preemption.read"))
 
@@ -122,7 +122,7 @@ class Preemptions:
             await self._end(PlanOutcome.DROPPED, session_id=session_id)
 
     async def step(self) -> None:
-        """Do what is due for each plan."""
+        """Carry out the next due action of each plan."""
         if await self._lease.hold() is None:
             return
         async with self._turn:
@@ -149,7 +149,7 @@ class Preemptions:
     async def _continue(self, plan: ActivePlan) -> None:
         """Prepare the victims for their stop; stop them when the grace period is over."""
         seconds = (plan.stops_at - self._clock()).total_seconds()
-        # The others have ended by themselves, or are being stopped.
+        # The other victims have ended or are being stopped.
         running = {victim.session_id: victim for victim in plan.victims if victim.is_running}
         if seconds > 0:
             for session_id in running:

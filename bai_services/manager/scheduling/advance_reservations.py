@@ -51,7 +51,7 @@ class AdvanceReservations:
         await self._loop.stop()
 
     async def step(self) -> None:
-        """Record which reservations are used, and let unused ones expire."""
+        """Record which reservations are used, and expire unused reservations."""
         if await self._lease.hold() is None:
             return
         expired = await self._store.note_use(self._clock())

@@ -4,8 +4,7 @@ A computing thread and the event loop share the GIL. The loop releases the GIL a
 socket operation, and then waits for the thread's whole switch interval: a response of a few
 milliseconds would take 100 ms. Therefore threads call ``pause_if_busy`` at short intervals, which
 pauses them while the loop is busy, and long work in the loop awaits ``wait_until_idle`` between its
-steps. Both pauses are bounded, so that a loop that is never idle slows the work down but does not
-stop it.
+steps. Both pauses are bounded: a loop that is never idle slows the work down, but does not stop it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from bai_services.core.scheduling.queue import PauseIfBusy, no_op
 
-# Maximum pause of a thread while the loop is busy, and the time that it runs between two pauses.
+# Maximum pause of a thread while the loop is busy, and its run time between two pauses.
 MAX_PAUSE_SECONDS = 0.004
 SLICE_SECONDS = 0.001
 # Maximum pause of a thread for prioritized work, such as a scheduling pass.

@@ -22,8 +22,8 @@ _COMMAND = (
     "bai_services.core.scheduling.queue.jit_warmup",
 )
 
-# GIL switch interval. With Python's default of 5 ms, a response that needs several database queries
-# takes up to 0.1 s while a pass runs.
+# GIL switch interval. With Python's default of 5 ms, a response with several database queries would
+# take up to 0.1 s during a pass.
 SWITCH_INTERVAL_SECONDS = 0.0005
 
 _is_warm = False
@@ -33,7 +33,7 @@ class JitWarmup:
     """Compiles the scheduler's code in the background, and lets callers wait for it.
 
     Compilation takes half a minute after an installation; loading the cached code takes one or two
-    seconds. A caller that did not wait would compile the code again and block all requests.
+    seconds. Without waiting, a caller would compile the code again and block all requests.
     """
 
     def __init__(self) -> None:

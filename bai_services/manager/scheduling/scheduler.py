@@ -31,7 +31,7 @@ from .queue_snapshot import QueueSnapshot
 from .wait_states import WaitStates
 
 TICK_SECONDS = 1.0
-# Interval of full reads, which also find changes of which this manager was not notified.
+# Interval of full reads, which also find changes without a notification to this manager.
 FULL_READ_INTERVAL_SECONDS = 60.0
 # Maximum number of changes for an incremental read; with more, a full read is as fast.
 MAX_INCREMENTAL_CHANGES = 2_000
@@ -258,8 +258,8 @@ class Scheduler:
     async def _refreshed_queue(self) -> Queue:
         """Apply the changes in the database to the queue; return it."""
         created = await self._new_sessions()
-        # Sessions that this manager has not created come from another manager. That manager may
-        # also have changed agents, without notifying this manager.
+        # Unknown sessions were created by another manager, which may also have changed agents
+        # without notifying this manager.
         is_changed_elsewhere = bool(created) and not self._touched
         is_old = time.monotonic() - self._read_at > FULL_READ_INTERVAL_SECONDS
         # Changes from now on belong to the next pass.

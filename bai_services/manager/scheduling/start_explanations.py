@@ -30,7 +30,7 @@ from .scheduler import Scheduler
 class StartExplanations:
     """Explains pending sessions from the scheduler's queue.
 
-    Without a queue, the explanation has the stored reasons only.
+    Without a queue, the explanation contains only the stored reasons.
     """
 
     def __init__(self, sessions: Sessions, scheduler: Scheduler, store: RequestStore) -> None:

@@ -56,7 +56,7 @@ class WaitStates:
         self._published_at = -PUBLISH_INTERVAL_SECONDS
 
     def of(self, session_id: str) -> WaitState | None:
-        """Return the current state of a session; None if only the database has its state."""
+        """Return the current state of a session; None if it is not in memory."""
         return self._current.get(session_id)
 
     def counts(self) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Calls that run beside the loop of endpoints, so that a slow one does not delay the others."""
+"""Calls that run concurrently with the loop of endpoints, so that slow calls do not delay it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class BackgroundCalls:
-    """At most one call for each key at a time, and at most ``limit`` and ``per_owner`` calls."""
+    """Runs at most one call per key, ``per_owner`` calls per owner and ``limit`` calls in total."""
 
     def __init__(self, limit: int, per_owner: int) -> None:
         self._limit = limit
@@ -18,7 +18,7 @@ class BackgroundCalls:
         self._running: Counter[str] = Counter()  # by owner
 
     def may_begin(self, key: str, owner_id: str) -> bool:
-        """Return whether no call of the key is running, and not too many others are."""
+        """Return whether the key has no running call, and the limits permit another call."""
         is_full = len(self._tasks) >= self._limit or self._running[owner_id] >= self._per_owner
         return key not in self._tasks and not is_full
 

@@ -34,7 +34,7 @@ _MAX_CONCURRENT = 16
 
 
 class Chats:
-    """Only the user who has created a chat can read, change or delete it: no administrator can."""
+    """Manages chats. Only their creators can read, change or delete them, not administrators."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Chats:
             "created_at": now,
             "endpoint_id": row.id,
             "user_id": caller.user_id,
-            # Users cannot give this name: it is not a slug.
+            # Users cannot choose this name, because it is not a slug.
             "name": f"chat {token_id}",
             "digest": digest_of(token),
             "networks": [],

@@ -16,7 +16,7 @@ from ..folders.files import Files
 
 
 class DefinitionFiles:
-    """The storage host reads at most the permitted size, outside the event loop."""
+    """Reads definition files, at most up to the permitted size and outside the event loop."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -27,7 +27,7 @@ class DefinitionFiles:
         Raises
         ------
         InvalidRequest
-            If the file does not exist or is not valid; the details have the line.
+            If the file does not exist or is not valid; the details contain the line.
         """
         text = await self._read(caller, folder, path, definition.MAX_BYTES)
         if text is None:
@@ -39,8 +39,8 @@ class DefinitionFiles:
     async def request_defaults(
         self, caller: Caller, folder: str, path: str, variant: str
     ) -> dict[str, object]:
-        """Return what ``deployment-config.yaml``, beside the model definition, sets for a variant;
-        without this file, what ``service-definition.toml`` sets; nothing without both.
+        """Return the defaults for a variant from ``deployment-config.yaml``, in the directory of
+        the model definition; else from ``service-definition.toml``; empty without both files.
         """
         directory, _, _ = path.rpartition("/")
         for name, parse in (
@@ -56,7 +56,7 @@ class DefinitionFiles:
 
     async def _read(self, caller: Caller, folder: str, path: str, limit: int) -> str | None:
         """Return the text of a file, None if it does not exist."""
-        # A missing folder must be an error.
+        # A missing folder raises an error; a missing file does not.
         await self._files.find_readable(caller, folder)
         try:
             _, opened = await self._files.download(caller, folder, path)

@@ -84,11 +84,11 @@ LIMITS: Mapping[str, int] = {
     "max_body_bytes": DEFAULT_MAX_BODY_BYTES,
     "prefix_characters": 0,
 }
-# Fields that administrators may change, too.
+# Fields that administrators may also change.
 _MANAGED = frozenset({"replicas", "scaling", "is_paused"})
 # Fields of the settings that may contain secrets of the owner.
 _PRIVATE = ("command", "request")
-# Fields of a rule that stay when it measures something else.
+# Fields of a scaling rule that are kept when its measure changes.
 _KEPT = (
     "min_replicas",
     "max_replicas",
@@ -103,7 +103,8 @@ _OF_DEFINITION = ("command", "port", "protocol", "health")
 
 
 class Endpoints:
-    """Only the owner defines what an endpoint runs, because it runs with the owner's permissions.
+    """Manages endpoints. Only the owner defines what an endpoint runs: it has the owner's
+    permissions.
     Administrators may pause, scale and delete it.
 
     ``key`` is an id or a name.
@@ -171,7 +172,7 @@ class Endpoints:
             "is_public": is_public,
             "is_paused": False,
             "is_deleting": False,
-            # With a rule, the first replica shows that the revision works.
+            # With a rule, start one replica, which shows whether the revision works.
             "replicas": spec.get("replicas", max(1, scaling.min_replicas) if scaling else 1),
             "scaling": rule_as_json(scaling) if scaling else None,
             "scaling_reason": None,
@@ -228,7 +229,7 @@ class Endpoints:
         elif "replicas" in values:
             values |= {"scaling": None, "scaling_reason": None}
         if values.get("is_paused") is False and row.is_paused:
-            # The failures before the pause do not count after it.
+            # Failures before the pause are not counted after it.
             values |= {"failures": 0, "failed_at": None, "problem": None}
         details = self._audit.changes(
             fields_of(row), {name: values[name] for name in values.keys() & changes.keys()}
@@ -243,7 +244,7 @@ class Endpoints:
     async def deploy(self, caller: Caller, key: str, spec: Mapping[str, Any]) -> Endpoint:
         """Create a revision and begin its rollout.
 
-        Settings that are not given are those of the target revision.
+        Settings that are not given are copied from the target revision.
 
         Raises
         ------
@@ -260,10 +261,10 @@ class Endpoints:
         if has_definition or given.get("variant", former["variant"]) != former["variant"]:
             base = {n: v for n, v in former.items() if n not in _OF_DEFINITION}
         elif given.get("protocol") not in (None, former.get("protocol", Protocol.HTTP)):
-            # The path of the health check has another meaning.
+            # The path of the health check has a different meaning with another protocol.
             base = {n: v for n, v in former.items() if n != "health"}
         if spec.get("definition_file") is not None:
-            # The same for the image and the resources.
+            # The definition file determines the image and the resources.
             kept = {n: v for n, v in former["request"].items() if n not in ("image", "resources")}
             base = {**base, "request": kept}
         merged = {
@@ -288,7 +289,7 @@ class Endpoints:
         Raises
         ------
         NotFound
-            If the endpoint has no revision of that number any more.
+            If the endpoint has no revision with that number.
         """
         row = await self.find(caller, key)
         authorizer.require(caller, "endpoint.manage", target(row))
@@ -343,7 +344,7 @@ class Endpoints:
         )
 
     async def replicas(self, caller: Caller, key: str, query: ListQuery) -> Page[Replica]:
-        """Return the replicas of an endpoint, also those that have ended recently."""
+        """Return the replicas of an endpoint, including those that ended recently."""
         row = await self.find(caller, key)
         make = partial(_replica_record, is_brief=_is_brief(caller, row))
         return await self._store.replicas(row.id, query, make)
@@ -351,7 +352,7 @@ class Endpoints:
     async def replica_changes(
         self, caller: Caller, key: str, replica: str, query: ListQuery
     ) -> Page[ReplicaChange]:
-        """Return the phases of a replica, the last one first."""
+        """Return the phases of a replica, the newest first."""
         row = await self.find(caller, key)
         make = partial(_replica_change, is_brief=_is_brief(caller, row))
         return await self._store.replica_changes(row.id, replica.replace("\0", ""), query, make)
@@ -368,8 +369,8 @@ class Endpoints:
         return await self._scalings.page(row.id, query, _scaling_record)
 
     async def load(self, caller: Caller, key: str) -> LoadHistory:
-        """Return the load, the desired and the ready replicas of the last hour; empty if no rule
-        was in force.
+        """Return the load and the desired and ready replicas of the last hour; empty if no rule was
+        in force.
         """
         row = await self.find(caller, key)
         points = await self._scalings.load_points(row.id, self._clock() - LOADS_KEPT_FOR)
@@ -391,7 +392,7 @@ class Endpoints:
         Raises
         ------
         InvalidRequest
-            If the definition is not valid; the details have the line.
+            If the definition is not valid; the details contain the line.
         """
         authorizer.require(caller, "endpoint.read")
         return await asyncio.to_thread(parse_definition, text)
@@ -412,7 +413,7 @@ class Endpoints:
             )
 
     async def settings_of(self, caller: Caller, spec: Mapping[str, Any]) -> RevisionSettings:
-        """Return the complete settings of a request for a first revision, and store nothing.
+        """Return the complete settings of a first revision, without storing them.
 
         Raises
         ------
@@ -424,8 +425,8 @@ class Endpoints:
     async def _settings(
         self, caller: Caller, given: Mapping[str, Any], spec: Mapping[str, Any]
     ) -> RevisionSettings:
-        """Return complete settings; ``spec`` may have a definition, or name its file in the model
-        folder.
+        """Return complete settings; ``spec`` may contain a definition, or name its file in the
+        model folder.
         """
         check_stored_request(given.get("request") or {}, "revision")
         text, path = (spec.get(name) for name in _DEFINITIONS)
@@ -462,12 +463,12 @@ class Endpoints:
         return {**given, "request": request}, parsed
 
     def _scaling(self, spec: Mapping[str, Any], row: EndpointRow | None) -> ScalingRule | None:
-        """Return the given rule, completed with the one that an endpoint has already.
+        """Return the given rule, completed with the endpoint's current rule.
 
         Raises
         ------
         InvalidRequest
-            If the values of the rule do not fit together, or a fixed number is given, too.
+            If the values of the rule contradict each other, or a fixed number is also given.
         """
         given = spec.get("scaling")
         if given is None:
@@ -478,7 +479,7 @@ class Endpoints:
             )
         former = (row.scaling if row is not None else None) or {}
         if given.get("measure") not in (None, former.get("measure", Measure.REQUESTS)):
-            # The target has another unit.
+            # The target of the new measure has another unit.
             former = {name: value for name, value in former.items() if name in _KEPT}
         values = {**former, **{name: value for name, value in given.items() if value is not None}}
         measure = Measure(values.get("measure", Measure.REQUESTS))
@@ -512,11 +513,11 @@ class Endpoints:
         }
 
     def _shown(self, caller: Caller, row: EndpointRow) -> Endpoint:
-        """Return an endpoint as the caller may read it."""
+        """Return an endpoint without the details that the caller may not read."""
         if _is_brief(caller, row):
             row = replace(row, problem=brief(row.problem))
         if row.scaling is not None and not reaches(caller, "endpoint.manage", target(row)):
-            # A query names metrics and labels of other services.
+            # A query contains metrics and labels of other services.
             row = replace(row, scaling={**row.scaling, "query": ""})
         return self._record(row)
 
@@ -559,9 +560,7 @@ def target(row: EndpointRow) -> Target:
 
 
 def _visible(caller: Caller) -> Visibility:
-    """Return which endpoints the caller may read: the caller's own, and none of owners with a
-    higher role.
-    """
+    """Return which endpoints the caller may read, never those of owners with a higher role."""
     visible = authorizer.visibility(caller, "endpoint.read")
     hidden = roles_above(caller.role, "endpoint.read")
     return replace(visible, owner_id=caller.user_id, hidden_roles=hidden)
@@ -631,7 +630,7 @@ def _replica_record(
     is_brief: bool,
     **columns: Any,
 ) -> Replica:
-    """Return a replica; while its session is pending, the reason is that of the session."""
+    """Return a replica; while its session is pending, it has the session's reason."""
     is_pending = columns["session_status"] == Status.PENDING
     if is_brief:
         reason = brief(reason)

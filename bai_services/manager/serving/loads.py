@@ -18,9 +18,9 @@ from ..clock import Clock, monotonic_of
 from ..sessions.usage.sampling import UsageSampling
 from .metric_readings import MetricReadings
 
-# The CPU usage of all replicas is read this often.
+# Interval at which the CPU usage of all replicas is read.
 CPU_INTERVAL_SECONDS = 5.0
-# Usage is stored as means of 15 s, up to 15 s after their end.
+# Usage is stored as 15 s means, up to 15 s after the end of each interval.
 _CPU_PERIOD = timedelta(seconds=3 * FINE.interval_seconds)
 # CPU amounts are integers in thousandths of a core.
 _CORE = 1000
@@ -52,7 +52,8 @@ class EndpointLoads:
     ) -> dict[str, Load]:
         """Return the loads of endpoints with a rule, each given with its runtime variant.
 
-        ``gateways`` are those that report. Without any, the number of requests is unknown.
+        ``gateways`` are the reporting gateways. If there are none, the number of requests is
+        unknown.
         """
         measures = {rule.measure for _, rule, _ in scaled}
         requests: Mapping[str, int] = {}
@@ -96,7 +97,7 @@ class EndpointLoads:
         return TextTemplate.SCALING_NO_METRIC.text(metric=name) if load is None else load
 
     async def _read_cpu(self, states: Sequence[EndpointState], now: datetime) -> None:
-        """Read the CPU usage of the ready replicas, if it is time."""
+        """Read the CPU usage of the ready replicas, if a read is due."""
         at = self._monotonic()
         if self._cpu_at is not None and 0 <= at - self._cpu_at < CPU_INTERVAL_SECONDS:
             return
@@ -105,7 +106,7 @@ class EndpointLoads:
         kernels = {each.kernel_id: each for each in await self._store.kernels_of(ids)}
         samples = await self._usage.samples(list(kernels), FINE, now - _CPU_PERIOD, now)
         cpu = {}
-        # The newest sample of each kernel remains.
+        # Keep the newest sample of each kernel.
         for sample in sorted(samples, key=lambda sample: sample.at):
             kernel = kernels[sample.kernel_id]
             cores = kernel.requested_slots.get(CPU, 0) / _CORE
@@ -115,7 +116,7 @@ class EndpointLoads:
 
 
 def metric_name(variant: str, metric: str) -> str:
-    """Return the name of a metric that a rule names, or names by its meaning in the variant."""
+    """Return the runtime's name of a rule's metric, which may be a generic name of the variant."""
     runtime = VARIANTS.get(variant)
     return ((runtime.metrics if runtime else None) or {}).get(metric, metric)
 

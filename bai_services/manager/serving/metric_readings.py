@@ -1,6 +1,6 @@
 """Read the metrics of runtimes from replicas, and the results of Prometheus queries.
 
-Reads run beside the loop of endpoints. Their last results are used for ``FRESH_SECONDS``.
+Reads run concurrently with the loop of endpoints. Their results are used for ``FRESH_SECONDS``.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ READ_SECONDS = 5.0
 QUERY_SECONDS = 10.0
 FRESH_SECONDS = 30.0
 _TIMEOUT = ClientTimeout(total=4.0)
-# Bodies are not decompressed: a small one could expand without bound.
+# Bodies are not decompressed: a small body could expand without bound.
 _PLAIN = {"Accept-Encoding": "identity"}
 MAX_CONCURRENT = 128
-# Reads may hang until their timeout: those of one owner must not delay those of others.
+# Reads may hang until their timeout: one owner's reads must not delay those of others.
 MAX_PER_OWNER = 16
 
 
@@ -56,7 +56,7 @@ class _Series:
 
 @dataclass(slots=True)
 class _Result:
-    """The last result of a query; ``problem`` is why there is none."""
+    """The last result of a query; ``problem`` is the reason if there is no result."""
 
     query: str
     tried_at: float
@@ -82,8 +82,8 @@ class MetricReadings:
         self._session: ClientSession | None = None
 
     def of_replica(self, replica: ReplicaRow, owner_id: str, path: str, name: str) -> float | None:
-        """Return the recent load of a replica by a metric, None if it is unknown; begin the next
-        read if it is time.
+        """Return the recent load of a replica by a metric, None if unknown; begin the next read if
+        it is due.
         """
         now = self._monotonic()
         series = self._series.get(replica.id)
@@ -98,8 +98,8 @@ class MetricReadings:
         return series.last.load_since(name, series.before)
 
     def of_query(self, endpoint_id: str, owner_id: str, query: str) -> float | str:
-        """Return the recent result of a query, or why it is unknown; begin the next one if it is
-        time.
+        """Return the recent result of a query, or why it is unknown; begin the next query if it is
+        due.
         """
         if not self._prometheus:
             return "no Prometheus server is configured: BAI_PROMETHEUS_URL"
@@ -116,7 +116,7 @@ class MetricReadings:
         return result.value if now - result.answered_at <= FRESH_SECONDS else result.problem
 
     def keep(self, ids: Collection[str]) -> None:
-        """Forget replicas and endpoints other than these."""
+        """Discard the readings of all other replicas and endpoints."""
         self._series = {key: each for key, each in self._series.items() if key in ids}
         self._results = {key: each for key, each in self._results.items() if key in ids}
 
@@ -135,7 +135,7 @@ class MetricReadings:
                 URL(replica.url + path, encoded=True),
                 headers={
                     "Authorization": f"token {self._secrets.of(replica.revision_id)}",
-                    # The replica has them at another port if its runtime names one.
+                    # The runtime may provide its metrics at another port.
                     METRICS_HEADER: "1",
                     **_PLAIN,
                 },

@@ -1,7 +1,7 @@
-"""Health checks of replicas that do not serve yet.
+"""Health checks of replicas that are not serving yet.
 
-Gateways check the replicas that serve. A replica appears in their routing table only after it has
-passed a check of the manager, so a rollout does not depend on a running gateway.
+Gateways check the serving replicas. The routing table contains a replica only after a passed check
+of the manager, so a rollout does not depend on a running gateway.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .background import BackgroundCalls
 from .replica_launch import ReplicaSecrets
 
 MAX_CONCURRENT = 512
-# Checks may hang until their timeout: those of one owner must not delay those of others.
+# Checks may hang until their timeout: one owner's checks must not delay those of others.
 MAX_PER_OWNER = 16
-# A check of a new replica is repeated, so that it serves soon.
+# Checks of a new replica are repeated at this interval, so that it serves soon.
 REPEAT_SECONDS = 0.25
 
 
 class HealthProbes:
-    """At most one check of each replica at a time; results are reported to ``passed``."""
+    """Runs at most one check per replica at a time; passed checks are reported to ``passed``."""
 
     def __init__(
         self, secrets: ReplicaSecrets, passed: Callable[[ReplicaRow], Awaitable[None]]
@@ -47,8 +47,8 @@ class HealthProbes:
         repeats: int = 0,
         protocol: Protocol = Protocol.HTTP,
     ) -> None:
-        """Start a check of a replica unless one is running, or too many are running; if it fails,
-        repeat it up to ``repeats`` times.
+        """Start a check of a replica, unless one is running or a limit is reached; repeat a failed
+        check up to ``repeats`` times.
         """
         if (repeated := self._repeated.pop(replica.id, None)) is not None:
             repeated.cancel()

@@ -25,7 +25,7 @@ class ReplicaSecrets:
     """The secrets that authenticate gateways to replicas.
 
     A secret is computed from the manager's key and the id of the revision, so it is not stored. All
-    replicas of a revision have the same one: HAProxy cannot send another to each of them.
+    replicas of a revision share a secret: HAProxy cannot send a different one to each replica.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -36,7 +36,7 @@ class ReplicaSecrets:
 
 
 class ReplicaLaunches:
-    """Implements ``manager/sessions/replica_launch.py``."""
+    """Implements the interface in ``manager/sessions/replica_launch.py``."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ReplicaLaunches:
         return environ
 
     async def started(self, session_id: str, url: str) -> None:
-        """Record at which URL the runner of a replica listens."""
+        """Record the URL at which the runner of a replica listens."""
         await self._store.set_url(session_id, url, self._clock())
         await self._trials.set_url(session_id, url)
         self._wake()

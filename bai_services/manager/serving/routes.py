@@ -1,4 +1,4 @@
-"""What gateways receive and report."""
+"""The routing table for gateways, and their reports."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from ..clock import Clock
 from .replica_launch import ReplicaSecrets
 
 MAX_WAIT_SECONDS = 25.0
-# The table contains all endpoints. While changes follow each other closely, it is built in a third
-# of the time at most, and at least this often.
+# The table contains all endpoints. During frequent changes, building it takes at most this share
+# of the time, with pauses of at most this length.
 BUILD_SHARE = 0.3
 MAX_BUILD_PAUSE_SECONDS = 2.0
-# Another manager may have made a change, so waiting requests read the version this often.
+# Interval at which waiting requests read the version, because another manager may change it.
 POLL_SECONDS = 1.0
 
 
@@ -86,9 +86,7 @@ class GatewayRoutes:
                 pass
 
     async def report(self, caller: Caller, report: Mapping[str, Any]) -> None:
-        """Store the counts and the states of replicas that a gateway reports; a repeated report
-        counts once.
-        """
+        """Store the counts and replica states that a gateway reports; ignore repeated reports."""
         authorizer.require(caller, "gateway.report")
         now = self._clock()
         is_new = await self._store.count(
@@ -119,7 +117,7 @@ class GatewayRoutes:
             text = TextTemplate.REPLICA_UNHEALTHY.text().as_json()
             await self._replicas.unhealthy(report["failed"], now, text)
             self.changed()
-        # Only a request that may wait for the first replica does not wait for the next step.
+        # Wake the runner for a request that may wait for the first replica.
         is_waiting = any(each["queued"] and not each["in_flight"] for each in report["endpoints"])
         if report["failed"] or report["drained"] or is_waiting:
             self._wake()

@@ -1,4 +1,4 @@
-"""Run the endpoints: create, check and stop their replicas until they are as desired.
+"""Run the endpoints: create, check and stop replicas until the desired state is reached.
 
 A replica is stored before its session is created, and the session has the replica's id. A replica
 is marked as stopping before its session is stopped. Therefore a manager that is killed at any point
@@ -64,25 +64,25 @@ from .requests import replica_name, replica_spec
 from .scaler import EndpointScaler, is_scaled
 
 TICK_SECONDS = 1.0
-# After a failure, the creation of replicas pauses: 5 s, then twice as long after each failure.
+# Pause of the creation of replicas after the first failure; it doubles with each failure.
 FIRST_PAUSE = timedelta(seconds=5)
 MAX_PAUSE = timedelta(minutes=5)
-# The pause after a quota or missing resources have prevented a creation.
+# Pause after a quota or missing resources have prevented a creation.
 POSTPONED_PAUSE = timedelta(seconds=30)
-# Sessions of one owner that are created or stopped in a step: other owners must not wait long.
+# Maximum sessions of one owner created or stopped in a step: other owners must not wait long.
 MAX_SESSIONS_PER_STEP = 20
-# Failures are forgotten when all replicas have been ready for this time.
+# The count of failures is reset when all replicas have been ready for this time.
 FAILURES_KEPT_FOR = timedelta(minutes=1)
-# A draining replica is stopped after this time although it has requests.
+# A draining replica is stopped after this time even if it has requests.
 MAX_DRAIN = timedelta(hours=1)
-# The same for one whose session is stopped by a user or a rule.
+# The same limit if a user or a rule stops the session of the replica.
 STOP_DRAIN = timedelta(seconds=30)
 # Reasons for which a replica drains for at most ``MAX_DRAIN``. Preemption itself stops its victims
 # at the end of their warning time.
 _UNHURRIED_DRAINS = frozenset(
     {TextTemplate.REPLICA_NOT_NEEDED.code, TextTemplate.REPLICA_PREEMPTED.code}
 )
-# The server of a new replica is checked more often for this time.
+# The server of a new replica is checked more frequently for this time.
 NEW_FOR = timedelta(seconds=10)
 _REPEATS = ceil(TICK_SECONDS / REPEAT_SECONDS) - 1
 _CLEANUP_INTERVAL_SECONDS = 3600.0
@@ -125,7 +125,7 @@ class EndpointRunner:
         self._changed = changed
         self._monotonic = monotonic
         self._cleaned_at: float | None = None
-        # Settings of revisions in use; those of a revision never change.
+        # Settings of revisions in use; the settings of a revision never change.
         self._settings: dict[str, RevisionSettings] = {}
         # Time of the last failure of a replica of the former revision during a rollout. It is not
         # stored: a manager that takes over can create one replica too early.
@@ -196,7 +196,7 @@ class EndpointRunner:
             except Unavailable:
                 raise
             except Exception:
-                # The other endpoints must not wait for this one.
+                # A failing endpoint must not delay the others.
                 log.exception("endpoint %s could not be processed", state.row.name)
         await self._forget_failures(states, now)
         await self._clean_up(now)
@@ -208,7 +208,7 @@ class EndpointRunner:
         discarded: list[str] = []
         for replica in state.replicas:
             if has_failed and replica.phase is Phase.STARTING and replica.status is None:
-                # What prevented the creation of one replica would prevent those of the others.
+                # The same problem would prevent the creation of the other replicas.
                 discarded.append(replica.id)
                 continue
             phase = await self._observe(state, replica, gateways, now)
@@ -266,7 +266,7 @@ class EndpointRunner:
             for _ in range(count)
         ]
         if row.failed_at is not None:
-            # The last failure may repeat, so that each pause costs only one replica.
+            # After failures, create only one replica per pause, because it may fail again.
             del new[1:]
         if new:
             await self._store.open(new, now)
@@ -277,7 +277,7 @@ class EndpointRunner:
     async def _observe(
         self, state: EndpointState, replica: ReplicaRow, gateways: set[str], now: datetime
     ) -> Phase:
-        """Act on the state of the session of a replica, and return the phase of the replica."""
+        """React to the state of a replica's session; return the phase of the replica."""
         if replica.phase in (Phase.STOPPING, Phase.DRAINING):
             return await self._observe_removed(state.row, replica, gateways, now)
         if replica.status is None:
@@ -286,7 +286,7 @@ class EndpointRunner:
         if replica.status in (*ENDED, Status.TERMINATING, Status.SUSPENDED) and not is_preempted:
             text = TextTemplate.REPLICA_ENDED.text(message=replica.status_info[:_MAX_MESSAGE])
             if _is_stopped(state.row):
-                # It would have been stopped anyway.
+                # The replica was to be stopped, so the end of its session is no failure.
                 await self._store.move([replica.id], Phase.STOPPING, now, text.as_json())
                 return Phase.STOPPING
             return await self._fail(state.row, replica, text, now)
@@ -320,7 +320,7 @@ class EndpointRunner:
         # Gateways end the requests of a deleted endpoint, so its replicas have none to finish.
         is_draining = replica.phase is Phase.DRAINING and not row.is_deleting
         if is_draining and replica.status is Status.RUNNING:
-            # If no gateway reports, the replica is used at most by one that is cut off.
+            # If no gateway reports, at most a disconnected gateway still uses the replica.
             limit = _drain_limit(replica) if gateways else GATEWAY_TIMEOUT
             if not replica.is_drained(gateways) and now - replica.changed_at < limit:
                 return Phase.DRAINING
@@ -340,7 +340,7 @@ class EndpointRunner:
         row = state.row
         settings = await self._settings_of(row, replica.revision_id)
         if settings is None:
-            # Another revision has become the target before the session was created.
+            # Another revision became the target before the session was created.
             await self._store.move([replica.id], Phase.STOPPING, now)
             return Phase.STOPPING
         is_unavailable = row.owner_id in self._unavailable_to
@@ -358,7 +358,7 @@ class EndpointRunner:
             self._unavailable_to.add(row.owner_id)
             return Phase.STARTING
         except (QuotaExceeded, InsufficientResources) as error:
-            # Not the fault of the revision: the other replicas continue to serve.
+            # The revision is not the cause: the other replicas continue to serve.
             await self._store.postpone(row, replica, _refused(error).as_json(), now)
             return Phase.STOPPING
         except BaiError as error:
@@ -377,7 +377,7 @@ class EndpointRunner:
         return True
 
     async def _settings_of(self, row: EndpointRow, revision_id: str) -> RevisionSettings | None:
-        """Return the settings of a revision of ``_revisions``; None for another one."""
+        """Return the settings of a revision in ``_revisions``; None for other revisions."""
         if revision_id not in _revisions(row):
             return None
         if revision_id not in self._settings:
@@ -439,7 +439,7 @@ class EndpointRunner:
 
 
 def _drain_limit(replica: ReplicaRow) -> timedelta:
-    """Return how long a replica may need for its requests."""
+    """Return how long a replica may take to finish its requests."""
     is_unhurried = replica.reason is None or replica.reason["code"] in _UNHURRIED_DRAINS
     return MAX_DRAIN if is_unhurried else STOP_DRAIN
 
@@ -456,7 +456,7 @@ def _is_stopped(row: EndpointRow) -> bool:
 
 
 def _revisions(row: EndpointRow) -> tuple[str, ...]:
-    """Return the revisions of which an endpoint may have new replicas."""
+    """Return the revisions for which new replicas may be created."""
     active = row.active_revision_id
     return (row.target_revision_id,) if active is None else (row.target_revision_id, active)
 
@@ -466,9 +466,9 @@ def _start_limit(
 ) -> tuple[timedelta, datetime]:
     """Return how long a replica may take to pass its health check, and since when."""
     if replica.is_unhealthy:
-        # It was ready before.
+        # The replica was ready before.
         return timedelta(seconds=health.interval_seconds * health.max_failures), replica.changed_at
-    # A restarted server has its whole start time again.
+    # A restarted server has the whole start time again.
     since = max(replica.started_at or now, replica.changed_at)
     return timedelta(seconds=health.start_seconds), since
 
@@ -478,7 +478,7 @@ def _may_create(row: EndpointRow, now: datetime) -> bool:
         return True
     if not row.failures:
         return has_elapsed(row.failed_at, POSTPONED_PAUSE, now)
-    # 2**6 first pauses are longer than the longest pause.
+    # The exponent is limited: 2**6 times the first pause exceeds the longest pause.
     pauses: int = 2 ** min(row.failures - 1, 6)
     return has_elapsed(row.failed_at, min(FIRST_PAUSE * pauses, MAX_PAUSE), now)
 

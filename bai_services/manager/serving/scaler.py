@@ -33,7 +33,7 @@ from bai_services.db.serving.scaling import NewLoad, NewScaling, ScalingStore
 
 from .loads import EndpointLoads, load_or_reason
 
-# After a refused replica, a rule does not ask for more replicas for this time.
+# After a refused replica, a rule does not increase the number of replicas for this time.
 REFUSED_FOR = timedelta(minutes=1)
 _SAMPLES = Resolution(LOAD_INTERVAL_SECONDS, LOADS_KEPT_FOR)
 
@@ -59,7 +59,7 @@ class EndpointScaler:
     ) -> list[EndpointState]:
         """Evaluate the rules, and return the endpoints with their numbers of replicas.
 
-        ``gateways`` are those that report. ``variant_of`` returns the runtime variant of an
+        ``gateways`` are the reporting gateways. ``variant_of`` returns the runtime variant of an
         endpoint.
         """
         scaled = [each for each in states if is_scaled(each.row)]
@@ -71,7 +71,7 @@ class EndpointScaler:
             try:
                 rules.append((each, _rule(each.row), await variant_of(each.row)))
             except (InvalidRequest, KeyError, TypeError, ValueError):
-                # For example a time zone that the machine does not know any more.
+                # For example, a time zone that no longer exists on this machine.
                 log.exception("the rule of endpoint %s is not valid", each.row.name)
         loads = await self.loads.read(rules, gateways, now)
         changes, samples = [], []
@@ -83,7 +83,7 @@ class EndpointScaler:
             try:
                 decision = _decide(state, rule, history, load, unknown, now)
             except Exception:
-                # The other endpoints must not wait for this one.
+                # A failing endpoint must not delay the others.
                 log.exception("endpoint %s could not be scaled", row.name)
                 continue
             samples.append(NewLoad(row.id, load, decision.replicas, row.ready_replicas))
@@ -112,7 +112,7 @@ def is_scaled(row: EndpointRow) -> bool:
 
 
 def _history_of(known: tuple[ScalingRule, LoadHistory] | None, rule: ScalingRule) -> LoadHistory:
-    """Return the history of an endpoint; a new one if its rule measures something else now."""
+    """Return the history of an endpoint; a new history if the measure of its rule has changed."""
     if known is None:
         return LoadHistory()
     former, history = known
@@ -136,7 +136,7 @@ def _decide(
     if load is not None:
         history.add(rule, at, load, row.replicas)
     if _is_first_replica_starting(state):
-        # It may need more time than the idle period.
+        # The start may take longer than the idle period.
         history.begin_idle_period(at - rule.stable_seconds)
     decision = desired_replicas(
         rule, history.samples, row.ready_replicas, at, row.replicas, unknown

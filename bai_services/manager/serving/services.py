@@ -52,7 +52,7 @@ class ServingServices:
 def replica_launches(
     context: ManagerContext, settings: Settings, wake: Callable[[], None]
 ) -> ReplicaLaunches:
-    """Return the launch of replicas, on which sessions depend; ``wake`` wakes the runner."""
+    """Build the launch of replicas, which sessions need; ``wake`` wakes the runner."""
     secrets = ReplicaSecrets(settings.key)
     database = context.database
     return ReplicaLaunches(

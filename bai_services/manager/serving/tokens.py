@@ -26,7 +26,7 @@ TOKEN_BYTES = 32
 
 
 class EndpointTokens:
-    """Only the owner creates tokens; administrators may list and revoke them."""
+    """Manages tokens. Only the owner creates them; administrators may list and revoke them."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class EndpointTokens:
         Raises
         ------
         InvalidRequest
-            If the name or a network is not valid, or the token would have expired already.
+            If the name or a network is not valid, or the expiry is in the past.
         AlreadyExists
             If the endpoint has a token with that name.
         """

@@ -1,7 +1,7 @@
 """Trials of definitions: start one replica, watch it, and explain why it is not healthy.
 
-A trial is stored before its session is created, with the same id, and is ended before its session
-is. Therefore a manager that is killed at any point neither loses a trial nor leaves its session.
+A trial is stored before its session is created, with the same id, and ends before its session.
+Therefore a manager that is killed at any point neither loses a trial nor leaves its session.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TICK_SECONDS = 1.0
 CHECK_SECONDS = 0.9
 MAX_CONCURRENT = 64
 MAX_PER_OWNER = 4
-# The session of a trial is created by the request that creates the trial.
+# Maximum time from the creation of a trial to the creation of its session, in one request.
 CREATION_SECONDS = 60
 # The runner of a replica names the ports on which its processes listen.
 EXPLAIN_HEADER, LISTENING_HEADER = "X-Bai-Explain", "X-Bai-Listening"
@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 
 
 class Trials:
-    """Users may try what they may deploy, within their own quotas. Trials are private."""
+    """Manages private trials. Users may try what they may deploy, within their quotas."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Trials:
             await self._session.close()
 
     def session_changed(self, row: SessionRow) -> None:
-        """Run the next step now if the session may be that of a trial."""
+        """Run the next step now if the session may belong to a trial."""
         if row.type == SessionType.INFERENCE:
             self._loop.wake()
 
@@ -162,7 +162,7 @@ class Trials:
         return await self._store.find("" if "\0" in key else key, caller.user_id or "")
 
     async def step(self) -> None:
-        """Observe every trial, and end the sessions of those that have ended."""
+        """Observe every trial, and end the sessions of ended trials."""
         if await self._lease.hold() is None:
             return
         now = self._clock()
@@ -176,7 +176,7 @@ class Trials:
             except Unavailable:
                 raise
             except Exception:
-                # The other trials must not wait for this one.
+                # A failing trial must not delay the others.
                 log.exception("trial %s could not be processed", row.id)
         for session_id in await self._store.unended_sessions([*ENDED, Status.TERMINATING]):
             await self._sessions.end(session_id, TextTemplate.TRIAL_ENDED.text())
@@ -245,7 +245,7 @@ class Trials:
                 url.host or "", url.port or 0, secret, health.path, health.timeout_seconds
             )
         except ConnectionResetError:
-            # A request of HTTP is answered with the ports on which the processes listen.
+            # The response to an HTTP request contains the ports on which the processes listen.
             check = await self._check(row, health)
             return check if check.answer is Answer.REFUSED else Check(Answer.NO_GRPC)
         except TimeoutError:

@@ -11,12 +11,12 @@ from bai_services.core.sessions.lifecycle import SessionType, Status
 from bai_services.db.sessions.kernels import KernelState
 from bai_services.db.sessions.rows import SessionKernels, SessionRow
 
-# The container of a batch session runs this instead of a Jupyter server: it responds to the Hub and
-# runs the session's command. Isolated mode (-I) keeps Python from importing modules of the home
-# folder in place of library modules.
+# Command of the container of a batch session: instead of a Jupyter server, it runs a module that
+# responds to the Hub and runs the session's command. Isolated mode (-I) keeps Python from importing
+# modules of the home folder in place of library modules.
 RUNNER = ("python3", "-I", "-m", "bai_labext.batch")
 _WITH_COMMAND = (SessionType.BATCH, SessionType.INFERENCE)
-# The container of a replica runs its server and this, which forwards the gateway's requests to it.
+# Command of the container of a replica: it runs the server and forwards the gateway's requests.
 REPLICA_RUNNER = ("python3", "-I", "-m", "bai_labext.replica")
 
 
@@ -47,7 +47,7 @@ def check_first_launch(view: SessionKernels) -> None:
 def command_exit(state: KernelState, kernel: Mapping[str, Any] | None) -> int | None:
     """Return the exit code of the command of a batch session or replica, from its agent's report.
 
-    Return None if the session is not a running one of these types, its command has not ended, the
+    Return None if the session has another type or is not running, its command has not ended, the
     code is unknown, or the report is not about the current container of the main kernel.
     """
     if state.session_type not in _WITH_COMMAND or state.status is not Status.RUNNING:

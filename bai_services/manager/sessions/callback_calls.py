@@ -110,7 +110,7 @@ class CallbackCalls:
         """
         address = URL(url, encoded=True)
         host = address.host or ""
-        # A literal IP address is not resolved, so check it here.
+        # A literal IP address is not resolved, so check the address here.
         is_forbidden = parse_address(host) is not None and not self.reach.allows_address(host)
         if is_forbidden or self.reach.is_off or not self.reach.allows_name(host):
             raise CallFailed("callbacks to this URL are no longer allowed", is_final=True)

@@ -1,4 +1,4 @@
-"""Resize elastic sessions: they grow while no session waits, and shrink when one does."""
+"""Resize elastic sessions: grow while no session is waiting, and shrink when one is waiting."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from .resizes import Resizes, changed_slots
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 5.0
-# A session that was resized grows again when no session of its group has waited for this time.
+# A resized session grows again if no session of its group has waited for this time.
 GROW_AFTER = timedelta(seconds=30)
-# A session does not grow, and after a failed resize does not shrink, for this time.
+# Minimum time before a session grows again or, after a failed resize, shrinks.
 COOLDOWN = timedelta(seconds=60)
 
 
 class Elastic:
-    """Decides about the sizes of elastic sessions every few seconds, while it holds the lease."""
+    """Resizes elastic sessions every few seconds while this manager holds the lease."""
 
     def __init__(
         self,
@@ -45,8 +45,7 @@ class Elastic:
         self._resizes = resizes
         self._clock = clock
         self._lease = lease
-        # By group: when a session last waited for capacity. A group that is new to this manager
-        # counts as if one had just waited.
+        # By group: when a session last waited for capacity; for a new group, the current time.
         self._waited_at: dict[str, datetime] = {}
         self._loop = Loop("elastic sessions", self.step, TICK_SECONDS)
 
@@ -77,7 +76,7 @@ class Elastic:
         may_grow = now - self._waited_at[group.name] >= GROW_AFTER
         sessions = [_with_permissions(one, group, now, may_grow=may_grow) for one in group.sessions]
         sizes: Mapping[str, ElasticSession] = {one.id: one for one in sessions}
-        # In a thread: in a large group, this takes too long for the event loop.
+        # Compute in a thread: in a large group, this takes too long for the event loop.
         changes = await asyncio.to_thread(
             decide, sessions, group.agents, group.headroom, group.waiting
         )
@@ -99,7 +98,7 @@ def _with_permissions(
     has_failed = last is not None and last.state is ResizeState.FAILED
     return replace(
         session,
-        # A session that has just started takes what is free.
+        # A session that has just started may grow at once.
         may_grow=session.may_grow
         and (last is None or (may_grow and not is_pending and not is_recent)),
         may_shrink=not is_pending and not (has_failed and is_recent),

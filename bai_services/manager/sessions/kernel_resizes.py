@@ -1,4 +1,4 @@
-"""Resizes as work items of agents, and the reports of agents about them."""
+"""Create work items for resizes, and process the agents' reports."""
 
 from __future__ import annotations
 

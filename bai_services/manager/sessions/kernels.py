@@ -41,8 +41,8 @@ RESEND_AFTER = timedelta(seconds=5)
 # After a status change of a session, missing and ended kernels are ignored for this time: the agent
 # may have sent the heartbeat before the kernel started. The end of a batch command is not ignored.
 MIN_AGE = timedelta(seconds=15)
-# If the session of a reported kernel is ending, has ended, is unknown or is on another agent, the
-# manager requests the removal of the kernel after this time. Normally, the Hub removes it earlier.
+# Time until the removal of a reported kernel is requested if its session is ending, has ended, is
+# unknown or is on another agent. Normally, the Hub removes it earlier.
 REMOVAL_GRACE = timedelta(seconds=20)
 MAX_MISSED_HEARTBEATS = 2
 MAX_REASON_CHARACTERS = 500
@@ -64,7 +64,7 @@ class _AgentWork:
 
 
 class WorkSource(Protocol):
-    """Source of work items with ``id`` and ``kind``, which are sent until they are reported."""
+    """Source of work items with ``id`` and ``kind``; an item is sent until its agent reports it."""
 
     async def work_items(self, agent_id: str) -> list[dict[str, Any]]: ...
 
@@ -149,9 +149,9 @@ class Kernels:
         elif kind == "resize":
             await self._resizes.receive(agent_id, report, str(state))
         elif kind in ("remove", "stop"):
-            # The session can be prepared again, so a later item of the same name is sent at once.
-            # Not after the report of a preparation: a poll that has read the database before would
-            # send the item again, and the agent would prepare the session twice.
+            # The session can be prepared again, so send a later item with the same id at once.
+            # This does not apply to reports of preparations: a poll that read the database earlier
+            # would send the item again, and the agent would prepare the session twice.
             sent_at = self._agents[agent_id].sent_at
             sent_at.pop(str(report.get("work_id")), None)
             sent_at.pop(f"prepare-{report.get('kernel_id')}", None)
@@ -230,7 +230,7 @@ class Kernels:
             try:
                 setup = await self._setups.combine(view.row, setups)
                 for kernel in view.kernels:
-                    # A resumed session: the preparation removes what is left of its last run.
+                    # For a resumed session, the preparation removes the remains of its last run.
                     agent.removals.pop(kernel.id, None)
                     if kernel.agent_id == agent_id and kernel.injection is None:
                         # Each run of a session has its own item, so that it is sent at once.
@@ -400,7 +400,7 @@ class Kernels:
             )
         else:
             # ``code`` is None if the kernel is missing from the heartbeat, if only its folder
-            # remains (without a stored exit code), or if its exit code could not be read.
+            # without an exit code remains, or if the exit code could not be read.
             reason = (
                 TextTemplate.CONTAINER_DISAPPEARED.text()
                 if code is None
@@ -473,7 +473,7 @@ class Kernels:
         if row.status in ENDED or row.status is Status.PENDING:
             self._removed_kernels.pop(row.id, None)
         if row.status is Status.PENDING and row.restart_count:
-            # The kernels are started again with the same ids, maybe on the same agents.
+            # The kernels will start again with the same ids, possibly on the same agents.
             for agent in self._agents.values():
                 agent.removals = {k: s for k, s in agent.removals.items() if s != row.id}
         if row.status is Status.SCHEDULED:

@@ -163,7 +163,7 @@ class LaunchPlans:
     def _own_environ(self, row: SessionRow, injection: Injection) -> dict[str, str]:
         """Return the variables that the session requested.
 
-        If the agent has written the secret ones to the setup file, they are left out: everyone who
+        Secret variables are left out if the agent has written them to the setup file: everyone who
         may inspect a container can read its environment.
         """
         environ = self._secret_environ.decrypt(row.environ)
@@ -194,7 +194,8 @@ class Launch:
         self._clock = clock
 
     async def launch(self, caller: Caller, session_id: str, user: str, server: str) -> LaunchPlan:
-        """Return the launch plan of a PREPARED session, or of a RUNNING one whose server crashed.
+        """Return the launch plan of a PREPARED session, or of a RUNNING session with a crashed
+        server.
 
         Raises
         ------
@@ -334,8 +335,8 @@ def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str | CodedText, 
     if end.exit_code == 0:
         return Event.EXITED, _text_of(end), Result.SUCCESS
     if row.cluster_size > 1:
-        # EXITED instead of FAILED, so that the session becomes TERMINATED with the same reason as
-        # if the agent reports this end first (``Kernels._end_kernel_group``).
+        # EXITED instead of FAILED: the status and reason must be the same as if the agent reports
+        # this end first (``Kernels._end_kernel_group``).
         return Event.EXITED, kernel_end_text(MAIN_HOST, end.text, end.exit_code), Result.FAILURE
     return Event.FAILED, _text_of(end), Result.FAILURE
 
@@ -415,7 +416,7 @@ def _session_environ(row: SessionRow, kernel_id: str, facts: LaunchFacts) -> dic
         "BAI_OWNER": row.owner,
         "BAI_DOMAIN": row.domain,
         "BAI_RESTART_COUNT": str(row.restart_count),
-        # The writable folders that were requested: apps store persistent data there by default.
+        # The requested writable folders: apps store persistent data there by default.
         # The paths are separated by colons, which mount paths cannot contain.
         "BAI_FOLDERS": ":".join(
             mount["path"]

@@ -26,7 +26,7 @@ from .sessions import Sessions
 MIN_POLL_SECONDS = 0.5
 MAX_POLL_SECONDS = 4.0
 MAX_SEARCH_CHARACTERS = 200
-# Maximum number of logs that a user follows at a time, because each poll reads a whole log.
+# Maximum number of logs that a user follows concurrently: each poll reads a whole log.
 MAX_FOLLOWED_LOGS = 32
 
 

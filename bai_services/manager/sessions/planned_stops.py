@@ -25,12 +25,12 @@ DrainReplica = Callable[[str, CodedText], Awaitable[ReplicaDrain | None]]
 
 
 async def no_replica(session_id: str, reason: CodedText) -> ReplicaDrain | None:
-    """Drain nothing: there are no endpoints."""
+    """Return None: there are no endpoints."""
     return None
 
 
 class PlannedStops:
-    """Stops running sessions, and lets the replicas of endpoints finish their requests first.
+    """Stops running sessions; replicas of endpoints finish their requests first.
 
     Every loop that stops running sessions by a rule uses this class, except preemption, which
     prepares its victims for the stop.
@@ -45,8 +45,8 @@ class PlannedStops:
     ) -> bool:
         """Stop a session if it is still running, or begin to drain its replica.
 
-        Return whether this call has done so. The loop of endpoints ends a draining replica, so
-        that further calls have no effect.
+        Return whether this call stopped or drained it. The loop of endpoints ends a draining
+        replica, so that further calls have no effect.
         """
         drain = await self._drain_replica(session_id, reason)
         if drain is not None:

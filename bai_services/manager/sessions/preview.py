@@ -114,7 +114,7 @@ class _Costs:
 
 
 def _problems(error: BaiError) -> list[FieldProblem]:
-    """Return the problems that an error reports, at least one; the field is empty if unknown."""
+    """Return the problems in an error, at least one; the field is empty if unknown."""
     problems = error.details.get("problems")
     if isinstance(problems, list):
         return [FieldProblem(**problem) for problem in problems]
@@ -141,7 +141,7 @@ def _number(slot: str, text: str) -> int:
 
 
 def _previewed(new: NewSession) -> PreviewedSession:
-    """Return the session as it would be created, defaults included."""
+    """Return the session as it would be created, including defaults."""
     return PreviewedSession(
         name=new.name,
         type=new.type,

@@ -7,12 +7,12 @@ from typing import Protocol
 
 
 class ReplicaLaunch(Protocol):
-    """Implemented by ``manager/serving/replica_launch.py``."""
+    """Interface that ``manager/serving/replica_launch.py`` implements."""
 
     async def environ(self, session_id: str) -> Mapping[str, str]:
         """Return the environment variables for the runner of a replica."""
         ...
 
     async def started(self, session_id: str, url: str) -> None:
-        """Record at which URL the runner of a replica listens."""
+        """Record the URL at which the runner of a replica listens."""
         ...

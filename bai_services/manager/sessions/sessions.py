@@ -289,8 +289,8 @@ class Sessions:
                 await self._add_entry(caller, "session.stop", row)
                 return self._shown_to(caller, await self._store.view(row.id))
         if row.status in LIVE - {Status.TERMINATING}:
-            # ``stopped`` is None if the session is being stopped by another request, or to be
-            # suspended or preempted, or has just ended.
+            # ``stopped`` is None if the session has just ended, or is already being stopped,
+            # suspended or preempted.
             stopped = await self._lifecycle.try_apply(
                 row.id, Event.STOP_REQUESTED, TextTemplate.STOPPED_BY.text(name=who)
             )
@@ -302,7 +302,7 @@ class Sessions:
             and caller.role is not Role.HUB
             and await self._store.end_instead_of_return(row.id)
         ):
-            # It was to continue later; now it ends.
+            # The session was to be resumed later; now it ends.
             await self._add_entry(caller, "session.stop", row)
         await self.finish_unlaunched(row.id)
         view = await self._store.view(row.id)

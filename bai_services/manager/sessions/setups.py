@@ -1,4 +1,4 @@
-"""Session setups: manage those of users and projects, and combine them for a session."""
+"""Session setups of users and projects: manage them, and combine them for a session."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Setups:
         self._audit = context.audit
 
     async def get(self, caller: Caller, project: str | None = None) -> Setup:
-        """Return a setup without the values of secrets; members may read that of a project."""
+        """Return a setup without the values of secrets; members may read the setup of a project."""
         if project is None:
             owner = _own(caller, "setup.read")
         else:
@@ -196,7 +196,7 @@ class SessionSetups:
             check_mounts(setup.dotfiles, mount_paths)
 
     async def mask(self, session_id: str, *texts: str) -> list[str]:
-        """Return the texts with the secrets of a session masked."""
+        """Mask the secrets of a session in texts; return the masked texts."""
         encrypted = await self._store.secrets_of(session_id) if any(texts) else None
         if encrypted is None:
             return list(texts)

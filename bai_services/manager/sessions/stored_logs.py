@@ -25,7 +25,7 @@ from .setups import SECRETS_KEPT
 TICK_SECONDS = 3600.0
 # Maximum number of logs that one transaction removes.
 _REMOVED_AT_ONCE = 500
-# Maximum number of logs that are in memory at a time: each has up to 262,144 characters.
+# Maximum number of logs in memory: each has up to 262,144 characters.
 _PAGE = 20
 # Limits of one search; the caller can continue after its last log.
 MAX_SEARCHED_LOGS = 500
@@ -62,7 +62,7 @@ class StoredLogs:
         await self._loop.stop()
 
     async def search(self, caller: Caller, text: str, after: str = "") -> LogSearch:
-        """Return the ended sessions of the caller whose logs contain a text, the newest first.
+        """Search the logs of the caller's ended sessions for a text, the newest first.
 
         A search is limited in logs, hits and seconds. To continue it, pass ``after`` of its result.
 
@@ -81,7 +81,7 @@ class StoredLogs:
         searched = 0
         while True:
             logs = await self._store.page(caller.user_id or "", position, _PAGE)
-            # In a thread: case folding of megabytes takes many milliseconds.
+            # Search in a thread: case folding of megabytes takes many milliseconds.
             hits += await asyncio.to_thread(_hits_in, logs, text)
             searched += len(logs)
             if len(logs) < _PAGE:
@@ -92,8 +92,8 @@ class StoredLogs:
                 return LogSearch(hits, searched, f"{position.session_id}/{position.kernel}")
 
     async def remove_old(self) -> None:
-        """Remove the logs and secrets of sessions that ended too long ago."""
-        # Until then, an agent or the Hub may still report output, in which they are masked.
+        """Remove the logs and secrets of ended sessions after their retention periods."""
+        # Secrets are kept while an agent or the Hub may report output, because they mask it.
         before, count = self._clock() - SECRETS_KEPT, _REMOVED_AT_ONCE
         while count == _REMOVED_AT_ONCE:
             count = await self._setups.remove_secrets(before, _REMOVED_AT_ONCE)

@@ -1,7 +1,7 @@
 """Suspend and resume sessions, and prepare them for a stop.
 
-A session is not called: its server holds a long poll (``notice``), so the manager needs no access
-to sessions. The database holds every step, and the manager with the lease continues after a crash.
+The session's server holds a long poll (``notice``), so the manager needs no network access to
+sessions. The database holds every step, and the manager with the lease continues after a crash.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from .sessions import Sessions, target_of
 TICK_SECONDS = 1.0
 # Maximum duration of the long poll of a session; 1,000 sessions send 4 requests per second.
 MAX_WAIT_SECONDS = 240.0
-# If the requester has not stopped the session, its preparation is removed this long after the
+# If the requester has not stopped the session, its preparation is removed this time after the
 # deadline.
 ABANDONED_AFTER = timedelta(minutes=1)
-# Kind of the change that is published when a preparation begins or is reported.
+# Kind of change that is published when a preparation begins or is reported.
 SUSPENSION = "suspension"
 # Requester of a preparation for a preemption.
 PREEMPTION_REQUESTER = "scheduler"
@@ -144,15 +144,15 @@ class Suspensions:
     ) -> None:
         """Make a running session save its state until ``deadline``, without stopping it.
 
-        For code that stops the session itself, for example preemption. The call returns at once;
-        ``prepared`` returns whether the session has reported. If a preparation is already in
+        Use it in code that stops the session itself, for example preemption. The call returns at
+        once; ``prepared`` returns whether the session has reported. If a preparation is already in
         progress, it continues.
         """
         row = await self._rows.find(session_id)
         try:
             await self._begin(row, deadline, Purpose.STOP, requested_by, keeps_variables)
         except Conflict:
-            # No longer running, cannot save anything, or already preparing.
+            # The session is not running, cannot save its state, or is already preparing.
             return
 
     async def prepare_for_preemption(self, session_id: str, seconds: float) -> None:
@@ -232,7 +232,7 @@ class Suspensions:
         self._loop.wake()
 
     async def step(self) -> None:
-        """Pass notices; stop prepared sessions, requeue suspended ones, and end expired ones."""
+        """Pass notices, and stop, requeue or end the sessions that are due."""
         preparing = {one.session_id: one for one in await self._store.preparing()}
         for session_id in preparing.keys() & self._waiters.keys():
             # A session that has reported waits for its next notice.
@@ -254,8 +254,8 @@ class Suspensions:
         if not is_stop_due(one.deadline, one.report is not None, now):
             return
         if one.purpose is Purpose.STOP:
-            # The code that requested the preparation stops the session. If it did not, the
-            # preparation must not block the next one.
+            # The requester stops the session. If it did not, this preparation must not block the
+            # next one.
             if now - one.deadline > ABANDONED_AFTER:
                 await self._store.cancel(one.session_id)
             return

@@ -194,7 +194,7 @@ def _stop_notices(view: SessionView, now: datetime) -> list[str]:
 
 
 def _end_rule(view: SessionView, idleness: Idleness | None) -> SessionEndRule | None:
-    """Return the limit that ends a running session first, with a description of its rule."""
+    """Return the first limit that ends a running session, with a description of the rule."""
     row, limit, timeout = view.row, view.time_limit, view.idle_timeout
     if row.status is not Status.RUNNING or row.started_at is None:
         return None

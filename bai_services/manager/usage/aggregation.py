@@ -20,18 +20,18 @@ from ..loop import Loop
 from ..scheduling.lease import Lease
 
 TICK_SECONDS = 60.0
-# After the end of an hour, its last samples are stored and downsampled within this time.
+# Maximum time from the end of an hour until its last samples are stored and downsampled.
 DELAY = timedelta(seconds=COARSE.interval_seconds + 120)
-# Number of kernels whose samples are read at a time.
+# Number of kernels per query of samples.
 _KERNELS = 50
 # At the start, the check of the records begins this many seconds before the end of the totals.
 _CHECKED = 24 * HOUR
-# Number of hours that one step computes at most.
+# Maximum number of hours that one step computes.
 _HOURS_PER_STEP = 500
 
 
 class UsageAggregation:
-    """Writes the totals of hours that have ended. Only the holder of the lease does so."""
+    """Writes the totals of ended hours while this manager holds the lease."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class UsageAggregation:
         await self._loop.stop()
 
     async def step(self) -> None:
-        """Compute the missing totals of hours that have ended, at most ``_HOURS_PER_STEP``."""
+        """Compute the missing totals of ended hours, at most ``_HOURS_PER_STEP``."""
         token = await self._lease.hold()
         if token is None:
             self._is_checked = False
@@ -111,7 +111,7 @@ class UsageAggregation:
         return time_of(hour) >= self._clock() - COARSE.kept_for
 
     async def _samples_of(self, kernel_ids: Sequence[str], hour: int) -> dict[str, list[Sample]]:
-        """Return the samples in an hour; none for hours from which samples are no longer kept."""
+        """Return the samples of an hour; empty if they have been deleted."""
         by_kernel: dict[str, list[Sample]] = defaultdict(list)
         if self._has_samples(hour):
             start = time_of(hour)

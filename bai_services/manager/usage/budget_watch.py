@@ -139,7 +139,7 @@ class BudgetWatch:
         ends = {}
         for budget in budgets:
             start, end = (int(at.timestamp()) for at in period_of(budget, now))
-            # Totals are stored by hours of UTC.
+            # Totals are stored per hour in UTC.
             by_start[full_hour(start)].append(budget.project_id)
             ends[budget.project_id] = min(until, full_hour(end))
         spent: dict[str, float] = dict.fromkeys(ends, 0.0)
@@ -188,7 +188,7 @@ def _state_of(budget: BudgetRow, spent: float, now: datetime) -> BudgetState:
 
 
 def _event_of(budget: BudgetRow, state: BudgetState, currency: str) -> BudgetEvent | None:
-    """Return an event if a higher percentage is spent than was reported, otherwise None."""
+    """Return an event if the spent percentage exceeds the last reported one, otherwise None."""
     is_new_period = budget.spent_since != state.spent_since
     reported = 0 if is_new_period else budget.reported_percent
     if state.reported_percent <= reported:

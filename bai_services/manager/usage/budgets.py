@@ -1,4 +1,4 @@
-"""Administer the budgets of projects, and read how much of them is spent."""
+"""Administer the budgets of projects, and read the spent amounts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LIMITS = frozenset({"amount", "warn_percents", "period", "starts_at", "ends_at"
 
 
 class Budgets:
-    """Domain admins set the budgets of the projects of their domain; members see them.
+    """Manages budgets. Domain admins set the budgets of their projects; members may read them.
 
     ``key`` is the id or name of a project.
     """
@@ -183,7 +183,7 @@ class Budgets:
         for name in ("spent_since", "reported_percent"):
             del values[name]
         start, end = period_of(row, self._clock())
-        # What was spent in an earlier period does not count.
+        # Costs of an earlier period do not count.
         spent = row.spent if row.spent_since == start else None
         stops_at: datetime | None = None
         if row.blocked_at is not None and row.stop_after_minutes is not None:

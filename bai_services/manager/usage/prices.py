@@ -33,7 +33,7 @@ class PriceList:
     async def replace(
         self, caller: Caller, currency: str, prices: Sequence[Mapping[str, Any]]
     ) -> UsagePrices:
-        """Store these prices instead of all others.
+        """Replace all prices.
 
         Raises
         ------

@@ -46,7 +46,7 @@ from ..clock import Clock
 MAX_KEYS = 1000
 MAX_ROWS = 20_000
 DEFAULT_KEYS = 20
-# Maximum time for which totals may be missing: more would make a report too slow.
+# Maximum period of missing totals: a longer period would make a report too slow.
 _MAX_MISSING = 3 * DAY
 _RETRY_SECONDS = 60
 
@@ -56,7 +56,7 @@ _Sums = dict[tuple[int, str, str], Measures]
 
 @dataclass(frozen=True, slots=True)
 class ReportRequest:
-    """What a report contains.
+    """The parameters of a report.
 
     ``until`` None means now. ``user`` is a username; ``is_own``: only the caller's own usage. The
     report contains the ``limit`` groups with the largest usage of ``slot``. If ``slot`` is empty,
@@ -102,7 +102,7 @@ class UsageReports:
             raise InvalidRequest("since must be before until, and in the past", field="since")
         end = intervals[-1].end
         done = await self._store.done_until()
-        if done is None:  # no session has started or waits
+        if done is None:  # no session has ever started or been pending
             done = max(intervals[0].start, end - _MAX_MISSING)
         measured_until = max(intervals[0].start, full_hour(min(done, end)))
         if end - measured_until > _MAX_MISSING + HOUR:
@@ -111,7 +111,7 @@ class UsageReports:
                 retry_after_seconds=_RETRY_SECONDS,
             )
         prices = await self._prices.read()
-        # The groups are chosen by their usage in the whole period.
+        # Select the groups by their usage in the whole period.
         whole = Interval(intervals[0].start, end)
         live = await self._live(scope, Interval(measured_until, end), intervals, prices)
         totals = await self._sums(scope, [whole], measured_until, Every.PERIOD, zone)
@@ -237,7 +237,7 @@ def _spans(
 ) -> list[tuple[Interval, int]]:
     """Join consecutive intervals whose starts have the same offset from multiples of a day.
 
-    Return each joined interval with the offset, which changes with summer time.
+    Return each joined interval with the offset, which changes with daylight saving time.
     """
     spans: list[tuple[Interval, int]] = []
     for interval in intervals:
@@ -246,7 +246,8 @@ def _spans(
         offset = 0
         if every is Every.DAY:
             local = time_of(interval.start).astimezone(zone).utcoffset() or timedelta()
-            # Totals are stored by hours: in a zone with half hours, days begin at a full hour.
+            # Totals are hourly: in a time zone with an offset of half hours, days begin at a full
+            # hour.
             offset = full_hour(local.total_seconds()) % DAY
         if spans and spans[-1][1] == offset:
             spans[-1] = (Interval(spans[-1][0].start, interval.end), offset)
@@ -289,7 +290,7 @@ def _largest(totals: _Sums, request: ReportRequest) -> list[str]:
         slot = SESSIONS
     ranks: dict[str, float] = {}
     for (_, key, of_slot), measures in totals.items():
-        # Groups that only waited are last, in the order of their time in the queue.
+        # Groups with only queue time are last, ordered by that time.
         rank = measures.allocated / unit_of(of_slot) + measures.waited / KEPT_FOR.total_seconds()
         ranks[key] = ranks.get(key, 0.0) + (rank if slot in ("", of_slot) else 0.0)
     return list(largest_first(ranks, request.limit))

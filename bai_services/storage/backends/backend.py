@@ -18,7 +18,7 @@ class Backend:
 
     No path contains names given by users. Each method runs in a thread and may raise OSError from
     the file system. The methods of this class work on every mounted file system; a subclass
-    overrides those for which its file system has a better operation.
+    overrides methods for which its file system has a better operation.
     """
 
     def __init__(self, root: Path) -> None:

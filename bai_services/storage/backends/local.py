@@ -8,7 +8,7 @@ from .backend import Backend
 
 
 class LocalBackend(Backend):
-    """Uses operations that every file system supports, and reflinks where the file system has them.
+    """Uses operations that every file system supports, and reflinks where available.
 
     The manager rejects its own writes that would exceed a quota. Writes by sessions are counted,
     but not limited.

@@ -55,7 +55,7 @@ async def fetch_repository(job: Job, report: Callable[[int], None]) -> FetchedFi
             f"the repository takes more than {MAX_FETCH_SECONDS:g} s to fetch"
         ) from None
     finally:
-        # The programs of git belong to the same process group.
+        # Child processes of git belong to the same process group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await asyncio.shield(asyncio.ensure_future(process.wait()))

@@ -35,10 +35,10 @@ CPU_SECONDS = 1800
 OPEN_FILES = 256
 NICENESS = 5
 MAX_FILES = 100_000
-# Files, directories, links and submodules: a small repository can contain billions of them.
+# Maximum number of files, directories, links and submodules: a small repository can list billions.
 MAX_ENTRIES = 200_000
 MAX_PATH_BYTES = 4096
-# git 2.37 added http.curloptResolve; earlier ones would resolve the host name again.
+# git 2.37 added http.curloptResolve; earlier versions would resolve the host name again.
 MIN_VERSION = (2, 37)
 REPORT_SECONDS = 0.5
 CHUNK_BYTES = 2**20
@@ -51,11 +51,11 @@ _GIT = ("git", "--no-pager", "--no-replace-objects")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A commit to fetch. ``directory`` and ``archive`` are absolute paths; the first is created.
+    """A commit to fetch. ``directory`` (created by the worker) and ``archive`` are absolute paths.
 
     ``revision``: branch, tag or commit, "" for the default branch. ``addresses``: the only
     addresses of the host that git may use, as ``HOST:PORT:ADDRESS,…``; "" if the URL contains one.
-    ``ca_file``: certificates of trusted authorities, "" for those of the system.
+    ``ca_file``: certificates of trusted authorities; "": the system's certificates.
     """
 
     url: str
@@ -158,7 +158,7 @@ class _Repository:
             raise FetchError(self._reason(code, errors))
 
     def _files(self, commit: str) -> tuple[list[_Blob], dict[str, int]]:
-        """Return the files of a commit, and the numbers of entries that are no files."""
+        """Return the files of a commit, and the numbers of entries that are not files."""
         blobs: list[_Blob] = []
         skipped = {"links": 0, "submodules": 0}
         total = 0
@@ -184,7 +184,7 @@ class _Repository:
         return blobs, skipped
 
     def _entries(self, commit: str) -> Iterator[bytes]:
-        """Yield the entries of a tree while git lists them: a hostile tree has no end."""
+        """Yield the entries of a tree while git lists them: a hostile tree can be endless."""
         rest = b""
         with self._started(
             "ls-tree", "-r", "-t", "-z", "-l", commit, stdout=subprocess.PIPE
@@ -289,7 +289,7 @@ def _environ(job: Job) -> dict[str, str]:
         "http.proxy": "",
         # A redirect would lead to an unchecked URL.
         "http.followRedirects": "false",
-        # A slower server must not occupy an import for hours.
+        # Abort slower transfers: a server must not occupy an import for hours.
         "http.lowSpeedLimit": "32768",
         "http.lowSpeedTime": "300",
         "fetch.unpackLimit": "1",
@@ -330,7 +330,7 @@ def _environ(job: Job) -> dict[str, str]:
 
 
 def _checked_path(name: bytes) -> str:
-    """Return a path of a commit. A directory ``.git`` could run programs of the repository."""
+    """Return a checked path of a commit; reject ``.git``, which could run programs."""
     try:
         path = name.decode()
     except UnicodeDecodeError:

@@ -54,7 +54,7 @@ _EXTENSIONS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX)
 _BROKEN = (
     *(tarfile.TarError, EOFError, zlib.error, lzma.LZMAError),
     *(ValueError, OverflowError, IndexError, RecursionError),
-    *(zipfile.BadZipFile, NotImplementedError),  # the latter: an unknown compression
+    *(zipfile.BadZipFile, NotImplementedError),  # NotImplementedError: an unknown compression
 )
 _ZIP_HEADS = (b"PK\x03\x04", b"PK\x05\x06")
 
@@ -215,8 +215,8 @@ class Unpacking:
         Raises
         ------
         InvalidRequest
-            If it is not such an archive, exceeds a limit, contains a forbidden member, or contains
-            a path both as a file and as a directory.
+            If the file is not a tar or zip archive, exceeds a limit, contains a forbidden member,
+            or contains a path both as a file and as a directory.
         Conflict
             If a directory, link or special file exists at the path of a file, or if something other
             than a directory exists at the path of a directory.

@@ -49,7 +49,7 @@ async def test_preemption_is_switched_on_and_its_preemptions_are_listed(
     await settings.get_by_role("button", name="Change preemption").click()
     await settings.get_by_label("Stop sessions for sessions of higher priority").click()
     await ui.choose("Preemptible sessions", "of the same user")
-    await ui.choose("Then", "ends")
+    await ui.choose("After the stop", "ends")
     await settings.get_by_label("Time between warning and stop").fill("1s")
     await settings.get_by_role("button", name="Save").click()
     await settings.get_by_text("of the same user").wait_for()

@@ -285,7 +285,7 @@ class CudaGpus(DeviceKind):
         mode = _mode_of(device)
         withheld, is_paused = self._withheld_reason(device, available.level, is_mps), False
         if not withheld and is_mps and mps is not None:
-            # Temporary: MPS is being started or is recovering.
+            # The state is temporary: MPS is being started or is recovering.
             withheld = mps.unavailable_reason(device.id)
             is_paused = bool(withheld)
         if is_paused:

@@ -52,7 +52,7 @@ class FuriosaNpus(TableDevices):
 
 @dataclass(frozen=True, slots=True)
 class PeCounters:
-    """Cycle counters of a processing element (PE): all cycles, and busy ones."""
+    """Cycle counters of a processing element (PE): all cycles and busy cycles."""
 
     cycles: int
     busy_cycles: int
@@ -63,7 +63,7 @@ class PeCounters:
             # The counters are 0 while no process has the processing element open.
             return 0.0
         if before is None or self.cycles < before.cycles or self.busy_cycles < before.busy_cycles:
-            # The first reading, or the counters were reset.
+            # This is the first reading, or the counters were reset.
             return None
         elapsed = self.cycles - before.cycles
         busy = self.busy_cycles - before.busy_cycles
@@ -118,7 +118,7 @@ class FuriosaSmi:
 
 
 def with_fallback(sample: Mapping[str, Any], fallback: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metrics of ``sample``; unknown ones are taken from ``fallback``."""
+    """Return the metrics of ``sample``, with unknown metrics taken from ``fallback``."""
     return {
         name: fallback.get(name) if sample.get(name) is None else sample[name] for name in METRICS
     }
@@ -143,7 +143,7 @@ def counters_of(card: Any) -> dict[int, PeCounters]:
 
 
 def memory_of(card: Any) -> list[MemoryBlock]:
-    """Return the card's memory blocks: exclusive and shared ones."""
+    """Return the card's exclusive and shared memory blocks."""
     utilization = call_chain(card, "memory_utilization")
     blocks: list[Any] = []
     for kind in ("dram", "dram_shared"):

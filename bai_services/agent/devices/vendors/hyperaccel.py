@@ -12,8 +12,8 @@ ADDRESS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 
 
 class Lpus(TableDevices):
-    """Cards with a management node, whose name encodes the PCI address of the card, and the render
-    nodes of PCI function 1.
+    """Cards with a management node, named after the card's PCI address, and the render nodes of PCI
+    function 1.
     """
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:

@@ -13,7 +13,7 @@ VFIO_CONTAINER_NODE = "/dev/vfio/vfio"
 
 
 class Tpus(TableDevices):
-    """TPU chips with the device nodes of Google's driver, or else those of their IOMMU groups."""
+    """TPU chips with the device nodes of Google's driver or of their IOMMU groups."""
 
     def find_devices(self) -> list[FoundDevice]:
         google_devices = super().find_devices()

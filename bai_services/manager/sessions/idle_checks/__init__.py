@@ -1,1 +1,1 @@
-"""Idle checkers: administration, judging of sessions, and settings of users for their sessions."""
+"""Idle checkers: administration, judging of sessions, and users' settings for their sessions."""

@@ -1,4 +1,4 @@
-"""Judge running sessions by their idle checkers, and stop those that are idle for too long."""
+"""Judge running sessions by their idle checkers, and stop sessions that are idle too long."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ log = logging.getLogger(__name__)
 TICK_SECONDS = 15.0
 # A larger difference between the clock and the monotonic clock counts as a clock change.
 _CLOCK_TOLERANCE = timedelta(seconds=10)
-# Ends that differ by less are not stored again.
+# End times that differ by less are not stored again.
 _END_TOLERANCE = timedelta(seconds=FINE.interval_seconds)
-# Samples that begin more than this after the present were stored before the clock was set back.
+# If samples begin more than this time in the future, the clock was set back.
 _SAMPLE_TOLERANCE = timedelta(seconds=FINE.interval_seconds)
 _DECISIONS_KEPT_FOR = timedelta(days=30)
 _CLEANUP_INTERVAL_SECONDS = 3600.0
-# Kernels whose samples are read in one query: a query returns at most about 600 samples.
+# Number of kernels per query of samples: a query returns at most about 600 samples.
 _KERNELS_PER_QUERY = 2
-# Kernels whose newest samples are read in one query.
+# Number of kernels per query of the newest samples.
 _UPDATED_KERNELS_PER_QUERY = 50
-# Intervals that are read again, because other managers may store samples late.
+# Number of intervals that are read again, because other managers may store samples late.
 _LATE_INTERVALS = 2
 
 
 @dataclass(slots=True)
 class _Results:
-    """Results of a step by session and checker, what must be stored, and sessions to stop."""
+    """Results of a step by session and checker, results to store, and sessions to stop."""
 
     current: dict[Key, StoredCheck] = field(default_factory=dict)
     changed: list[StoredCheck] = field(default_factory=list)
@@ -68,7 +68,7 @@ class _Results:
 
 @dataclass(slots=True)
 class _Stops:
-    """Ids of the sessions that a step has stopped, and of those that it must not stop any more."""
+    """Ids of the sessions that a step has stopped, and of sessions that it must not stop."""
 
     stopped: set[str] = field(default_factory=set)
     declined: list[str] = field(default_factory=list)
@@ -78,8 +78,8 @@ class IdleJudging:
     """Judges every ``TICK_SECONDS`` while this manager holds the lease.
 
     The arrays with the samples are built again after a start, a takeover of the lease and a change
-    of the clock. A session is stopped only if this manager has shown its end for at least the time
-    of the final warning, measured by the monotonic clock.
+    of the clock. A session is stopped only if its end was shown for at least the time of the final
+    warning, by the monotonic clock of this manager.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class IdleJudging:
         self._reset()
 
     def _reset(self) -> None:
-        """Forget everything, as after a start."""
+        """Reset the state to that after a start."""
         self._tables = {
             resolution: table_for(resolution, longest)
             for resolution, longest in (
@@ -118,7 +118,7 @@ class IdleJudging:
         self._started: dict[str, datetime] = {}
         self._loaded: dict[Resolution, set[str]] = {FINE: set(), COARSE: set()}
         self._is_new = True
-        # When the end of a session was first shown: by the monotonic clock, and by the clock.
+        # When the end of a session was first shown: monotonic time and clock time.
         self._shown_since: dict[Key, tuple[float, datetime]] = {}
         self._last: tuple[datetime, float] | None = None
         self._trusted_since: datetime | None = None
@@ -139,8 +139,7 @@ class IdleJudging:
         sessions = await self._store.running() if await self._store.has_bindings() else []
         if self._is_new and await self._clock_was_set_back(now):
             self._trusted_since = now
-            # Otherwise they would count when the clock reaches their times, for example in place of
-            # a gap.
+            # Otherwise these samples would count later, when the clock reaches their times.
             await self._samples.delete_from(FINE, now + _SAMPLE_TOLERANCE)
         self._is_new = False
         # Read at each step, because users may keep sessions alive or exclude them between steps.
@@ -195,7 +194,7 @@ class IdleJudging:
         return results
 
     def _notice_clock_change(self, now: datetime, monotonic: float) -> None:
-        """Start all windows again if the clock was changed."""
+        """Restart all windows if the clock was changed."""
         last, self._last = self._last, (now, monotonic)
         if last is None:
             return
@@ -206,7 +205,7 @@ class IdleJudging:
             self._last, self._trusted_since = (now, monotonic), now
 
     async def _read_kernels(self, sessions: Sequence[RunningSession]) -> None:
-        """Read the limits of new kernels, and forget kernels that ended or were started again."""
+        """Read the limits of new kernels, and discard kernels that ended or were restarted."""
         started = {key: session.started_at for session in sessions for key in session.kernel_ids}
         kept = {key for key, at in self._started.items() if started.get(key) == at}
         for table in self._tables.values():

@@ -32,7 +32,7 @@ MAX_STOPS = 100
 # Maximum number of samples that a replay reads.
 MAX_SAMPLES = 300_000
 _SESSIONS_PER_STEP = 10
-# Samples that one query returns at most, so that the event loop is never blocked for long.
+# Maximum number of samples per query, so that the event loop is not blocked for long.
 _SAMPLES_PER_QUERY = 600
 
 
@@ -60,12 +60,12 @@ class IdleReplays:
         period_seconds: int,
         reuse_seconds: int,
     ) -> Replay:
-        """Return what a utilization checker would have stopped in a period that ends now.
+        """Return the sessions that a utilization checker would have stopped in a period until now.
 
-        ``key`` is the id or name of a checker, some of whose settings ``changes`` replaces. If
-        ``key`` is None, the settings are ``changes`` and the defaults. A stop is wrong if the
-        session was used again within ``reuse_seconds``. The replay ignores bindings, pressure,
-        keep-alives and exclusions.
+        ``key`` is the id or name of a checker; ``changes`` overrides its settings. If ``key`` is
+        None, the settings are ``changes`` and the defaults. A stop is wrong if the session was used
+        again within ``reuse_seconds``. The replay ignores bindings, pressure, keep-alives and
+        exclusions.
 
         Raises
         ------
@@ -156,8 +156,8 @@ def _affordable(
 ) -> list[RecordedSession]:
     """Return the sessions that have at most ``most`` samples in total, in the given order.
 
-    A session that has more samples than are left is skipped, for example one with 256 kernels that
-    ran for 30 days.
+    A session that would exceed the maximum is skipped, for example one with 256 kernels that ran
+    for 30 days.
     """
     chosen: list[RecordedSession] = []
     for session in sessions:

@@ -16,7 +16,7 @@ from ..sessions import Sessions, target_of
 
 
 class IdleCheckRequests:
-    """What users may set for the idle checks of their running sessions."""
+    """Changes of users to the idle checks of their running sessions."""
 
     def __init__(
         self, sessions: Sessions, store: IdleCheckStore, clock: Clock, audit: Audit
@@ -27,7 +27,8 @@ class IdleCheckRequests:
         self._audit = audit
 
     async def keep_alive(self, caller: Caller, key: str) -> Session:
-        """Restart the time windows of the checkers that allow it, as if the session was just used.
+        """Restart the time windows of the checkers that allow it, as if the session had just been
+        used.
 
         Raises
         ------

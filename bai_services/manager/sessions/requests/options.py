@@ -62,7 +62,7 @@ class StartFacts:
 
 
 class PresentImages(Protocol):
-    """Implemented by ``ImagePullStore``."""
+    """Interface that ``ImagePullStore`` implements."""
 
     async def present(self, group: str) -> Collection[str]:
         """Return the names of the images that an agent of the group has."""
@@ -245,7 +245,7 @@ class Options:
 
 
 def limits(found: StartFacts) -> dict[str, SlotLimit]:
-    """Return for each slot the minimum, the maximum, and the maximum for a start now (``now``).
+    """Return the minimum, the maximum and the maximum for a start now (``now``) of each slot.
 
     The maximum is bounded by the caller's limits (``allowed``; None: no limit) and by the largest
     agent (``largest``). ``now`` is also bounded by the current usage of the caller's quotas, by the
@@ -341,7 +341,7 @@ def preopen_limits() -> PreopenLimits:
 
 
 def _usable(images: Sequence[ImageFacts], facts: AdmissionFacts) -> list[ImageFacts]:
-    """Return the images that users may choose and whose architecture an agent has.
+    """Return the images that users may choose and that an agent's architecture can run.
 
     If there are no agents, include images of every architecture.
     """

@@ -196,7 +196,7 @@ async def _check_amounts(
         if not problems.has(f"resources.{slot}")
     }
     shared_memory = None if problems.has("shared_memory") else request.shared_memory
-    # If the resources do not fit with the shared memory, check them without it, too.
+    # If the resources do not fit with the shared memory, also check them without shared memory.
     for each in dict.fromkeys((shared_memory, None)):
         try:
             slots, _ = choose_resources(resources, each, preset, image)

@@ -72,7 +72,7 @@ def _own_amounts(agents: Sequence[AgentState], used: Iterable[UsedAmount]) -> Co
         if slot == one.slot:
             amounts[slot] += one.amount
         else:
-            # A device that is used in part counts as a whole in a slot of whole devices.
+            # In a slot of whole devices, a partly used device counts as one device.
             amounts[slot] += -(-thousandths(one.slot, one.amount) // thousandths(slot, 1))
     return amounts
 
@@ -132,7 +132,7 @@ def _device_amounts(device: Device) -> tuple[str, int, int]:
 
 
 def _slot_of(device: Device) -> str:
-    """Return the slot in which a device counts: shares, if it offers any."""
+    """Return the slot in which a device counts: the slot of shares if the device offers shares."""
     kind = SHARES if device.sharing.most else DEVICE
     return device.slot or f"{device.family}.{kind}"
 

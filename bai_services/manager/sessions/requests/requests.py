@@ -99,7 +99,7 @@ class Folders(Protocol):
 
 
 class DotfileCheck(Protocol):
-    """Implemented by ``manager/sessions/setups.py``."""
+    """Interface that ``manager/sessions/setups.py`` implements."""
 
     async def check_mounts(
         self, owner_id: str, project_id: str, mount_paths: Sequence[str]
@@ -170,16 +170,16 @@ class Requests:
     ) -> list[NewSession]:
         """Return the sessions to create for several requests.
 
-        The sessions may depend on each other by name. Raises the same errors as ``resolve``. If
-        there are several requests, and one of them is invalid by itself, the message contains the
-        number (from 1) and the name, if any, of the first such request. ``session_id`` can be given
-        only with a single request; it becomes the id of the session.
+        The sessions may depend on each other by name. Raises the same errors as ``resolve``. If one
+        of several requests is invalid by itself, the message contains the number (from 1) and the
+        name of the first invalid request. ``session_id`` can be given only with a single request;
+        it becomes the id of the session.
         """
         cache = _RequestCache()
         sessions: list[NewSession] = []
         for number, request in enumerate(requests, 1):
             if number % YIELD_EVERY == 0:
-                # If all results are cached, no other await suspends this loop.
+                # Yield explicitly: if all results are cached, no other await suspends this loop.
                 await asyncio.sleep(0)
             try:
                 sessions.append(await self._resolve(caller, request, cache, session_id, creatable))
@@ -242,8 +242,8 @@ class Requests:
         )
         await self._check_subpaths(group.name, mounts)
         session_id = session_id or str(uuid.uuid4())
-        # An auto-mounted folder may collide with a dotfile: an error would block every session of
-        # the owner.
+        # Collisions of auto-mounted folders with dotfiles are ignored: an error would block all
+        # sessions of the owner.
         paths = [mount.path for mount in mounts if not mount.is_auto]
         await cache.get_or_read(
             ("dotfiles", owner.id, project.id, *paths),

@@ -229,7 +229,7 @@ def _template(caller: Caller, row: TemplateRow) -> Template:
 
 
 def _may_read_private(caller: Caller, row: TemplateRow) -> bool:
-    """Return whether the caller, who may see a template, may also read its private fields.
+    """Return whether a caller who may see a template may also read its private fields.
 
     Monitors may see all templates, but read private fields only in templates that they may use.
     """

@@ -38,7 +38,7 @@ from .times import last_start, next_start, stop_after
 
 TICK_SECONDS = 5.0
 _CLEANUP_INTERVAL_SECONDS = 3600.0
-# Additional time for a start that first has to stop the last session.
+# Additional time if a start must first stop the last session.
 _RESTART_GRACE = timedelta(minutes=10)
 
 
@@ -160,9 +160,9 @@ class ScheduleRunner:
 
 
 def _new_run(schedule: ScheduleRow, now: datetime) -> NewRun:
-    """Return the run for the last of the starts that are due.
+    """Return the run for the latest due start.
 
-    Several are due only after a time without a manager; the earlier ones are dropped.
+    Several starts are due only after a time without a manager; earlier starts are dropped.
     """
     fields = fields_of(schedule)
     first = schedule.next_start_at or now

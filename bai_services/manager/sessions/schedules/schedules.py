@@ -33,13 +33,13 @@ from ...context import ManagerContext
 from ..requests.templates import Templates, check_stored_request
 from .times import next_start, stop_after
 
-# After a change of one of these fields, the next start is computed again.
+# A change of one of these fields recomputes the next start.
 _TIMES = frozenset({"start", "time_zone", "valid_from", "valid_until", "is_paused"})
 _NULLABLE = frozenset({"template", "stop", "valid_from", "valid_until"})
 
 
 class Schedules:
-    """Only the owner of a schedule defines it; administrators may pause and delete it.
+    """Manages schedules. Only the owner defines a schedule; administrators may pause and delete it.
 
     ``key`` is an id, or the name of a schedule of the caller.
     """

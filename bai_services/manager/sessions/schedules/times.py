@@ -26,7 +26,7 @@ def next_start(schedule: Mapping[str, Any], after: datetime) -> datetime | None:
 
 
 def last_start(schedule: Mapping[str, Any], after: datetime, until: datetime) -> datetime | None:
-    """Return the last start after ``after`` and not after ``until``."""
+    """Return the last start later than ``after``, at the latest ``until``."""
     if (end := schedule["valid_until"]) is not None:
         until = min(until, end - _INSTANT)
     rule = parse_rule(schedule["start"], "start")

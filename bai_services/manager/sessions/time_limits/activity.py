@@ -38,8 +38,8 @@ class SessionActivity:
     async def record_use(self, caller: Caller, key: str, idle_seconds: float) -> IdleDeadline:
         """Record that a session was last used ``idle_seconds`` ago; return its idle deadline.
 
-        The caller is the session itself, which reports its last use, or a user, who wants to keep
-        the session alive. The time is not stored if the session has no idle timeout.
+        The caller is the session, which reports its last use, or a user who keeps the session
+        alive. The time is not stored if the session has no idle timeout.
 
         Raises
         ------

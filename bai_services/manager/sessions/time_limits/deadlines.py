@@ -28,7 +28,7 @@ TICK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """A time limit: the query for expired sessions, the status they must have, and how they end.
+    """A time limit: the query for expired sessions, their required status, and how they end.
 
     The values of ``reason`` are ``maximum_seconds`` and ``name``, the name of the resource group or
     policy that sets the maximum.
@@ -109,7 +109,7 @@ class Deadlines:
                 await self._end(expired.session_id, limit.status, reason, limit.result, event)
 
     async def _cancel_unsatisfiable(self) -> None:
-        # Repeat, because the dependents of a cancelled session become unsatisfiable, too.
+        # Repeat, because dependents of a cancelled session then also become unsatisfiable.
         while unsatisfiable := await self._dependencies.pending_with_failed_dependency():
             moved = [
                 await self._end(session_id, Status.PENDING, failure_reason(dependency))

@@ -64,7 +64,7 @@ class UsageSampling:
         if resolution is FINE:
             recent = self._sampler.unfinished(frozenset(kernel_ids))
         else:
-            # The last complete interval is perhaps not downsampled yet.
+            # The last complete interval may not be downsampled yet.
             length = timedelta(seconds=resolution.interval_seconds)
             first = max(start, resolution.start_of(self._clock()) - length)
             recent = downsampled(await self.samples(kernel_ids, FINE, first, end), resolution)
@@ -87,8 +87,8 @@ class UsageSampling:
     async def _downsample(self, now: datetime) -> None:
         length = timedelta(seconds=COARSE.interval_seconds)
         if self._next_coarse is None or self._next_coarse > now:  # the clock was set back
-            # The newest interval is downsampled again: a manager that was killed may have
-            # downsampled only some of its kernels.
+            # Downsample the newest interval again: a killed manager may have downsampled only
+            # some kernels.
             last = await self._store.last(COARSE, now)
             oldest = COARSE.start_of(now - FINE.kept_for)
             self._next_coarse = oldest if last is None else max(oldest, last)

@@ -11,7 +11,7 @@ export interface Config {
   xsrfToken: string;
   /** Name of the installation. */
   brand: string;
-  /** Colour of buttons and links, as #rrggbb. */
+  /** Color of buttons and links, as #rrggbb. */
   brandColor: string;
   /** URL of the logo; empty: no logo. */
   logo: string;

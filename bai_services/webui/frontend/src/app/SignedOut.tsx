@@ -15,7 +15,7 @@ export function SignedOut({ reason }: { reason: string }) {
   const help = isRefused ? `signed-out-${reason}` : 'signed-out-help';
   const signIn = () => {
     if (isRefused) {
-      // Another account can sign in only when the browser is signed out of the Hub, too.
+      // Another account can sign in only when the browser is also signed out of the Hub.
       location.assign(`${config.hub}logout`);
     } else {
       // The reload redirects to the sign-in, and from there back to this page.

@@ -19,10 +19,10 @@ const LOCALES: Record<string, () => Promise<{ default: Locale }>> = {
   th: () => import('antd/es/locale/th_TH')
 };
 
-/** The next darker shade of the palette that AntD derives from a colour. */
+/** The next darker shade of the palette that AntD derives from a color. */
 const darker = (color: string) => generate(color)[6] ?? color;
 
-// AntD's own colours of links and secondary text have less contrast than WCAG 2.1 AA requires.
+// AntD's own colors of links and secondary text have less contrast than WCAG 2.1 AA requires.
 const LIGHT: ThemeConfig = {
   algorithm: theme.defaultAlgorithm,
   token: {
@@ -48,7 +48,7 @@ const DARK: ThemeConfig = {
   },
   components: {
     Menu: { itemSelectedColor: '#91caff' },
-    // This colour has enough contrast for both of its uses: as a text colour on the background, and
+    // This color has enough contrast for both of its uses: as a text color on the background, and
     // behind the white dot of a selected radio button.
     Radio: { colorPrimary: '#4096ff', colorPrimaryHover: '#4096ff', colorPrimaryActive: '#4096ff' },
     Tabs: { itemSelectedColor: DARK_LINK, itemHoverColor: DARK_LINK }
@@ -86,11 +86,11 @@ function storedMode(): ThemeMode {
   return stored === 'light' || stored === 'dark' ? stored : 'system';
 }
 
-/** Provides the colours, and the language of AntD's own texts, to its children. */
+/** Provides the colors, and the language of AntD's own texts, to its children. */
 export function Themed({ children }: { children: ReactNode }) {
   const [mode, setMode] = useState(storedMode);
   const [systemIsDark, setSystemIsDark] = useState(SYSTEM_DARK.matches);
-  // Never undefined: AntD would then mount the whole page again.
+  // Must not be undefined: AntD would remount the whole page.
   const [locale, setLocale] = useState<Locale>(english);
   const { i18n } = useTranslation();
 

@@ -1,7 +1,7 @@
 import { Fragment, useMemo } from 'react';
 import { MAX_OUTPUT_LINES, spansOf } from './ansi';
 
-/** Terminal output in its colours; at most the first 1,000 lines. */
+/** Terminal output in its colors; at most the first 1,000 lines. */
 export function AnsiText({ text }: { text: string }) {
   const lines = useMemo(() => spansOf(text.split('\n').slice(0, MAX_OUTPUT_LINES)), [text]);
   return (

@@ -7,7 +7,7 @@ interface LazyDialogProps {
   children: ReactNode;
 }
 
-/** Loads a dialog when it is first opened, and keeps it after that, for its animations. */
+/** Loads a dialog when it is first opened, and keeps it mounted for its animations. */
 export function LazyDialog({ isOpen, children }: LazyDialogProps) {
   const { t } = useTranslation();
   const [wasOpened, setWasOpened] = useState(isOpen);

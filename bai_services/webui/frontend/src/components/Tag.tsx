@@ -3,7 +3,7 @@ import type { ReactNode } from 'react';
 export type TagColor = 'green' | 'red' | 'orange' | 'blue' | 'cyan' | 'geekblue';
 
 interface TagProps {
-  /** Without a colour, the tag is grey. */
+  /** Without a color, the tag is gray. */
   color?: TagColor | undefined;
   children: ReactNode;
 }

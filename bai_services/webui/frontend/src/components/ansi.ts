@@ -115,7 +115,7 @@ const CHANGES: Record<number, Style> = {
   39: { color: undefined }
 };
 
-/** Background colours are ignored: text in every colour must stay readable on the page. */
+/** Background colors are ignored: text in every color must stay readable on the page. */
 function changeOf(code: number): Style {
   if (code >= 30 && code <= 37) {
     return { color: COLORS[code - 30] };
@@ -126,7 +126,7 @@ function changeOf(code: number): Style {
   return CHANGES[code] ?? {};
 }
 
-/** The nearest of the eight colours to `5;INDEX` or `2;RED;GREEN;BLUE`. */
+/** The nearest of the eight colors to `5;INDEX` or `2;RED;GREEN;BLUE`. */
 function extendedColor([kind, first = 0, green = 0, blue = 0]: number[]): string | undefined {
   if (kind === 2) {
     return nearest(first, green, blue);

@@ -6,7 +6,7 @@ interface Estimate {
   certainty: string;
 }
 
-/** Text for the estimated start of a session; the text says how certain the estimate is. */
+/** Text for the estimated start of a session, with the certainty of the estimate. */
 export function startText(t: TFunction, estimate: Estimate, language: string): string {
   const { starts_at: startsAt, certainty } = estimate;
   if (startsAt === null) {

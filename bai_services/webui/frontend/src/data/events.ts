@@ -67,7 +67,7 @@ function open(): void {
     window.clearTimeout(silenceTimer);
     retryTimer = window.setTimeout(() => void reopen(), retryMillis);
     retryMillis = Math.min(retryMillis * 2, MAX_RETRY_MILLIS);
-    // The event stream does not say why it has ended.
+    // The event stream does not report why it has ended.
     void checkAccess();
   };
   const restartSilence = () => {
@@ -85,7 +85,7 @@ function open(): void {
   source.onopen = () => {
     restartSilence();
     retryMillis = FIRST_RETRY_MILLIS;
-    // The stream does not repeat the changes between the loading of the list and now.
+    // The stream does not repeat changes since the list was loaded.
     refreshSessions();
   };
   on('keepalive', () => {

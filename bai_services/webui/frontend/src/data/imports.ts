@@ -15,7 +15,7 @@ export const hasEnded = ({ status }: FolderImport) => ENDED.includes(status);
 const refreshImports = () =>
   queries.invalidateQueries({ queryKey: ['entities', '/folder-imports'] });
 
-/** What an import would fetch; the server fetches nothing for it. */
+/** Preview of an import, for which the server fetches nothing. */
 export const importPreviewQuery = (source: ImportSource) =>
   queryOptions({
     queryKey: ['import-preview', source],

@@ -21,7 +21,7 @@ export interface Notice {
   endsAt?: string;
   /** Exit code of a failed batch session, if it is known. */
   code?: number;
-  /** A cleared notice is not shown, but kept: the same notice may not appear again. */
+  /** Cleared notices are hidden but kept, so that the same notice does not appear again. */
   isCleared?: boolean;
 }
 
@@ -52,8 +52,7 @@ export function withNotice(notices: readonly Notice[], notice: Notice): Notice[]
 }
 
 /**
- * Whether a notice says that a session has started, or will be stopped, which is no longer among the
- * running ones.
+ * Whether a notice of a start or an announced stop is about a session that is no longer running.
  */
 export const isOutdated = (
   { kind, session, at }: Notice,

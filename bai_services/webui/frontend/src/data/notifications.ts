@@ -9,7 +9,7 @@ export type NotificationEvent = Schemas['NotificationEvent'];
 export const CHANNELS = ['web', 'mail', 'webhook', 'slack'] as const;
 const MAX_EVENTS = 200;
 
-/** The compiler reports an event of the API that is missing here, and one that the API lacks. */
+/** The compiler reports events of the API that are missing here, and events unknown to the API. */
 const EVENTS: Record<NotificationEvent['name'], true> = {
   'session-running': true,
   'session-failed': true,

@@ -64,7 +64,7 @@ export function NoticesDrawer({ isOpen, onClose }: { isOpen: boolean; onClose: (
   );
 }
 
-/** What has happened since: the session has ended, or its announced end has been postponed. */
+/** A later change: the session has ended, or its announced end has been postponed. */
 type Change = 'ended' | 'postponed';
 
 interface NoticeRowProps {

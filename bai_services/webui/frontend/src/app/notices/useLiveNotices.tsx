@@ -77,7 +77,7 @@ export function useLiveNotices(): void {
         if (kind !== 'status' || !ANNOUNCED.includes(status)) {
           return;
         }
-        // Not from the cache: a short session may have ended since the last request.
+        // Bypass the cache: a short session may have ended since the last request.
         void readSession(id).then(
           session => {
             const notice = session.owner === me?.username ? noticeOf(session) : undefined;
@@ -156,7 +156,7 @@ function KeepAlive({ notice, left }: { notice: NewNotice; left: number }) {
   );
 }
 
-/** Says that a session is running, or has ended in the meantime. */
+/** The notice that a session is running, or has already ended. */
 function StartTitle({ notice }: { notice: NewNotice }) {
   const { t } = useTranslation();
   const { data: session } = useQuery(sessionQuery(notice.session));

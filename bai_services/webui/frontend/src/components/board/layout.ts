@@ -57,7 +57,7 @@ export function readLayout(stored: unknown): BoardLayout {
 
 export const storedLayout = (name: string) => new Stored(`bai-board-${name}`, readLayout);
 
-/** The keys in the user's order; those that the layout does not know come last. */
+/** The keys in the user's order; keys that are not in the layout come last. */
 export function ordered(keys: readonly string[], order: readonly string[]): string[] {
   const known = order.filter(key => keys.includes(key));
   return [...known, ...keys.filter(key => !known.includes(key))];

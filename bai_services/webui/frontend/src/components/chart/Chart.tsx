@@ -35,7 +35,7 @@ interface ChartProps {
   label: string;
 }
 
-/** An ECharts chart in the theme's colours. Load it with `LazyChart`: ECharts is large. */
+/** An ECharts chart in the theme's colors. Load it with `LazyChart`: ECharts is large. */
 export function Chart({ option, height, label }: ChartProps) {
   const element = useRef<HTMLDivElement>(null);
   const { token } = theme.useToken();

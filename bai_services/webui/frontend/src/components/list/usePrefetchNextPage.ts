@@ -3,7 +3,7 @@ import type { UseQueryResult } from '@tanstack/react-query';
 import { useLatest } from '../useLatest';
 import type { ListQuery } from './listSearch';
 
-/** Read the page after `page` with `read`, so that it is shown at once when the user opens it. */
+/** Prefetch the page after `page` with `read`. */
 export function usePrefetchNextPage(
   page: UseQueryResult<{ total: number }>,
   list: ListQuery,

@@ -12,7 +12,7 @@ export const meQuery = queryOptions({
 /** Whether a role may only read; its users create no sessions and no folders. */
 export const isReadOnly = (role: string | undefined) => role === 'monitor';
 
-/** Whether the user is in no project, so that the user can start no session. */
+/** Whether the user cannot start sessions, because the user is in no project. */
 export function useHasNoProject(): boolean {
   const { data: me } = useQuery(meQuery);
   return me?.projects.length === 0;

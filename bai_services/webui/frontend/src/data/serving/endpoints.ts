@@ -48,7 +48,7 @@ export const revisionsQuery = (key: string) =>
     refetchInterval: REFRESH_MILLIS
   });
 
-/** The phases of a replica, the last one first. */
+/** The phases of a replica, the newest first. */
 export const replicaHistoryQuery = (key: string, replica: string) =>
   queryOptions({
     queryKey: keyOf(key, `history-of-${replica}`),

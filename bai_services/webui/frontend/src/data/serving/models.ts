@@ -63,7 +63,7 @@ export const presetsQuery = (project: string) =>
       })
   });
 
-/** The folder of a clone, until all its files are copied. */
+/** The folder of a clone, polled while its files are being copied. */
 export const cloneQuery = (id: string) =>
   queryOptions({
     queryKey: ['model-clone', id],

@@ -3,7 +3,7 @@ import { api, unwrap } from '../client';
 
 const DAY_SECONDS = 86_400;
 
-/** Compute what a utilization checker would have stopped in the last `days` days. */
+/** Compute which sessions a utilization checker would have stopped in the last `days` days. */
 export function useIdleReplay() {
   return useMutation({
     mutationFn: ({ checker, days }: { checker: string; days: number }) => {

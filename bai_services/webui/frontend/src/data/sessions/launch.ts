@@ -84,7 +84,7 @@ export function useLaunch(onError?: (error: Error) => void) {
       })) as Schemas['TemplatedSession'][];
       return (await unwrap(api.POST('/bulk-sessions', { body: { owner, sessions } }))).items;
     },
-    // A list that was read before must not be shown first, least of all an empty one.
+    // Discard cached lists, which lack the new sessions and could be empty.
     onSuccess: () => queries.removeQueries({ queryKey: ['sessions', 'list'], type: 'inactive' }),
     onSettled: () => queries.invalidateQueries({ queryKey: ['sessions'] })
   });

@@ -1,4 +1,4 @@
-// The titles of events are also those of mails and webhooks.
+// Mails and webhooks use the same titles of events.
 import events from '../../../../../i18n/en/notification_events.json';
 import { textsOf, withEvents } from '../areas';
 

@@ -1,4 +1,4 @@
-// The texts of reasons and events are also those of other pages, mails and webhooks.
+// The Hub's pages, mails and webhooks use the same texts of reasons and events.
 import reasons from '../../../../../i18n/th/reasons.json';
 import events from '../../../../../i18n/th/notification_events.json';
 import { textsOf, withEvents } from '../areas';

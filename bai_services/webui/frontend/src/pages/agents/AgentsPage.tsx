@@ -9,7 +9,7 @@ import { INVITATIONS } from './invitations';
 import { JoinCommand } from './JoinCommand';
 import { MachineLoad } from './MachineLoad';
 
-/** The machines that run sessions, and invitations with which further machines join. */
+/** The machines that run sessions, and invitations for adding machines. */
 export function AgentsPage() {
   const { t } = useTranslation();
   const { modal } = App.useApp();

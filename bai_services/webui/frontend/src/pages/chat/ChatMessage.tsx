@@ -9,7 +9,7 @@ import { ChatMarkdown } from './markdown/ChatMarkdown';
 
 interface ChatMessageProps {
   message: Message;
-  /** Whether the answer still arrives. */
+  /** Whether the answer is still arriving. */
   isRunning: boolean;
   /** Request the answer again; undefined if that is not possible. */
   onRetry: (() => void) | undefined;

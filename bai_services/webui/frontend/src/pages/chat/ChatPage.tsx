@@ -129,7 +129,7 @@ function useAddress(): Error | undefined {
   return failed && failed.chat === chat ? failed.error : undefined;
 }
 
-/** What the page is for, until the user closes it. */
+/** Explanation of the page, shown until the user closes it. */
 function Banner() {
   const { t } = useTranslation();
   if (useStored(hasClosedBanner)) {

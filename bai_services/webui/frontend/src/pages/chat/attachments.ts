@@ -17,7 +17,7 @@ export const ACCEPTED = [...IMAGES, 'text/*', '.md', '.json', '.yaml', '.yml', '
 /**
  * Read a file as an attachment: an image, or a text.
  *
- * @throws AttachmentError if it is too large, or neither of them
+ * @throws AttachmentError if the file is too large, or neither an image nor a text
  */
 export async function attachmentOf(file: File): Promise<Attachment> {
   const { name } = file;

@@ -37,7 +37,7 @@ export interface ChatState {
   isSynced: boolean;
   /** Why the last change is not stored. */
   saveError: Error | undefined;
-  /** Whether another page had changed the chat, so that this one was stored as a new chat. */
+  /** Whether another page changed the chat, so that the open chat was stored as a new one. */
   isCopy: boolean;
 }
 
@@ -50,7 +50,7 @@ const newState = (cards: readonly Card[]): ChatState => ({
   isCopy: false
 });
 
-/** Which stored chat an open one is; shared by all changes of it that are being stored. */
+/** Identifies the stored chat; shared by all changes that are being stored. */
 interface Identity {
   id: string | undefined;
   version: number;
@@ -58,7 +58,7 @@ interface Identity {
 
 interface Run {
   control: AbortController;
-  /** Show what has arrived. */
+  /** Show the received part of the answer. */
   flush: () => void;
 }
 
@@ -68,7 +68,8 @@ class ChatStore {
   private readonly listeners = new Set<() => void>();
   private readonly running = new Map<string, Run>();
   private identity: Identity = { id: undefined, version: 0 };
-  /** Changes are stored one after the other, because each needs the version of the former one. */
+  /** Changes are stored one after the other, because each change needs the version that the
+   * previous change returned. */
   private saving = Promise.resolve();
 
   readonly get = () => this.state;
@@ -83,7 +84,7 @@ class ChatStore {
     this.listeners.forEach(listener => listener());
   }
 
-  /** Show another chat. Answers that still arrive are stopped, and stored as far as they are. */
+  /** Show another chat. Answers in progress are stopped, and their received parts are stored. */
   private replace(identity: Identity, state: ChatState): void {
     if (this.state.cards.some(({ isRunning }) => isRunning)) {
       this.state.cards.forEach(({ key }) => this.stop(key));
@@ -120,7 +121,7 @@ class ChatStore {
     this.replace({ id, version }, { ...newState(cards.map(cardOf)), id, title });
   }
 
-  /** The open chat was renamed. */
+  /** Update the open chat after it was renamed. */
   renamed({ id, version, title }: Chat): void {
     if (id === this.identity.id) {
       this.identity.version = version;
@@ -228,7 +229,7 @@ class ChatStore {
     const answer: Partial<Message> & { text: string } = { text: '' };
     let timer: ReturnType<typeof setTimeout> | undefined;
     run.flush = () => {
-      // After a stop, the card may have other messages already.
+      // After a stop, the card may already have other messages.
       if (!signal.aborted) {
         const text = answer.text.slice(0, MAX_TEXT);
         this.changeLast(key, { ...answer, text, totalMillis: performance.now() - begin });

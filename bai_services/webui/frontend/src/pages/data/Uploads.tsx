@@ -16,7 +16,7 @@ import { UserText } from '../../components/UserText';
 const MAX_SHOWN = 20;
 const ORDER = ['conflict', 'failed', 'running', 'paused', 'waiting', 'done'];
 
-/** Uploads into a folder, sorted: first those that need a decision, last those that are done. */
+/** Uploads into a folder: first uploads that need a decision, last completed uploads. */
 export function Uploads({ id }: { id: string }) {
   const { t, i18n } = useTranslation();
   const uploads = useUploads().filter(upload => upload.id === id);

@@ -29,13 +29,13 @@ import { RolloutFields } from './fields/RolloutFields';
 import { RunFields } from './fields/RunFields';
 
 const WIDTH = 640;
-// Shows the label and the message of a field, too.
+// Also makes the label and the message of a field visible.
 const CENTER = { block: 'center' } as const;
 
 interface EndpointFormProps {
   /** The endpoint that gets a new revision; without one, a new endpoint is created. */
   endpoint?: Endpoint;
-  /** Number of the revision whose settings the form has at first. */
+  /** Number of the revision that provides the initial values of the form. */
   base?: number;
   onClose: () => void;
   onDone: (endpoint: Endpoint) => void;
@@ -87,7 +87,7 @@ function FormDrawer({ endpoint, initial, onClose, onDone }: FormDrawerProps) {
   const deploy = useDeploy(endpoint?.id ?? '');
 
   const valuesNow = () => {
-    // Also the values of fields that are not shown, such as resources of unknown slots.
+    // Include the values of fields that are not shown, such as resources of unknown slots.
     const values = form.getFieldsValue(true) as EndpointValues;
     return { values, variant: variants?.find(({ name }) => name === values.variant) };
   };

@@ -7,7 +7,7 @@ import { trialQuery, useEndTrial, useTry, type NewTrial } from '../../data/servi
 import { reasonText } from '../../i18n/reasonText';
 
 interface TryButtonProps {
-  /** Return what the form contains now; undefined if it is not valid. */
+  /** Return the current values of the form; undefined if they are not valid. */
   read: () => Promise<NewTrial | undefined>;
   onError: (error: Error) => void;
 }
@@ -40,7 +40,7 @@ function TrialDialog({ trial, onClose }: { trial: string; onClose: () => void })
   const isOver = data !== undefined && data.ended_at !== null;
   const close = () => {
     if (!isOver) {
-      // Nobody waits for its result.
+      // The result is not needed.
       end.mutate();
     }
     onClose();

@@ -5,7 +5,7 @@ export interface Difference {
   after: string;
 }
 
-/** The settings that differ between two revisions, by path; a setting that is missing is empty. */
+/** The settings that differ between two revisions, by path; missing settings are empty. */
 export function differences(before: unknown, after: unknown): Difference[] {
   const [old, changed] = [flat(before), flat(after)];
   return [...new Set([...old.keys(), ...changed.keys()])]

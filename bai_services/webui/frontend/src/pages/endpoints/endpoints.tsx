@@ -15,7 +15,7 @@ const endpointOf = (item: Item) => item as unknown as Endpoint;
 /** The absolute URL of an endpoint. */
 export const urlOf = ({ url }: Endpoint) => new URL(url, location.href).href;
 
-/** The list of endpoints; a page of its own has the form and the drawer. */
+/** The list of endpoints; `EndpointsPage` contains the form and the drawer. */
 export const ENDPOINTS: Entity = {
   name: 'endpoints',
   path: '/endpoints',

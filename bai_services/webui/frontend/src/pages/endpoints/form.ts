@@ -126,16 +126,16 @@ export const newTrialOf = (values: EndpointValues, variant: Variant | undefined)
     settings: settingsOf(values, variant)
   }) as unknown as NewTrial;
 
-/** Limits of a rollout that are not checked without a value. */
+/** Limits of a rollout; a limit without a value is not checked. */
 const OPTIONAL_LIMITS = ['max_error_percent', 'max_p99_ms'] as const;
 
-/** Settings that a model definition has. */
+/** Settings that a model definition can contain. */
 const OF_DEFINITIONS = ['command', 'port', 'protocol', 'health', 'model_path'] as const;
 
 /**
- * A new revision based on `base`. The API keeps settings that are omitted, so emptied ones are sent
- * as empty. With a definition, unchanged settings that a definition has are omitted, because they
- * would take precedence over it.
+ * A new revision based on `base`. The API keeps omitted settings, so cleared settings are sent as
+ * empty. With a definition, unchanged settings that a definition can contain are omitted, because
+ * they would override it.
  */
 export function newRevisionOf(
   values: EndpointValues,
@@ -192,7 +192,7 @@ export function valuesOf({ settings }: Revision): EndpointValues {
   };
 }
 
-/** Names of fields in messages of the API that the form has under another name. */
+/** Form fields by the name in messages of the API, where the names differ. */
 const OTHER_NAMES: Record<string, string[]> = {
   mounts: ['model_folder'],
   vfolder: ['model_folder'],

@@ -19,7 +19,7 @@ export interface EndpointsSearch extends EntitySearch {
   list?: ListSearch;
   /** The open form: of a new endpoint, or of a new revision of the endpoint in the drawer. */
   form?: (typeof FORMS)[number];
-  /** Number of the revision whose settings the form has at first; default: the last one. */
+  /** Number of the revision that provides the initial values of the form; default: the last one. */
   base?: number;
   /** Numbers of the revisions that are compared. */
   before?: number;

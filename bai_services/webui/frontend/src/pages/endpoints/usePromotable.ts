@@ -7,8 +7,8 @@ interface Rollout {
 }
 
 /**
- * The rules of a blue-green or canary rollout in progress that can be promoted; undefined if there
- * is none.
+ * The rules of a blue-green or canary rollout in progress that can be promoted; undefined without
+ * such a rollout.
  */
 export function usePromotable(endpoint: Endpoint): Rollout | undefined {
   const { active_revision: active, target_revision: target, is_promoted: isPromoted } = endpoint;

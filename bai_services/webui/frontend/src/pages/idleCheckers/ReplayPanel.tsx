@@ -6,7 +6,7 @@ import { useIdleReplay } from '../../data/sessions/idleReplays';
 
 const DAYS = [1, 7, 30];
 
-/** What a utilization checker would have stopped in a recorded period. */
+/** The sessions that a utilization checker would have stopped in a recorded period. */
 export function ReplayPanel({ checker }: { checker: string }) {
   const { t, i18n } = useTranslation();
   const [days, setDays] = useState(1);

@@ -12,7 +12,7 @@ import { BadgeText } from './BadgeText';
 
 const TARGETS = ['new', 'existing'] as const;
 type Target = (typeof TARGETS)[number];
-// The preview follows the text after this time without a key press.
+// Debounce interval of the preview.
 const PREVIEW_DELAY_MILLIS = 300;
 const MAX_FOLDERS = 100;
 
@@ -31,7 +31,7 @@ interface ImportValues extends Link {
 }
 
 interface ImportFormProps {
-  /** The source in the address of the page, which can be the link of another site. */
+  /** The source in the URL of the page, which can be a link from another site. */
   link: Link;
   onDone: (id: string) => void;
 }
@@ -230,7 +230,7 @@ function FolderSelect({ value, onChange }: { value: string; onChange: (id: strin
   );
 }
 
-/** The value, after it has not changed for a time. */
+/** The debounced value. */
 function useDelayed(value: string): string {
   const [delayed, setDelayed] = useState(value);
   useEffect(() => {

@@ -3,7 +3,7 @@ import type { ReactNode } from 'react';
 import { problemOf, useLauncher } from './launcherContext';
 
 interface FieldProps {
-  /** Field of the request, such as `mounts.0.path`, whose problem is shown at this control. */
+  /** Field of the request, such as `mounts.0.path`; its problem is shown at this control. */
   name: string;
   label: ReactNode;
   help?: ReactNode;
@@ -13,7 +13,7 @@ interface FieldProps {
 
 export const idOf = (name: string) => `launch-${name}`;
 
-/** A labelled control of the launcher, with its help text and the problem of its value. */
+/** A labeled control of the launcher, with its help text and the problem of its value. */
 export function Field({ name, label, help, children }: FieldProps) {
   const { preview } = useLauncher();
   const problem = problemOf(preview, name);

@@ -90,8 +90,8 @@ export function ResourceSection() {
 }
 
 /**
- * Choice of a preset. The selection discards entered amounts. Presets that cannot start now can be
- * selected, too.
+ * Choice of a preset. The selection discards entered amounts. Presets that cannot start now can
+ * also be selected.
  */
 function PresetField({ options }: { options: SessionOptions }) {
   const { t } = useTranslation();

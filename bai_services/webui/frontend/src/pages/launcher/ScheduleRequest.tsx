@@ -15,7 +15,7 @@ const START = 'mon-fri 08:00';
 const STOP = 'mon-fri 19:00';
 const suggestions = (...rules: string[]) => rules.map(value => ({ value }));
 
-/** Dialog that creates a schedule, whose sessions have the values of the launcher. */
+/** Dialog that creates a schedule of sessions with the values of the launcher. */
 export function ScheduleRequest(props: { form: LaunchForm; isOpen: boolean; onClose: () => void }) {
   const { t } = useTranslation();
   const { message } = App.useApp();

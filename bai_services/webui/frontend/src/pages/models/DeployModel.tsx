@@ -28,7 +28,7 @@ interface DeployModelProps {
   onClose: () => void;
 }
 
-/** Dialog that creates an endpoint of a model; its fields have suitable values at first. */
+/** Dialog that creates an endpoint of a model; its fields have suitable initial values. */
 export function DeployModel({ model, onClose }: DeployModelProps) {
   const { t } = useTranslation();
   const navigate = useNavigate();

@@ -58,7 +58,7 @@ export function ModelTile({ model, onOpen }: ModelTileProps) {
 
 const COLORS = ['#1668dc', '#389e0d', '#d46b08', '#c41d7f', '#531dab', '#08979c'];
 
-/** The first letter of the title on a colour that depends on the title. */
+/** The first letter of the title on a color that depends on the title. */
 function ModelIcon({ title }: { title: string }) {
   const letters = Array.from(title);
   const sum = letters.reduce((total, letter) => total + (letter.codePointAt(0) ?? 0), 0);

@@ -33,11 +33,11 @@ const SIZE = /^\d+(\.\d+)?[kmgtp]?i?b?$/i;
 interface PublishModelProps {
   stores: readonly { id: string; name: string; domain: string }[];
   onClose: () => void;
-  /** Gets the id of the model. */
+  /** Called with the id of the model. */
   onDone: (id: string) => void;
 }
 
-/** Form that makes a folder of a model store a model: it writes the definition and the README. */
+/** Form that publishes a folder of a model store as a model, with a definition and a README. */
 export function PublishModel({ stores, onClose, onDone }: PublishModelProps) {
   const { t } = useTranslation();
   const isWide = Grid.useBreakpoint().md ?? true;

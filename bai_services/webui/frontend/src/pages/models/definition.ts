@@ -1,4 +1,4 @@
-/** What the form of a new model contains. */
+/** Values of the form of a new model. */
 export interface PublishValues {
   project?: string;
   /** Id of an existing folder. */
@@ -20,7 +20,7 @@ export interface PublishValues {
   readme?: string;
 }
 
-/** A filled-in value as YAML; undefined if it is empty. JSON values are YAML values, too. */
+/** A filled-in value as YAML; undefined if it is empty. Every JSON value is a YAML value. */
 function yamlOf(value: unknown): string | undefined {
   const plain = typeof value === 'string' ? value.trim() : value;
   const isEmpty =
@@ -61,7 +61,7 @@ const FIELDS: readonly string[] = [
   'label'
 ];
 
-/** The field of the form that a problem of the definition is about; undefined if it is unknown. */
+/** The form field of a problem in the definition; undefined if it is unknown. */
 export function fieldOfProblem(problem: string): keyof PublishValues | undefined {
   const field = /^model-definition\.yaml(?:, line \d+)?: (\w+)/.exec(problem)?.[1] ?? '';
   const other = { min_resource: 'cpu', start_command: 'command', port: 'port', the: 'port' }[field];

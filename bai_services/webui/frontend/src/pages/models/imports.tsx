@@ -19,7 +19,7 @@ const REFRESH_MILLIS = 5_000;
 
 const importOf = (item: Item) => item as unknown as ModelImport;
 
-/** Imports of models: the user's own ones, and those that an administrator may approve. */
+/** Imports of models: the user's imports, and imports that the user may approve. */
 export const IMPORTS: Entity = {
   name: 'model-imports',
   path: '/model-imports',

@@ -7,7 +7,7 @@ import { useCheckDefinition } from '../../data/serving/endpoints';
 import { refreshCard } from '../../data/serving/models';
 import { definitionOf, type PublishValues } from './definition';
 
-/** Publish a model step by step; after an error, the next attempt uses the folder of the last. */
+/** Publish a model step by step; after an error, the next attempt uses the same folder. */
 export function usePublishModel() {
   const check = useCheckDefinition();
   const create = useCreateFolder();
@@ -18,7 +18,7 @@ export function usePublishModel() {
     mutationFn: async ({ values, files }: { values: PublishValues; files: readonly File[] }) => {
       const { project = '', folder = '', existing, readme = '' } = values;
       const definition = definitionOf(folder || (values.title ?? ''), values);
-      // Before the folder is created, because an invalid definition must not leave an empty folder.
+      // Check before creating the folder: an invalid definition must not leave an empty folder.
       await check.mutateAsync(definition);
       if (existing === undefined && created.current?.name !== folder) {
         const spec = { name: folder, project, permission: 'ro' as const, cloneable: true };

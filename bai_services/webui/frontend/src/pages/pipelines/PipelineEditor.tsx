@@ -91,7 +91,7 @@ function Editor({ pipeline, isReadOnly, onClose }: EditorProps) {
   const { message } = App.useApp();
   const { data: me } = useQuery(meQuery);
   const editor = useRef<EditorView | null>(null);
-  // The text at the start: an update of the pipeline must not replace the user's changes.
+  // The initial text: an update of the pipeline must not replace the user's changes.
   const [first] = useState(pipeline?.definition ?? EXAMPLE);
   const [text, setText] = useState(first);
   const [checked, setChecked] = useState(first);

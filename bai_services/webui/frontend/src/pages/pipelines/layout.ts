@@ -12,7 +12,7 @@ export interface GraphTask {
 
 export const NODE = { width: 190, height: 56 } as const;
 
-/** Return the position of each task: those that it needs are on its left. */
+/** Return the position of each task, to the right of its dependencies. */
 export function positionsOf(tasks: readonly GraphTask[]): Map<string, { x: number; y: number }> {
   const graph = new graphlib.Graph();
   graph.setGraph({ rankdir: 'LR', nodesep: 24, ranksep: 60 });
@@ -37,7 +37,7 @@ export function positionsOf(tasks: readonly GraphTask[]): Map<string, { x: numbe
 const OPEN = ['awaiting-approval', 'running', 'queued', 'retrying', 'waiting'];
 const WORST = ['failed', 'blocked', 'cancelled'];
 
-/** Return one task for the task runs of each task. */
+/** Combine the task runs of each task into one task. */
 export function tasksOfRuns(
   runs: readonly { task: string; kind: string; needs: readonly string[]; status: string }[]
 ): GraphTask[] {

@@ -75,7 +75,7 @@ function NextStart({ schedule }: { schedule: PipelineSchedule }) {
   return first ? <span className="bai-time">{formatTime(first, i18next.language)}</span> : '–';
 }
 
-/** The last run, and why the last start has created none. */
+/** The last run, and the reason if the last start created no run. */
 function LastRun({ schedule }: { schedule: PipelineSchedule }) {
   const { t } = useTranslation();
   const { last_run_id: run, last_message: message } = schedule;

@@ -6,7 +6,7 @@ const FORMS = ['new', 'edit', 'start'] as const;
 
 /** State of the page in the URL, without default values; see `TABS`. */
 export interface PipelinesSearch extends EntitySearch {
-  /** The open dialog; `edit` and `start` are of the pipeline `item`. */
+  /** The open dialog; `edit` and `start` refer to the pipeline `item`. */
   form?: (typeof FORMS)[number];
   /** Id of the run in the drawer. */
   run?: string;

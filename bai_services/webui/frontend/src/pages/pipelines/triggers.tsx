@@ -49,7 +49,7 @@ export const TRIGGERS: Entity = {
   canDelete: true
 };
 
-/** The last run, and why the last call has created none. */
+/** The last run, and the reason if the last call created no run. */
 function LastRun({ trigger }: { trigger: PipelineTrigger }) {
   const { t } = useTranslation();
   const { last_run_id: run, last_message: message } = trigger;

@@ -14,7 +14,7 @@ export interface Bar {
   from: number;
   to: number | undefined;
   /**
-   * What the session uses: `0.5` of this device, or `4 CPU` of this agent; empty for `waiting`.
+   * Resources of the session: `0.5` of this device, or `4 CPU` of this agent; empty for `waiting`.
    */
   amount: string;
 }

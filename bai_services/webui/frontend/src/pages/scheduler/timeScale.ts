@@ -25,7 +25,7 @@ export function positionOf(at: number, { from, to }: TimeScale): number {
   return Math.min(100, Math.max(0, (100 * (at - from)) / (to - from)));
 }
 
-/** The labelled times of the axis: multiples of the tick length in local time. */
+/** The labeled times of the axis: multiples of the tick length in local time. */
 export function ticksOf({ from, to }: TimeScale, range: Range): number[] {
   const step = TICK_HOURS[range] * HOUR_MILLIS;
   const offset = new Date(from).getTimezoneOffset() * 60_000;

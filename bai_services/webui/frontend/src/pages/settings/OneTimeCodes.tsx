@@ -176,7 +176,7 @@ function RegistrationDialog({ registration, onClose, onDone }: RegistrationProps
 }
 
 interface SecretDialogProps {
-  /** What the user enters: a code, unless it is the password. */
+  /** The required input: the password or, if undefined, a code. */
   kind?: 'password';
   title: string;
   text: string;

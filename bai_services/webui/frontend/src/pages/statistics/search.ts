@@ -69,7 +69,8 @@ export function periodOf(search: StatisticsSearch, now: Date): ReportPeriod {
     return { since: search.since, until: dayAfter(search.until), days };
   }
   const days = PERIODS[search.period ?? '30d'];
-  // Days of the calendar, because a day has 23 or 25 hours when summer time begins or ends.
+  // Days of the calendar, because a day has 23 or 25 hours when daylight saving time begins or
+  // ends.
   const first = new Date(now.getFullYear(), now.getMonth(), now.getDate() - (days - 1));
   return { since: localDate(first), days };
 }

@@ -12,7 +12,7 @@ import { ComponentSettings } from './ComponentSettings';
 import { Settings } from './Settings';
 import { systemQuery, type Package, type SystemInfo } from '../../data/system';
 
-/** Versions, licences, health, database and queue of the installation. */
+/** Versions, licenses, health, database and queue of the installation. */
 export function SystemPage() {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);

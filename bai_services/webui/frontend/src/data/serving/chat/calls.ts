@@ -4,11 +4,11 @@ import { answerPartOf, errorOf, modelsOf, type AnswerPart } from './completion';
 import { EventParser } from './eventStream';
 
 /**
- * An older token is replaced. It is valid for twice this time, because its expiry would also end an
- * answer in progress.
+ * Age at which a token is replaced. Tokens are valid for twice this time, because the expiry of a
+ * token would also end an answer in progress.
  */
 const MAX_AGE_MILLIS = 10 * 60_000;
-/** Gateways know a new token after this time at the latest. */
+/** Maximum time until all gateways accept a new token. */
 const SETTLE_MILLIS = 8_000;
 const PAUSE_MILLIS = 200;
 /** Maximum number of characters of a response that is read as a whole. */
@@ -33,7 +33,7 @@ async function createToken(id: string): Promise<ChatToken> {
 
 const ageOf = ({ createdAt }: ChatToken) => performance.now() - createdAt;
 
-/** The token for an endpoint; all cards use the same one. */
+/** The token for an endpoint, shared by all cards. */
 function tokenOf(id: string): Promise<ChatToken> {
   const create = () => createToken(id);
   const known = tokens.get(id);
@@ -47,7 +47,7 @@ function tokenOf(id: string): Promise<ChatToken> {
 /**
  * The URL of a path below an endpoint.
  *
- * @throws ApiError if it is not below the endpoint: its token must not be sent to another server
+ * @throws ApiError if the URL is not below the endpoint: the token must not reach another server
  */
 export function urlOfPath({ url }: Pick<Endpoint, 'url'>, path: string): string {
   const base = new URL(url, location.href);
@@ -110,7 +110,7 @@ async function call(endpoint: Called, path: string, init: CallInit, signal: Abor
     if (ageOf(token) < SETTLE_MILLIS) {
       await pause(signal);
     } else if (!isRenewed) {
-      // The clock of the page stands still while the computer sleeps.
+      // The clock of the page stops while the computer sleeps.
       tokens.delete(endpoint.id);
       token = await tokenOf(endpoint.id);
       isRenewed = true;

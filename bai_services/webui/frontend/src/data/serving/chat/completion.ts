@@ -1,4 +1,4 @@
-/** Parser of responses of the OpenAI API. They are hostile input, so each field is checked. */
+/** Parser of responses of the OpenAI API. They are untrusted, so each field is checked. */
 
 const MAX_TOKENS = 2 ** 31 - 1;
 const MAX_MESSAGE = 250;

@@ -1,4 +1,4 @@
-/** Maximum number of characters of one event; the answer of a model is hostile input. */
+/** Maximum number of characters of one event; the answer of a model is untrusted input. */
 export const MAX_EVENT = 1_000_000;
 
 /** Parses server-sent events piece by piece; only the field `data` is kept. */

@@ -66,7 +66,7 @@ const COMPONENTS = {
   }
 };
 
-/** The Markdown of a model, without HTML, images, and links to anything but web pages. */
+/** The Markdown of a model, without HTML and images; only links to web pages are kept. */
 export function ChatMarkdown({ text }: { text: string }) {
   const parsed = useTree(text);
   if (!parsed) {
@@ -85,7 +85,7 @@ export function ChatMarkdown({ text }: { text: string }) {
   );
 }
 
-/** The tree of the text, or of a former text of the same message; null if there is none. */
+/** The tree of the text, or of an earlier text of the same message; null: not parsed yet. */
 function useTree(text: string): Root | null {
   const parsedText = useThrottled(text);
   const [tree, setTree] = useState<Root | null>(null);

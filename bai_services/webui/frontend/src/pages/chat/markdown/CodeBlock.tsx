@@ -3,7 +3,7 @@ import { Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import type { CodePart } from './highlight';
 
-/** Longer codes have no colours, because the parsers run in the page. */
+/** Maximum length of code with syntax highlighting, because the parsers run in the page. */
 const MAX_HIGHLIGHTED = 20_000;
 
 interface CodeBlockProps {
@@ -11,7 +11,7 @@ interface CodeBlockProps {
   language: string | undefined;
 }
 
-/** A block of code with colours and a button to copy it. */
+/** A block of code with colors and a button to copy it. */
 export function CodeBlock({ text, language }: CodeBlockProps) {
   const { t } = useTranslation();
   const parts = useHighlighted(text, language);
@@ -36,7 +36,7 @@ export function CodeBlock({ text, language }: CodeBlockProps) {
   );
 }
 
-/** The parts of the code; undefined if it has no colours, or they belong to a former text. */
+/** The parts of the code; undefined if it has no colors, or they belong to a former text. */
 function useHighlighted(text: string, language: string | undefined): CodePart[] | undefined {
   const [found, setFound] = useState<{ text: string; parts: CodePart[] | undefined }>();
   useEffect(() => {
@@ -52,7 +52,7 @@ function useHighlighted(text: string, language: string | undefined): CodePart[] 
             setFound({ text, parts });
           }
         },
-        // Without its parser, the code has no colours.
+        // Without its parser, the code has no colors.
         () => undefined
       );
     return () => {

@@ -5,7 +5,7 @@ interface Formula {
   /** With its delimiters. */
   source: string;
   latex: string;
-  /** Whether it has a line of its own. */
+  /** Whether the formula is a separate block. */
   isBlock: boolean;
 }
 

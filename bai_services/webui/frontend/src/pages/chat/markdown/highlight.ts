@@ -2,7 +2,7 @@ import { LanguageDescription } from '@codemirror/language';
 import { languages } from '@codemirror/language-data';
 import { classHighlighter, highlightCode } from '@lezer/highlight';
 
-/** A part of a code with the CSS classes of its colours. */
+/** A part of a code with the CSS classes of its colors. */
 export interface CodePart {
   text: string;
   classes: string;

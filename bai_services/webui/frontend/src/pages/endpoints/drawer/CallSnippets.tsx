@@ -5,7 +5,7 @@ import { curlOf, hasOpenAiApi, pythonOf, type Called } from '../snippets';
 
 type Kind = 'curl' | 'python';
 
-/** Examples of calls, to copy. */
+/** Examples of calls that the user can copy. */
 export function CallSnippets(called: Called) {
   const { t } = useTranslation();
   const [chosen, setChosen] = useState<Kind>();

@@ -37,7 +37,7 @@ export function Overview({ endpoint, onChange }: OverviewProps) {
   );
 }
 
-/** The revision that serves; before the first one does, the one that is being deployed. */
+/** The serving revision, else the revision that is being deployed. */
 const servingRevision = (endpoint: Endpoint, revisions: Revision[]) =>
   revisions.find(({ number }) => number === (endpoint.active_revision ?? endpoint.target_revision));
 
@@ -50,7 +50,7 @@ function Facts({ endpoint, revisions }: { endpoint: Endpoint; revisions: Revisio
   const shareText = ({ number, share }: Share) =>
     `${t('endpoints.revision-number', { number })}: ${percent.format(share)}`;
   const facts = {
-    // The notice above has the problem.
+    // The notice above shows the problem.
     status: <EndpointStatus endpoint={endpoint} hasProblem={false} />,
     url: (
       <Typography.Text copyable={{ text: urlOf(endpoint) }} style={{ overflowWrap: 'anywhere' }}>

@@ -6,7 +6,7 @@ import { replicaHistoryQuery, type ReplicaChange } from '../../../data/serving/e
 import { reasonText } from '../../../i18n/reasonText';
 import { Phase } from './Phase';
 
-// With seconds: several phases can begin within one minute.
+// Show seconds, because several phases can begin within one minute.
 const TIME = { dateStyle: 'medium', timeStyle: 'medium' } as const;
 
 interface ReplicaHistoryProps {

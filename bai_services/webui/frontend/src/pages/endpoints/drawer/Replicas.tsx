@@ -58,7 +58,7 @@ const replicasOf = ({ key, serving, onHistory }: ListOptions): Entity => ({
   hasNoDetails: true
 });
 
-/** The replicas of an endpoint, also those that have ended recently. */
+/** The replicas of an endpoint, including those that ended recently. */
 export function Replicas({ endpoint, search, onChange }: EndpointTabProps) {
   const { id, weights } = endpoint;
   const [replica, setReplica] = useState<string>();

@@ -13,7 +13,7 @@ interface StateNoticeProps {
   onChange: ChangeSearch;
 }
 
-/** What the user should know or do now; nothing if the endpoint serves. */
+/** Notice about the state of an endpoint, with actions; nothing if the endpoint serves. */
 export function StateNotice({ endpoint, onChange }: StateNoticeProps) {
   const { t, i18n } = useTranslation();
   const { isOwner, isManager } = useRights(endpoint);
@@ -61,7 +61,7 @@ export function StateNotice({ endpoint, onChange }: StateNoticeProps) {
   return null;
 }
 
-/** Begin the rollout of a failed revision again. */
+/** Restart the rollout of a failed revision. */
 function Retry({ endpoint }: { endpoint: Endpoint }) {
   const { t } = useTranslation();
   const { message } = App.useApp();

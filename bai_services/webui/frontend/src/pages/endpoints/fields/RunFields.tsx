@@ -17,7 +17,7 @@ export function RunFields() {
   const options = useQuery(optionsQuery(project ?? ''));
   const variant = variants.data?.find(({ name }) => name === chosen);
   const images = [...new Set(options.data?.images.map(({ name }) => name))];
-  // The command, the port and the health check of another variant do not fit.
+  // The command, the port and the health check of the previous variant do not apply.
   const forget = () =>
     form.setFieldsValue({
       command: '',

@@ -10,7 +10,7 @@ const CHART_HEIGHT = 240;
 const GROUPINGS = { project: 'by_project', user: 'by_user', priority: 'by_priority' } as const;
 type Grouping = keyof typeof GROUPINGS;
 
-/** Comparison of the history with policies: tables, charts, and what the replay cannot know. */
+/** Comparison of the history with policies: tables, charts, and limitations of the replay. */
 export function ReplayResult({ comparison }: { comparison: Comparison }) {
   const { t, i18n } = useTranslation();
   const { reports } = comparison;

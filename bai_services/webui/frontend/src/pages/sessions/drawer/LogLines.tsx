@@ -18,7 +18,7 @@ interface LogLinesProps {
   onFollow: (isFollowed: boolean) => void;
 }
 
-/** Lines of terminal output in their colours; only lines in or near the viewport are rendered. */
+/** Lines of terminal output in their colors; only lines in or near the viewport are rendered. */
 export function LogLines({ lines, isFollowed, onFollow }: LogLinesProps) {
   const { t } = useTranslation();
   const viewport = useRef<HTMLDivElement>(null);

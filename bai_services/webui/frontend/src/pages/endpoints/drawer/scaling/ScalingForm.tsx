@@ -40,7 +40,7 @@ export function ScalingForm({ endpoint, onClose }: ScalingFormProps) {
   const required = [{ required: true, message: t('entities.required') }];
   const label = (key: string) => t(`endpoint-scaling.${key}`);
   const setMeasure = (chosen: Measure) => {
-    // The target has another unit.
+    // With another measure, the target has another unit.
     form.setFieldValue('target', targetOf(chosen));
     form.setFieldValue('utilization_percent', utilizationOf(chosen));
     form.setFieldValue(
@@ -119,7 +119,7 @@ export function ScalingForm({ endpoint, onClose }: ScalingFormProps) {
   );
 }
 
-/** The name of a metric; those that are known for the runtime variant are suggested. */
+/** The name of a metric, with suggestions for the runtime variant. */
 function MetricField({ endpoint }: { endpoint: Endpoint }) {
   const { t } = useTranslation();
   const { data: revisions } = useQuery(revisionsQuery(endpoint.id));

@@ -33,7 +33,7 @@ const TARGETS: Partial<Record<Measure, number>> = { requests: 10, cpu: 70 };
 export const targetOf = (measure: Measure) => TARGETS[measure];
 export const utilizationOf = (measure: Measure) => (measure === 'requests' ? 70 : 100);
 
-// Without a replica, nothing can be measured in it.
+// Without a replica, this load cannot be measured.
 export const minimumOf = (measure: Measure) =>
   measure === 'requests' || measure === 'query' ? 0 : 1;
 
