@@ -149,7 +149,7 @@ async def keep_alive(connection: Connection, name: str, *, as_json: bool) -> Non
     help="Maximum time to save the session before it is stopped.",
 )  # fmt: skip
 @click.option(
-    "--requeue", is_flag=True, help="Let the session come back as soon as its resources are free."
+    "--requeue", is_flag=True, help="Resume the session as soon as its resources are free."
 )
 @click.option("--no-variables", is_flag=True, help="Do not save the variables of notebooks.")
 @json_option
