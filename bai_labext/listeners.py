@@ -37,7 +37,7 @@ class Listener:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether it accepts connections to a loopback address."""
+        """Whether the socket accepts connections to a loopback address."""
         return self.address.is_loopback or self.address.is_unspecified
 
 

@@ -62,7 +62,7 @@ class BaiSpawner(SessionServer):
         return form.has_problems()
 
     def serves(self, session_id: str) -> bool:
-        """Return whether the running, starting or last server belongs to that session."""
+        """Return whether the running, starting or last server belongs to the session."""
         if self._start is not None:
             return self._start.belongs_to(session_id)
         if self.pending == "spawn":

@@ -73,7 +73,7 @@ export class Preparation {
     return this.deadline !== null;
   }
 
-  /** If the event was lost, for example with the connection, a new status text shows the change. */
+  /** Read the state again when the status text changes, because the event can be lost. */
   private followModel(): void {
     const { session, trouble } = this.model;
     if (trouble) {
