@@ -94,7 +94,7 @@ def _figures(urls: Sequence[str], spec: argparse.Namespace) -> dict[str, object]
 
 
 def layered(tasks: int, width: int = WIDTH) -> PipelineDefinition:
-    """Return a pipeline with layers of ``width`` tasks; each needs two tasks of the layer before."""
+    """Return a pipeline with layers of ``width`` tasks; each needs two of the layer before."""
     found: list[Task] = []
     for number in range(tasks):
         first = number - number % width - width
