@@ -183,7 +183,7 @@ async def test_ambiguous_request_is_refused(bed: Bed, upstream: Upstream, more: 
     reader, _ = await raw(bed, request("/echo", more) + b"0\r\n\r\n")
     status = (await reader.readline()).split()[1]
     if bed.engine == "haproxy" and more.startswith("Content-Length: 5\r\nTransfer"):
-        # It drops the length (RFC 9112, 6.3), so that the request is not ambiguous any more.
+        # The gateway drops the length (RFC 9112, 6.3), so the request is no longer ambiguous.
         assert status == b"200"
         assert "content-length" not in upstream.requests[0].headers
         return
@@ -211,7 +211,7 @@ async def test_client_that_leaves_at_the_end_of_its_token_does_not_end_the_gatew
     await wait_until_async(lambda: upstream.running, 5, "the request")
     endpoint = bed.gateways[0].routes.by_name[b"chat"]
     client.close()
-    # Before the event loop notices it.
+    # Revoke the token before the event loop notices the disconnect.
     endpoint.update(endpoint_route(upstream.route(), tokens=()))
     assert not endpoint.in_flight
 
@@ -334,7 +334,7 @@ async def test_replica_never_gets_a_request_inside_of_another(
 
 
 class RawReplica:
-    """Answers the first request of each connection with fixed bytes, again and again if asked to.
+    """Answers the first request of each connection with fixed bytes; ``is_endless`` repeats them.
 
     The health check succeeds.
     """
@@ -444,7 +444,7 @@ async def test_slow_client_gets_the_end_of_a_response_before_its_connection_clos
     of_gateway = transport.get_extra_info("socket")
     of_gateway.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     writer.write(request("/any", "Connection: close\r\n"))
-    # The gateway has everything, but the client has not.
+    # The gateway has the whole response, but the client does not.
     await wait_until_async(lambda: connection.unread_bytes > 100_000, 5, "the response")
     assert not gateway.routes.by_name[b"chat"].in_flight
     gateway.sweep(time.monotonic() + limits.STALLED_SECONDS / 2)
@@ -452,7 +452,7 @@ async def test_slow_client_gets_the_end_of_a_response_before_its_connection_clos
 
 
 async def test_client_that_reads_almost_nothing_ends(bed: Bed, upstream: Upstream) -> None:
-    """It would keep a place at the replica."""
+    """Otherwise the client would occupy a slot of the replica."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.connect(("127.0.0.1", bed.gateways[0].port))
@@ -601,7 +601,7 @@ async def test_long_upload_does_not_make_a_replica_late(bed: Bed, upstream: Upst
     (token,) = gateway.routes.by_name[b"chat"].tokens.values()
     (exchange,) = token.running
     assert isinstance(exchange, Exchange)
-    exchange.deadline = 0  # the time is over
+    exchange.deadline = 0  # the deadline has passed
     writer.write(b"x")
     await wait_until_async(lambda: exchange.is_body_complete, 5, "the body")
     gateway.sweep(time.monotonic())

@@ -210,7 +210,7 @@ async def test_request_of_http_is_refused(bed: Bed, model: Model) -> None:
 async def test_requests_wait_for_the_first_replica(
     bed: Bed, channel: grpc.aio.Channel, model: Model
 ) -> None:
-    """Then the client sends them again."""
+    """When a replica is ready, the call fails with UNAVAILABLE, and the client repeats it."""
     await bed.set(grpc_route())
     waiting = channel.unary_unary("/test.Model/Echo")(b"x", metadata=METADATA)
     endpoint = bed.gateways[0].routes.by_name[b"chat"]

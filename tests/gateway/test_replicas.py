@@ -83,7 +83,7 @@ async def test_reports_contain_only_endpoints_with_changes(
     before = reported()
     await more(3)
     assert reported() == before
-    # With another table, the manager may need the load; also after a lost answer.
+    # The load is reported again after a new table, and after a lost answer.
     await bed.manager.set(endpoint_route(upstream.route(), max_queue=7))
     await wait_until_async(lambda: reported() == [*before, 1], 5, "the load again")
     bed.manager.lost_answers = 1

@@ -229,7 +229,7 @@ async def test_slow_first_replica_is_not_ended_before_it_can_serve(api: Api) -> 
         await gateway.report(queued=1)
         status = 500
         await ready(api, user, url)
-        # The client has gone.
+        # The client has disconnected.
         assert set(await wait(api, user, gateway, 40, load=0)) == {1}
         status = 200
         assert (await wait(api, user, gateway, 4, load=0))[-1] == 1
