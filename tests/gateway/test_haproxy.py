@@ -216,7 +216,7 @@ async def test_body_of_http_2_without_a_length_is_limited(bed: Bed, upstream: Up
 
 
 @pytest.mark.parametrize(("length", "is_passed_on"), [(1000, True), (200_000, False)])
-async def test_slow_body_takes_no_place_at_a_replica(
+async def test_slow_body_occupies_no_slot_of_a_replica(
     bed: Bed, upstream: Upstream, length: int, is_passed_on: bool
 ) -> None:
     await bed.set(endpoint_route(upstream.route(), max_concurrent_per_replica=1))
@@ -335,7 +335,7 @@ async def test_ipv6_address() -> None:
     await process.stop(0)
 
 
-def test_address_with_the_name_of_an_interface_is_no_address_for_haproxy() -> None:
+def test_address_with_an_interface_name_is_invalid_for_haproxy() -> None:
     assert is_address("10.0.0.1") and is_address("fe80::1")
     assert not is_address("fe80::1%a;show")
 

@@ -190,7 +190,7 @@ async def test_unhealthy_replica_gets_no_requests(bed: Bed, upstream: Upstream) 
 
 
 @both_engines
-async def test_replica_is_checked_as_its_revision_demands(bed: Bed) -> None:
+async def test_replica_is_checked_according_to_its_revision(bed: Bed) -> None:
     old, new = await bed.upstream("r1"), await bed.upstream("r2")
     new.is_healthy = False  # it has no /health
     route = new.route(health_path="/ready", health_status=200)

@@ -76,7 +76,7 @@ async def test_attempts_above_the_limit_are_rejected_and_do_not_count(world: Wor
     assert await attempt(world, "user2", WRONG, "2001:db8::1") is SignInRefused
 
 
-async def test_few_clients_cannot_take_all_places_in_the_queue() -> None:
+async def test_few_clients_cannot_fill_the_queue() -> None:
     hashes = PasswordHashes(memory_kib=8, rounds=1)
     with ExitStack() as places:
         for number in range(MAX_ATTEMPTS // 2):

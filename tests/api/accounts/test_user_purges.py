@@ -146,7 +146,7 @@ async def test_folders_are_transferred_or_deleted(api: Api) -> None:
     assert names == {"data", "lent", "user-data", "user-local"}
 
 
-async def test_shared_folders_can_have_another_fate(api: Api) -> None:
+async def test_shared_folders_can_be_treated_differently(api: Api) -> None:
     user = await api.client("user")
     for name in ("data", "lent"):
         await user.post("/vfolders", {"name": name})

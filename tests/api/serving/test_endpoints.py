@@ -321,7 +321,7 @@ async def test_rolling_update_replaces_the_replica_after_the_new_one_is_ready(ap
     assert second["settings"]["request"] == first["settings"]["request"]
 
 
-async def test_gateways_check_a_replica_as_its_revision_demands(api: Api) -> None:
+async def test_gateways_check_a_replica_according_to_its_revision(api: Api) -> None:
     user = await api.client("user")
     await make(api, user, settings={"health": {"path": "/a"}})
     async with server() as (url, _):
@@ -628,7 +628,7 @@ async def test_new_replicas_wait_in_the_queue_with_the_priority_of_the_revision(
         assert statuses == ["SCHEDULED", "PENDING"]
 
 
-async def test_refused_replica_is_not_said_to_have_a_wrong_type(api: Api) -> None:
+async def test_refusal_of_a_replica_does_not_mention_its_session_type(api: Api) -> None:
     user = await api.client("user")
     with pytest.raises(BaiError, match="no-such-image") as raised:
         await make(api, user, settings={"request": {**SMALL, "image": "no-such-image"}})

@@ -142,7 +142,7 @@ def test_users_over_their_share_are_preempted_only_as_far_as_shares_become_equal
     assert [rule for _, rule in planned.plan.victims] == [Rule.FAIR_SHARE]
 
 
-def test_shares_are_compared_as_they_are_after_the_existing_plans() -> None:
+def test_shares_are_compared_after_the_existing_plans() -> None:
     """A third plan would leave two of eight cores to the user of the running sessions."""
     options = replace(ON, over_fair_share=True)
     sessions = [low(f"v{n}", cpu="2") for n in range(4)]

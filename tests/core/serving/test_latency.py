@@ -22,7 +22,7 @@ def histogram_of(values: list[int]) -> dict[str, int]:
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=300), st.integers(1, 100))
-def test_quantile_lies_in_the_class_of_the_exact_value(values: list[int], percent: int) -> None:
+def test_quantile_lies_in_the_bucket_of_the_exact_value(values: list[int], percent: int) -> None:
     exact = sorted(values)[ceil(len(values) * percent / 100 - 1e-9) - 1]
     index = bisect_left(BOUNDS, exact)
     # A bucket without values has no known bound.

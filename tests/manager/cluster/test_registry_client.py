@@ -142,7 +142,7 @@ async def test_redirects_and_foreign_token_services_do_not_leak_credentials(
         client.close()
 
 
-async def test_a_busy_registry_is_asked_again(fake: FakeRegistry) -> None:
+async def test_a_request_to_a_busy_registry_is_retried(fake: FakeRegistry) -> None:
     fake.failures = [503, 429]
     client = fake_client(fake)
     assert await asyncio.to_thread(client.tags, [], []) == [("team/py", "1")]
