@@ -35,9 +35,9 @@ class Document:
 
 
 class SelfService(LoggingConfigurable):
-    """Pages for a forgotten password, sign-up and the deletion of one's own account.
+    """Pages for a forgotten password, sign-up and account deletion.
 
-    All are switched off by default.
+    All pages are disabled by default.
     """
 
     public_url = Unicode(

@@ -42,7 +42,7 @@ class Listener:
 
 
 def listeners(uid: int | None = None) -> list[Listener]:
-    """Return the listening IPv4 and IPv6 sockets of a user, by default of the current one."""
+    """Return the listening IPv4 and IPv6 sockets of a user, by default the current user."""
     wanted = os.getuid() if uid is None else uid
     try:
         return [

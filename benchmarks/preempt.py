@@ -112,7 +112,7 @@ def _gang(kernels: int) -> PendingSession:
 
 
 async def _seconds_until_placed() -> float:
-    """Return the seconds until the placement of a session for which another one is preempted."""
+    """Return the seconds until the placement of a session for which another is preempted."""
     await warm_up()
     with tempfile.TemporaryDirectory(prefix="bai-bench-") as home:
         url = f"sqlite+aiosqlite:///{home}/bai.sqlite"

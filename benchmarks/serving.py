@@ -253,7 +253,7 @@ async def token_ms(port: int, path: str) -> float:
 
 
 async def lost_requests(manager: Manager, gateway: int, ports: list[int]) -> dict[str, Any]:
-    """Replace the replica 200 times under load; each old one is drained first."""
+    """Replace the replica 200 times under load; drain each old replica first."""
     connections = await _open(gateway, f"{SERVING}/small", CONNECTIONS // 2)
     began = time.perf_counter()
     current = _replica("first", ports[0])

@@ -210,7 +210,7 @@ class ResourceFactory:
         return alias
 
     async def image_registry(self) -> str:
-        """A registry whose address scans may not reach."""
+        """A registry at an address that scans may not reach."""
         name = await self.fresh()
         spec = {"name": name, "url": f"https://{name}.invalid"}
         await self._admin.post("/image-registries", spec)

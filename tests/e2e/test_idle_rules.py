@@ -105,7 +105,7 @@ async def open_terminal(
 
 
 async def use(terminal: WebSocketClientConnection, tab: httpx.Client) -> None:
-    """Press a key in one session, and poll another one as an open tab does, in at least 10 s."""
+    """Press a key in one session, poll another as an open tab does, and wait for 10 s in total."""
     async with asyncio.TaskGroup() as group:
         group.create_task(asyncio.sleep(10))
         await terminal.write_message(json.dumps(["stdin", "x"]))

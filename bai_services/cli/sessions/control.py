@@ -180,9 +180,9 @@ async def suspend(
 @json_option
 @connected
 async def resume(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Let a suspended session wait for resources again.
+    """Put a suspended session back into the queue.
 
-    It can run only on the agent that has its home. `bai session wait` waits until it runs.
+    The session can run only on the agent that has its home. `bai session wait` waits until it runs.
     """
     session = await connection.client.post(f"/sessions/{segment(name)}/resume")
     text = f"{session['name']} is {session['status']}"

@@ -181,7 +181,7 @@ async def set_(
 @json_option
 @connected
 async def pause(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Pause a schedule: it starts no sessions, but still stops its running sessions."""
+    """Pause a schedule, which then only stops its running sessions."""
     made = await connection.client.patch(f"/schedules/{segment(name)}", {"is_paused": True})
     output.print_done(f"schedule {name} paused", made, as_json=as_json)
 

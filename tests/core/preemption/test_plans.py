@@ -153,7 +153,7 @@ def test_shares_are_compared_after_the_existing_plans() -> None:
 
 
 def test_victims_by_priority_reduce_the_share_of_their_user() -> None:
-    """Without ``lower`` and one other session, the user would have the smaller share."""
+    """If ``lower`` and one more session were preempted, their user would have the smaller share."""
     options = replace(ON, over_fair_share=True)
     sessions = [
         low("lower", cpu="2", priority=1),

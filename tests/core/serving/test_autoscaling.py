@@ -29,7 +29,7 @@ def samples_of(loads: list[float], now: float = NOW) -> list[LoadSample]:
 
 
 def naive(loads: list[float], ready: int, wanted: int) -> int:
-    """Return the number for one sample per second and bounds of 0 and 50."""
+    """Return the number of replicas for one sample per second and the bounds 0 and 50."""
     loads = [0.0] * (400 - len(loads)) + loads
     stable = ceil(sum(loads[-60:]) / 60 / 7 - 1e-9)
     windows = [sum(loads[end - 6 : end]) / 6 for end in range(len(loads) - 54, len(loads) + 1)]
