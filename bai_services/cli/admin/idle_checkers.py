@@ -27,7 +27,7 @@ _DECISION_COLUMNS = ("at", "checker", "session", "owner", "is_dry_run", "reason"
 _STOP_COLUMNS = ("session", "owner", "stopped_at", "ended_at", "device_hours", "used_again_at")
 
 _dry_run_option = click.option(
-    "--dry-run/--no-dry-run", "is_dry_run", default=None, help="Record decisions, stop no session."
+    "--dry-run/--no-dry-run", "is_dry_run", default=None, help="Record decisions, but stop nothing."
 )
 
 
@@ -81,7 +81,7 @@ async def bindings(
 
 @click.command("set-binding", epilog=example("bai admin idle-checker set-binding ID --no-dry-run"))
 @click.argument("binding", metavar="ID")
-@click.option("--enabled/--no-enabled", "is_enabled", default=None, help="State of the binding.")
+@click.option("--enabled/--no-enabled", "is_enabled", default=None, help="Enable the binding.")
 @_dry_run_option
 @json_option
 @connected

@@ -38,7 +38,7 @@ _SKIPPED = {
 )
 @click.argument("url")
 @click.option("--branch", metavar="NAME", help="Branch, tag or commit of a repository.")
-@click.option("--path", metavar="PATH", help="Imported file that a session opens.")
+@click.option("--path", metavar="PATH", help="Imported file to open in a session.")
 @click.option(
     "--kind",
     type=click.Choice(list(SourceKind)),
@@ -48,7 +48,7 @@ _SKIPPED = {
 @click.option("--host", metavar="NAME", help="Storage host of the new folder.")
 @click.option("--project", metavar="NAME", help="Create a folder of this project.")
 @click.option("--into", metavar="FOLDER", help="Import into an existing folder.")
-@click.option("--directory", metavar="PATH", help="Target directory. Default: the top.")
+@click.option("--directory", metavar="PATH", help="Target directory in the folder.")
 @click.option(
     "--token",
     "needs_token",

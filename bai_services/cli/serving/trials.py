@@ -57,7 +57,7 @@ async def try_(
             await asyncio.sleep(POLL_SECONDS)
             trial = await connection.client.get(path)
     except BaseException:
-        # After an interruption, nobody waits for the result: delete the trial.
+        # Delete the trial, because no command waits for its result any longer.
         await connection.client.delete(path)
         raise
     if not as_json and trial["log"]:
