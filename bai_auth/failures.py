@@ -79,7 +79,7 @@ class TooManySignIns(Exception):
 
 
 def sign_in_failed(error: errors.BaiError, translate: Translator) -> SignInFailed:
-    """Convert an error of the manager.
+    """Return the failed sign-in for an error of the manager.
 
     The status is 403 if the sign-in was denied, and 503 if the manager could not verify it.
     """

@@ -56,7 +56,7 @@ class FormPage(Page):
         }
 
     def failure(self, error: errors.BaiError) -> tuple[HTTPStatus, str]:
-        """Return status and text of an error of the manager; set ``Retry-After`` if it has one."""
+        """Return status and text of a manager's error; set ``Retry-After`` if a delay is known."""
         translate = catalogue.translator_for(self)
         if isinstance(error, errors.InvalidRequest):
             return HTTPStatus.BAD_REQUEST, password_text(error, translate)

@@ -16,7 +16,7 @@ from bai_services.service_client import ServiceClient
 
 # Time for which the Hub caches whether the manager can send mails.
 MAIL_CACHE_SECONDS = 30.0
-# The same if the manager was unavailable.
+# Time until the Hub queries a manager again that was unavailable.
 FAILURE_CACHE_SECONDS = 3.0
 TIMEOUT_SECONDS = 3.0
 
@@ -35,9 +35,9 @@ class Document:
 
 
 class SelfService(LoggingConfigurable):
-    """Pages for a forgotten password, sign-up and the deletion of one's own account.
+    """Pages for a forgotten password, sign-up and account deletion.
 
-    All are switched off by default.
+    All pages are disabled by default.
     """
 
     public_url = Unicode(

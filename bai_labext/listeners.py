@@ -37,12 +37,12 @@ class Listener:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether it accepts connections to a loopback address."""
+        """Whether the socket accepts connections to a loopback address."""
         return self.address.is_loopback or self.address.is_unspecified
 
 
 def listeners(uid: int | None = None) -> list[Listener]:
-    """Return the listening IPv4 and IPv6 sockets of a user, by default of the current one."""
+    """Return the listening IPv4 and IPv6 sockets of a user, by default the current user."""
     wanted = os.getuid() if uid is None else uid
     try:
         return [

@@ -1,4 +1,4 @@
-"""Ports of a session: named ports, their reachability, and messages about unreachable ones."""
+"""Ports of a session: named ports, their reachability, and messages about unreachable ports."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ CHUNK_BYTES = 64 * 1024
 # replica listens.
 EXPLAIN_HEADER = b"x-bai-explain: 1"
 MAX_PORTS = 5
-# In requests of the manager for the metrics of the runtime, which may have another port.
+# Header of the manager's requests for metrics; the runtime may serve them on another port.
 METRICS_HEADER = b"x-bai-metrics"
 # Requests with these headers came through the Hub's proxy and are not authorized; gateways never
 # send them. So a client cannot bypass the gateway, even if it knows the secret, for example because
@@ -125,7 +125,7 @@ class ForwardServer:
             else:
                 writer.write(self._own_response(head))
                 await writer.drain()
-        # OSError includes TimeoutError; ValueError: a connection with an invalid preface.
+        # OSError includes TimeoutError. An invalid preface raises ValueError.
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):
             pass
         finally:
@@ -175,7 +175,7 @@ class ForwardServer:
                 )
         except OSError:
             if not head:
-                return  # no response of HTTP/1.1 to a client of HTTP/2
+                return  # a client of HTTP/2 cannot parse a response of HTTP/1.1
             more = b""
             if b"\r\n" + EXPLAIN_HEADER in head.lower():
                 ports = ",".join(map(str, await asyncio.to_thread(listening_ports)))

@@ -77,7 +77,7 @@ def _do_not_ping_sqlite() -> None:
 def _translate_every_page() -> None:
     """Pass ``translate`` and the default brand to the templates of all pages, for their header.
 
-    The setting `template_vars` knows the user, but not the request, whose cookie and headers
+    The setting `template_vars` gets the user, but not the request, whose cookie and headers
     determine the language. No upstream issue is known.
     """
     original = getattr(BaseHandler, "template_namespace", None)

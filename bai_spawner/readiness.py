@@ -20,7 +20,7 @@ async def wait_until_ready(
 ) -> Exit | None:
     """Poll ``url`` with GET until it responds with a status below 500.
 
-    Return None when it does, or the exit of the server if ``poll_exit`` reports one before that.
+    Return None after such a response, or the server's exit if ``poll_exit`` reports it first.
 
     Raises
     ------

@@ -151,7 +151,7 @@ class SessionServer(Spawner):
 
     @property
     def is_requested_by_owner(self) -> bool:
-        """Whether the start in progress was requested by the user whose server this is."""
+        """Whether the owner of this server requested the start in progress."""
         caller = self.handler.current_user if self.handler else None
         return isinstance(caller, User) and caller.name == self.user.name
 

@@ -116,7 +116,7 @@ class Sessions:
                 return session
 
     async def resume(self, session_id: str) -> dict[str, Any]:
-        """Let a suspended session wait for resources again; return the session."""
+        """Put a suspended session back into the queue; return the session."""
         return await self._post(_path(session_id, "resume"), {})
 
     async def detach(self, session_id: str) -> dict[str, Any]:

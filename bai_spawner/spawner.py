@@ -62,7 +62,7 @@ class BaiSpawner(SessionServer):
         return form.has_problems()
 
     def serves(self, session_id: str) -> bool:
-        """Return whether the running, starting or last server belongs to that session."""
+        """Return whether the running, starting or last server belongs to the session."""
         if self._start is not None:
             return self._start.belongs_to(session_id)
         if self.pending == "spawn":
@@ -80,7 +80,7 @@ class BaiSpawner(SessionServer):
             ended = await kernel_group.stop(engine, running, now)
         except EngineUnreachable as error:
             self.log.error("%s cannot be stopped now: %s", self._log_name, error)
-            # The Hub forgets the server in any case; the manager stops it through the agent.
+            # The Hub drops its state of the server anyway; the manager stops it through the agent.
             await self._cancel_in_manager(running.session_id)
             return
         await self._finish(engine, running, Exit(ended.code, EndReason.STOPPED, STOPPED))

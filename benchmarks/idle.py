@@ -1,9 +1,9 @@
 """Cost of idle checkers for sessions with 8 devices.
 
 `judged_per_second` is the number of sessions that one core judges per second with one utilization
-checker, whose window of one hour has 240 samples. `samples_core_percent` is the load of one core,
-in percent, that adding the samples of `--sampled` sessions to the arrays every 15 seconds causes,
-including the conversion from JSON.
+checker with a window of one hour (240 samples). `samples_core_percent` is the load of one core in
+percent: every 15 seconds, the samples of `--sampled` sessions are converted from JSON and added to
+the arrays.
 """
 
 from __future__ import annotations

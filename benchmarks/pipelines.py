@@ -94,7 +94,7 @@ def _figures(urls: Sequence[str], spec: argparse.Namespace) -> dict[str, object]
 
 
 def layered(tasks: int, width: int = WIDTH) -> PipelineDefinition:
-    """Return a pipeline with layers of ``width`` tasks; each needs two tasks of the last layer."""
+    """Return a pipeline with layers of ``width`` tasks; each needs two of the layer before."""
     found: list[Task] = []
     for number in range(tasks):
         first = number - number % width - width
@@ -171,7 +171,6 @@ async def _speed(url: str, runs: int, tasks: int) -> float:
     run_ids = await _prepared(url, definition, runs)
     world = World(url)
     begun = time.perf_counter()
-    # As the manager does.
     size = max(min(MAX_RUNS_PER_STEP, MAX_TASKS_PER_STEP // tasks), 1)
     await _drive(PipelineStepStore(world.database), Plan.of(definition, {}), run_ids, size)
     seconds = time.perf_counter() - begun
@@ -180,7 +179,7 @@ async def _speed(url: str, runs: int, tasks: int) -> float:
 
 
 async def _dispatch(url: str, tasks: int) -> list[float]:
-    """Return the times of the steps of a run whose tasks follow each other."""
+    """Return the times of the steps of a run whose tasks form a chain."""
     definition = layered(tasks, 1)
     (run_id,) = await _prepared(url, definition, 1)
     world, plan = World(url), Plan.of(definition, {})
@@ -213,7 +212,7 @@ def _lost(url: str, kills: int) -> tuple[int, int]:
 
 
 def _killed() -> PipelineDefinition:
-    """Return a pipeline whose runs need many transactions: its tasks follow each other."""
+    """Return a pipeline whose runs need many transactions, because its tasks form a chain."""
     return layered(KILLED_TASKS, 1)
 
 

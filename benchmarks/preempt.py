@@ -56,7 +56,7 @@ from .served import Commands
 from .start import demo, wait_for_status
 
 _GPUS = 8
-_CORES = 64  # of an agent of ``Commands.queue``; each of its sessions has one
+_CORES = 64  # cores of an agent of ``Commands.queue``; each session uses one core
 _GRACE_SECONDS = 5
 
 
@@ -89,7 +89,7 @@ def _decision(count: int, seed: int) -> tuple[float, float]:
     group_queue = queue.group_queue(GROUP)
     gang = group_queue.shape_of.pop("gang-8")
     del group_queue.shapes[gang.key]
-    assert GroupPlans(group_queue, NOW).new_plan(None) is not None  # for the gang of 7
+    assert GroupPlans(group_queue, NOW).new_plan(None) is not None  # the plan for the gang of 7
     group_queue.shapes = {gang.key: gang}
     start, cpu_start = time.perf_counter(), time.process_time()
     preemption = GroupPlans(group_queue, NOW).new_plan(None)
@@ -112,7 +112,7 @@ def _gang(kernels: int) -> PendingSession:
 
 
 async def _seconds_until_placed() -> float:
-    """Return the seconds until the placement of a session for which another one is preempted."""
+    """Return the seconds until the placement of a session for which another is preempted."""
     await warm_up()
     with tempfile.TemporaryDirectory(prefix="bai-bench-") as home:
         url = f"sqlite+aiosqlite:///{home}/bai.sqlite"

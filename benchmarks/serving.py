@@ -1,7 +1,7 @@
 """Cost of the gateway: throughput, latency and streams, and requests lost while replicas change.
 
-All ratios and differences are against the same server without gateway in the same run. Server,
-gateway and load run in separate processes on this machine.
+All ratios and differences are relative to the same server without gateway in the same run. Server,
+gateway and load generator run in separate processes on this machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from . import serving_starts
 CONNECTIONS = 32
 SECONDS = 2.0
 ROUNDS = 5
-# Latency is measured over one connection; at full load it is only queueing.
+# Latency is measured over one connection: at full load, queueing dominates it.
 LATENCY_REQUESTS = 3000
 TOKENS = 300
 STREAMS = 3
@@ -51,7 +51,7 @@ TOKEN = "token-of-the-benchmark"
 SERVING = "/services/bai-serve/model"
 
 
-# The server: an ordinary aiohttp application, as model servers in Python are.
+# The server: an aiohttp application, like many model servers in Python.
 
 
 async def _small(_: web.Request) -> web.Response:
@@ -62,7 +62,7 @@ async def _tokens(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
     for number in range(TOKENS):
-        # The time of sending: load and server have the same clock.
+        # The time of sending: server and load generator share a clock.
         await response.write(f"data: {time.monotonic_ns()} {number}\n\n".encode())
         await asyncio.sleep(0.002)
     return response
@@ -124,7 +124,7 @@ class Manager:
         return web.Response(status=204)
 
 
-# The load: raw connections, so that it takes little of the CPU time.
+# The load generator: raw connections, which need little CPU time.
 
 
 def _head(host: str, path: str) -> bytes:
@@ -134,7 +134,7 @@ def _head(host: str, path: str) -> bytes:
 
 
 class _Connection(asyncio.Protocol):
-    """Sends a request as soon as the response to the one before has arrived."""
+    """Sends a request as soon as the previous response has arrived."""
 
     def __init__(self, request: bytes) -> None:
         self.request = request
@@ -203,7 +203,7 @@ async def _stop(connections: list[_Connection]) -> None:
 
 
 async def throughput(port: int, path: str, pid: int) -> tuple[float, float]:
-    """Return requests per second over 32 connections, and CPU microseconds of a process for each.
+    """Return requests per second over 32 connections, and a process's CPU microseconds per request.
 
     The CPU time does not depend on what else runs on the machine.
     """
@@ -253,7 +253,7 @@ async def token_ms(port: int, path: str) -> float:
 
 
 async def lost_requests(manager: Manager, gateway: int, ports: list[int]) -> dict[str, Any]:
-    """Replace the replica 200 times under load; each old one is drained first."""
+    """Replace the replica 200 times under load; drain each old replica first."""
     connections = await _open(gateway, f"{SERVING}/small", CONNECTIONS // 2)
     began = time.perf_counter()
     current = _replica("first", ports[0])
@@ -266,7 +266,7 @@ async def lost_requests(manager: Manager, gateway: int, ports: list[int]) -> dic
             await manager.changed.wait_for(lambda old=old: old.id in manager.drained)
         await manager.set(following)
         current = following
-        # Requests run at the new replica before it is replaced.
+        # Let the new replica serve requests before it is replaced.
         goal = sum(len(connection.latencies) for connection in connections) + REQUESTS_PER_CHANGE
         await wait_until_async(
             lambda goal=goal: sum(len(c.latencies) for c in connections) >= goal, 30, "requests"
@@ -343,7 +343,7 @@ async def measure() -> dict[str, Any]:
             }
             for port in (builtin[0], haproxy[0]):
                 await serving(port)
-            # Alternating, because the speed of the machine changes.
+            # Alternate the targets, because the speed of the machine changes.
             for _ in range(ROUNDS):
                 for target in targets.values():
                     await target.measure()

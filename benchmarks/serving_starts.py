@@ -1,7 +1,7 @@
 """Delays of serving in a running Hub: scale-up, start from zero, revocation of a token.
 
-The time that the session of a replica takes itself is subtracted: from its creation until its
-server listens.
+The start time of the replica's session is subtracted: the time from its creation until its server
+listens.
 """
 
 from __future__ import annotations

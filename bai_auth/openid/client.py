@@ -41,7 +41,7 @@ MAX_CLAIM_CHARACTERS = 255
 
 
 class ProviderUnavailable(Exception):
-    """The provider does not respond, or not as specified."""
+    """The provider does not respond, or violates the specification."""
 
 
 class InvalidResponse(Exception):

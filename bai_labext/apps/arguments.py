@@ -55,7 +55,7 @@ class Arguments:
         return self._complete(app, arguments)
 
     def _merge(self, app: App, chosen: Mapping[str, Any]) -> dict[str, str]:
-        """Validate the chosen arguments, and return the stored ones overridden by them."""
+        """Validate the chosen arguments; return the stored arguments with these changes."""
         known = {each.name: each for each in app.arguments}
         if unknown := sorted(set(chosen) - set(known)):
             takes = ", ".join(known) or "none"

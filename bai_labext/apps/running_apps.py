@@ -208,7 +208,7 @@ class RunningApps:
             self._failures.pop(name, None)
         if route.state.get("proc") is process:
             del route.state["proc"]
-        # A process that a signal ended leaves its socket behind, so the next start uses a new one.
+        # A process killed by a signal leaves its socket behind, so the next start uses another.
         route.state.pop("unix_socket", None)
         route.state.pop("port", None)
 

@@ -64,7 +64,7 @@ class Preparation:
         settings: Mapping[str, Any],
         announce: Callable[[], None],
     ) -> None:
-        """``announce`` asks the open pages to read ``describe`` again."""
+        """``announce`` notifies the open pages that the result of ``describe`` has changed."""
         self._link = link
         self._home = home
         self._environ = environ

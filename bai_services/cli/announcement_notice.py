@@ -17,7 +17,7 @@ from . import output, profile
 FILE = "announcements.json"
 # Minimum time between two queries: a query after each command would slow the commands down.
 QUERY_INTERVAL_SECONDS = 600.0
-# Number of the newest shown announcements that are remembered.
+# Maximum number of remembered announcements; the oldest are dropped.
 MAX_SHOWN = 200
 
 

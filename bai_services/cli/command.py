@@ -25,7 +25,7 @@ json_option = click.option(
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show all non-empty fields.")
 
 
-# Number of the newest sessions whose names are compared with a name that was not found.
+# Maximum number of sessions, the newest first, that are searched for a similar name.
 _MAX_COMPARED_NAMES = 200
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -84,8 +84,8 @@ class Choice(click.Choice[str]):
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a sentence that suggests the known words closest to a typo; empty if none is close.
 
-    If no word is close as a whole, the words with a similar part are suggested: ``single-node``
-    for ``singel``.
+    If no whole word is close, words with a similar part are suggested: ``single-node`` for
+    ``singel``.
     """
     by_lower = {one.lower(): str(one) for one in known}
     close = difflib.get_close_matches(word.lower(), by_lower)
@@ -133,9 +133,9 @@ def connected(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 async def _similar_sessions(client: Client, error: NotFound) -> str:
-    """Return a sentence with the names of the sessions closest to the one that was not found.
+    """Return a sentence that suggests sessions with a name similar to the missing session.
 
-    The result is empty if the error is about another object or no name is close.
+    The result is empty if another object is missing, or if no name is similar.
     """
     name = error.details.get("session")
     if not isinstance(name, str):

@@ -175,7 +175,7 @@ def merged_environ(
     """Return the complete environment of a kernel.
 
     Sources in ascending priority: the devices' defaults, the plan (with the user's variables), the
-    Hub, the devices, the engine, and the marks by which processes of a session are found. Users
+    Hub, the devices, the engine, and the variables that identify processes of a session. Users
     cannot set the Hub's variables.
     """
     of_plan = {

@@ -279,8 +279,8 @@ class ProcessEngine(Engine):
         """Start the log writer and return its pid; it exits when the pipe's write end is closed."""
         size = str(parse_amount(MEM, self.log_max_size))
         argv = [sys.executable, "-I", "-S", timed_log.__file__, str(folder / "session.log"), size]
-        # The writer must not be killed with the kernel, so its environment lacks the kernel's
-        # marks.
+        # The writer must not be killed with the kernel, so its environment does not identify
+        # the kernel.
         environ = {k: v for k, v in os.environ.items() if k == "LD_LIBRARY_PATH"}
         quiet = [(os.POSIX_SPAWN_OPEN, n, "/dev/null", os.O_WRONLY, 0) for n in (1, 2)]
         actions = [(os.POSIX_SPAWN_DUP2, read_end, 0), *quiet]

@@ -260,7 +260,7 @@ def test_daemon_survives_a_killed_agent(
     servers.maintain()
     before = program.processes(root)
     program.clear_commands()
-    # Simulate a new agent process, which knows the daemon only from its folder.
+    # Simulate a new agent process, which finds the daemon by its folder.
     again = make_servers(root, clock)
     again.maintain()
     assert again.unavailable_reason(GPU) == ""

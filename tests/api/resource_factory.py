@@ -210,7 +210,7 @@ class ResourceFactory:
         return alias
 
     async def image_registry(self) -> str:
-        """A registry whose address scans may not reach."""
+        """A registry at an address that scans may not reach."""
         name = await self.fresh()
         spec = {"name": name, "url": f"https://{name}.invalid"}
         await self._admin.post("/image-registries", spec)
@@ -332,9 +332,9 @@ class ReusedResources(ResourceFactory):
         return text
 
     def forget(self, request: str, body: Any) -> None:
-        """Create the resources of a request again at their next use: the request changed them.
+        """Create the resources of a request anew at their next use, because it changed them.
 
-        Other placeholders have resources of their own.
+        Resources of other placeholders are kept.
         """
         for name in PLACEHOLDER.findall(f"{request} {json.dumps(body)}"):
             self._created.pop(name, None)

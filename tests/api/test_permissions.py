@@ -642,7 +642,7 @@ TABLE = [
         "conflict conflict 404 conflict 404 404 403 conflict 403",
         {},
     ),
-    # The session is pending: it can be neither suspended nor resumed, and prepares for no stop.
+    # The session is pending: it cannot be suspended or resumed, and no stop is planned.
     Row(
         "POST /sessions/{session}/suspend",
         "conflict conflict 404 conflict 404 404 403 conflict 403",

@@ -186,7 +186,7 @@ async def test_a_code_is_redeemed_once_and_only_with_the_same_verifier(
         await client.claims(flow, code, CALLBACK)
 
 
-async def test_an_unavailable_provider_is_not_asked_again_at_once(
+async def test_an_unavailable_provider_is_not_queried_again_at_once(
     client: OpenIdClient, provider: OpenIdProvider, now: Time
 ) -> None:
     provider.is_down = True

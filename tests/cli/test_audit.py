@@ -32,7 +32,7 @@ async def test_export_as_json_lines_and_verification(api: Api, bai: Bai) -> None
     assert (await bai("admin", "audit", "verify", "--known", known, by="admin")).code == 0
     wrong = await bai("admin", "audit", "verify", "--known", f"{known}0", by="admin")
     assert (wrong.code, "does not have the hash" in wrong.stdout) == (1, True)
-    # Age removes the known entry (position 1), then the one after it remains as the anchor.
+    # The retention removes the known entry (position 1) and keeps the next one as the anchor.
     entries = (await admin.get("/audit-log", sort="id", limit=2))["items"]
     first, second = (f"{entry['position']}:{entry['hash']}" for entry in entries)
     store = AuditChainStore(api.world.manager.database)

@@ -26,7 +26,7 @@ async def test_checker_is_created_bound_and_unbound(bai: Bai) -> None:
     assert (made.code, made.stderr) == (0, "")
     assert made.document["warnings_seconds"] == [300, 60]
     bound = await bai("admin", "idle-checker", "bind", "idle-cpu", "domain", "default", "--dry-run")
-    assert bound.stdout == "idle-cpu judges the sessions of domain default as a dry run\n"
+    assert bound.stdout == "idle-cpu applies to the sessions of domain default as a dry run\n"
     refused = await bai(
         "admin", "idle-checker", "bind", "idle-cpu", "resource-group", "default", by="domain-admin"
     )

@@ -97,7 +97,7 @@ async def test_model_is_listed_cloned_deployed_and_imported(bai: Bai, api: Api) 
     assert (wrong.code, "no such model" in wrong.stderr) == (1, True)
     imports = (await bai("model", "imports", "--json")).document["items"]
     (failed,) = [each["id"] for each in imports if each["status"] == "failed"]
-    assert (await bai("model", "retry", failed)).stdout == "import of org/none begins again\n"
+    assert (await bai("model", "retry", failed)).stdout == "import of org/none restarted\n"
     waiting = await bai("model", "import", "org/tiny", "--folder", "fourth", "--json", by="user")
     cancelled = await bai("model", "cancel", waiting.document["id"], by="user")
     assert cancelled.stdout == "import of org/tiny cancelled\n"

@@ -309,7 +309,7 @@ def test_wait_prints_a_note_if_a_quota_blocks_the_session(
         "queue_position": 1,
         "reasons": [reason],
     }
-    note = "blocked by a quota: starts only after sessions using it end or it is raised"
+    note = "blocked by a quota: starts after the quota is raised or sessions that use it end"
     assert note in live_text(session, 1, [], 80).plain
     others = {**session, "reasons": [{**reason, "check": "resources"}]}
     assert note not in live_text(others, 1, [], 80).plain

@@ -196,7 +196,7 @@ async def test_nothing_grows_on_an_agent_reserved_for_others(world: World) -> No
     async with world.database.write() as tx:
         await insert_elastic(tx, {elastic: elasticity})
     await reserve(world, 1, 2)
-    # It has no maximum run time, so that it may run into the period.
+    # The session has no maximum run time, so it may run into the reserved period.
     with pytest.raises(Conflict, match="reserved for project other"):
         await store.request(key, {"cpu": 2000}, "ann", world.now)
     (group,) = await ElasticStore(world.database).groups(world.now)

@@ -39,7 +39,7 @@ def hub_api_of(hub: RunningHub) -> httpx.Client:
 
 @pytest.fixture
 def no_gpus_free(hub: RunningHub) -> Iterator[None]:
-    """Run a session with all free GPU shares, so that the next request for one remains pending."""
+    """Run a session with all free GPU shares, so that the next request for a share waits."""
     rest = hub.rest("user")
     now = rest.get("/sessions/options").json()["limits"]["cuda.shares"]["now"]
     body = {"name": "takes-gpus", "resources": {"cuda.shares": now}}

@@ -105,7 +105,7 @@ async def open_terminal(
 
 
 async def use(terminal: WebSocketClientConnection, tab: httpx.Client) -> None:
-    """Press a key in one session, and poll another one as an open tab does, in at least 10 s."""
+    """Press a key in one session, poll another as an open tab does, and wait for 10 s in total."""
     async with asyncio.TaskGroup() as group:
         group.create_task(asyncio.sleep(10))
         await terminal.write_message(json.dumps(["stdin", "x"]))
@@ -149,10 +149,10 @@ async def test_each_rule_stops_the_sessions_that_it_describes_and_no_others(
         for found in kept:
             log = rest.get(f"/sessions/{found['id']}/logs").text
             assert found["status"] == "RUNNING", f"{found}\n{log}"
-            # The rule has had a whole window to judge it.
+            # The session has run for longer than the window.
             started = datetime.fromisoformat(found["started_at"])
             assert datetime.now(UTC) - started > timedelta(seconds=WINDOW_SECONDS), found
-            # The network checker shows an end as soon as some seconds pass between two keys.
+            # The network checker shows an end some seconds after the last key.
             ends = {check["checker"]: check["ends_at"] for check in found["idle_checks"]}
             assert ends.get("load") is None, found
         for found in kept:

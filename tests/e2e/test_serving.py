@@ -47,8 +47,8 @@ BODY_BYTES = 100 * 2**20
 
 
 class Load:
-    """Calls an endpoint again and again in a thread; every response must be 200, except
-    ``interrupted`` ones, for requests that run when their replica is killed.
+    """Calls an endpoint repeatedly in a thread. Every response must be 200, but ``interrupted``
+    responses may be 502: their replica is killed during the request.
     """
 
     def __init__(self, url: str, headers: dict[str, str], interrupted: int = 0) -> None:
@@ -172,7 +172,7 @@ def test_replicas_follow_the_load_from_zero_to_three_and_back(docker_hub: Runnin
         "min_replicas": 0, "max_replicas": 3, "target": 1, "utilization": 1, "stable_seconds": 10,
         "panic_seconds": 2, "idle_seconds": 10,
     }  # fmt: skip
-    # As an argument, because a command has only one line.
+    # The script is quoted as one argument, because a command is one line.
     settings = {"command": f"exec python3 -c '{SLOW_SERVER}'", "health": {"path": "/"}}
     with (
         docker_hub.rest("user") as rest,
@@ -219,7 +219,7 @@ def test_replicas_follow_the_load_from_zero_to_three_and_back(docker_hub: Runnin
 
 
 def wait_for_text(calls: httpx.Client, path: str, text: str) -> None:
-    """Call the endpoint until its replica responds with the text; no call may fail otherwise."""
+    """Call the endpoint until its replica responds with the text; calls may only fail with 503."""
 
     def responds() -> bool:
         response = calls.get(path)

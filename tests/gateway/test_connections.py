@@ -183,7 +183,7 @@ async def test_ambiguous_request_is_refused(bed: Bed, upstream: Upstream, more: 
     reader, _ = await raw(bed, request("/echo", more) + b"0\r\n\r\n")
     status = (await reader.readline()).split()[1]
     if bed.engine == "haproxy" and more.startswith("Content-Length: 5\r\nTransfer"):
-        # It drops the length (RFC 9112, 6.3), so that the request is not ambiguous any more.
+        # The gateway drops the length (RFC 9112, 6.3), so the request is no longer ambiguous.
         assert status == b"200"
         assert "content-length" not in upstream.requests[0].headers
         return
@@ -203,7 +203,7 @@ async def test_garbage_after_a_refused_request_does_not_disturb_the_response(
     assert problems == []
 
 
-async def test_client_that_leaves_at_the_end_of_its_token_does_not_end_the_gateway(
+async def test_disconnect_during_a_token_revocation_does_not_stop_the_gateway(
     bed: Bed, upstream: Upstream
 ) -> None:
     client = socket.create_connection(("127.0.0.1", bed.gateways[0].port))
@@ -211,7 +211,7 @@ async def test_client_that_leaves_at_the_end_of_its_token_does_not_end_the_gatew
     await wait_until_async(lambda: upstream.running, 5, "the request")
     endpoint = bed.gateways[0].routes.by_name[b"chat"]
     client.close()
-    # Before the event loop notices it.
+    # Revoke the token before the event loop notices the disconnect.
     endpoint.update(endpoint_route(upstream.route(), tokens=()))
     assert not endpoint.in_flight
 
@@ -257,7 +257,7 @@ async def test_expect_100_continue(bed: Bed, upstream: Upstream) -> None:
 
 
 @both_engines
-async def test_client_that_leaves_ends_the_work_at_the_replica(
+async def test_disconnected_client_ends_the_request_at_the_replica(
     bed: Bed, upstream: Upstream
 ) -> None:
     _, writer = await raw(bed, request("/wait"))
@@ -334,7 +334,7 @@ async def test_replica_never_gets_a_request_inside_of_another(
 
 
 class RawReplica:
-    """Answers the first request of each connection with fixed bytes, again and again if asked to.
+    """Answers the first request of each connection with fixed bytes; ``is_endless`` repeats them.
 
     The health check succeeds.
     """
@@ -444,7 +444,7 @@ async def test_slow_client_gets_the_end_of_a_response_before_its_connection_clos
     of_gateway = transport.get_extra_info("socket")
     of_gateway.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     writer.write(request("/any", "Connection: close\r\n"))
-    # The gateway has everything, but the client has not.
+    # The gateway has the whole response, but the client does not.
     await wait_until_async(lambda: connection.unread_bytes > 100_000, 5, "the response")
     assert not gateway.routes.by_name[b"chat"].in_flight
     gateway.sweep(time.monotonic() + limits.STALLED_SECONDS / 2)
@@ -452,7 +452,7 @@ async def test_slow_client_gets_the_end_of_a_response_before_its_connection_clos
 
 
 async def test_client_that_reads_almost_nothing_ends(bed: Bed, upstream: Upstream) -> None:
-    """It would keep a place at the replica."""
+    """Otherwise the client would occupy a slot of the replica."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.connect(("127.0.0.1", bed.gateways[0].port))
@@ -476,7 +476,7 @@ async def test_client_that_reads_almost_nothing_ends(bed: Bed, upstream: Upstrea
     await wait_until_async(lambda: upstream.cancelled == 1, 5, "end at the replica")
 
 
-async def test_failure_of_one_sweep_does_not_end_the_limits_of_time(
+async def test_failure_of_one_sweep_does_not_disable_time_limits(
     bed: Bed, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bai_services.gateway.server.SWEEP_SECONDS", 0.01)
@@ -494,7 +494,7 @@ async def test_failure_of_one_sweep_does_not_end_the_limits_of_time(
     assert (await reader.readline()).split()[1] == b"408"
 
 
-async def test_slow_client_does_not_make_a_replica_late(bed: Bed, upstream: Upstream) -> None:
+async def test_slow_client_does_not_time_out_its_replica(bed: Bed, upstream: Upstream) -> None:
     _, writer = await raw(bed, request("/endless"))
     writer.transport.pause_reading()  # type: ignore[attr-defined]
     gateway = bed.gateways[0]
@@ -505,7 +505,7 @@ async def test_slow_client_does_not_make_a_replica_late(bed: Bed, upstream: Upst
     assert gateway.routes.by_name[b"chat"].in_flight
 
 
-async def test_connection_with_an_unread_body_is_not_used_again(bed: Bed) -> None:
+async def test_connection_with_an_unread_body_is_not_reused(bed: Bed) -> None:
     """The next body on it would be kept in memory as a whole."""
     listening = bed.stack.enter_context(socket.socket())
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -594,14 +594,14 @@ async def test_client_stays_paused_if_the_replica_does_not_read_the_kept_body() 
     assert not client.is_paused
 
 
-async def test_long_upload_does_not_make_a_replica_late(bed: Bed, upstream: Upstream) -> None:
+async def test_long_upload_does_not_time_out_its_replica(bed: Bed, upstream: Upstream) -> None:
     reader, writer = await raw(bed, request("/wait", "Content-Length: 2\r\n") + b"x")
     gateway = bed.gateways[0]
     await wait_until_async(lambda: upstream.running, 5, "the request")
     (token,) = gateway.routes.by_name[b"chat"].tokens.values()
     (exchange,) = token.running
     assert isinstance(exchange, Exchange)
-    exchange.deadline = 0  # the time is over
+    exchange.deadline = 0  # the deadline has passed
     writer.write(b"x")
     await wait_until_async(lambda: exchange.is_body_complete, 5, "the body")
     gateway.sweep(time.monotonic())

@@ -201,7 +201,7 @@ async def test_refusals_have_the_status_codes_of_grpc(
     assert not model.metadata
 
 
-async def test_request_of_http_is_refused(bed: Bed, model: Model) -> None:
+async def test_http_request_is_refused(bed: Bed, model: Model) -> None:
     async with bed.http.get(bed.url("/x")) as response:
         assert response.status == 501
         assert "serves gRPC" in (await response.json())["message"]
@@ -210,7 +210,7 @@ async def test_request_of_http_is_refused(bed: Bed, model: Model) -> None:
 async def test_requests_wait_for_the_first_replica(
     bed: Bed, channel: grpc.aio.Channel, model: Model
 ) -> None:
-    """Then the client sends them again."""
+    """When a replica is ready, the call fails with UNAVAILABLE, and the client repeats it."""
     await bed.set(grpc_route())
     waiting = channel.unary_unary("/test.Model/Echo")(b"x", metadata=METADATA)
     endpoint = bed.gateways[0].routes.by_name[b"chat"]
@@ -294,7 +294,7 @@ async def test_replica_without_a_server_is_not_healthy(relays: list[Relay]) -> N
         await health(relays[0])
 
 
-async def test_server_of_http_is_no_server_of_grpc(bed: Bed) -> None:
+async def test_http_server_is_not_a_grpc_server(bed: Bed) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
         writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")

@@ -63,12 +63,12 @@ async def test_haproxy_itself_gives_requests_to_replicas(bed: Bed) -> None:
     assert (received["path"], received["bytes"]) == ("/v1/x?a=%20b", 1)
     passed = received["headers"]
     assert not {"cookie", "x-real-ip", "x-bai-peer", "x-forwarded-user"} & set(passed)
-    assert "x-forwarded-host" not in passed  # bai_labext.replica refuses it
+    assert "x-forwarded-host" not in passed  # bai_labext.replica refuses this header
     assert passed["authorization"] == "token s3cret"
     assert passed["x-forwarded-for"] == "198.51.100.7"
     assert was_passed_on(upstream)
     assert not bed.gateways[0].connections
-    # Counted, although the gateway has not seen them.
+    # The requests are counted, although only HAProxy has handled them.
     await wait_until_async(lambda: bed.manager.total("requests") == 2, 5, "the report")
 
 
@@ -170,7 +170,7 @@ async def test_errors_of_replicas_are_those_of_their_revision(bed: Bed, upstream
 
 
 async def test_request_for_grpc_ends_no_other_request(bed: Bed, upstream: Upstream) -> None:
-    """A server of HTTP gets it as any other request."""
+    """An HTTP server receives a gRPC request like any other request."""
     (replica,) = bed.gateways[0].routes.by_name[b"chat"].replicas.values()
     probed_at = replica.probed_at
     head = await answer(
@@ -179,7 +179,7 @@ async def test_request_for_grpc_ends_no_other_request(bed: Bed, upstream: Upstre
     )
     assert head.startswith(b"HTTP/1.1 200 ")
     await wait_until_async(lambda: bed.manager.total("requests"), 5, "the counters")
-    # The revision is not rolled back because of it.
+    # The request does not count as an error of the revision.
     assert errors(bed) == [(0, 0)]
     assert replica.is_ready and replica.probed_at == probed_at
 
@@ -216,7 +216,7 @@ async def test_body_of_http_2_without_a_length_is_limited(bed: Bed, upstream: Up
 
 
 @pytest.mark.parametrize(("length", "is_passed_on"), [(1000, True), (200_000, False)])
-async def test_slow_body_takes_no_place_at_a_replica(
+async def test_slow_body_occupies_no_slot_of_a_replica(
     bed: Bed, upstream: Upstream, length: int, is_passed_on: bool
 ) -> None:
     await bed.set(endpoint_route(upstream.route(), max_concurrent_per_replica=1))
@@ -227,7 +227,7 @@ async def test_slow_body_takes_no_place_at_a_replica(
     )
     writer.write(head.encode() + bytes(length - 1))
     if is_passed_on:
-        # The replica has no other place.
+        # The replica has only one slot.
         async with bed.http.get(bed.url("/echo")) as response:
             assert response.status == 200
         assert len(upstream.requests) == 1
@@ -335,7 +335,7 @@ async def test_ipv6_address() -> None:
     await process.stop(0)
 
 
-def test_address_with_the_name_of_an_interface_is_no_address_for_haproxy() -> None:
+def test_address_with_an_interface_name_is_invalid_for_haproxy() -> None:
     assert is_address("10.0.0.1") and is_address("fe80::1")
     assert not is_address("fe80::1%a;show")
 

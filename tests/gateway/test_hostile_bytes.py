@@ -1,4 +1,4 @@
-"""Random bytes from clients and replicas: no exception, and nothing remains of a request."""
+"""Random bytes from clients and replicas cause no exception and leave no state of a request."""
 
 from __future__ import annotations
 

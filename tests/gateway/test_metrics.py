@@ -51,7 +51,7 @@ async def test_requests_are_counted(bed: Bed, metered: Upstream) -> None:
         return (await scrape(bed)).get("bai_gateway_requests_total") == 3
 
     await wait_until_async(has_counted, 5, "the counter")
-    # A report takes the counters of the gateway; the totals stay.
+    # A report resets the counters for the manager, but not those of `/metrics`.
     await wait_until_async(lambda: bed.manager.total("requests") == 3, 5, "the report")
     found = await scrape(bed)
     assert found["bai_gateway_requests_total"] == 3

@@ -83,7 +83,7 @@ async def test_reports_contain_only_endpoints_with_changes(
     before = reported()
     await more(3)
     assert reported() == before
-    # With another table, the manager may need the load; also after a lost answer.
+    # The load is reported again after a new table, and after a lost answer.
     await bed.manager.set(endpoint_route(upstream.route(), max_queue=7))
     await wait_until_async(lambda: reported() == [*before, 1], 5, "the load again")
     bed.manager.lost_answers = 1
@@ -190,7 +190,7 @@ async def test_unhealthy_replica_gets_no_requests(bed: Bed, upstream: Upstream) 
 
 
 @both_engines
-async def test_replica_is_checked_as_its_revision_demands(bed: Bed) -> None:
+async def test_replica_is_checked_according_to_its_revision(bed: Bed) -> None:
     old, new = await bed.upstream("r1"), await bed.upstream("r2")
     new.is_healthy = False  # it has no /health
     route = new.route(health_path="/ready", health_status=200)

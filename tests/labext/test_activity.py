@@ -62,7 +62,7 @@ class ReportingSession:
 
 
 def fake_manager(reports: IdleReports) -> ThreadingHTTPServer:
-    """Return a server that accepts reports, asks for one each second and rejects other requests."""
+    """Return a server that accepts reports, sets their interval to 1 s, and rejects other calls."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -59,7 +59,7 @@ class DisturbedOffice(Office):
         self.agent_is_down_for, self.agent_is_new = heartbeats, True
 
     async def beat(self, used: dict[str, bool]) -> None:
-        """Let ``HEARTBEAT_SECONDS`` pass; ``used`` tells which sessions are used in this time."""
+        """Let ``HEARTBEAT_SECONDS`` pass; ``used`` maps each session to whether it is used."""
         self.advance(HEARTBEAT_SECONDS)
         for session_id, is_used in used.items():
             self.bytes.setdefault(session_id, 0)

@@ -84,7 +84,7 @@ async def test_a_mail_survives_a_restart_while_the_server_is_down(
         assert status.pending == 2 and "cannot be reached" in status.last_error
     async with mailing(database_url, tmp_path, clock, settings_of(server.port)) as manager:
         await manager.mails.step()
-        # The mail that has failed is not due yet. The other one was not tried.
+        # The failed mail is not due yet, and the other mail was not tried.
         assert len(server.mails) == 1
         clock.advance(seconds=31)
         await manager.mails.step()

@@ -158,7 +158,7 @@ def test_killed_manager_stops_each_victim_once_and_starts_the_session_that_waits
         return plan
 
     async def start() -> None:
-        """Let the other victim end, and run a pass, whose kills other tests cover."""
+        """End the other victim and run a pass; other tests kill managers during passes."""
         world = later(url)
         await world.sessions.move(victims[1], Event.EXITED, world.now)
         assert await world.run_pass() == [preemption.session_id]

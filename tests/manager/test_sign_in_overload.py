@@ -72,11 +72,11 @@ async def test_attempts_above_the_limit_are_rejected_and_do_not_count(world: Wor
     users = world.manager.accounts.users
     assert (await users.get(SUPERADMIN, "user")).is_locked
     assert not (await users.get(SUPERADMIN, "user2")).is_locked
-    # All places in the queue are free again.
+    # All slots of the queue are free again.
     assert await attempt(world, "user2", WRONG, "2001:db8::1") is SignInRefused
 
 
-async def test_few_clients_cannot_take_all_places_in_the_queue() -> None:
+async def test_few_clients_cannot_fill_the_queue() -> None:
     hashes = PasswordHashes(memory_kib=8, rounds=1)
     with ExitStack() as places:
         for number in range(MAX_ATTEMPTS // 2):

@@ -161,7 +161,7 @@ async def test_new_lease_holder_takes_over_starts(
         second.scheduling.scheduler.lease.start()
         await second.servers.starter.step()
         await cluster.until(session.id, Status.RUNNING)
-        # The first manager continues and believes that it still has the lease.
+        # The first manager continues, and has not noticed that it lost the lease.
         cluster.hub.servers.clear()
         clock.advance(minutes=16)
         await cluster.agent.beat(None)

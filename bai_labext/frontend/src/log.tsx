@@ -24,7 +24,7 @@ export interface Source {
   read: (cursor: string, hasTimes: boolean) => Promise<Log>;
 }
 
-/** The output of the selected source. It is polled while the log is visible and *Follow* is on. */
+/** The output of the selected source, polled while the log is visible and *Follow* is on. */
 class LogModel {
   text = '';
   problem = '';
@@ -161,7 +161,7 @@ class LogView extends ReactWidget {
   }
 }
 
-/** Create a main area widget for logs. It first shows the source with this key. */
+/** Create a main area widget for logs that first shows the source with this key. */
 export function logWidget(sources: Source[], key: string, t: Translate): MainAreaWidget {
   const first = sources.find(source => source.key === key) ?? sources[0];
   if (!first) {

@@ -21,7 +21,7 @@ const STARTING_INTERVAL_SECONDS = 1;
 /** Sections that change rarely are queried in every sixth poll. */
 const POLLS_PER_RARE_POLL = 6;
 
-/** State of the session. It is polled while the browser tab is visible. */
+/** State of the session, polled while the browser tab is visible. */
 export class Model {
   session: Session | null = null;
   usage: Usage | null = null;

@@ -48,7 +48,7 @@ export class Preparation {
   private countdown: { notification: string; timer: number } | null = null;
   private statusInfo = '';
   private wasUnreachable = false;
-  /** Whether the session was unreachable after the notice: it has stopped. */
+  /** Whether the session has stopped: it was unreachable after the notice. */
   private hasStopped = false;
   private hasShownReturn = false;
 
@@ -73,7 +73,7 @@ export class Preparation {
     return this.deadline !== null;
   }
 
-  /** If the event was lost, for example with the connection, a new status text shows the change. */
+  /** Read the state again when the status text changes, because the event can be lost. */
   private followModel(): void {
     const { session, trouble } = this.model;
     if (trouble) {
@@ -166,7 +166,7 @@ export class Preparation {
     return Notification.info(this.t(key), { autoClose: false });
   }
 
-  /** The session has come back while this page was open: its kernels are new. */
+  /** Offer to reload the page, because the returned session has new kernels. */
   private offerReload(): void {
     this.endCountdown();
     this.deadline = null;

@@ -162,7 +162,7 @@ export class Uploads {
     } else {
       await this.create(upload);
       if (upload.state === 'stopped') {
-        // It was stopped before the manager responded with its URL.
+        // The upload was stopped before the manager responded with its URL.
         this.deleteAtManager(upload);
       }
     }

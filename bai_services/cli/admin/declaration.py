@@ -75,7 +75,7 @@ SCOPE_FIELD: Mapping[str, str] = {
 
 
 class PasswordSource(Enum):
-    """Placeholder for an initial password whose text is not known yet."""
+    """Placeholder for an initial password that is not generated yet."""
 
     GENERATED = auto()  # generated when the user is created
 

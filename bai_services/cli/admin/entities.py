@@ -327,7 +327,7 @@ RESOURCE_GROUP = Entity(
         _IS_ACTIVE,
         Field("is_default", "Use the group for sessions that request no group.", FieldKind.FLAG),
         Field(
-            "is_public", "Allow all users to use the group, linked to it or not.", FieldKind.FLAG
+            "is_public", "Allow all users to use the group, even without a link.", FieldKind.FLAG
         ),
         Field("engine", "Engine that runs sessions: process or docker."),
         Field("scheduler", "Order of the queue: fifo, lifo, drf or fair-share."),
@@ -393,7 +393,7 @@ IMAGE_REGISTRY = Entity(
         Field("username", "User name. Default: that of the kind."),
         Field(
             "repositories",
-            "Repository to scan; may be repeated. Default: all that the registry lists.",
+            "Repository to scan; may be repeated. Default: all listed repositories.",
             FieldKind.LIST,
         ),
         Field(
@@ -406,10 +406,10 @@ IMAGE_REGISTRY = Entity(
             "Seconds between scans, at least 300; 0 (the default): only on request.",
             FieldKind.NUMBER,
         ),
-        Field("is_enabled", "Offer its images, pull and scan.", FieldKind.FLAG),
+        Field("is_enabled", "Offer, pull and scan the images of the registry.", FieldKind.FLAG),
         Field("activates_images", "Make found images active at once.", FieldKind.FLAG),
         Field("labelled_only", "Ignore images without labels of the platform.", FieldKind.FLAG),
-        Field("is_global", "Offer its images in all projects.", FieldKind.FLAG),
+        Field("is_global", "Offer the images in all projects.", FieldKind.FLAG),
         Field(
             "allowed_projects",
             "Project that may use its images, with --no-global; may be repeated.",
@@ -481,12 +481,12 @@ IDLE_CHECKER = Entity(
         ),
         Field(
             "session_types",
-            "Session type that is judged: interactive (the default), batch or inference.",
+            "Session type that the rule covers: interactive (the default), batch or inference.",
             FieldKind.LIST,
         ),
         Field(
             "initial_grace_seconds",
-            "Time in seconds after the start that does not count.",
+            "Grace period in seconds after the start of a session.",
             FieldKind.NUMBER,
         ),
         Field(
@@ -570,8 +570,8 @@ MAINTENANCE = Entity(
         Field(
             "mode",
             "no-starts: no session starts in the period. drain (the default): in addition, no "
-            "session whose maximum run time reaches into it. read-only: as no-starts, and users "
-            "can change nothing.",
+            "session starts that could still run in it. read-only: like no-starts; users also "
+            "cannot change anything.",
             is_immutable=True,
         ),
         Field("reason", "Reason, which users see.", is_required=True),
@@ -604,7 +604,7 @@ BUDGET = Entity(
         ),
         Field(
             "warn_percents",
-            "Part of the amount in percent that raises a warning. Default: 80 and 100.",
+            "Percentage of the amount at which a warning is sent. Default: 80 and 100.",
             FieldKind.NUMBERS,
         ),
         Field(
@@ -616,7 +616,7 @@ BUDGET = Entity(
         Field("time_zone", "Time zone in which a month begins, such as Asia/Seoul. Default: UTC."),
         Field(
             "stop_after_minutes",
-            "With block: stop running sessions this many minutes after the amount was spent. "
+            "With block: minutes after the amount was spent until running sessions are stopped. "
             "Default: they continue.",
             FieldKind.NUMBER,
             is_nullable=True,

@@ -27,7 +27,7 @@ _DECISION_COLUMNS = ("at", "checker", "session", "owner", "is_dry_run", "reason"
 _STOP_COLUMNS = ("session", "owner", "stopped_at", "ended_at", "device_hours", "used_again_at")
 
 _dry_run_option = click.option(
-    "--dry-run/--no-dry-run", "is_dry_run", default=None, help="Judge and record, stop nothing."
+    "--dry-run/--no-dry-run", "is_dry_run", default=None, help="Record decisions, but stop nothing."
 )
 
 
@@ -47,12 +47,12 @@ async def bind(
     is_dry_run: bool | None,
     as_json: bool,
 ) -> None:
-    """Judge the sessions of a domain, project, resource group, user or keypair policy."""
+    """Apply a checker to a domain, project, resource group, user or keypair policy."""
     body = {"checker": checker, "scope": scope, "scope_key": target, "is_dry_run": bool(is_dry_run)}
     created = await connection.client.post("/idle-checker-bindings", body)
     mode = " as a dry run" if created["is_dry_run"] else ""
     output.print_done(
-        f"{checker} judges the sessions of {scope} {created['scope_name']}{mode}",
+        f"{checker} applies to the sessions of {scope} {created['scope_name']}{mode}",
         created,
         as_json=as_json,
     )
@@ -81,7 +81,7 @@ async def bindings(
 
 @click.command("set-binding", epilog=example("bai admin idle-checker set-binding ID --no-dry-run"))
 @click.argument("binding", metavar="ID")
-@click.option("--enabled/--no-enabled", "is_enabled", default=None, help="Judge the scope or not.")
+@click.option("--enabled/--no-enabled", "is_enabled", default=None, help="Enable the binding.")
 @_dry_run_option
 @json_option
 @connected

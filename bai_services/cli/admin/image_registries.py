@@ -23,7 +23,7 @@ _OPEN = ("queued", "running")
 @click.option(
     "--password-file",
     type=click.File(),
-    help="File with the password; - reads it from the input. An empty file removes the password.",
+    help="File with the password; - reads standard input. An empty file removes the password.",
 )
 @click.option(
     "--ca-file",
@@ -61,7 +61,7 @@ async def credentials(
 @json_option
 @connected
 async def scan(connection: Connection, name: str, *, wait: bool, as_json: bool) -> None:
-    """Scan a registry: register new images and notice changed tags."""
+    """Scan a registry: register new images and detect changed tags."""
     path = f"/image-registries/{segment(name)}"
     found = await connection.client.post(f"{path}/scan")
     while wait and found["scan_status"] in _OPEN:

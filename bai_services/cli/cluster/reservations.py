@@ -93,9 +93,9 @@ async def show(connection: Connection, name: str, *, as_json: bool) -> None:
 )  # fmt: skip
 @click.option(
     "--grace", "grace_seconds", type=click.IntRange(min=60), metavar="SECONDS",
-    help="Expire if no session uses the reservation within this time of its start. Default: 1800.",
+    help="Time after the start until an unused reservation expires. Default: 1800.",
 )  # fmt: skip
-@click.option("--note", default="", help="Text for the administrators.")
+@click.option("--note", default="", help="Note for the administrators.")
 @json_option
 @connected
 async def create(
@@ -135,4 +135,4 @@ def _decision(verb: str, state: str, summary: str) -> None:
 
 _decision("approve", "approved", "Approve a requested reservation.")
 _decision("reject", "rejected", "Reject a requested reservation.")
-_decision("cancel", "cancelled", "Cancel a reservation; its machines are free for others.")
+_decision("cancel", "cancelled", "Cancel a reservation; its machines become available.")

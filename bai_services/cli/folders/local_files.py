@@ -176,7 +176,7 @@ class CompletedFiles:
     def add(self, file: Path, etag: str | None, part: Path) -> None:
         """Record that ``file`` is complete; do nothing if ``etag`` is None.
 
-        Call this before ``part``, which has the content, is renamed to ``file``.
+        Call this before the partial file ``part`` is renamed to ``file``.
         """
         if etag is None:
             return

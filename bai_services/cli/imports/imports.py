@@ -38,7 +38,7 @@ _SKIPPED = {
 )
 @click.argument("url")
 @click.option("--branch", metavar="NAME", help="Branch, tag or commit of a repository.")
-@click.option("--path", metavar="PATH", help="File to open in a session, below the imported files.")
+@click.option("--path", metavar="PATH", help="Imported file to open in a session.")
 @click.option(
     "--kind",
     type=click.Choice(list(SourceKind)),
@@ -48,14 +48,14 @@ _SKIPPED = {
 @click.option("--host", metavar="NAME", help="Storage host of the new folder.")
 @click.option("--project", metavar="NAME", help="Create a folder of this project.")
 @click.option("--into", metavar="FOLDER", help="Import into an existing folder.")
-@click.option("--directory", metavar="PATH", help="Directory of the folder. Default: its top.")
+@click.option("--directory", metavar="PATH", help="Target directory in the folder.")
 @click.option(
     "--token",
     "needs_token",
     is_flag=True,
     help="Read an access token for a private repository from a prompt or standard input.",
 )
-@click.option("--start", is_flag=True, help="Then start a session with the folder.")
+@click.option("--start", is_flag=True, help="Start a session after the import.")
 @click.option("--image", metavar="NAME", help="Image of the session.")
 @click.option("--preset", metavar="NAME", help="Resources of the session.")
 @click.option("--wait/--no-wait", default=True, help="Wait until the import has ended.")
@@ -75,7 +75,7 @@ async def import_(
 ) -> None:
     """Import a git repository, a zip or tar archive, or a file such as a notebook.
 
-    URL can also be the link of a page of GitHub or GitLab. Without --into, the files get a new
+    URL can also be the address of a GitHub or GitLab page. Without --into, the command creates a
     folder.
     """
     if start and not wait:

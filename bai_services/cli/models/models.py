@@ -156,7 +156,7 @@ async def clone(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Clone a model to a folder; default for FOLDER is the name of the model's folder."""
+    """Clone a model to FOLDER. Default: the name of the model's folder."""
     body = {"name": folder, "project": project, "host": host}
     made = await connection.client.post(f"{_path(name)}/clone", _given(body))
     if wait:
@@ -183,18 +183,18 @@ async def _wait_for_clone(client: Client, folder: dict[str, Any]) -> dict[str, A
 @click.argument("name")
 @click.argument("endpoint", required=False)
 @click.option("--project", metavar="NAME", help="Project that is charged.")
-@click.option(
-    "--variant", metavar="NAME", help="Runtime variant; default is the model's definition."
-)
+@click.option("--variant", metavar="NAME", help="Runtime variant. Default: that of the model.")
 @click.option("--command", metavar="COMMAND", help="Command of the server.")
 @click.option("--image", metavar="NAME", help="Image of the replicas.")
-@click.option("--preset", metavar="NAME", help="Resources of a preset. Default: the smallest.")
+@click.option("--preset", metavar="NAME", help="Resource preset. Default: the smallest.")
 @click.option(
     "-r", "--resource", "resources", multiple=True, metavar="SLOT=AMOUNT", help="A resource."
 )
 @click.option("--resource-group", metavar="NAME", help="Resource group of the replicas.")
 @click.option("--replicas", type=click.IntRange(0, 100), help="Default: 1.")
-@click.option("--public", "is_public", is_flag=True, default=None, help="Call it without token.")
+@click.option(
+    "--public", "is_public", is_flag=True, default=None, help="Allow calls without a token."
+)
 @json_option
 @connected
 async def deploy(
@@ -228,9 +228,9 @@ async def deploy(
 @click.argument("source")
 @click.option("--revision", metavar="NAME", help="Branch, tag or commit. Default: main.")
 @click.option(
-    "--pattern", "patterns", multiple=True, metavar="PATTERN", help="Only files that match it."
+    "--pattern", "patterns", multiple=True, metavar="PATTERN", help="Only matching files."
 )
-@click.option("--sha256", metavar="HEX", help="Checksum of the file of a URL.")
+@click.option("--sha256", metavar="HEX", help="Checksum of the file at a URL.")
 @click.option("--project", metavar="NAME", help="Model store. Default: the only one.")
 @click.option("--folder", metavar="NAME", help="Name of the new folder.")
 @click.option("--wait/--no-wait", default=True, help="Wait until the import has ended.")
@@ -308,10 +308,10 @@ async def approve(connection: Connection, import_id: str, *, as_json: bool) -> N
 @json_option
 @connected
 async def retry(connection: Connection, import_id: str, *, as_json: bool) -> None:
-    """Begin a failed import again; its complete files are kept."""
+    """Restart a failed import; complete files are kept."""
     path = f"/model-imports/{segment(import_id)}"
     made = await connection.client.post(f"{path}/retry", {})
-    output.print_done(f"import of {made['source']} begins again", made, as_json=as_json)
+    output.print_done(f"import of {made['source']} restarted", made, as_json=as_json)
 
 
 @model.command(epilog=example("bai model cancel 3f6a…"))

@@ -1,4 +1,4 @@
-"""`bai admin diagnostics`: write facts for the diagnosis of problems to a file."""
+"""`bai admin diagnostics`: write diagnostic data to a zip file."""
 
 from __future__ import annotations
 

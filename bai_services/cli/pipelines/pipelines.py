@@ -69,7 +69,7 @@ pipeline.add_command(trigger)
 @pipeline.command(epilog=example("bai pipeline create train.yaml"))
 @_file_argument
 @click.option("--project", metavar="NAME", help="Project in which the tasks run.")
-@click.option("--replace", is_flag=True, help="Change your pipeline of that name if there is one.")
+@click.option("--replace", is_flag=True, help="Change an existing pipeline with the same name.")
 @json_option
 @connected
 async def create(
@@ -137,7 +137,7 @@ async def info(connection: Connection, name: str, *, as_json: bool) -> None:
 
 @pipeline.command(epilog=example("bai pipeline export train > train.yaml"))
 @click.argument("name")
-@click.option("--run", "is_run", is_flag=True, help="NAME is the id of a run: print its copy.")
+@click.option("--run", "is_run", is_flag=True, help="NAME is the id of a run: print its pipeline.")
 @json_option
 @connected
 async def export(connection: Connection, name: str, *, is_run: bool, as_json: bool) -> None:
@@ -266,7 +266,7 @@ async def cancel(connection: Connection, run_id: str, *, as_json: bool) -> None:
 @json_option
 @connected
 async def resume(connection: Connection, run_id: str, *, as_json: bool) -> None:
-    """Repeat the tasks of an ended run that have not succeeded, and all after them."""
+    """Repeat the unsuccessful tasks of an ended run, and all tasks that depend on them."""
     made = await connection.client.post(f"{_run_path(run_id)}/resumption", {})
     output.print_done(f"run {run_id} resumed", made, as_json=as_json)
 
@@ -274,7 +274,7 @@ async def resume(connection: Connection, run_id: str, *, as_json: bool) -> None:
 @pipeline.command(epilog=example("bai pipeline approve 3f6a… check"))
 @click.argument("run_id", metavar="RUN")
 @click.argument("task")
-@click.option("--reject", "is_rejected", is_flag=True, help="Reject it: the task fails.")
+@click.option("--reject", "is_rejected", is_flag=True, help="Reject the task, which then fails.")
 @json_option
 @connected
 async def approve(

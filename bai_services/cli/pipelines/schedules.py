@@ -142,7 +142,7 @@ async def set_(
 @json_option
 @connected
 async def pause(connection: Connection, pipeline: str, name: str, *, as_json: bool) -> None:
-    """Pause a schedule: it creates no runs."""
+    """Pause a schedule, which then creates no runs."""
     made = await _change(connection.client, pipeline, name, {"is_paused": True})
     output.print_done(f"schedule {name} paused", made, as_json=as_json)
 

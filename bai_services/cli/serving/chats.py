@@ -30,7 +30,7 @@ def chat() -> None:
 @json_option
 @connected
 async def list_(connection: Connection, *, as_json: bool, **options: Any) -> None:
-    """List your chats, the last changed one first."""
+    """List your chats, the last changed first."""
     page = await connection.client.get("/chats", **page_query(**options))
     output.print_page(page, COLUMNS, as_json=as_json, empty="no chats")
 

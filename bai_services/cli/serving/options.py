@@ -37,7 +37,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class OptionalRange(click.IntRange):
-    """An integer of a range, or ``none``."""
+    """An integer in a range, or ``none``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return _NONE if value == _NONE else super().convert(value, param, ctx)
@@ -115,24 +115,24 @@ _ROLLOUT_OPTIONS = (
     click.option(
         "--canary-percent",
         type=click.IntRange(1, 99),
-        help="Share of the requests of a canary.",
+        help="Percentage of requests that a canary receives.",
     ),
     click.option(
         "--max-error-percent",
         type=OptionalRange(0, 100),
         help="Percentage of failed requests above which the previous revision is restored; "
-        "none: unchecked.",
+        "none: no check.",
     ),
     click.option(
         "--min-requests",
         type=click.IntRange(1, 1_000_000),
-        help="Requests of the new revision that these checks need. Default: 100.",
+        help="Minimum requests of the new revision before these checks apply. Default: 100.",
     ),
     click.option(
         "--max-p99-ms",
         type=OptionalRange(1, 3_600_000),
         help="99th percentile latency above which the previous revision is restored; none: "
-        "unchecked.",
+        "no check.",
     ),
     click.option(
         "--min-seconds",
@@ -147,9 +147,13 @@ _ROLLOUT_OPTIONS = (
     ),
 )
 _LIMIT_OPTIONS = (
-    click.option("--public/--private", "is_public", default=None, help="Call it without token."),
-    click.option("--max-queue", type=click.IntRange(0, 10_000), help="Requests that may wait."),
-    click.option("--queue-seconds", type=click.IntRange(0, 3600), help="Maximum wait in seconds."),
+    click.option(
+        "--public/--private", "is_public", default=None, help="Allow calls without a token."
+    ),
+    click.option("--max-queue", type=click.IntRange(0, 10_000), help="Maximum waiting requests."),
+    click.option(
+        "--queue-seconds", type=click.IntRange(0, 3600), help="Maximum wait of a request."
+    ),
     click.option(
         "--max-concurrent",
         "max_concurrent_per_replica",

@@ -1,4 +1,4 @@
-"""Options of `bai service` for autoscaling, and how a rule is shown."""
+"""Options of `bai service` for autoscaling, and the text form of a rule."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def scaling_options(command: _Command) -> _Command:
             "--min",
             "min_replicas",
             type=click.IntRange(0, MAX_REPLICAS),
-            help="Autoscaling: minimum number of replicas; 0: none without requests. Default: 1.",
+            help="Autoscaling: minimum number of replicas; 0: no replicas while idle. Default: 1.",
         ),
         click.option(
             "--max",
@@ -110,7 +110,7 @@ def measure_text(rule: Mapping[str, Any]) -> str:
 
 
 def schedule_text(rule: Mapping[str, Any]) -> str:
-    """Return the periods of a rule as the option `--period` reads them."""
+    """Return the periods of a rule in the format of the option `--period`."""
     return ", ".join(
         "{days} {starts}-{ends} {zone} {min_replicas}-{max_replicas}".format_map(period)
         for period in rule["schedule"]
@@ -118,7 +118,7 @@ def schedule_text(rule: Mapping[str, Any]) -> str:
 
 
 def rule_text(rule: Mapping[str, Any]) -> str:
-    """Return a rule as `bai admin replay-scaling --rule` reads it."""
+    """Return a rule in the format of `bai admin replay-scaling --rule`."""
     shown = {
         name: format_duration(rule[field]) if field.endswith("_seconds") else f"{rule[field]:g}"
         for name, field in RULE_FIELDS.items()

@@ -265,7 +265,7 @@ async def history(
     sort: str | None,
     as_json: bool,
 ) -> None:
-    """List the phases of a replica, the last one first; REPLICA is an id."""
+    """List the phases of a replica, the latest first; REPLICA is an id."""
     path = f"{endpoint_path(name)}/replicas/{segment(replica)}/history"
     page = await connection.client.get(path, **page_query(sort, limit, offset))
     output.print_page(page, _CHANGE_COLUMNS, as_json=as_json, empty="no changes yet")

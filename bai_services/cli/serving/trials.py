@@ -57,7 +57,7 @@ async def try_(
             await asyncio.sleep(POLL_SECONDS)
             trial = await connection.client.get(path)
     except BaseException:
-        # Without this command, nothing waits for the result.
+        # Delete the trial, because no command waits for its result any longer.
         await connection.client.delete(path)
         raise
     if not as_json and trial["log"]:

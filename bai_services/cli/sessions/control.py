@@ -149,7 +149,7 @@ async def keep_alive(connection: Connection, name: str, *, as_json: bool) -> Non
     help="Maximum time to save the session before it is stopped.",
 )  # fmt: skip
 @click.option(
-    "--requeue", is_flag=True, help="Let the session come back as soon as its resources are free."
+    "--requeue", is_flag=True, help="Resume the session as soon as its resources are free."
 )
 @click.option("--no-variables", is_flag=True, help="Do not save the variables of notebooks.")
 @json_option
@@ -180,9 +180,9 @@ async def suspend(
 @json_option
 @connected
 async def resume(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Let a suspended session wait for resources again.
+    """Put a suspended session back into the queue.
 
-    It can run only on the agent that has its home. `bai session wait` waits until it runs.
+    The session can run only on the agent that has its home. `bai session wait` waits until it runs.
     """
     session = await connection.client.post(f"/sessions/{segment(name)}/resume")
     text = f"{session['name']} is {session['status']}"

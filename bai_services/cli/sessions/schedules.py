@@ -59,7 +59,7 @@ def _time_options(command: _Command) -> _Command:
             "catch_up_minutes",
             type=click.IntRange(0, MAX_CATCH_UP_MINUTES),
             metavar="MINUTES",
-            help="A missed start may take place this much later. Default: 30.",
+            help="Maximum delay of a missed start. Default: 30.",
         ),
         click.option(
             "--overlap",
@@ -181,7 +181,7 @@ async def set_(
 @json_option
 @connected
 async def pause(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Pause a schedule: it starts no sessions, but still stops those that it has started."""
+    """Pause a schedule, which then only stops its running sessions."""
     made = await connection.client.patch(f"/schedules/{segment(name)}", {"is_paused": True})
     output.print_done(f"schedule {name} paused", made, as_json=as_json)
 
@@ -202,7 +202,7 @@ async def resume(connection: Connection, name: str, *, as_json: bool) -> None:
 @json_option
 @connected
 async def rm(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Delete a schedule; its sessions continue and are no longer stopped by it."""
+    """Delete a schedule; its sessions continue without a stop time."""
     await connection.client.delete(f"/schedules/{segment(name)}")
     output.print_done(f"schedule {name} deleted", {"name": name}, as_json=as_json)
 

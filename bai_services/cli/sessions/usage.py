@@ -116,7 +116,7 @@ def _rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _row(label: str, values: Values, format_value: Any, limit: float | None = None) -> Any:
-    """Return a table row, or None if no value was measured; without a limit, ``limit`` is None."""
+    """Return a table row, None if no value was measured; ``limit`` None stands for no limit."""
     measured = [value for value in values if value is not None]
     if not measured:
         return None

@@ -30,11 +30,11 @@ def position_and_reasons(session: Mapping[str, Any]) -> list[str]:
 
 
 def quota_note(session: Mapping[str, Any]) -> str:
-    """Return what must happen before a session blocked by a quota can start; otherwise empty."""
+    """Return what ends the block of a session by a quota; empty for any other session."""
     failed = [one for one in session.get("reasons") or () if not one.get("passed")]
     if session["status"] != Status.PENDING or "policy" not in [one.get("check") for one in failed]:
         return ""
-    return "blocked by a quota: starts only after sessions using it end or it is raised"
+    return "blocked by a quota: starts after the quota is raised or sessions that use it end"
 
 
 def _reasons(reasons: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -16,7 +16,7 @@ from ..text import printable
 
 _CERTAINTIES = {
     "known": "exact if sessions run until their limits and no session with a higher priority "
-    "(with lifo: no session at all) arrives",
+    "(with lifo: no session) arrives",
     "estimated": "assumes that predicted run times are right, that dependencies "
     "succeed and that no later session overtakes this one",
     "rough": "extrapolated from the estimated starts of sessions further ahead in the queue",

@@ -28,7 +28,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def _report_options(command: _Command) -> _Command:
     """Add the options of a report."""
     options = (
-        click.option("--since", metavar="DATE", help="Begin of the period. Default: 30 days ago."),
+        click.option("--since", metavar="DATE", help="Start of the period. Default: 30 days ago."),
         click.option("--until", metavar="DATE", help="End of the period. Default: now."),
         click.option(
             "--every",
@@ -37,7 +37,9 @@ def _report_options(command: _Command) -> _Command:
             show_default=True,
             help="Length of the intervals.",
         ),
-        click.option("--time-zone", default="UTC", show_default=True, help="For days and months."),
+        click.option(
+            "--time-zone", default="UTC", show_default=True, help="Zone of days and months."
+        ),
         click.option("--slot", help="Only this slot, for example cuda.shares or sessions."),
         click.option(
             "--limit",

@@ -144,7 +144,7 @@ async def test_the_account_is_created_when_the_address_is_confirmed(
     assert token not in str(row) and PASSWORD not in str(row)
 
     assert await rejected(verify(api, "x" * 43)) == "token"
-    # Whoever has only the mail cannot create the account.
+    # The link in the mail alone does not create the account.
     assert await rejected(verify(api, token, "Wrong-horse-7")) == "password"
     assert await verify(api, token) == "sign-in"
     assert (await sign_in(api))["username"] == "ann"

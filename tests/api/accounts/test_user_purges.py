@@ -51,7 +51,7 @@ async def purge(admin: Client, **options: str) -> Mapping[str, Any]:
 
 
 async def texts_of_all_tables(api: Api, *, without: set[str]) -> str:
-    """Return the content of all tables except some, to search for what must be gone."""
+    """Return the content of all tables but those in ``without``, to search it for remains."""
     rows = []
     async with api.world.manager.database.read() as tx:
         for table in metadata.sorted_tables:
@@ -146,7 +146,7 @@ async def test_folders_are_transferred_or_deleted(api: Api) -> None:
     assert names == {"data", "lent", "user-data", "user-local"}
 
 
-async def test_shared_folders_can_have_another_fate(api: Api) -> None:
+async def test_shared_folders_can_be_treated_differently(api: Api) -> None:
     user = await api.client("user")
     for name in ("data", "lent"):
         await user.post("/vfolders", {"name": name})
@@ -173,7 +173,7 @@ async def test_active_users_and_users_with_sessions_cannot_be_purged(
         await purge(admin)
     await admin.delete(f"/sessions/{session['id']}?force=true")
     await sign_out(api)
-    # As after another deactivation; the loop of the manager could process that one at once.
+    # Set the flag directly: the manager's loop could process another deactivation at once.
     async with api.world.manager.database.write() as tx:
         await tx.execute(users.update().values(needs_hub_sign_out=True))
     with pytest.raises(Conflict, match="signed out"):

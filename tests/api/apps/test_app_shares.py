@@ -220,7 +220,7 @@ async def test_used_entry_token_is_rejected_by_a_restarted_manager(
     address = await manager.app_shares.create_entry_url(made["id"], guest, CLIENT_IP, TOKEN)
     entry = parse_qs(urlsplit(address).query)["bai_entry"][0]
     assert await authorize(api, session, "tensorboard", entry=entry)
-    # A restarted manager knows only what is in the database.
+    # A restarted manager has only the data in the database.
     restarted = Manager(manager.settings, manager.database, api.world.clock)
     caller = await restarted.accounts.callers.in_session("user", "10.0.0.1")
     facts = {

@@ -66,7 +66,7 @@ class KillableManager:
         facts, facts_of = Pipe(duplex=False)
         with facts, facts_of:
             self._process = forked.start(run, self._home, port, facts_of)
-            # If the process exits, its end of the pipe is the last one.
+            # Close this copy, so that ``recv`` fails if the process exits.
             facts_of.close()
             found: list[str] = facts.recv()
             return found

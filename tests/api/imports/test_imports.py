@@ -186,7 +186,7 @@ async def test_failures_have_reasons(api: Api, user: Client, server: GitServer) 
 async def test_git_connects_only_to_the_checked_address(
     api: Api, user: Client, server: GitServer
 ) -> None:
-    """A name that only the check can resolve: git would not find it, or another address."""
+    """Only the check can resolve the name: git would find no address, or another one."""
     port = server.url.rpartition(":")[2]
     server.commit(server.repository("a"), [("100644", "a.txt", b"a")])
     runner: FolderImportRunner = api.world.manager.imports.runner
@@ -195,7 +195,7 @@ async def test_git_connects_only_to_the_checked_address(
     runner._client = HubClient("", "", reach, lambda host, port: addresses)  # noqa: SLF001
     body = {"repo": f"https://git.invalid:{port}/a.git"}
     done = await run(api, await user.post("/folder-imports", body), user)
-    assert "certificate" in done["problem"]  # it is for localhost
+    assert "certificate" in done["problem"]  # the certificate is for localhost
     addresses[:] = ["10.0.0.1", "169.254.169.254"]
     done = await run(api, await user.post("/folder-imports", body), user)
     assert "no public address" in done["problem"]

@@ -129,7 +129,7 @@ async def test_uploads_make_a_card_that_lists_show(api: Api, admin: Client, user
     await api.world.manager.models.refresher.step()
     assert (await user.get("/models/tiny-1"))["size_bytes"] == before + 5000
     assert (await user.get("/models/tiny-1/readme"))["text"] == "# Tiny model\n"
-    # Others neither see the model nor its folder.
+    # Other users see neither the model nor its folder.
     for other in ("user2", "acme-user"):
         client = await api.client(other)
         assert await folders(client) == []
@@ -482,7 +482,7 @@ async def test_failed_import_is_retried_by_its_user(
     await run_imports(api)
     done = await user.get(path)
     assert (done["status"], done["files"]) == ("done", 3)
-    # The files that were complete are not received again.
+    # Complete files are not downloaded again.
     assert hub.requests["resolve"] == 4
     entries = (await importer.get("/audit-log", action="model-import.retry"))["items"]
     assert entries[0]["actor"] == "user"
@@ -532,7 +532,7 @@ async def test_interrupted_import_continues(
     made = await importer.post("/model-imports", {"repository": "org/tiny"})
     manager = api.world.manager
     (row,) = await manager.models.runner.open()
-    # The manager ends during the second file.
+    # The manager stops during the download of the second file.
     hub.files["w/model.bin"] = LARGE
     hub.cut_after = []
     transfer = Transfer()

@@ -116,7 +116,7 @@ async def test_plan_is_dropped_if_the_waiting_session_is_cancelled(
     await user.delete("/sessions/high")
     api.world.clock.advance(seconds=6)
     await preemptions.step()
-    # The preparation does not prevent the next one.
+    # The session can be prepared again.
     assert await suspensions.prepared(low["id"])
     session = await user.get("/sessions/low1")
     assert (session["status"], session["preemption"]) == ("RUNNING", None)

@@ -52,7 +52,7 @@ async def test_reservation_is_requested_approved_and_shown(api: Api, clock: Mova
     approved = await admin.patch("/reservations/course", {"state": "approved"})
     assert (approved["state"], approved["decided_by"]) == ("approved", "domain-admin")
     assert await held_by(api) == ["course"]
-    # The next one gets the other agent, and a third one finds none.
+    # The next reservation gets the other agent; no agent is left for a third.
     other = await admin.post("/reservations", spec(clock, 2, 4, name="other"))
     assert (other["state"], other["agents"]) == ("approved", ["a2"])
     with pytest.raises(Conflict, match="reserved in this period: course, other"):
@@ -146,7 +146,7 @@ async def test_requests_of_one_project_do_not_exclude_others(
         await user.post("/reservations", spec(clock, 4, 5, name="overlap"))
     assert raised.value.details["reservations"] == []
     await user.post("/reservations", spec(clock, name="r1"))
-    # Cancelled ones do not count, and few of them are kept.
+    # Cancelled reservations do not count, and only a few are kept.
     for _ in range(3):
         await user.patch("/reservations/r0", {"state": "cancelled"})
         clock.advance(seconds=1)

@@ -66,7 +66,7 @@ async def test_chat_is_stored_renamed_and_deleted_by_its_user_only(api: Api) -> 
         await user.patch(f"/chats/{made['id']}", {"cards": CARDS, "version": 2})
     (listed,) = (await user.get("/chats", title__contains="greet"))["items"]
     assert "cards" not in listed
-    # Not even a superadmin reads or changes it.
+    # Not even a superadmin may read or change the chat.
     path = f"/chats/{made['id']}"
     for refused in (admin.get(path), admin.patch(path, {"title": "x"}), admin.delete(path)):
         with pytest.raises(NotFound):
@@ -107,7 +107,7 @@ async def test_member_of_the_project_gets_a_token_for_the_chat_page(api: Api) ->
     assert routed["digest"] == hashlib.sha256(made["token"].encode()).hexdigest()
     expires_at = api.world.clock() + CHAT_TOKEN_LIFETIME
     assert routed["expires_at"] == expires_at.timestamp()
-    # It is neither listed nor revoked as one of the owner's tokens.
+    # The owner can neither list nor revoke this token.
     assert (await owner.get("/endpoints/llm/tokens"))["items"] == []
     with pytest.raises(NotFound):
         await owner.delete(f"/endpoints/llm/tokens/{routed['id']}")
@@ -137,7 +137,7 @@ async def test_token_of_the_chat_page_ends_with_the_membership_or_the_account(
     assert await count() == 2
     await admin.delete(f"/projects/{project}/members/user2")
     assert await count() == 1
-    # The former token does not work again.
+    # The former token stays invalid.
     await admin.put(f"/projects/{project}/members/user2")
     assert await count() == 1
     await member.post("/endpoints/llm/chat-token")
@@ -157,7 +157,7 @@ async def test_token_of_the_chat_page_ends_with_the_membership_or_the_account(
         await admin.patch("/users/user2", {"status": status})
         assert await count() == 1
     api.world.clock.advance(seconds=short_lifetime.total_seconds())
-    # Another change, because gateways read the table only then.
+    # Change the endpoint, because gateways read the table only after a change.
     await owner.patch("/endpoints/llm", {"max_queue": 5})
     assert await count() == 0
 

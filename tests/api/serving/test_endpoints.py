@@ -301,7 +301,7 @@ async def test_rolling_update_replaces_the_replica_after_the_new_one_is_ready(ap
     table = await routes(api)
     states = {each["id"]: each["is_draining"] for each in table["endpoints"][0]["replicas"]}
     assert states == {old: True, new: False}
-    # The old one ends only when no gateway has requests for it.
+    # The old replica ends only when no gateway has requests for it.
     report = {"gateway_id": "g1", "report_id": "1"}
     await api.gateway.post("/gateway/reports", report)
     await step(api, 2)
@@ -321,7 +321,7 @@ async def test_rolling_update_replaces_the_replica_after_the_new_one_is_ready(ap
     assert second["settings"]["request"] == first["settings"]["request"]
 
 
-async def test_gateways_check_a_replica_as_its_revision_demands(api: Api) -> None:
+async def test_gateways_check_a_replica_according_to_its_revision(api: Api) -> None:
     user = await api.client("user")
     await make(api, user, settings={"health": {"path": "/a"}})
     async with server() as (url, _):
@@ -628,7 +628,7 @@ async def test_new_replicas_wait_in_the_queue_with_the_priority_of_the_revision(
         assert statuses == ["SCHEDULED", "PENDING"]
 
 
-async def test_refused_replica_is_not_said_to_have_a_wrong_type(api: Api) -> None:
+async def test_refusal_of_a_replica_does_not_mention_its_session_type(api: Api) -> None:
     user = await api.client("user")
     with pytest.raises(BaiError, match="no-such-image") as raised:
         await make(api, user, settings={"request": {**SMALL, "image": "no-such-image"}})
@@ -710,7 +710,7 @@ async def test_former_revision_that_crashes_during_a_rollout_is_restored_after_a
         api.world.clock.advance(seconds=31)
         await step(api, 2)
         assert [each["revision"] for each in await replicas(user, "starting")] == [1]
-        # It fails again, and the next one waits, too.
+        # The restored replica fails again, and its successor waits, too.
         await end(api, (await replicas(user, "starting"))[0]["id"])
         await step(api, 4)
         assert await replicas(user, "starting") == []
@@ -759,7 +759,7 @@ async def test_canary_with_many_errors_is_rolled_back(api: Api) -> None:
             assert shown["outcome"] == outcome
         assert (shown["requests"], shown["errors"]) == (8, 4)
         assert shown["reason"] == "given up after 4 failed of 8 requests"
-        # A new try begins with new counts.
+        # A repeated rollout starts with new counts.
         await user.post("/endpoints/llm/rollback", {"revision": 2})
         shown = (await user.get("/endpoints/llm/revisions"))["items"][0]
     assert (shown["outcome"], shown["requests"], shown["errors"]) == (None, 0, 0)
@@ -985,7 +985,7 @@ async def test_only_the_owner_defines_an_endpoint(api: Api) -> None:
     acme, domain_admin = await api.client("acme-user"), await api.client("domain-admin")
     await make(api, user, settings={"request": {**SMALL, "environ": {"KEY": "secret"}}})
     await user.post("/endpoints/llm/tokens", {"name": "app"})
-    # Members of the project see it, but not what may contain secrets.
+    # Members of the project see the endpoint, but no fields that may contain secrets.
     assert (await user2.get("/endpoints/llm"))["owner"] == "user"
     (revision,) = (await user2.get("/endpoints/llm/revisions"))["items"]
     assert revision["hidden_fields"] == ["command", "request"]
@@ -1102,7 +1102,7 @@ async def test_endpoints_are_filtered_by_tags(api: Api) -> None:
         with pytest.raises(InvalidRequest) as problem:
             await user.patch("/endpoints/llm", {"tags": tags})
         assert problem.value.details["field"] == "tags"
-    # An administrator scales an endpoint, and changes nothing that its owner defines.
+    # An administrator may scale an endpoint, but not change what its owner defines.
     with pytest.raises(Forbidden):
         await (await api.client("domain-admin")).patch("/endpoints/llm", {"tags": ["c"]})
 
@@ -1131,7 +1131,7 @@ async def test_phases_of_a_replica_and_actions_on_an_endpoint_are_recorded(api: 
         ("endpoint.update", "user"),
         ("endpoint.create", "user"),
     ]
-    # Members of the project see the replicas, but not who did what.
+    # Members of the project see the replicas, but not the actions of users.
     member = await api.client("user2")
     assert (await member.get(path))["total"] == len(changes)
     with pytest.raises(Forbidden):
@@ -1148,7 +1148,7 @@ async def test_only_the_last_phases_of_a_replica_are_kept(api: Api) -> None:
     await step(api, 2)
     (replica,) = await replicas(user)
     store, now = ReplicaStore(api.world.manager.database), api.world.clock()
-    # The address of a starting replica is no new phase.
+    # A new address of a starting replica does not begin a phase.
     await store.set_url(replica["id"], "http://127.0.0.1:1", now)
     assert (await user.get(f"/endpoints/llm/replicas/{replica['id']}/history"))["total"] == 1
     for number in range(1, REPLICA_CHANGES_KEPT // 2 + 1):

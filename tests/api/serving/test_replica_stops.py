@@ -30,7 +30,7 @@ async def test_stopped_replica_finishes_its_requests_first(api: Api) -> None:
         assert (await user.get(f"/sessions/{first}"))["status"] == "TERMINATED"
         (stopped,) = await replicas(user, "stopping", "ended")
         assert stopped["reason"] == "stopped by user"
-        # It does not count as a failure of the revision.
+        # The stop does not count as a failure of the revision.
         assert (await user.get("/endpoints/llm"))["problem"] == ""
         # A replica that still has requests is stopped after 30 s, or by a second call.
         await api.gateway.post("/gateway/reports", {"gateway_id": "g", "report_id": "2"})

@@ -144,7 +144,7 @@ async def test_rollout_starts_a_replica_although_a_period_permits_none(api: Api)
         assert (await user.get("/endpoints/llm"))["replicas"] == 1
 
 
-async def test_rule_that_is_not_valid_any_more_stops_no_other_endpoint(api: Api) -> None:
+async def test_rule_that_is_no_longer_valid_stops_no_other_endpoint(api: Api) -> None:
     user = await api.client("user")
     made = await make(api, user, scaling=RULE)
     rule = {**made["scaling"], "schedule": [{**PERIOD, "zone": "Former/Zone"}]}
@@ -185,7 +185,7 @@ async def test_gateway_holds_the_first_request_until_a_replica_serves(api: Api) 
     await runner.stop()
 
 
-async def test_lost_gateway_counts_no_longer(api: Api) -> None:
+async def test_lost_gateway_no_longer_counts(api: Api) -> None:
     user = await api.client("user")
     made = await make(api, user, scaling=RULE)
     lost, other = Gateway(api, made["id"], "lost"), Gateway(api, made["id"], "other")
@@ -203,7 +203,7 @@ async def test_lost_gateway_counts_no_longer(api: Api) -> None:
     assert (shown["replicas"], shown["scaling_reason_coded"]["code"]) == (1, "scaling-unknown")
 
 
-async def test_gateway_that_stopped_before_the_clock_was_set_back_counts_no_longer(
+async def test_gateway_that_stopped_before_a_clock_change_no_longer_counts(
     api: Api,
 ) -> None:
     user = await api.client("user")
@@ -229,7 +229,7 @@ async def test_slow_first_replica_is_not_ended_before_it_can_serve(api: Api) -> 
         await gateway.report(queued=1)
         status = 500
         await ready(api, user, url)
-        # The client has gone.
+        # The client has disconnected.
         assert set(await wait(api, user, gateway, 40, load=0)) == {1}
         status = 200
         assert (await wait(api, user, gateway, 4, load=0))[-1] == 1

@@ -39,7 +39,7 @@ async def create_checker(api: Api, **fields: Any) -> Client:
 
 
 def judging_of(api: Api) -> IdleJudging:
-    """Return the judging of a manager whose monotonic clock follows the movable clock."""
+    """Return an evaluation of idle checkers whose monotonic clock follows the movable clock."""
     manager, clock = api.world.manager, api.world.clock
     return IdleJudging(
         IdleCheckStore(manager.database),

@@ -33,7 +33,7 @@ REPORT = {
 
 
 def server_of(api: Api) -> Client:
-    """Return the client that acts for a session's server: the Hub's."""
+    """Return the Hub's client, which acts for a session's server."""
     return api.hub
 
 
@@ -80,7 +80,7 @@ async def test_session_is_saved_suspended_and_comes_back(
     assert held["status_info"].startswith("suspended by user; its home is deleted on ")
     assert (await user.get("/sessions/pause/suspension"))["report"] == REPORT
     assert (await user.get("/sessions/pause/logs"))["log"] == "the log"
-    # Its name is not free.
+    # The name of a suspended session is taken.
     with pytest.raises(errors.AlreadyExists):
         await user.post("/sessions", {"name": "pause", "resources": {"cpu": "2", "mem": "1g"}})
     # A late report of the first run changes nothing.
@@ -243,7 +243,7 @@ async def test_preemption_of_a_session_that_prepares_suspends_it(
     assert held["status_info"].startswith("suspended by user; its home is deleted on ")
     await user.post("/sessions/both/resume")
     await bring_to_running(api, agent, session["id"])
-    # It was stopped once: a later stop ends it.
+    # The resumed session is not suspended again: a stop ends it.
     await user.delete("/sessions/both")
     await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": 0, "reason": "x"})
     assert (await user.get(f"/sessions/{session['id']}"))["status"] == "TERMINATED"

@@ -35,7 +35,7 @@ def test_invalid_rules_are_rejected(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["12345", "1234567", "12345a", "１２３４５６", ""])
-def test_other_text_than_six_ascii_digits_is_not_a_one_time_code(text: str) -> None:
+def test_only_six_ascii_digits_are_a_one_time_code(text: str) -> None:
     assert not is_one_time_code(text)
     assert not is_recovery_code(text)
 

@@ -35,7 +35,9 @@ OPTIONS = PurgeOptions(folders=Fate.DELETE, shared_folders=Fate.TRANSFER)
         (S.DELETE_COMPLETE, False, None),
     ],
 )
-def test_fate_of_a_folder(status: S, is_shared: bool, fate: Fate | None) -> None:
+def test_folder_of_a_purged_user_is_deleted_or_transferred(
+    status: S, is_shared: bool, fate: Fate | None
+) -> None:
     assert fate_of(OwnedFolder("1", "data", status, is_shared), OPTIONS) is fate
 
 

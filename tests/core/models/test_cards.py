@@ -129,7 +129,7 @@ amounts = st.fixed_dictionaries(
 
 
 @given(st.lists(amounts, max_size=6), amounts)
-def test_smallest_offer_is_that_of_the_naive_search(
+def test_smallest_offer_equals_that_of_a_naive_search(
     offers: list[dict[str, int]], needs: dict[str, int]
 ) -> None:
     suitable = [o for o in offers if all(o[slot] >= needs[slot] for slot in needs)]

@@ -33,7 +33,7 @@ SHA = "a" * 40
 ALL = AllowedTargets()
 
 
-def test_only_failed_imports_begin_again_and_all_that_have_not_ended_can_be_cancelled() -> None:
+def test_only_failed_imports_restart_and_every_unfinished_one_can_be_cancelled() -> None:
     again = {pair for pair in TRANSITIONS if pair[0] in ENDED}
     assert again == {(ImportStatus.FAILED, ImportEvent.RETRIED)}
     assert valid_statuses(ImportEvent.CANCELLED) == set(ImportStatus) - ENDED

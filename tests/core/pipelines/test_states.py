@@ -262,7 +262,7 @@ def test_resumed_run_repeats_only_what_has_not_succeeded(case: Case, seed: int) 
     attempts = {key: run.attempt for key, run in simulation.runs.items()}
     failed = {key for key, status in before.items() if status in (S.FAILED, S.BLOCKED)}
     after = descendants(case.plan, {name for name, _ in failed})
-    # The cause of all failures is mended.
+    # The cause of all failures is fixed.
     simulation.case = replace(case, results={})
     for run in resumed(case.plan, list(simulation.runs.values()), simulation.status):
         simulation.runs[run.task, run.index] = run

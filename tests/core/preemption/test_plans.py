@@ -89,7 +89,7 @@ def test_no_session_is_preempted_where_the_option_is_off() -> None:
 
 
 def test_protected_sessions_stay() -> None:
-    """Not preemptible; of too high a priority; started too recently; still starting."""
+    """Protected: not preemptible, high priority, recently started, or still starting."""
     options = replace(ON, min_runtime_seconds=600)
     protected = [
         low("a1", "a", cpu="8", is_preemptible=False),
@@ -142,8 +142,8 @@ def test_users_over_their_share_are_preempted_only_as_far_as_shares_become_equal
     assert [rule for _, rule in planned.plan.victims] == [Rule.FAIR_SHARE]
 
 
-def test_shares_are_compared_as_they_are_after_the_existing_plans() -> None:
-    """A third plan would leave two cores to the user who now holds eight."""
+def test_shares_are_compared_after_the_existing_plans() -> None:
+    """A third plan would leave two of eight cores to the user of the running sessions."""
     options = replace(ON, over_fair_share=True)
     sessions = [low(f"v{n}", cpu="2") for n in range(4)]
     waiting = [high(n, cpu="2", priority=5) for n in range(3)]
@@ -153,7 +153,7 @@ def test_shares_are_compared_as_they_are_after_the_existing_plans() -> None:
 
 
 def test_victims_by_priority_reduce_the_share_of_their_user() -> None:
-    """Without ``lower`` and one other session, the user would have the smaller share."""
+    """If ``lower`` and one more session were preempted, their user would have the smaller share."""
     options = replace(ON, over_fair_share=True)
     sessions = [
         low("lower", cpu="2", priority=1),
@@ -206,7 +206,7 @@ def test_freed_resources_are_held_until_the_session_starts() -> None:
     queue.apply(Changes(removed=["v"], pending=[small]))
     result = queue.run(NOW)
     assert result.decisions == ()
-    # The victim returns to the queue before the other one has ended.
+    # The first victim returns to the queue before the second one has ended.
     queue.apply(Changes(pending=[pending_session(2, BOB, request(cpu="4"), priority=5)]))
     assert queue.run(NOW).decisions == ()
     queue.apply(Changes(removed=["w"]))

@@ -195,7 +195,7 @@ def test_victims_are_allowed_sufficient_and_minimal(
         released = [*freed, *(s for s in soon if s not in freed)]
         assert fits(agents, released, [*started, *others], by.request)
         # The victims are minimal: the session does not fit if any one of them keeps running.
-        # Another waiting session may have a reservation, which this search does not know.
+        # This search ignores the reservation that another waiting session may have.
         if len(pending) - len(result.decisions) == 1:
             for victim in victims:
                 rest = [s for s in released if s is not victim]
@@ -212,7 +212,7 @@ def test_victims_are_allowed_sufficient_and_minimal(
 
 
 def without_fair_share(chosen: PreemptionOptions) -> PreemptionOptions:
-    """Return the options without ``over_fair_share``, which the naive search does not know."""
+    """Return the options without ``over_fair_share``, which the naive search ignores."""
     return replace(chosen, over_fair_share=False)
 
 

@@ -92,8 +92,8 @@ def test_session_that_would_reach_into_planned_maintenance_waits() -> None:
     ]
     queue = Queue(snapshot(sessions, [agent()], group=group))
     result = queue.run(NOW)
-    # A session without a maximum run time may start; s1, which would not end in time, blocks no
-    # other session.
+    # A session without a maximum run time may start. s1 would not end in time, but blocks no other
+    # session.
     assert started_sessions(result) == ["s2", "s3"]
     assert codes(result, "s1") == ["maintenance-ahead"]
     found = explain_one(queue, "s1")

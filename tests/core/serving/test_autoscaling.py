@@ -29,7 +29,7 @@ def samples_of(loads: list[float], now: float = NOW) -> list[LoadSample]:
 
 
 def naive(loads: list[float], ready: int, wanted: int) -> int:
-    """Return the number for one sample per second and bounds of 0 and 50."""
+    """Return the number of replicas for one sample per second and the bounds 0 and 50."""
     loads = [0.0] * (400 - len(loads)) + loads
     stable = ceil(sum(loads[-60:]) / 60 / 7 - 1e-9)
     windows = [sum(loads[end - 6 : end]) / 6 for end in range(len(loads) - 54, len(loads) + 1)]
@@ -71,7 +71,7 @@ def test_constant_load_does_not_oscillate(load: int, before: int) -> None:
         wanted = desired_replicas(RULE, samples, ready, now, wanted).replicas
         ready = wanted
         found.append(wanted)
-    # Only one way: up at once, or down once the stable window is full.
+    # In one direction: up at once, or down when the stable window is full.
     assert set(found[35:]) == {min(50, ceil(load / 7))}
     changes = [after - now for now, after in zip(found, found[1:], strict=False) if after != now]
     assert all(change > 0 for change in changes) or all(change < 0 for change in changes)

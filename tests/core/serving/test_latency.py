@@ -22,10 +22,10 @@ def histogram_of(values: list[int]) -> dict[str, int]:
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=300), st.integers(1, 100))
-def test_quantile_lies_in_the_class_of_the_exact_value(values: list[int], percent: int) -> None:
+def test_quantile_lies_in_the_bucket_of_the_exact_value(values: list[int], percent: int) -> None:
     exact = sorted(values)[ceil(len(values) * percent / 100 - 1e-9) - 1]
     index = bisect_left(BOUNDS, exact)
-    # Of classes without values, the bounds are not known.
+    # A bucket without values has no known bound.
     lowest = max((b for b in BOUNDS[:index] if str(b) in histogram_of(values)), default=0)
     found = quantile(histogram_of(values), percent / 100)
     assert found is not None

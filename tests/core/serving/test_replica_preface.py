@@ -30,7 +30,9 @@ def test_secret_is_read_back(secret: str) -> None:
 
 
 @given(SECRET, st.sampled_from([(0x11, 12), (0x21, 36), (0x31, 216)]))
-def test_addresses_and_other_entries_come_before_it(secret: str, family: tuple[int, int]) -> None:
+def test_addresses_and_other_entries_precede_the_secret(
+    secret: str, family: tuple[int, int]
+) -> None:
     plain = preface(secret)
     before = bytes(family[1]) + b"\x03\0\4abcd"
     size = (len(plain) - 16 + len(before)).to_bytes(2, "big")
@@ -39,7 +41,7 @@ def test_addresses_and_other_entries_come_before_it(secret: str, family: tuple[i
 
 
 @given(st.binary(max_size=40), st.integers(0, 255))
-def test_any_bytes_are_no_secret(more: bytes, family: int) -> None:
+def test_arbitrary_bytes_contain_no_secret(more: bytes, family: int) -> None:
     rest = preface("")[4:13] + bytes([family]) + len(more).to_bytes(2, "big")
     assert length_after(rest) == len(more)
     assert len(secret_of(rest, more)) <= len(more)

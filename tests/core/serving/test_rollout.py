@@ -1,4 +1,4 @@
-"""Rollouts: bounds that hold at every step, and that each one ends, compared with a simulation."""
+"""Simulated rollouts: the bounds hold at every step, and every rollout ends."""
 
 from __future__ import annotations
 

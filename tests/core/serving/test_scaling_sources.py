@@ -69,7 +69,7 @@ def answer(kind: str, result: object) -> bytes:
     return json.dumps({"status": "success", "data": data}).encode()
 
 
-def test_answers_of_prometheus() -> None:
+def test_responses_of_prometheus() -> None:
     assert read_query_answer(answer("scalar", [1.0, "2.5"])) == 2.5
     assert read_query_answer(answer("vector", [{"metric": {}, "value": [1.0, "7"]}])) == 7
 
@@ -90,7 +90,7 @@ def test_answers_of_prometheus() -> None:
         (b'{"status": "success", "data": 1}', "neither a scalar nor a vector"),
     ],
 )
-def test_other_answers_are_problems(content: bytes, message: str) -> None:
+def test_invalid_responses_of_prometheus_are_rejected(content: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_query_answer(content)
 

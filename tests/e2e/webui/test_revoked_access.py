@@ -74,7 +74,7 @@ async def test_demoted_user_sees_the_403_page_and_deactivated_user_must_sign_in(
     await sessions.page.locator("#username_input").wait_for()
 
 
-async def test_removed_member_does_not_see_the_project_any_more(
+async def test_removed_member_no_longer_sees_the_project(
     opened: Opener[Shell], guest: str, admin: httpx.Client
 ) -> None:
     member = f"/projects/research/members/{guest}"

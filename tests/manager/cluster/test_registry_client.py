@@ -134,7 +134,7 @@ async def test_redirects_and_foreign_token_services_do_not_leak_credentials(
         assert fake.seen["blob"] == [f"Bearer {TOKEN}"]
         assert other.seen["storage"] == [None]
         client.close()
-        # An address that is not allowed is not reached through a redirect either.
+        # A redirect does not reach a forbidden address.
         fake.blob_redirect = other.url.replace("127.0.0.1", "127.1.0.1") + "/storage"
         client = fake_client(fake, AllowedTargets.parse("", "127.0.0.0/16"))
         with pytest.raises(SourceError, match="no public address"):
@@ -142,7 +142,7 @@ async def test_redirects_and_foreign_token_services_do_not_leak_credentials(
         client.close()
 
 
-async def test_a_busy_registry_is_asked_again(fake: FakeRegistry) -> None:
+async def test_a_request_to_a_busy_registry_is_retried(fake: FakeRegistry) -> None:
     fake.failures = [503, 429]
     client = fake_client(fake)
     assert await asyncio.to_thread(client.tags, [], []) == [("team/py", "1")]

@@ -37,7 +37,7 @@ tasks:
 
 
 class Scenario:
-    """A run that is processed by managers of which each is killed at the same statement."""
+    """A run that several managers process; each is killed at the same statement."""
 
     def __init__(self, manager: Manager, caller: Caller, lease: Lease, kill_at: int) -> None:
         self.manager = manager
@@ -48,7 +48,7 @@ class Scenario:
         self.run_id = ""
 
     async def interrupted(self, action: Callable[[], Awaitable[object]]) -> bool:
-        """Do something, but be killed at the statement; return whether it was completed."""
+        """Run an action that is killed at the statement; return whether it was completed."""
         try:
             with killed_before(self.kill_at):
                 await action()
@@ -58,7 +58,7 @@ class Scenario:
         return True
 
     async def step(self) -> PipelineRunDetail:
-        """Let a manager that is killed, and then another one, process the run."""
+        """Process the run with a manager that is killed, then with a new manager."""
         await self.interrupted(runner_of(self.manager, self.lease).step)
         await runner_of(self.manager, self.lease).step()
         return await self.detail()
@@ -162,7 +162,7 @@ async def test_no_task_is_lost_or_repeated_by_kills(
 
 
 async def test_refused_sessions_do_not_delay_other_runs(api: Api) -> None:
-    """A step ends, also if each of 1,000 tasks starts only after the previous one was refused."""
+    """A step ends, even if each of 1,000 tasks starts only after the previous one was refused."""
     manager = api.world.manager
     caller = await api.world.caller("user")
     await manager.folders.start()
