@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Channel(StrEnum):
-    """A channel; ``webhook`` and ``slack`` are the user's webhooks of kind ``json`` or ``slack``."""
+    """A channel; ``webhook`` and ``slack``: the user's webhooks of kind ``json`` or ``slack``."""
 
     WEB = "web"
     MAIL = "mail"
