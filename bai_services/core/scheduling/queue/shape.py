@@ -22,7 +22,7 @@ def session_slots(pending: PendingSession) -> ResourceSlots:
 
 
 def shape_key(pending: PendingSession) -> ShapeKey:
-    """Return the key of a session's shape: equal for sessions that are interchangeable in a pass."""
+    """Return the key of a session's shape, which is equal for interchangeable sessions."""
     return (
         pending.request,
         pending.scopes,
